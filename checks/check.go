@@ -1,0 +1,77 @@
+package checks
+
+import (
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Verdict is the outcome of a check, of a finding or of a whole run.
+type Verdict string
+
+const (
+	Pass    Verdict = "pass"
+	Warn    Verdict = "warn"
+	Fail    Verdict = "fail"
+	Unknown Verdict = "unknown" // could not look: never a pass, never a fail
+	Skip    Verdict = "skip"    // does not apply here, with the reason
+)
+
+// Severity is what a finding of a check weighs unless the finding says otherwise.
+type Severity string
+
+const (
+	Error   Severity = "error"   // the launch will fail or hang: verdict fail
+	Warning Severity = "warning" // it will work, but worse or by luck: verdict warn
+)
+
+// Check is one entry of the catalogue: a value with its documentation.
+type Check struct {
+	ID       string // stable, kebab-case, never reused
+	Title    string // what is true when it passes
+	Severity Severity
+	// Needs are the sections a node must have shown. Run gets only nodes that
+	// have them all; the others become unknown, with the reason.
+	Needs []facts.Section
+	// OnHead asks for the sections on the launching machine instead.
+	OnHead   bool
+	Doc      string // one paragraph: what it looks at, why it matters
+	WouldSee string // the message training would have died with
+	// Run judges. It is pure: no clock, no I/O, no state.
+	Run func(View) []Finding
+}
+
+// View is what a check may look at.
+type View struct {
+	Nodes  []*facts.Node // nodes that showed every needed section, in hostfile order
+	Head   *facts.Node   // the launching machine; nil when it lacks a section that an OnHead check needs
+	All    []facts.Node  // the whole fleet, for names and counts
+	Launch launch.Prediction
+	Policy Policy
+}
+
+// Finding is one thing a check found, on the nodes it concerns. A check fills
+// in what it knows; Evaluate adds the check's ID, its verdict by severity and
+// its WouldSee, and folds findings that differ in their nodes only.
+//
+// In Fix, {ssh} becomes `ssh w3` or `pdsh -R ssh -w w[3,5]`, {nodes} the folded
+// node set and {node} the first node, once folding is done.
+type Finding struct {
+	Check    string   `json:"check"`
+	Verdict  Verdict  `json:"verdict"`
+	Nodes    []string `json:"nodes"`
+	Summary  string   `json:"summary"`
+	Got      string   `json:"got,omitempty"`
+	Want     string   `json:"want,omitempty"`
+	Fix      []string `json:"fix,omitempty"`
+	WouldSee string   `json:"would_see,omitempty"`
+}
+
+// skip is the whole answer of a check that does not apply to this fleet.
+func skip(reason string) []Finding {
+	return []Finding{{Verdict: Skip, Summary: reason}}
+}
+
+// unknown says that one node could not be judged although its sections are there.
+func unknown(node *facts.Node, reason string) Finding {
+	return Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason}
+}

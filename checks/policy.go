@@ -1,0 +1,26 @@
+package checks
+
+// Policy is what a team may set: thresholds and which checks run.
+type Policy struct {
+	Only []string // IDs; empty means all
+	Skip []string // IDs
+	// Strict makes warnings fail the run.
+	Strict bool
+
+	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
+	ClockSkew   float64 // seconds two clocks may differ
+	DiskFree    int64   // bytes free where the launch writes
+	MemoryFree  float64 // share of the memory that must be available, 0 to 1
+	OpenFiles   int64   // soft limit wanted
+}
+
+// DefaultPolicy is what holds when nobody says otherwise.
+func DefaultPolicy() Policy {
+	return Policy{
+		SHMHeadroom: 256 << 20,
+		ClockSkew:   2,
+		DiskFree:    1 << 30,
+		MemoryFree:  0.10,
+		OpenFiles:   4096,
+	}
+}

@@ -1,0 +1,65 @@
+package checks
+
+import (
+	"encoding/json"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Schema is the version of Report's JSON. Fields are added, never changed.
+const Schema = 1
+
+// Report is a finished run: what was seen, what was judged and what to do. It
+// is also the snapshot format, so judge and diff read it back.
+type Report struct {
+	Schema   int     `json:"schema"`
+	Version  string  `json:"version"`
+	Verdict  Verdict `json:"verdict"`
+	ExitCode int     `json:"exit_code"`
+	Seconds  float64 `json:"seconds"`
+	Hostfile string  `json:"hostfile"`
+	// Interrupted is set when the run was stopped before every node answered.
+	Interrupted bool              `json:"interrupted,omitempty"`
+	Head        *facts.Node       `json:"head,omitempty"`
+	Nodes       []facts.Node      `json:"nodes"`
+	Launch      launch.Prediction `json:"launch"`
+	Checks      []Outcome         `json:"checks"`
+	Findings    []Finding         `json:"findings"`
+	Diff        []FactDiff        `json:"diff"`
+	Advice      Advice            `json:"advice"`
+}
+
+// Outcome is one check's verdict over the whole fleet.
+type Outcome struct {
+	Check    string   `json:"check"`
+	Verdict  Verdict  `json:"verdict"`
+	Severity Severity `json:"severity"`
+	Reason   string   `json:"reason"` // of a skip or an unknown, else ""
+}
+
+// FactDiff is one fact on which the nodes differ, the largest group first.
+type FactDiff struct {
+	Fact   string      `json:"fact"`
+	Groups []FactGroup `json:"groups"`
+}
+
+// FactGroup is the nodes that share one value. Value is null for the nodes
+// that do not have the fact.
+type FactGroup struct {
+	Value json.RawMessage `json:"value"`
+	Nodes []string        `json:"nodes"`
+}
+
+// Advice is the environment and the arguments that were proven to work.
+type Advice struct {
+	Env  []AdvisedEnv `json:"env"`
+	Args []string     `json:"args"`
+}
+
+// AdvisedEnv is one variable to set for the launch, with the proof.
+type AdvisedEnv struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}

@@ -1,0 +1,105 @@
+// Package facts is the vocabulary of preflight: what a node can tell, section
+// by section. Probes fill it in, checks read it, reports and snapshots carry it.
+//
+// The package refuses to look and refuses to judge: it holds plain values and
+// imports nothing of ours. Sizes are bytes, durations are seconds, rates are
+// bits per second.
+//
+// For every section that was asked for, a node has either the section or an
+// entry in Missing that says why it could not be looked at. What was looked for
+// and proven absent is a fact and lives inside the section. Inside a section a
+// nil pointer means "the machine does not report this".
+//
+// The struct tag `fact:"…"` says how a value may be compared across nodes:
+//
+//	(none)    should be equal on like nodes
+//	own       rightly differs from node to node (addresses, names, ids)
+//	volatile  changes by itself from minute to minute (load, free memory)
+//	key=Name  a list whose entries are matched by the JSON field Name, not by position
+package facts
+
+// Section names one group of facts.
+type Section string
+
+const (
+	SectionSSH      Section = "ssh"
+	SectionHost     Section = "host"
+	SectionClock    Section = "clock"
+	SectionNames    Section = "names"
+	SectionNet      Section = "net"
+	SectionSHM      Section = "shm"
+	SectionLimits   Section = "limits"
+	SectionMemory   Section = "memory"
+	SectionDisk     Section = "disk"
+	SectionEnv      Section = "env"
+	SectionPython   Section = "python"
+	SectionIB       Section = "ib"
+	SectionLauncher Section = "launcher" // the launching machine only
+)
+
+// Fleet is every node of the launch in hostfile order, and the machine it is
+// launched from.
+type Fleet struct {
+	Head  *Node  `json:"head,omitempty"` // nil when the launching machine was not looked at
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is one machine and what it told.
+type Node struct {
+	Name    string             `json:"name"`    // as the hostfile spells it
+	Address string             `json:"address"` // the IP address we connected to, "" when none was
+	Slots   int                `json:"slots"`
+	Reached bool               `json:"reached"` // our agent answered there
+	Facts   `json:"facts"`     // one pointer a section
+	Missing map[Section]string `json:"missing,omitempty"` // section → why it could not be looked at
+}
+
+// Facts has one pointer a section; nil means not seen.
+type Facts struct {
+	SSH      *SSH      `json:"ssh,omitempty"`
+	Host     *Host     `json:"host,omitempty"`
+	Clock    *Clock    `json:"clock,omitempty"`
+	Names    *Names    `json:"names,omitempty"`
+	Net      *Net      `json:"net,omitempty"`
+	SHM      *SHM      `json:"shm,omitempty"`
+	Limits   *Limits   `json:"limits,omitempty"`
+	Memory   *Memory   `json:"memory,omitempty"`
+	Disk     *Disk     `json:"disk,omitempty"`
+	Env      *Env      `json:"env,omitempty"`
+	Python   *Python   `json:"python,omitempty"`
+	IB       *IB       `json:"ib,omitempty"`
+	Launcher *Launcher `json:"launcher,omitempty"`
+}
+
+// Has reports whether the section was seen.
+func (f *Facts) Has(s Section) bool {
+	switch s {
+	case SectionSSH:
+		return f.SSH != nil
+	case SectionHost:
+		return f.Host != nil
+	case SectionClock:
+		return f.Clock != nil
+	case SectionNames:
+		return f.Names != nil
+	case SectionNet:
+		return f.Net != nil
+	case SectionSHM:
+		return f.SHM != nil
+	case SectionLimits:
+		return f.Limits != nil
+	case SectionMemory:
+		return f.Memory != nil
+	case SectionDisk:
+		return f.Disk != nil
+	case SectionEnv:
+		return f.Env != nil
+	case SectionPython:
+		return f.Python != nil
+	case SectionIB:
+		return f.IB != nil
+	case SectionLauncher:
+		return f.Launcher != nil
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package facts
+
+// Host is the machine itself.
+type Host struct {
+	Hostname     string   `json:"hostname" fact:"own"`
+	BootID       string   `json:"boot_id" fact:"own"`
+	MachineID    string   `json:"machine_id" fact:"own"`
+	NetNamespace string   `json:"net_namespace" fact:"own"` // "net:[4026531840]"
+	OS           string   `json:"os"`                       // "Debian GNU/Linux 12 (bookworm)"
+	Kernel       string   `json:"kernel"`
+	Arch         string   `json:"arch"` // uname's spelling: x86_64, aarch64
+	Libc         string   `json:"libc"` // "glibc 2.36", "musl 1.2.4", "" when not found
+	CPU          CPU      `json:"cpu"`
+	NUMA         []NUMA   `json:"numa" fact:"key=id"`
+	Container    string   `json:"container"`       // "docker", "podman", "kubernetes", "lxc", "enroot", "apptainer", "" for none seen
+	User         string   `json:"user" fact:"own"` // who we are there
+	Home         string   `json:"home" fact:"own"`
+	Shell        string   `json:"shell"`                  // login shell by passwd, "" when not found
+	Uptime       float64  `json:"uptime" fact:"volatile"` // seconds
+	Load         *float64 `json:"load" fact:"volatile"`   // one minute
+}
+
+// CPU is the processor as the kernel and our cgroup give it.
+type CPU struct {
+	Model   string `json:"model"`
+	Sockets int    `json:"sockets"`
+	Online  int    `json:"online"` // logical processors
+	Usable  int    `json:"usable"` // by our affinity mask
+	// Quota is the cgroup's limit in processors, nil when there is none.
+	Quota *float64 `json:"quota"`
+}
+
+// NUMA is one memory node of the machine.
+type NUMA struct {
+	ID    int    `json:"id"`
+	CPUs  string `json:"cpus"`                  // kernel list, "0-31"; "" for a node without processors
+	Bytes int64  `json:"bytes" fact:"volatile"` // 0 for a node without memory
+}
+
+// Clock is the node's wall clock against the launching machine's.
+type Clock struct {
+	Offset      float64 `json:"offset" fact:"volatile"`      // seconds; positive when the node is ahead
+	Uncertainty float64 `json:"uncertainty" fact:"volatile"` // half the round trip
+}
+
+// Limits are the resource limits of this very ssh session, which are the ones
+// a pdsh-started rank gets. -1 means unlimited.
+type Limits struct {
+	MemLock Limit `json:"memlock"` // bytes
+	NoFile  Limit `json:"nofile"`
+	NProc   Limit `json:"nproc"`
+	Stack   Limit `json:"stack"`    // bytes
+	Core    Limit `json:"core"`     // bytes
+	FileMax int64 `json:"file_max"` // fs.file-max
+	// PIDsMax is the cgroup's limit on processes and threads, nil when there is none.
+	PIDsMax *int64 `json:"pids_max"`
+}
+
+// Limit is one resource limit, soft and hard.
+type Limit struct {
+	Soft int64 `json:"soft"`
+	Hard int64 `json:"hard"`
+}
+
+// Memory is the machine's memory in bytes.
+type Memory struct {
+	Total     int64 `json:"total"`
+	Available int64 `json:"available" fact:"volatile"`
+	SwapTotal int64 `json:"swap_total"`
+	// CgroupLimit and CgroupUsed are our cgroup's, nil when it sets no limit.
+	CgroupLimit *int64 `json:"cgroup_limit"`
+	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile"`
+	HugePages   int64  `json:"huge_pages"` // reserved, in bytes
+	THP         string `json:"thp"`        // always, madvise, never
+	Overcommit  int    `json:"overcommit"` // vm.overcommit_memory
+}
+
+// Disk is the space where a launch writes.
+type Disk struct {
+	Places []Place `json:"places" fact:"key=role"`
+}
+
+// Place is one directory a launch uses and the file system below it.
+type Place struct {
+	Role string `json:"role"` // workdir, tmp, home, hf-cache, triton-cache, torch-extensions
+	Path string `json:"path" fact:"own"`
+	// Exists is false when the path is not there; the sizes are then those of
+	// its nearest existing parent.
+	Exists     bool   `json:"exists"`
+	Writable   bool   `json:"writable"`
+	FSType     string `json:"fstype"`
+	Source     string `json:"source" fact:"own"` // device or export, as mounted
+	NoExec     bool   `json:"noexec"`
+	ReadOnly   bool   `json:"read_only"`
+	Total      int64  `json:"total" fact:"own"`
+	Free       int64  `json:"free" fact:"volatile"` // what we may still write
+	FreeInodes int64  `json:"free_inodes" fact:"volatile"`
+	// Problem says why the file system could not be asked (a hung mount), "" when it could.
+	Problem string `json:"problem,omitempty"`
+}

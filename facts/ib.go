@@ -1,0 +1,44 @@
+package facts
+
+// IB is what sysfs says of InfiniBand and RoCE adapters. An empty list of
+// devices is a fact: this node has none.
+type IB struct {
+	Devices []HCA `json:"devices" fact:"key=name"`
+	// Verbs lists /dev/infiniband/uverbs* as this session sees them.
+	Verbs []string `json:"verbs"`
+	// Peermem is whether GPU memory can be registered by nvidia_peermem or nv_peer_mem.
+	Peermem bool `json:"peermem"`
+}
+
+// HCA is one RDMA device.
+type HCA struct {
+	Name     string   `json:"name"`
+	Type     string   `json:"type"` // "MT4129"
+	Firmware string   `json:"firmware"`
+	Board    string   `json:"board"`
+	GUID     string   `json:"guid" fact:"own"`
+	NUMANode int      `json:"numa_node"`
+	Ports    []IBPort `json:"ports" fact:"key=port"`
+}
+
+// IBPort is one port of an RDMA device.
+type IBPort struct {
+	Port      int      `json:"port"`
+	State     string   `json:"state"`      // ACTIVE, DOWN, INIT, ARMED
+	Physical  string   `json:"physical"`   // LinkUp, Polling, Disabled
+	LinkLayer string   `json:"link_layer"` // InfiniBand, Ethernet
+	Rate      int64    `json:"rate"`       // bits per second
+	Width     string   `json:"width"`      // "4X"
+	LID       int      `json:"lid" fact:"own"`
+	SMLID     int      `json:"sm_lid"`
+	NetDev    string   `json:"netdev"`
+	GIDs      []GID    `json:"gids" fact:"own"`
+	PKeys     []string `json:"pkeys"`
+}
+
+// GID is one entry of a port's GID table.
+type GID struct {
+	Index int    `json:"index"`
+	GID   string `json:"gid"`
+	Type  string `json:"type"` // "IB/RoCE v1", "RoCE v2"
+}

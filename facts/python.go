@@ -1,0 +1,59 @@
+package facts
+
+// Python is the interpreter the launch will use and the packages it would
+// import, read from their metadata; torch itself is never imported.
+type Python struct {
+	// Path is the interpreter asked for; Found is false when it is not there.
+	Path  string `json:"path"`
+	Found bool   `json:"found"`
+	// Problem says why an interpreter that is there did not answer.
+	Problem    string   `json:"problem,omitempty" fact:"own"`
+	Executable string   `json:"executable"` // sys.executable, symlinks kept
+	Version    string   `json:"version"`    // "3.11.7"
+	Prefix     string   `json:"prefix"`
+	SysPath    []string `json:"sys_path"` // sys.path as the launch will have it
+	// Packages are the distributions that matter, by normalised name; one
+	// that is absent is not in the map.
+	Packages map[string]string `json:"packages"`
+	// Shadowed lists packages that lie in more than one directory of
+	// sys.path; the first wins.
+	Shadowed []string `json:"shadowed,omitempty"`
+	Torch    *Torch   `json:"torch"` // nil when torch is not installed
+	// NCCL lists every libnccl that could be loaded, in the order the
+	// loader would take them: the first is the one torch gets.
+	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
+	// Protobuf is about generated code that needs an older runtime.
+	Protobuf *Protobuf `json:"protobuf"`
+}
+
+// Torch is torch's own account of how it was built (torch/version.py).
+type Torch struct {
+	Version string `json:"version"` // "2.5.1+cu124"
+	CUDA    string `json:"cuda"`    // "12.4", "" for a CPU build
+	HIP     string `json:"hip,omitempty"`
+	// NCCLWheel is the version of the nvidia-nccl wheel torch asks for, ""
+	// when it carries its own.
+	NCCLWheel string `json:"nccl_wheel,omitempty"`
+}
+
+// NCCLLibrary is one libnccl.so.2 found and the version read from its bytes.
+type NCCLLibrary struct {
+	Path    string `json:"path"`
+	Version string `json:"version"` // "2.21.5", "" when the file does not say
+	CUDA    string `json:"cuda"`    // "12.4"
+	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache
+}
+
+// Protobuf is what decides whether generated code can load.
+type Protobuf struct {
+	Runtime string `json:"runtime"` // installed version
+	// OldGenerated lists packages whose _pb2.py were made by protoc before
+	// 3.19 and fail on a runtime of 4 or later with "Descriptors cannot be
+	// created directly".
+	OldGenerated []string `json:"old_generated"`
+	// NewGenerated lists packages whose _pb2.py ask for a newer runtime than
+	// Runtime, with what they ask for ("onnx needs 5.26.1").
+	NewGenerated []string `json:"new_generated"`
+	// Implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, "" when unset.
+	Implementation string `json:"implementation"`
+}

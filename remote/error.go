@@ -1,0 +1,89 @@
+package remote
+
+import "fmt"
+
+// Stage is the step on the way to a talking agent at which something failed.
+type Stage string
+
+const (
+	StageResolve   Stage = "resolve"   // name → address
+	StageConnect   Stage = "connect"   // TCP
+	StageGreet     Stage = "greet"     // the server's version line
+	StageNegotiate Stage = "negotiate" // key exchange
+	StageHostKey   Stage = "host-key"
+	StageLogin     Stage = "login"
+	StageSession   Stage = "session" // channel and exec
+	StageShell     Stage = "shell"   // the login shell runs our command
+	StageDeliver   Stage = "deliver" // the binary gets there
+	StageStart     Stage = "start"   // the binary starts
+	StageTalk      Stage = "talk"    // the agent answers
+)
+
+// Cause is a failure in one word. Every cause has a cure in the catalogue of
+// checks; a test of the root package holds the two lists together.
+type Cause string
+
+const (
+	NameUnknown Cause = "name-unknown" // does not resolve; Detail resolver
+	Refused     Cause = "refused"      // RST
+	TimedOut    Cause = "timed-out"    // no answer to SYN
+	NoRoute     Cause = "no-route"     // EHOSTUNREACH, ENETUNREACH
+	JumpFailed  Cause = "jump-failed"  // a ProxyJump host failed; Detail jump, cause
+	ProxyFailed Cause = "proxy-failed" // a ProxyCommand failed; Detail command
+
+	NotSSH             Cause = "not-ssh"              // answers, but not with SSH-2.0; Detail greeting
+	ClosedBeforeBanner Cause = "closed-before-banner" // MaxStartups, TCP wrappers, sshd starting
+	Silent             Cause = "silent"               // connected, never greets
+	NoCommonAlgorithm  Cause = "no-common-algorithm"  // Detail kind, offered
+
+	HostKeyUnknown   Cause = "host-key-unknown"         // Detail file, fingerprint, type
+	HostKeyChanged   Cause = "host-key-changed"         // Detail file, line, fingerprint, type
+	HostKeyRevoked   Cause = "host-key-revoked"         // Detail file, line
+	HostKeyOtherType Cause = "host-key-other-algorithm" // Detail known, type
+
+	NoKey            Cause = "no-key"            // nothing to offer; Detail looked
+	KeysRefused      Cause = "keys-refused"      // Detail offered, user
+	KeyLocked        Cause = "key-locked"        // passphrase and no agent; Detail file
+	KeyPermissions   Cause = "key-permissions"   // OpenSSH ignores the file; Detail file, mode
+	AgentUnreachable Cause = "agent-unreachable" // Detail socket
+	PasswordOnly     Cause = "password-only"     // server accepts only what needs a person; Detail methods
+	AccountClosed    Cause = "account-closed"    // expired or locked, by the server's own words; Detail banner
+
+	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
+	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there
+	ForcedCommand  Cause = "forced-command"  // something else ran; Detail output
+	NeedsPTY       Cause = "needs-pty"
+	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
+
+	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
+	DiskFull       Cause = "disk-full"    // Detail tried
+	NoExec         Cause = "noexec"       // Detail tried
+	NoUnpacker     Cause = "no-unpacker"  // no gzip there
+	WrongArch      Cause = "wrong-arch"   // Detail arch, want
+	WrongOS        Cause = "wrong-os"     // Detail os
+	LibcTooOld     Cause = "libc-too-old" // Detail message
+	AgentKilled    Cause = "agent-killed" // a signal ended it; Detail signal
+	AgentExited    Cause = "agent-exited" // it ended by itself; Detail status, stderr
+	Frozen         Cause = "frozen"       // connected, then nothing until the deadline; Detail after
+	Garbage        Cause = "garbage"      // Detail text
+	TooMuch        Cause = "too-much"     // Detail limit
+	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
+	ConnectionLost Cause = "connection-lost"
+	Interrupted    Cause = "interrupted" // by our own user
+	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
+)
+
+// Error is one node that could not be reached, or was lost.
+type Error struct {
+	Host   string // as the hostfile names it
+	Stage  Stage
+	Cause  Cause
+	Detail map[string]string // what a cure needs, by the names given at each Cause
+	Err    error             // in the words of the side that reported it
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s: %s: %v", e.Host, e.Stage, e.Cause, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
