@@ -1,10 +1,47 @@
+// Package hostfile reads who takes part in a launch: DeepSpeed's hostfile and
+// resource filters, node sets as pdsh and ClusterShell write them, and Slurm's
+// node lists.
+//
+// It accepts what DeepSpeed accepts and refuses what DeepSpeed refuses, down to
+// the white space, because a line read differently here would be judged for
+// another launch than the one that happens. Where valid input leads to
+// something its user is unlikely to want, it leaves a [Note].
+//
+// The package refuses to resolve, reach or judge a host: a name is a string.
+// The rules are those of deepspeed/launcher/runner.py, read at v0.15.1 and at
+// 0.19.6 of development; the old "name key=value" lines of releases before
+// v0.8.0 are not read.
 package hostfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+const (
+	// maxFile is far above any real hostfile and far below what a checkpoint
+	// given by mistake would take to read.
+	maxFile = 16 << 20
+	// maxRanks bounds the slots of all hosts together, which are kept one by one.
+	maxRanks = 1 << 20
+)
 
 // Host is one node of the launch.
 type Host struct {
-	Name  string `json:"name"`           // as written: "w1", "user@w1", "10.0.0.1"
-	Slots []int  `json:"slots"`          // the accelerator indices to use, in rank order; may be empty
-	Line  int    `json:"line,omitempty"` // where the hostfile names it, 0 when it came from elsewhere
+	Name string `json:"name"` // as written: "w1", "user@w1", "10.0.0.1"
+	// Slots are the accelerator indices to use, in rank order. Empty means
+	// that the host runs nothing; nil means that nobody said how many it has,
+	// as with -w.
+	Slots []int `json:"slots"`
+	Line  int   `json:"line,omitempty"` // where the hostfile names it, 0 when it came from elsewhere
 }
 
 // Note is a place where the launch will do something its user is unlikely to
@@ -15,10 +52,208 @@ type Note struct {
 	Message string `json:"message"`
 }
 
-// LineError is one line of a hostfile that DeepSpeed refuses.
+// LineError is one line of a file that DeepSpeed refuses or cannot use.
 type LineError struct {
-	File      string `json:"file"`
-	Line      int    `json:"line"`
-	Message   string `json:"message"`   // what is wrong and the way out
-	DeepSpeed string `json:"deepspeed"` // what DeepSpeed itself would say
+	File    string `json:"file"`
+	Line    int    `json:"line"`    // from 1; 0 when it is the file as a whole
+	Message string `json:"message"` // what is wrong and the way out
+	// DeepSpeed is what DeepSpeed itself would say, "" when it would go on
+	// without a word.
+	DeepSpeed string `json:"deepspeed"`
+	Err       error  `json:"-"` // the system's own error, if there is one
+}
+
+func (e *LineError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Message)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message)
+}
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+// ReadFile parses the hostfile at path. A file that is not there is an error,
+// although DeepSpeed would only warn and train on the launching machine. Every
+// error is, or holds, a [*LineError].
+func ReadFile(path string) ([]Host, []Note, error) {
+	const quietly = "Unable to find hostfile, will proceed with training with local resources only."
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, nil, &LineError{File: path, DeepSpeed: quietly, Err: err,
+			Message: fmt.Sprintf("no hostfile there (%v); DeepSpeed would only warn and quietly train on this one machine: correct the path given to -H", cause(err))}
+	case !info.Mode().IsRegular():
+		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
+			Message: "not a regular file; DeepSpeed would only warn and quietly train on this one machine: give -H a file"}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, &LineError{File: path, Err: err,
+			DeepSpeed: fmt.Sprintf("PermissionError: [Errno 13] Permission denied: %s", pyRepr(path)),
+			Message:   fmt.Sprintf("cannot be read (%v): make it readable for the user who launches", cause(err))}
+	}
+	defer file.Close()
+	return Parse(file, path)
+}
+
+// cause is the system's error without the path, which LineError names already.
+func cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// Parse reads a hostfile as DeepSpeed v0.8.0 and later do: "name slots=N", one
+// host a line, in rank order; '#' in the first column and empty lines are
+// skipped, and so is whatever follows N. The name is used in messages only.
+//
+// All bad lines are reported at once, as a [*multierror.Error] of [*LineError].
+func Parse(r io.Reader, name string) ([]Host, []Note, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, nil, &LineError{File: name, Err: err, Message: fmt.Sprintf("cannot be read: %v", err)}
+	}
+	if len(data) > maxFile {
+		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so no hostfile: correct the path given to -H", maxFile>>20)}
+	}
+	p := parser{file: name, firstAt: map[string]int{}}
+	if !utf8.Valid(data) {
+		p.undecodable = pyDecodeError(data)
+	}
+	for i, line := range pyLines(string(data)) {
+		p.read(i+1, line)
+	}
+	if p.bad != nil {
+		return nil, nil, p.bad
+	}
+	if len(p.hosts) == 0 {
+		return nil, nil, &LineError{File: name,
+			Message:   `names no host; write one line a node, like "w1 slots=8"`,
+			DeepSpeed: "Hostfile is empty or not formatted correctly, unable to proceed with launching."}
+	}
+	return p.hosts, p.notes, nil
+}
+
+// parser is the state of reading one hostfile.
+type parser struct {
+	file        string
+	undecodable string         // Python's words on the first byte that is not UTF-8
+	firstAt     map[string]int // name → line
+	ranks       int            // slots so far
+	hosts       []Host
+	notes       []Note
+	bad         *multierror.Error
+}
+
+func (p *parser) read(number int, raw string) {
+	if !utf8.ValidString(raw) {
+		p.refuse(number, p.undecodable, "is not UTF-8: "+encodingHint(raw))
+		return
+	}
+	line := pyStrip(raw)
+	if line == "" || line[0] == '#' {
+		return
+	}
+	name, digits, rest, ok := entry(line)
+	if !ok {
+		p.refuse(number, fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line), wayOut(line))
+		return
+	}
+	if first, seen := p.firstAt[name]; seen {
+		p.refuse(number, fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name),
+			fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
+		return
+	}
+	p.firstAt[name] = number
+
+	slots, err := strconv.Atoi(digits)
+	if err != nil || slots > maxRanks-p.ranks {
+		p.refuse(number, "", fmt.Sprintf("slots=%s makes more than %d ranks in all, which no launch has (DeepSpeed itself would take the line): write the number of accelerators of %q", abridged(digits), maxRanks, name))
+		return
+	}
+	p.ranks += slots
+	p.hosts = append(p.hosts, Host{Name: name, Slots: firstSlots(slots), Line: number})
+	p.note(number, name, slots, rest)
+}
+
+func (p *parser) refuse(line int, deepspeed, message string) {
+	p.bad = multierror.Append(p.bad, &LineError{File: p.file, Line: line, Message: message, DeepSpeed: deepspeed})
+	p.bad.ErrorFormat = oneALine
+}
+
+// entry splits a stripped line by ^(\S+)\s+slots=(\d+), the digits turned into
+// ASCII. The rest is what DeepSpeed ignores.
+func entry(line string) (name, digits, rest string, ok bool) {
+	blank := strings.IndexFunc(line, pySpace)
+	if blank < 0 {
+		return "", "", "", false
+	}
+	name = line[:blank]
+	value, found := strings.CutPrefix(strings.TrimLeftFunc(line[blank:], pySpace), "slots=")
+	if !found {
+		return "", "", "", false
+	}
+	digits, rest = pyDigits(value)
+	return name, digits, rest, digits != ""
+}
+
+// wayOut says what is wrong with a line that is no entry.
+func wayOut(line string) string {
+	words := strings.FieldsFunc(line, pySpace)
+	name := words[0]
+	switch {
+	case strings.HasPrefix(line, byteOrderMark):
+		return "begins with a byte order mark, so it is no comment and no entry: save the file as UTF-8 without one"
+	case len(words) == 1:
+		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", N the number of accelerators there`, name)
+	case hasSlots(words[2:]):
+		return fmt.Sprintf("slots=N must come right after the name: move it there, before %q", words[1])
+	case strings.HasPrefix(strings.ToLower(words[1]), "slots"):
+		return fmt.Sprintf(`%q is not slots=N: write it in lower case, without blanks around "=", N in digits`, strings.Join(words[1:], " "))
+	}
+	return fmt.Sprintf(`%q is not slots=N: write "NAME slots=N", N the number of accelerators there`, words[1])
+}
+
+func hasSlots(words []string) bool {
+	for _, word := range words {
+		if value, found := strings.CutPrefix(word, "slots="); found {
+			digits, _ := pyDigits(value)
+			return digits != ""
+		}
+	}
+	return false
+}
+
+func encodingHint(raw string) string {
+	if strings.HasPrefix(raw, "\xff\xfe") || strings.HasPrefix(raw, "\xfe\xff") {
+		return "the file is UTF-16; save it as UTF-8 without byte order mark"
+	}
+	return "save the file as UTF-8, or take the accented letters out"
+}
+
+// firstSlots is 0 … n-1, never nil.
+func firstSlots(n int) []int {
+	slots := make([]int, n)
+	for i := range slots {
+		slots[i] = i
+	}
+	return slots
+}
+
+// abridged keeps a message readable when a number is absurd.
+func abridged(digits string) string {
+	if len(digits) > 20 {
+		return digits[:20] + "…"
+	}
+	return digits
+}
+
+// oneALine prints many errors as compilers do, one a line.
+func oneALine(errs []error) string {
+	lines := make([]string, len(errs))
+	for i, err := range errs {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
 }

@@ -1,0 +1,207 @@
+package hostfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+)
+
+// Filter is what deepspeed's options leave of a hostfile.
+type Filter struct {
+	Include string // -i, --include: NAME[:SLOT[,SLOT…]][@…]
+	Exclude string // -e, --exclude: the same grammar
+	// NumNodes and NumGPUs are --num_nodes and --num_gpus, [NotGiven] when
+	// they were not. 0 is no limit either, but counts as given where DeepSpeed
+	// refuses them beside Include and Exclude.
+	NumNodes, NumGPUs int
+	// ForceMulti is --force_multi: a single host is launched over ssh too.
+	ForceMulti bool
+	// DeepSpeed is the version whose rules hold, "" or one that cannot be
+	// read for the newest.
+	DeepSpeed string
+}
+
+// NotGiven is the default of --num_nodes and --num_gpus.
+const NotGiven = -1
+
+// Given is whether the filter says anything, which the MPI launchers refuse.
+func (f Filter) Given() bool {
+	return f.Include != "" || f.Exclude != "" || f.NumNodes != NotGiven || f.NumGPUs != NotGiven
+}
+
+// FilterError is a filter that DeepSpeed refuses, or that leaves it no host.
+type FilterError struct {
+	Option    string // "--include"
+	Message   string // what is wrong and the way out
+	DeepSpeed string // what DeepSpeed itself would say
+}
+
+func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
+
+// Apply gives the hosts that take part, in hostfile order, and the slots that
+// each one uses. The order is DeepSpeed's: Include or Exclude, then NumNodes,
+// then NumGPUs. The hosts given are not changed.
+//
+// Every error holds a [*FilterError]; all host specifications that are wrong
+// are reported at once, where DeepSpeed stops at the first.
+func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
+	if (f.NumNodes >= 0 || f.NumGPUs >= 0) && (f.Include != "" || f.Exclude != "") {
+		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
+			Message: "cannot stand beside --include or --exclude, not even with 0: drop one of the two"}
+	}
+	active, notes, err := f.choose(hosts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(active) == 0 {
+		return nil, notes, f.nothingLeft()
+	}
+	active, more := f.limitNodes(active)
+	notes = append(notes, more...)
+	active, more, err = f.limitGPUs(active)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, more...)
+	if len(active) == 1 && !f.ForceMulti && !here(active[0].Name) {
+		notes = append(notes, Note{Trap: "single-host-runs-here", Line: active[0].Line, Message: fmt.Sprintf(
+			"%s is the only host left, so DeepSpeed starts its ranks on the launching machine, without ssh, while the master address is still that of %[1]s: add --force_multi to run on %[1]s", active[0].Name)})
+	}
+	return active, notes, nil
+}
+
+// here is whether a name means the launching machine whoever reads it.
+func here(name string) bool {
+	return name == "localhost" || name == "127.0.0.1" || name == "::1"
+}
+
+// choose applies Include or Exclude. Notes come even when no host is left, for
+// they say why.
+func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
+	option, text := "--include", f.Include
+	if text == "" {
+		option, text = "--exclude", f.Exclude
+	}
+	if text == "" {
+		return slices.Clone(hosts), nil, nil
+	}
+	c := choice{option: option, hosts: hosts, at: map[string]int{}, checked: f.before(includeUnchecked)}
+	for i, host := range hosts {
+		c.at[host.Name] = i
+	}
+	specs := parseSpecs(option, text)
+	if !c.checked {
+		specs = c.merge(specs)
+	}
+	if f.Include != "" && f.Exclude != "" && c.bad == nil {
+		return nil, nil, &FilterError{Option: "--include/--exclude", DeepSpeed: "include_str and exclude_str are mutually exclusive.",
+			Message: "cannot be given together: write one list"}
+	}
+	if f.Include != "" {
+		c.include(specs)
+	} else {
+		c.exclude(specs)
+	}
+	if c.bad != nil {
+		return nil, nil, c.bad
+	}
+	return c.left(), c.notes, nil
+}
+
+func (f Filter) nothingLeft() error {
+	option, why := "--exclude", "it leaves no host"
+	if f.Include != "" {
+		option, why = "--include", "no host that it names has a slot left"
+		if !f.before(includeUnchecked) {
+			why += `; since DeepSpeed 0.15.2 a bare name means no slots, so write them out: "w1:0,1,2,3@w2:0,1,2,3"`
+		}
+	}
+	return &FilterError{Option: option, Message: why + " (DeepSpeed dies where it takes the first of its hosts)", DeepSpeed: "IndexError: list index out of range"}
+}
+
+func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
+	if f.NumNodes <= 0 {
+		return active, nil
+	}
+	n := f.NumNodes
+	if n > len(active) {
+		return active, []Note{{Trap: "num-nodes-beyond-hostfile", Message: fmt.Sprintf(
+			"--num_nodes %d asks for more than the %d hosts there are; DeepSpeed silently takes those", n, len(active))}}
+	}
+	return active[:n], nil
+}
+
+// limitGPUs gives every host slots 0 to N-1, whatever its line says, as
+// DeepSpeed does.
+func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
+	if f.NumGPUs <= 0 {
+		return active, nil, nil
+	}
+	n := f.NumGPUs
+	if n > maxRanks/len(active) {
+		return nil, nil, &FilterError{Option: "--num_gpus", Message: fmt.Sprintf(
+			"%d on each of %d hosts makes more than %d ranks, which no launch has (DeepSpeed itself would take it): write the number of accelerators of one host", n, len(active), maxRanks)}
+	}
+	var short []string
+	for i := range active {
+		if active[i].Slots != nil && len(active[i].Slots) < n {
+			short = append(short, active[i].Name)
+		}
+		active[i].Slots = firstSlots(n)
+	}
+	if short == nil {
+		return active, nil, nil
+	}
+	return active, []Note{{Trap: "num-gpus-beyond-slots", Message: fmt.Sprintf(
+		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
+}
+
+// includeUnchecked is the release since which --include takes slots without a
+// look at the hostfile, and a bare name for no slots at all (DeepSpeed issue
+// 6671; still so in 0.19.6 of development).
+var includeUnchecked = version.Must(version.NewVersion("0.15.2"))
+
+// before is whether the DeepSpeed in question is older than a release.
+func (f Filter) before(release *version.Version) bool {
+	v, err := version.NewVersion(f.DeepSpeed)
+	return err == nil && v.Core().LessThan(release)
+}
+
+// spec is one NAME[:SLOT[,SLOT…]].
+type spec struct {
+	host  string
+	slots []int        // nil for a bare name
+	bad   *FilterError // set when it cannot be read
+}
+
+func parseSpecs(option, text string) []spec {
+	var specs []spec
+	for config := range strings.SplitSeq(text, "@") {
+		specs = append(specs, parseSpec(option, config))
+	}
+	return specs
+}
+
+func parseSpec(option, config string) spec {
+	name, list, hasSlots := strings.Cut(config, ":")
+	s := spec{host: name}
+	if strings.Contains(list, ":") {
+		s.bad = &FilterError{Option: option, DeepSpeed: "too many values to unpack (expected 2)",
+			Message: fmt.Sprintf("%q has more than one colon; an IPv6 address or a port cannot be named here: give the host a name in ~/.ssh/config", config)}
+		return s
+	}
+	for hasSlots {
+		var one string
+		one, list, hasSlots = strings.Cut(list, ",")
+		slot, err := pyInt(one)
+		if err != nil {
+			s.bad = &FilterError{Option: option, DeepSpeed: err.Error(),
+				Message: fmt.Sprintf("%q has %q where a slot number belongs; write each one, like w1:0,1,2,3", config, one)}
+			return s
+		}
+		s.slots = append(s.slots, slot)
+	}
+	return s
+}

@@ -1,0 +1,296 @@
+package hostfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-multierror"
+)
+
+// brief is "name:slots" of every host.
+func brief(hosts []Host) string {
+	var all []string
+	for _, host := range hosts {
+		all = append(all, fmt.Sprintf("%s:%d", host.Name, len(host.Slots)))
+	}
+	return strings.Join(all, " ")
+}
+
+func trapsOf(notes []Note) string {
+	var all []string
+	for _, note := range notes {
+		all = append(all, note.Trap)
+	}
+	return strings.Join(all, " ")
+}
+
+// What DeepSpeed v0.8.0 and later take. Each row was also run through
+// _parse_hostfile of DeepSpeed's runner.py on Python 3.11.
+func TestParseAccepts(t *testing.T) {
+	for _, c := range []struct{ text, want, notes string }{
+		{"w slots=4", "w:4", ""},
+		{"w slots=4\n", "w:4", ""},
+		{"w\tslots=4\n", "w:4", ""},
+		{" \t w   slots=4 \t \n", "w:4", ""},
+		{"w2 slots=4\nw1 slots=2\n", "w2:4 w1:2", ""},
+		{"# comment\n\n  # another\n \t \nw slots=4\n", "w:4", ""},
+		{"w slots=4 # comment\n", "w:4", ""},
+		{"w slots=4# comment\n", "w:4", ""},
+		{"w slots=04\n", "w:4", ""},
+		{"w slots=0\n", "w:0", "zero-slots"},
+		// Anything may follow the digits.
+		{"w slots=4 max_slots=8\n", "w:4", "ignored-text"},
+		{"w slots=4,\n", "w:4", "ignored-text"},
+		{"w slots=4x\n", "w:4", "ignored-text"},
+		{"w slots=4.5\n", "w:4", "ignored-text"},
+		{"w slots=1_0\n", "w:1", "ignored-text"},
+		{"w slots=4 slots=8\n", "w:4", "ignored-text"},
+		// Line ends.
+		{"a slots=1\r\nb slots=2\r\n", "a:1 b:2", ""},
+		{"a slots=1\rb slots=2", "a:1 b:2", ""},
+		{"a slots=1\n\r\nb slots=2\r\r\n", "a:1 b:2", ""},
+		{"a slots=1\x0b\n", "a:1", ""},
+		// Python's white space.
+		{"w\u00a0slots=4\n", "w:4", ""},
+		{"w\vslots=4\n", "w:4", ""},
+		{"w\fslots=4\n", "w:4", ""},
+		{"w\x1cslots=4\n", "w:4", ""},
+		{"w\x1fslots=4\n", "w:4", ""},
+		{"w\u0085slots=4\n", "w:4", ""},
+		{"w\u2028slots=4\n", "w:4", ""},
+		{"w\u3000slots=4\u2003\n", "w:4", ""},
+		{"\u1680\u202f# comment\nw\u205fslots=4\n", "w:4", ""},
+		// And what is none: part of the name.
+		{"w\u200bx slots=4\n", "w\u200bx:4", ""},
+		{"w\u180ex slots=4\n", "w\u180ex:4", ""},
+		{"w\x00x slots=4\n", "w\x00x:4", ""},
+		// Decimal digits of any script.
+		{"w slots=٤\n", "w:4", ""},
+		{"w slots=１２\n", "w:12", ""},
+		{"w slots=𝟜\n", "w:4", ""},
+		{"w slots=1²\n", "w:1", "ignored-text"},
+		// Names that bring trouble later.
+		{"w#1 slots=3\n", "w#1:3", "comment-in-name"},
+		{"w:22 slots=2\n", "w:22:2", "pdsh-rcmd"},
+		{"u@w:22 slots=2\n", "u@w:22:2", "pdsh-rcmd"},
+		{"2001:db8::1 slots=2\n", "2001:db8::1:2", "pdsh-rcmd"},
+		{"fe80::1 slots=2\n", "fe80::1:2", ""},
+		{"[::1] slots=2\n", "[::1]:2", "pdsh-range"},
+		{"n[1-2] slots=2\n", "n[1-2]:2", "pdsh-range"},
+		{"a,b slots=2\n", "a,b:2", "pdsh-list"},
+		{"-x slots=2\n", "-x:2", "pdsh-operator"},
+		{"^x slots=2\n", "^x:2", "pdsh-operator"},
+		{"/x/ slots=2\n", "/x/:2", "pdsh-operator"},
+		{"w\"1 slots=2\n", "w\"1:2", "quoted-name"},
+		{"u@w slots=2\n", "u@w:2", ""},
+		{"\ufeffw slots=2\n", "\ufeffw:2", "byte-order-mark"},
+		{"-x slots=0 x\n", "-x:0", "pdsh-operator zero-slots ignored-text"},
+		// Different strings are different hosts.
+		{"node1 slots=1\nnode1.domain slots=1\nNODE1 slots=1\n", "node1:1 node1.domain:1 NODE1:1", ""},
+	} {
+		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile")
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		if got := brief(hosts); got != c.want {
+			t.Errorf("%q: %s, want %s", c.text, got, c.want)
+		}
+		if got := trapsOf(notes); got != c.notes {
+			t.Errorf("%q: notes %q, want %q", c.text, got, c.notes)
+		}
+	}
+}
+
+func TestParseHost(t *testing.T) {
+	hosts, notes, err := Parse(strings.NewReader("# two\nw1 slots=2\n\nw2 slots=0\n"), "hostfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Host{{Name: "w1", Slots: []int{0, 1}, Line: 2}, {Name: "w2", Slots: []int{}, Line: 4}}
+	if diff := cmp.Diff(want, hosts); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(notes) != 1 || notes[0].Line != 4 {
+		t.Errorf("notes %+v, want one on line 4", notes)
+	}
+}
+
+// What DeepSpeed refuses, in its own words.
+func TestParseRefuses(t *testing.T) {
+	bad := func(entry string) string {
+		return "Hostfile contains a bad entry: " + entry + ", unable to proceed with launching"
+	}
+	undecodable := func(what string) string { return "UnicodeDecodeError: 'utf-8' codec can't decode " + what }
+	for _, c := range []struct{ text, deepspeed, message string }{
+		{"w\n", bad("w"), `"w" has no slots`},
+		{"w:4\n", bad("w:4"), `"w:4" has no slots`},
+		{"w slots=\n", bad("w slots="), "is not slots=N: write it in lower case"},
+		{"w slots =4\n", bad("w slots =4"), "without blanks"},
+		{"w slots= 4\n", bad("w slots= 4"), "without blanks"},
+		{"w Slots=4\n", bad("w Slots=4"), "lower case"},
+		{"w slots=-1\n", bad("w slots=-1"), "N in digits"},
+		{"w slots=²\n", bad("w slots=²"), "N in digits"},
+		{"w gpus=4\n", bad("w gpus=4"), `"gpus=4" is not slots=N`},
+		{"w # slots=4\n", bad("w # slots=4"), `move it there, before "#"`},
+		{"w max_slots=8 slots=4\n", bad("w max_slots=8 slots=4"), `move it there, before "max_slots=8"`},
+		{"  w  x  \r\n", bad("w  x"), "is not slots=N"},
+		{"slots=4\n", bad("slots=4"), "has no slots"},
+		{"\ufeff# comment\n", bad("\ufeff# comment"), "byte order mark"},
+		{"\ufeff\nw slots=4\n", bad("\ufeff"), "byte order mark"},
+		{"w slots=4\nw slots=4\n", "Hostfile contains multiple entries for w, unable to proceed with launching", "named in line 1 already"},
+		{"", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "names no host"},
+		{"\n# w slots=4\n", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "names no host"},
+		{"w slots=1048577\n", "", "more than 1048576 ranks"},
+		{"w slots=99999999999999999999999999\n", "", "slots=99999999999999999999… makes"},
+		{"a slots=1048576\nb slots=1\n", "", "more than 1048576 ranks"},
+		{"w\xff slots=4\n", undecodable("byte 0xff in position 1: invalid start byte"), "is not UTF-8"},
+		{"w\xc0\x80 slots=4\n", undecodable("byte 0xc0 in position 1: invalid start byte"), "is not UTF-8"},
+		{"w\xf5 slots=4\n", undecodable("byte 0xf5 in position 1: invalid start byte"), "is not UTF-8"},
+		{"w\xc3 slots=4\n", undecodable("byte 0xc3 in position 1: invalid continuation byte"), "is not UTF-8"},
+		{"w\xe2\x82 slots=4\n", undecodable("bytes in position 1-2: invalid continuation byte"), "is not UTF-8"},
+		{"w\xed\xa0\x80 slots=4\n", undecodable("byte 0xed in position 1: invalid continuation byte"), "is not UTF-8"},
+		{"w slots=4 \xf0\x9f", undecodable("bytes in position 0-1: unexpected end of data"), "is not UTF-8"},
+		{"# caf\xe9\nw slots=4\n", undecodable("byte 0xe9 in position 5: invalid continuation byte"), "is not UTF-8"},
+		{"\xff\xfew\x00 \x00", undecodable("byte 0xff in position 0: invalid start byte"), "UTF-16"},
+	} {
+		hosts, _, err := Parse(strings.NewReader(c.text), "hostfile")
+		if len(hosts) > 0 {
+			t.Errorf("%q: hosts beside an error: %v", c.text, hosts)
+		}
+		var line *LineError
+		if !errors.As(err, &line) {
+			t.Errorf("%q: %v, want a LineError", c.text, err)
+			continue
+		}
+		if line.DeepSpeed != c.deepspeed {
+			t.Errorf("%q: DeepSpeed says %q, want %q", c.text, line.DeepSpeed, c.deepspeed)
+		}
+		if !strings.Contains(line.Message, c.message) {
+			t.Errorf("%q: %q does not say %q", c.text, line.Message, c.message)
+		}
+	}
+}
+
+func TestParseReportsEveryLine(t *testing.T) {
+	_, _, err := Parse(strings.NewReader("w1 slots=8\nw2\r\nw1 slots=4\n# fine\nw3 Slots=8\n"), "cluster/hostfile")
+	var all *multierror.Error
+	if !errors.As(err, &all) || len(all.Errors) != 3 {
+		t.Fatalf("%v, want three errors", err)
+	}
+	want := `cluster/hostfile:2: "w2" has no slots: write "NAME slots=N", N the number of accelerators there
+cluster/hostfile:3: host "w1" is named in line 1 already: remove one of the two lines
+cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without blanks around "=", N in digits`
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// endless is a reader that never ends, as /dev/zero and a checkpoint nearly do.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestParseStopsReading(t *testing.T) {
+	_, _, err := Parse(endless{}, "hostfile")
+	if err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
+		t.Errorf("%v, want a file too large", err)
+	}
+}
+
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func TestParseReadError(t *testing.T) {
+	stale := errors.New("stale file handle")
+	if _, _, err := Parse(broken{stale}, "hostfile"); !errors.Is(err, stale) {
+		t.Errorf("%v, want the reader's own error", err)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "hostfile")
+	if err := os.WriteFile(good, []byte("w1 slots=2\nw2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := ReadFile(good)
+	if want := good + `:2: "w2" has no slots`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s…", err, want)
+	}
+
+	const warns = "Unable to find hostfile, will proceed with training with local resources only."
+	for _, c := range []struct {
+		path string
+		is   error
+	}{
+		{filepath.Join(dir, "missing"), fs.ErrNotExist},
+		{filepath.Join(good, "below-a-file"), nil},
+		{dir, nil},
+		{os.DevNull, nil},
+	} {
+		_, _, err := ReadFile(c.path)
+		var line *LineError
+		if !errors.As(err, &line) || line.DeepSpeed != warns || !strings.Contains(err.Error(), "quietly train on this one machine") {
+			t.Errorf("%s: %v, want DeepSpeed's quiet single-node run", c.path, err)
+		}
+		if c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: %v is not %v", c.path, err, c.is)
+		}
+	}
+}
+
+func TestReadFileUnreadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read every file: run this one as another user")
+	}
+	path := filepath.Join(t.TempDir(), "hostfile")
+	if err := os.WriteFile(path, []byte("w1 slots=2\n"), 0o000); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := ReadFile(path)
+	var line *LineError
+	if !errors.As(err, &line) || !strings.HasPrefix(line.DeepSpeed, "PermissionError: [Errno 13]") || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v, want a permission error", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"w1 slots=8\nw2 slots=8\n", "# c\n\nw\tslots=4 # c\r\n", "w slots=4x\rw slots=4", "w max_slots=8 slots=4", "w slots=",
+		"\ufeffw slots=2", "w\u00a0slots=٤", "w\x1cslots=0", "\xff\xfew", "w slots=4 \xf0\x9f", "[::1] slots=1\na,b slots=1\n-x slots=1",
+		"w slots=99999999999999999999", "w slots=1048576\nx slots=1", "\x85", "'w\" slots=1",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		hosts, notes, err := Parse(strings.NewReader(string(data)), "hostfile")
+		if err != nil {
+			var line *LineError
+			if !errors.As(err, &line) || line.Message == "" || hosts != nil {
+				t.Fatalf("%v with %v", err, hosts)
+			}
+			return
+		}
+		var again strings.Builder
+		for _, host := range hosts {
+			fmt.Fprintf(&again, "%s slots=%d\n", host.Name, len(host.Slots))
+		}
+		same, _, err := Parse(strings.NewReader(again.String()), "hostfile")
+		if err != nil || brief(same) != brief(hosts) {
+			t.Fatalf("%q: %s, and written anew %s (%v)", data, brief(hosts), brief(same), err)
+		}
+		for _, note := range notes {
+			if note.Line < 1 || note.Message == "" || note.Trap == "" {
+				t.Fatalf("note %+v", note)
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package hostfile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ParseHosts reads the value of -w: a node set whose items may carry a number
+// of slots after a colon ("node[01-16],gpu7:4", "[fe80::1]:8"). Without one,
+// Slots is nil: whoever writes -w wants to look at nodes, and what they should
+// have is not stated. More than one colon outside brackets is an IPv6 address
+// without slots. A name that occurs twice is an error.
+func ParseHosts(spec string) ([]Host, error) {
+	items, err := splitSet(spec)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []Host
+	ranks := 0
+	for _, item := range items {
+		set, slots, err := splitSlots(item)
+		if err != nil {
+			return nil, err
+		}
+		names, err := Expand(set)
+		if err != nil {
+			return nil, err
+		}
+		if len(names)+len(hosts) > maxNames {
+			return nil, fmt.Errorf("node set %q: %w", spec, errTooMany)
+		}
+		if slots > 0 {
+			if slots > (maxRanks-ranks)/len(names) {
+				return nil, fmt.Errorf("node set %q: more than %d ranks in all; check the number of slots", item, maxRanks)
+			}
+			ranks += slots * len(names)
+		}
+		for _, name := range names {
+			if err := address(name); err != nil {
+				return nil, err
+			}
+			host := Host{Name: name}
+			if slots >= 0 {
+				host.Slots = firstSlots(slots)
+			}
+			hosts = append(hosts, host)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("node set %q names no host", spec)
+	}
+	return distinct(hosts)
+}
+
+// splitSlots takes ":N" off an item; slots is -1 when it has none.
+func splitSlots(item string) (set string, slots int, err error) {
+	outside := strings.LastIndex(item, "]") + 1
+	if strings.Count(bracketless(item), ":") != 1 || !strings.Contains(item[outside:], ":") {
+		return item, -1, nil
+	}
+	colon := strings.LastIndex(item, ":")
+	n, ok := setNumber(item[colon+1:])
+	if !ok || n > maxRanks || colon == 0 {
+		return "", 0, fmt.Errorf(`node set %q: after ":" comes a number of slots; a port belongs in ~/.ssh/config or --ssh_port`, item)
+	}
+	return item[:colon], int(n), nil
+}
+
+// bracketless is the item without what stands in brackets.
+func bracketless(item string) string {
+	var out strings.Builder
+	for item != "" {
+		literal, after, _ := strings.Cut(item, "[")
+		out.WriteString(literal)
+		_, item, _ = strings.Cut(after, "]")
+	}
+	return out.String()
+}
+
+// address refuses a name that has a colon and is no IPv6 address.
+func address(name string) error {
+	_, after, found := strings.Cut(name, "@")
+	if !found {
+		after = name
+	}
+	if !strings.Contains(after, ":") || strings.HasPrefix(after, "[") {
+		return nil
+	}
+	if _, err := netip.ParseAddr(after); err != nil {
+		return fmt.Errorf("host %q has a colon and is no IPv6 address; write the number of slots last, as in gpu7:4", name)
+	}
+	return nil
+}
+
+// distinct is the hosts as they are, or an error where one is there twice.
+func distinct(hosts []Host) ([]Host, error) {
+	seen := make(map[string]bool, len(hosts))
+	for _, host := range hosts {
+		if seen[host.Name] {
+			return nil, fmt.Errorf("host %q is named twice; name it once", host.Name)
+		}
+		seen[host.Name] = true
+	}
+	return hosts, nil
+}
+
+// FromSlurm makes hosts of an allocation: nodelist is SLURM_JOB_NODELIST and
+// perNode, which may be "", a count for each of its nodes in order, as
+// SLURM_TASKS_PER_NODE ("5,1(x3)") and SLURM_GPUS_PER_NODE ("8", "a100:8",
+// meaning every node) write it. The counts become slots; without them Slots is
+// nil. Order is SLURM_NODEID's (Slurm 22.05).
+func FromSlurm(nodelist, perNode string) ([]Host, error) {
+	names, err := Expand(nodelist)
+	if err != nil {
+		return nil, fmt.Errorf("SLURM_JOB_NODELIST: %w", err)
+	}
+	counts, err := slurmCounts(perNode, len(names))
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]Host, len(names))
+	for i, name := range names {
+		hosts[i].Name = name
+		if counts != nil {
+			hosts[i].Slots = firstSlots(counts[i])
+		}
+	}
+	return distinct(hosts)
+}
+
+// slurmCounts expands "5,1(x3)" to one count a node.
+func slurmCounts(text string, nodes int) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	text = text[strings.LastIndex(text, ":")+1:] // the type of a generic resource
+	var counts []int
+	ranks := int64(0)
+	for part := range strings.SplitSeq(text, ",") {
+		countText, times, repeated := strings.Cut(part, "(x")
+		repeat := int64(1)
+		repeatOK := true
+		if repeated {
+			number, closed := strings.CutSuffix(times, ")")
+			repeat, repeatOK = setNumber(number)
+			repeatOK = repeatOK && closed && repeat > 0
+		}
+		count, countOK := setNumber(countText)
+		if !countOK || !repeatOK {
+			return nil, fmt.Errorf(`slots per node %q: %q is not a count like 8 or 8(x4)`, text, part)
+		}
+		if !repeated && part == text {
+			repeat = int64(nodes)
+		}
+		if repeat > int64(nodes-len(counts)) {
+			return nil, fmt.Errorf("slots per node %q counts more than the %d nodes of the node list", text, nodes)
+		}
+		if count > maxRanks || ranks+count*repeat > maxRanks {
+			return nil, fmt.Errorf("slots per node %q makes more than %d ranks in all", text, maxRanks)
+		}
+		ranks += count * repeat
+		counts = append(counts, slices.Repeat([]int{int(count)}, int(repeat))...)
+	}
+	if len(counts) < nodes {
+		return nil, fmt.Errorf("slots per node %q counts %d of the %d nodes of the node list", text, len(counts), nodes)
+	}
+	return counts, nil
+}

@@ -1,0 +1,171 @@
+package hostfile
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// This file is Python's idea of text, for the places where it is not Go's.
+
+// byteOrderMark is no white space in Python, so DeepSpeed reads it as part of
+// whatever stands in the first column.
+const byteOrderMark = "\ufeff"
+
+// pySpace is str.isspace, which strip() and \s share: bidirectional type WS, B
+// or S, or category Zs (CPython, Objects/unicodetype_db.h, Unicode 15.1). Go's
+// unicode.IsSpace lacks the four information separators.
+func pySpace(r rune) bool {
+	switch {
+	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
+		r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
+}
+
+func pyStrip(s string) string { return strings.TrimFunc(s, pySpace) }
+
+// pyLines splits as a file opened in text mode does: LF, CRLF and a lone CR
+// end a line, and a last line need not end.
+func pyLines(text string) []string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// pyDigits takes the decimal digits that s begins with, of any script, as \d
+// does, and gives them in ASCII, with what follows them.
+func pyDigits(s string) (digits, rest string) {
+	var ascii strings.Builder
+	for i, r := range s {
+		value, ok := digitValue(r)
+		if !ok {
+			return ascii.String(), s[i:]
+		}
+		ascii.WriteByte('0' + value)
+	}
+	return ascii.String(), ""
+}
+
+// digitValue is the value of a character of category Nd. Unicode keeps such
+// digits in runs of ten that begin with the zero (The Unicode Standard 15.0,
+// section 4.6), and each range of the table holds whole runs.
+func digitValue(r rune) (byte, bool) {
+	if r < utf8.RuneSelf {
+		return byte(r - '0'), r >= '0' && r <= '9'
+	}
+	for _, run := range unicode.Nd.R16 {
+		if low := rune(run.Lo); r >= low && r <= rune(run.Hi) {
+			return byte((r - low) % 10), true
+		}
+	}
+	for _, run := range unicode.Nd.R32 {
+		if low := rune(run.Lo); r >= low && r <= rune(run.Hi) {
+			return byte((r - low) % 10), true
+		}
+	}
+	return 0, false
+}
+
+// pyInt is int(s): blanks around, a sign, digits of any script, single
+// underscores between them. The error is Python's own text; a number beyond
+// Go's int, which Python would take, is refused too.
+func pyInt(s string) (int, error) {
+	invalid := errors.New("invalid literal for int() with base 10: " + pyRepr(s))
+	text, negative := pyStrip(s), false
+	if text != "" && (text[0] == '-' || text[0] == '+') {
+		negative, text = text[0] == '-', text[1:]
+	}
+	var all strings.Builder
+	for {
+		digits, rest := pyDigits(text)
+		if digits == "" {
+			return 0, invalid
+		}
+		all.WriteString(digits)
+		if rest == "" {
+			break
+		}
+		if rest[0] != '_' {
+			return 0, invalid
+		}
+		text = rest[1:]
+	}
+	value, err := strconv.Atoi(all.String())
+	if err != nil {
+		return 0, fmt.Errorf("%s is no slot of any machine", abridged(all.String()))
+	}
+	if negative {
+		value = -value
+	}
+	return value, nil
+}
+
+// pyRepr is repr(s), as Python's messages quote what they complain about.
+func pyRepr(s string) string {
+	quote := '\''
+	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
+		quote = '"'
+	}
+	var out strings.Builder
+	out.WriteRune(quote)
+	for _, r := range s {
+		switch {
+		case r == quote || r == '\\':
+			out.WriteByte('\\')
+			out.WriteRune(r)
+		case r == '\n':
+			out.WriteString(`\n`)
+		case r == '\r':
+			out.WriteString(`\r`)
+		case r == '\t':
+			out.WriteString(`\t`)
+		case unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&out, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\U%08x`, r)
+		}
+	}
+	out.WriteRune(quote)
+	return out.String()
+}
+
+// pyDecodeError is what reading the bytes as UTF-8 raises, which are not UTF-8.
+// Positions are exact in the first 8 KiB; after that Python counts from the
+// start of the block it was reading.
+func pyDecodeError(data []byte) string {
+	at := 0
+	for at < len(data) {
+		r, size := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	bad, reason, length := data[at:], "invalid continuation byte", 1
+	switch {
+	case bad[0] < 0xc2 || bad[0] > 0xf4:
+		reason = "invalid start byte"
+	case !utf8.FullRune(bad):
+		reason, length, at = "unexpected end of data", len(bad), 0 // met in a block of its own
+	default:
+		for !utf8.FullRune(bad[:length+1]) {
+			length++
+		}
+	}
+	where := fmt.Sprintf("byte 0x%02x in position %d", bad[0], at)
+	if length > 1 {
+		where = fmt.Sprintf("bytes in position %d-%d", at, at+length-1)
+	}
+	return fmt.Sprintf("UnicodeDecodeError: 'utf-8' codec can't decode %s: %s", where, reason)
+}
