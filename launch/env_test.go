@@ -1,0 +1,192 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// env makes settings of "NAME=VALUE", all from one source.
+func env(source string, pairs ...string) []facts.Setting {
+	var settings []facts.Setting
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		settings = append(settings, facts.Setting{Name: name, Value: value, Source: source})
+	}
+	return settings
+}
+
+// shown is "NAME=VALUE" of every setting.
+func shown(settings []facts.Setting) []string {
+	var all []string
+	for _, s := range settings {
+		all = append(all, s.Name+"="+s.Value)
+	}
+	return all
+}
+
+func traps(notes []hostfile.Note) []string {
+	var all []string
+	for _, note := range notes {
+		all = append(all, note.Trap)
+	}
+	return all
+}
+
+func TestExports(t *testing.T) {
+	head := env("environment", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0", "PYTHONHASHSEED=0", "UCX_TLS=rc", "UCX_NET_DEVICES=mlx5_0:1",
+		"MV2_USE_CUDA=1", "LD_LIBRARY_PATH=/opt/lib", "TORCH_NCCL_TRACE_BUFFER_SIZE=1", "GLOO_SOCKET_IFNAME=eth0", "DEEPSPEED_TIMEOUT=10")
+	file := func(path string, lines ...string) facts.EnvFile { return facts.EnvFile{Path: path, Lines: lines} }
+	pdsh := Exporter{Launcher: "pdsh", Accelerator: "cuda", WorkDir: "/job"}
+	with := func(x Exporter, change func(*Exporter)) Exporter { change(&x); return x }
+
+	for _, c := range []struct {
+		name  string
+		by    Exporter
+		head  []facts.Setting
+		files []facts.EnvFile
+		want  []string
+		traps []string
+	}{
+		{"nothing but the path", pdsh, nil, nil, []string{"PYTHONPATH=/job"}, nil},
+		{"the working directory comes first", pdsh, env("", "PYTHONPATH=/lib:/more"), nil, []string{"PYTHONPATH=/job:/lib:/more"}, nil},
+		{"by prefix, cuda", pdsh, head, nil, []string{"MV2_USE_CUDA=1", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0",
+			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
+		{"by prefix, cpu", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu" }), head, nil, []string{"MV2_USE_CUDA=1",
+			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
+		{"NCCL for all before v0.12.6", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu"; x.DeepSpeed = "0.12.5" }),
+			env("", "NCCL_DEBUG=INFO"), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
+		{"prefix, not part", pdsh, env("", "TORCH_NCCL_X=1", "NCCLX=1"), nil, []string{"NCCLX=1", "PYTHONPATH=/job"}, nil},
+		{"AISC keeps two to itself", pdsh, env("", "AISC_JOB_NAME=x", "NCCL_IB_HCA=mlx5_0", "UCX_NET_DEVICES=a", "UCX_TLS=rc"), nil,
+			[]string{"PYTHONPATH=/job", "UCX_TLS=rc"}, nil},
+		{"files export anything, the later wins", pdsh, env("", "NCCL_DEBUG=INFO"),
+			[]facts.EnvFile{file("/home/u/.deepspeed_env", "NCCL_DEBUG=WARN", "HF_HOME=/hf"), file("/job/.deepspeed_env", "NCCL_DEBUG = TRACE ", "PYTHONPATH=/mine")},
+			[]string{"HF_HOME=/hf", "NCCL_DEBUG=TRACE", "PYTHONPATH=/mine"}, nil},
+		{"stripped", pdsh, env("", "NCCL_DEBUG= INFO "), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
+		{"live in the shell", pdsh, env("", "NCCL_TOPO_FILE=$HOME/t.xml"), nil, []string{"NCCL_TOPO_FILE=$HOME/t.xml", "PYTHONPATH=/job"}, []string{"export-reread"}},
+		{"pdsh's own", pdsh, env("", "NCCL_DEBUG_FILE=/tmp/n.%h.%p"), nil, []string{"NCCL_DEBUG_FILE=/tmp/n.%h.%p", "PYTHONPATH=/job"}, []string{"export-reread"}},
+		{"quoted and unharmed", pdsh, env("", "NCCL_SOCKET_IFNAME=^docker0"), nil, []string{"NCCL_SOCKET_IFNAME=^docker0", "PYTHONPATH=/job"}, nil},
+		{"quoted since v0.15.2 only", with(pdsh, func(x *Exporter) { x.DeepSpeed = "0.15.1" }), env("", "PYTHONWARNINGS=a b"), nil,
+			[]string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, []string{"export-reread"}},
+		{"the same when quoted", pdsh, env("", "PYTHONWARNINGS=a b"), nil, []string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, nil},
+		{"quotes arrive without a shell", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), env("", "NCCL_SOCKET_IFNAME=^docker0", "NCCL_DEBUG=INFO"), nil,
+			[]string{"NCCL_DEBUG=INFO", `NCCL_SOCKET_IFNAME="^docker0"`, "PYTHONPATH=/job", "UCX_TLS=tcp"}, []string{"export-keeps-quotes"}},
+		{"always quoted before v0.16.5", with(pdsh, func(x *Exporter) { x.Launcher = "mpich"; x.DeepSpeed = "0.16.4" }), env("", "NCCL_DEBUG=INFO"), nil,
+			[]string{`NCCL_DEBUG="INFO"`, `PYTHONPATH="/job"`}, []string{"export-keeps-quotes", "export-keeps-quotes"}},
+		{"the environment overrides the launcher's own", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), env("", "UCX_TLS=rc"), nil,
+			[]string{"PYTHONPATH=/job", "UCX_TLS=rc"}, nil},
+		{"slurm sends all, unquoted", with(pdsh, func(x *Exporter) { x.Launcher = "slurm" }), env("", "LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO"), nil,
+			[]string{"LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
+		{"mvapich on cpu", Exporter{Launcher: "mvapich", Accelerator: "cpu", WorkDir: "/job"}, nil, nil, []string{"MV2_CUDA_USE_NAIVE=0", "MV2_DEBUG_SHOW_BACKTRACE=1",
+			"MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_SMP_USE_CMA=0", "MV2_SUPPORT_DL=1", "PYTHONPATH=/job"}, nil},
+	} {
+		settings, notes := c.by.Settings(&facts.Env{Vars: c.head}, c.files)
+		if diff := cmp.Diff(c.want, shown(settings)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+		if diff := cmp.Diff(c.traps, traps(notes)); diff != "" {
+			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestExportsSayWhere(t *testing.T) {
+	x := Exporter{Launcher: "slurm", Accelerator: "cuda", WorkDir: "/job"}
+	got, _ := x.Settings(&facts.Env{Vars: env("", "NCCL_DEBUG=INFO", "PATH=/bin")}, []facts.EnvFile{{Path: "/home/u/.deepspeed_env", Lines: []string{"A=1"}}})
+	want := []facts.Setting{
+		{Name: "A", Value: "1", Source: "/home/u/.deepspeed_env"},
+		{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"},
+		{Name: "PATH", Value: "/bin", Source: "srun --export=ALL"},
+		{Name: "PYTHONPATH", Value: "/job", Source: "deepspeed"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got, _ := x.Settings(nil, nil); len(got) != 1 {
+		t.Errorf("of an unseen launching machine: %v, want PYTHONPATH alone", got)
+	}
+}
+
+func TestParseEnvFile(t *testing.T) {
+	const dies = "ValueError: not enough values to unpack (expected 2, got 1)"
+	for _, c := range []struct {
+		line      string
+		want      string // "" when the line sets nothing
+		deepspeed string
+		problem   string
+	}{
+		{line: "A=1", want: "A=1"},
+		{line: " A = 1 ", want: "A=1"},
+		{line: "A=", want: "A="},
+		{line: "A=b=c", want: "A=b=c"},
+		{line: `A="x"`, want: `A="x"`},
+		{line: "export A=1", want: "A=1"},
+		{line: "", deepspeed: dies, problem: "blank lines"},
+		{line: "  ", deepspeed: dies, problem: "blank lines"},
+		{line: "# a comment", deepspeed: dies, problem: "comments"},
+		{line: "A", deepspeed: dies, problem: "NAME=VALUE"},
+		{line: "# A=1", problem: "report success"},
+		{line: "=1", problem: "no name"},
+		{line: "1A=1", problem: "no name"},
+		{line: "A-B=1", problem: "no name"},
+		{line: "A B=1", problem: "no name"},
+	} {
+		settings, problems := ParseEnvFile(facts.EnvFile{Path: "/job/.deepspeed_env", Lines: []string{"X=0", c.line}})
+		var want []string
+		if c.want != "" {
+			want = []string{c.want}
+		}
+		if diff := cmp.Diff(append([]string{"X=0"}, want...), shown(settings)); diff != "" {
+			t.Errorf("%q: (-want +got)\n%s", c.line, diff)
+		}
+		if c.problem == "" {
+			if len(problems) > 0 {
+				t.Errorf("%q: %v", c.line, problems)
+			}
+			continue
+		}
+		if len(problems) != 1 || problems[0].Line != 2 || problems[0].File != "/job/.deepspeed_env" ||
+			problems[0].DeepSpeed != c.deepspeed || !strings.Contains(problems[0].Message, c.problem) {
+			t.Errorf("%q: %+v, want line 2 with %q and %q", c.line, problems, c.problem, c.deepspeed)
+		}
+	}
+	_, problems := ParseEnvFile(facts.EnvFile{Path: "/job/.deepspeed_env", Error: "permission denied"})
+	if len(problems) != 1 || problems[0].Line != 0 {
+		t.Errorf("unreadable file: %+v", problems)
+	}
+}
+
+func TestRankEnv(t *testing.T) {
+	nccl := func(pairs ...string) []facts.Setting { // NAME=VALUE@SOURCE
+		var settings []facts.Setting
+		for _, pair := range pairs {
+			rest, source, _ := strings.Cut(pair, "@")
+			settings = append(settings, env(source, rest)...)
+		}
+		return settings
+	}
+	for _, c := range []struct {
+		name    string
+		node    *facts.Env
+		exports []facts.Setting
+		want    []string
+	}{
+		{"unseen node", nil, env("", "A=1"), []string{"A=1"}},
+		{"nothing", &facts.Env{}, nil, nil},
+		{"exports over the session", &facts.Env{Vars: env("", "NCCL_DEBUG=WARN", "B=2")}, env("", "NCCL_DEBUG=INFO"), []string{"B=2", "NCCL_DEBUG=INFO"}},
+		{"files below both", &facts.Env{Vars: env("", "NCCL_A=1"), NCCL: nccl("NCCL_A=1@environment", "NCCL_B=file@/root/.nccl.conf", "NCCL_C=file@/etc/nccl.conf")},
+			env("", "NCCL_B=2"), []string{"NCCL_A=1", "NCCL_B=2", "NCCL_C=file"}},
+		{"an exported file replaces the home's", &facts.Env{NCCL: nccl("NCCL_B=home@/root/.nccl.conf", "NCCL_C=system@/etc/nccl.conf")},
+			env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_C=system", "NCCL_CONF_FILE=/job/nccl.conf"}},
+		{"and is known when the node looked at it", &facts.Env{NCCL: nccl("NCCL_B=job@/job/nccl.conf")},
+			env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_B=job", "NCCL_CONF_FILE=/job/nccl.conf"}},
+	} {
+		if diff := cmp.Diff(c.want, shown(RankEnv(c.node, c.exports))); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package launch
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+func hosts(slots ...int) []hostfile.Host {
+	var all []hostfile.Host
+	for i, n := range slots {
+		all = append(all, hostfile.Host{Name: "w" + string(rune('1'+i)), Slots: make([]int, n), Line: i + 1})
+	}
+	return all
+}
+
+func TestInterpreter(t *testing.T) {
+	script := &facts.Launcher{DeepSpeed: "/opt/conda/bin/deepspeed", Interpreter: "/opt/conda/bin/python3.11"}
+	for _, c := range []struct {
+		given      string
+		head       *facts.Launcher
+		path, from string
+	}{
+		{"/usr/bin/python3", script, "/usr/bin/python3", "--python"},
+		{"", script, "/opt/conda/bin/python3.11", "/opt/conda/bin/deepspeed"},
+		{"", &facts.Launcher{}, "", ""},
+		{"", nil, "", ""},
+	} {
+		if path, from := Interpreter(c.given, c.head); path != c.path || from != c.from {
+			t.Errorf("Interpreter(%q, %v) = %q, %q; want %q, %q", c.given, c.head, path, from, c.path, c.from)
+		}
+	}
+}
+
+func TestPredict(t *testing.T) {
+	head := &facts.Node{Facts: facts.Facts{
+		Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")},
+		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3",
+			EnvFiles: []facts.EnvFile{{Path: "/job/.deepspeed_env", Lines: []string{"A=$B"}}}},
+	}}
+	noted := hostfile.Note{Trap: "zero-slots"}
+	two, one := hosts(8, 8), hosts(8)
+	exports := []facts.Setting{{Name: "A", Value: "$B", Source: "/job/.deepspeed_env"},
+		{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"}, {Name: "PYTHONPATH", Value: "/job", Source: "deepspeed"}}
+
+	for _, c := range []struct {
+		name  string
+		o     Options
+		head  *facts.Node
+		want  Prediction
+		traps []string
+	}{
+		{"defaults", Options{Hosts: two, WorkDir: "/job"}, nil,
+			Prediction{Hosts: two, Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
+			Prediction{Hosts: two, Launcher: "pdsh", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
+				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
+		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
+			Prediction{Hosts: one, Launcher: "pdsh", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, nil},
+		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", ForceMulti: true}, nil,
+			Prediction{Hosts: one, Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+	} {
+		got := Predict(c.o, c.head)
+		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
+			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
+		}
+		got.Notes = nil
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestPredictLeavesOptionsAlone(t *testing.T) {
+	notes := append(make([]hostfile.Note, 0, 9), hostfile.Note{Trap: "zero-slots"})
+	Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "mpich"}, nil)
+	if spare := notes[:2][1]; spare != (hostfile.Note{}) {
+		t.Errorf("the caller's slice was written to: %+v", spare)
+	}
+}
+
+// What each runner of deepspeed/launcher/multinode_runner.py refuses or ignores.
+func TestLauncherTraps(t *testing.T) {
+	for _, c := range []struct {
+		launcher string
+		o        Options
+		want     []string
+	}{
+		{"pdsh", Options{Hosts: hosts(1, 2), Filtered: true, MasterAddr: "10.0.0.1"}, nil},
+		{"openmpi", Options{Hosts: hosts(1, 2)}, nil},
+		{"openmpi", Options{Hosts: hosts(1, 1), Filtered: true, MasterAddr: "10.0.0.1"}, []string{"launcher-refuses-filter", "master-addr-ignored"}},
+		{"mpich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots"}},
+		{"impi", Options{Hosts: hosts(2, 2), Filtered: true}, []string{"launcher-refuses-filter"}},
+		{"mvapich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots", "master-addr-ignored"}},
+		{"slurm", Options{Hosts: hosts(1, 2), Filtered: true, MasterAddr: "10.0.0.1"}, []string{"master-addr-ignored", "hostfile-ignored"}},
+	} {
+		if diff := cmp.Diff(c.want, traps(launcherTraps(c.launcher, c.o))); diff != "" {
+			t.Errorf("%s %+v: (-want +got)\n%s", c.launcher, c.o, diff)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package launch
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/go-version"
+
+	"preflight/facts"
+)
+
+// ParseNCCL reads a version of NCCL as its library, its tags and its wheels
+// spell it ("2.21.5", "2.21.5+cuda12.4", "2.19.3-1") and keeps the three
+// numbers, which are all that NCCL itself compares.
+func ParseNCCL(text string) (*version.Version, error) {
+	v, err := version.NewVersion(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no version of NCCL", text)
+	}
+	return v.Core(), nil
+}
+
+// older is whether a version can be read and comes before a release. What
+// cannot be read is taken for the newest.
+func older(text, release string) bool {
+	v, err := version.NewVersion(text)
+	return err == nil && v.Core().LessThan(version.Must(version.NewVersion(release)))
+}
+
+// opPool is how much one proxy reserves in /dev/shm since a release.
+type opPool struct {
+	since string
+	label string
+	bytes int64
+}
+
+// opPools are sizeof(struct ncclProxyOpsPool) of src/include/proxy.h, newest
+// first, at NVIDIA/nccl's tags from v2.14.3-1 to v2.30.7-1.
+var opPools = []opPool{
+	{"2.28", "2.28-2.30", 34210176},
+	{"2.26", "2.26-2.27", 33030528},
+	{"2.25", "2.25", 31850880},
+	{"2.24", "2.24", 14156128},
+	{"2.23", "2.23", 10486112},
+	{"2.21", "2.21-2.22", 7340384},
+	{"2.20", "2.20", 5767520},
+	{"2.14", "2.14-2.19", 4194656},
+}
+
+const (
+	// beyondPools is the first release that opPools says nothing of.
+	beyondPools = "2.31"
+	// shmReference is the counter that NCCL appends to every file in /dev/shm
+	// (misc/shmutils.cc, ncclShmOpen).
+	shmReference = 4
+	// shmDirection is what one direction of one channel takes between two
+	// GPUs that cannot reach each other directly: a sender's page, and the
+	// receiver's page and its LL, LL128 and SIMPLE buffers, at NCCL's default
+	// buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
+	shmDirection = 4096 + shmReference + 4096 + 524288 + 4915200 + 4194304 + shmReference
+	// leastChannels: NCCL doubles the rings it found, and it finds at least
+	// one (graph/connect.cc, ncclTopoPostset, 2.30.7).
+	leastChannels = 2
+)
+
+// SHMUse is what NCCL reserves in one node's /dev/shm.
+type SHMUse struct {
+	// Bytes are certain: no launch takes less. 0 for a job on one node, whose
+	// only use is Segments.
+	Bytes int64
+	// Segments come on top where the node's GPUs cannot reach each other
+	// directly (no NVLink or peer access, NCCL_P2P_DISABLE) and NCCL does not
+	// use cuMem host memory: two channels of rings over all ranks, which is
+	// again the least it takes.
+	Segments int64
+	// Arithmetic says how Bytes came about, for a person to check.
+	Arithmetic string
+}
+
+// SHMNeed is what NCCL of a version reserves in /dev/shm of a node with so
+// many ranks, in a job of so many nodes. The proxy of every rank and
+// communicator has a pool of operations there as soon as it talks to another
+// node. 0 communicators is taken for 1, that of the default process group;
+// every further group that works on GPUs (tensor, pipeline, expert parallelism)
+// adds one on its ranks.
+//
+// A version that is unknown or newer than the table gets its newest row, and
+// one before 2.14 its oldest; the arithmetic says so.
+//
+// Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
+func SHMNeed(nccl string, ranks, nodes, communicators int) SHMUse {
+	communicators = max(communicators, 1)
+	var use SHMUse
+	if ranks > 1 {
+		use.Segments = int64(ranks) * leastChannels * shmDirection
+	}
+	if nodes < 2 {
+		use.Arithmetic = "one node: NCCL needs no op pool in /dev/shm"
+		return use
+	}
+	pool, which := poolOf(nccl)
+	use.Bytes = int64(ranks) * int64(communicators) * (pool.bytes + shmReference)
+	use.Arithmetic = fmt.Sprintf("%s × %s × %.1f MiB op pool (%s)",
+		count(ranks, "rank"), count(communicators, "communicator"), float64(pool.bytes)/(1<<20), which)
+	return use
+}
+
+func poolOf(nccl string) (pool opPool, which string) {
+	newest, oldest := opPools[0], opPools[len(opPools)-1]
+	if nccl == "" {
+		return newest, "NCCL version unknown, taken as " + newest.label
+	}
+	if _, err := ParseNCCL(nccl); err != nil {
+		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
+	}
+	for _, row := range opPools {
+		if !older(nccl, row.since) {
+			if row == newest && !older(nccl, beyondPools) {
+				return row, fmt.Sprintf("NCCL %s is newer than the table, taken as %s", nccl, row.label)
+			}
+			return row, "NCCL " + row.label
+		}
+	}
+	return oldest, fmt.Sprintf("NCCL %s is older than the table, taken as %s", nccl, oldest.label)
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// CuMemHostProbed is whether every process of such a library tries for itself
+// whether cuMem host memory works, on the NUMA node of its own GPU. Ranks of
+// one machine whose NUMA nodes are not alike then choose different transports.
+//
+// driverCUDA is the CUDA version of the driver ("12.6"). What is "" is not
+// known and taken for the newest, so that the trial is not ruled out. env is
+// what the ranks see.
+//
+// Source: NVIDIA/nccl, misc/cudawrap.cc, ncclCuMemHostEnable: the trial is in
+// v2.26.3-1 and later (issue 2190, PR 2059), in builds by CUDA 12.2 or later,
+// by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
+// NCCL_CUMEM_ENABLE first.
+func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.Setting) bool {
+	if older(library.Version, "2.26.3") || older(library.CUDA, "12.2") || older(driverCUDA, "12.2") {
+		return false
+	}
+	if enable, set := parameter(env, "NCCL_CUMEM_ENABLE"); set && enable == 0 {
+		return false
+	}
+	if host, set := parameter(env, "NCCL_CUMEM_HOST_ENABLE"); set && host != -1 {
+		return host != 0
+	}
+	return !older(driverCUDA, "12.6")
+}
+
+// parameter is the value of a numeric variable as NCCL reads it, by strtoll
+// with base 0: the number it begins with, or 0 (misc/param.cc, ncclLoadParam).
+func parameter(env []facts.Setting, name string) (value int64, set bool) {
+	for _, s := range env {
+		if s.Name == name && s.Value != "" {
+			_, _ = fmt.Sscanf(s.Value, "%v", &value) // 0 where it fails, as there
+			return value, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,114 @@
+package launch
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Device is one port of an RDMA adapter, as NCCL_IB_HCA selects them.
+type Device struct {
+	Name string // "mlx5_0"
+	Port int    // from 1
+}
+
+// How many items of a list NCCL reads; it drops the others without a word.
+// Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
+const (
+	maxIfnames = 16
+	maxHCAs    = 32
+)
+
+// MatchIfname applies NCCL_SOCKET_IFNAME (and NCCL_OOB_NET_IFNAME, which is
+// read alike) to the interfaces of one node. It returns the names selected, in
+// the order given, which should be the kernel's: NCCL takes the first one for
+// bootstrap. A value shorter than two characters is no choice to NCCL; chosen
+// is then false and its defaults apply.
+//
+// The grammar: an optional ^ (all but these), then an optional = (whole names),
+// both at the very start and for the whole list; then names separated by
+// commas, prefixes unless = was given, without trimming of blanks.
+//
+// Source: NVIDIA/nccl 2.30, parseStringList and matchIfList in misc/utils.cc,
+// ncclFindInterfaces in misc/socket.cc; unchanged since 2.4.
+func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
+	if len(spec) < 2 {
+		return nil, false
+	}
+	filter := parseNameFilter(spec, maxIfnames)
+	for _, name := range names {
+		if filter.selects(Device{Name: name}) {
+			selected = append(selected, name)
+		}
+	}
+	return selected, true
+}
+
+// MatchHCA applies NCCL_IB_HCA to the ports of a node's RDMA adapters, in the
+// order given. The grammar is that of MatchIfname with an optional port after
+// a colon; an empty value selects everything.
+//
+// Source: NVIDIA/nccl 2.30, transport/net_ib/init.cc.
+func MatchHCA(spec string, devices []Device) []Device {
+	filter := parseNameFilter(spec, maxHCAs)
+	var selected []Device
+	for _, device := range devices {
+		if filter.selects(device) {
+			selected = append(selected, device)
+		}
+	}
+	return selected
+}
+
+// nameFilter is a parsed NCCL name list. An item's Port of -1 stands for any.
+type nameFilter struct {
+	exclude, exact bool
+	items          []Device
+}
+
+func parseNameFilter(spec string, limit int) nameFilter {
+	var f nameFilter
+	spec, f.exclude = strings.CutPrefix(spec, "^")
+	spec, f.exact = strings.CutPrefix(spec, "=")
+	for item := range strings.SplitSeq(spec, ",") {
+		name, rest, _ := strings.Cut(item, ":")
+		if name == "" || len(f.items) == limit {
+			continue
+		}
+		port, _, _ := strings.Cut(rest, ":") // rail and plane select nothing
+		device := Device{Name: name, Port: -1}
+		if port != "" {
+			device.Port = leadingInt(port)
+		}
+		f.items = append(f.items, device)
+	}
+	return f
+}
+
+// selects says whether the filter leaves the device in. An empty list matches
+// everything, so a lone ^ selects nothing.
+func (f nameFilter) selects(device Device) bool {
+	matches := len(f.items) == 0
+	for _, item := range f.items {
+		named := strings.HasPrefix(device.Name, item.Name)
+		if f.exact {
+			named = device.Name == item.Name
+		}
+		if named && (item.Port == -1 || device.Port == 0 || item.Port == device.Port) {
+			matches = true
+		}
+	}
+	return matches != f.exclude
+}
+
+// leadingInt is C's atoi: the number the text starts with, else 0.
+func leadingInt(text string) int {
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	n, err := strconv.Atoi(text[:end])
+	if err != nil {
+		return 0
+	}
+	return n
+}
