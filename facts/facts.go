@@ -18,6 +18,11 @@
 //	key=Name  a list whose entries are matched by the JSON field Name, not by position
 package facts
 
+import (
+	"reflect"
+	"strings"
+)
+
 // Section names one group of facts.
 type Section string
 
@@ -71,35 +76,26 @@ type Facts struct {
 	Launcher *Launcher `json:"launcher,omitempty"`
 }
 
+// fieldOf maps a section to its field in Facts, by the JSON name both share.
+var fieldOf = func() map[Section]int {
+	fields := map[Section]int{}
+	kind := reflect.TypeFor[Facts]()
+	for i := range kind.NumField() {
+		name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		fields[Section(name)] = i
+	}
+	return fields
+}()
+
 // Has reports whether the section was seen.
 func (f *Facts) Has(s Section) bool {
-	switch s {
-	case SectionSSH:
-		return f.SSH != nil
-	case SectionHost:
-		return f.Host != nil
-	case SectionClock:
-		return f.Clock != nil
-	case SectionNames:
-		return f.Names != nil
-	case SectionNet:
-		return f.Net != nil
-	case SectionSHM:
-		return f.SHM != nil
-	case SectionLimits:
-		return f.Limits != nil
-	case SectionMemory:
-		return f.Memory != nil
-	case SectionDisk:
-		return f.Disk != nil
-	case SectionEnv:
-		return f.Env != nil
-	case SectionPython:
-		return f.Python != nil
-	case SectionIB:
-		return f.IB != nil
-	case SectionLauncher:
-		return f.Launcher != nil
+	field, known := fieldOf[s]
+	return known && !reflect.ValueOf(f).Elem().Field(field).IsNil()
+}
+
+// Take copies one section of another set of facts into this one.
+func (f *Facts) Take(s Section, from Facts) {
+	if field, known := fieldOf[s]; known {
+		reflect.ValueOf(f).Elem().Field(field).Set(reflect.ValueOf(from).Field(field))
 	}
-	return false
 }

@@ -1,10 +1,13 @@
 package facts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // Comparable turns the facts of one node into path → value, leaving out what
@@ -15,43 +18,43 @@ import (
 // and whoever compares counts that absence as a value.
 func (f Facts) Comparable() map[string]string {
 	out := map[string]string{}
-	flatten(out, "", reflect.ValueOf(f), "")
+	f.EachComparable(func(path, value string) { out[path] = value })
 	return out
 }
 
-func flatten(out map[string]string, path string, v reflect.Value, tag string) {
+// EachComparable visits what Comparable returns, in no order worth relying on.
+// It is for comparing fleets so large that a map for each node would not do.
+func (f *Facts) EachComparable(visit func(path, value string)) {
+	flatten(visit, "", reflect.ValueOf(f), "")
+}
+
+func flatten(visit func(path, value string), path string, v reflect.Value, tag string) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			flatten(out, path, v.Elem(), tag)
+			flatten(visit, path, v.Elem(), tag)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			tag := field.Tag.Get("fact")
-			if tag == "own" || tag == "volatile" {
-				continue
-			}
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			flatten(out, join(path, name), v.Field(i), tag)
+		for _, field := range comparedFields(v.Type()) {
+			flatten(visit, join(path, field.name), v.Field(field.index), field.tag)
 		}
 	case reflect.Map:
 		for _, key := range v.MapKeys() {
-			flatten(out, join(path, key.String()), v.MapIndex(key), "")
+			flatten(visit, join(path, key.String()), v.MapIndex(key), "")
 		}
 	case reflect.Slice:
 		key, keyed := strings.CutPrefix(tag, "key=")
 		if !keyed {
 			if v.Len() > 0 {
-				out[path] = encode(v)
+				visit(path, encode(v))
 			}
 			return
 		}
 		for i := range v.Len() {
-			flatten(out, join(path, keyOf(v.Index(i), key)), v.Index(i), "")
+			flatten(visit, join(path, keyOf(v.Index(i), key)), v.Index(i), "")
 		}
 	default:
-		out[path] = encode(v)
+		visit(path, encode(v))
 	}
 }
 
@@ -66,6 +69,37 @@ func keyOf(entry reflect.Value, key string) string {
 	panic("facts: " + entry.Type().Name() + " has no field " + key)
 }
 
+// Unit is what the numbers of a fact are counted in: "bytes", "bit/s", or ""
+// for plain counts. Keys of lists and maps in the path are skipped.
+func Unit(path string) string {
+	section, _, _ := strings.Cut(path, ".")
+	field, known := fieldOf[Section(section)]
+	if !known {
+		return ""
+	}
+	return unit(reflect.TypeFor[Facts]().Field(field).Type, strings.TrimPrefix(path, section), "")
+}
+
+func unit(kind reflect.Type, rest, found string) string {
+	switch kind.Kind() {
+	case reflect.Pointer:
+		return unit(kind.Elem(), rest, found)
+	case reflect.Slice, reflect.Map:
+		// The entry's key comes next and may itself hold dots, so the fields
+		// of the entry are matched from the end.
+		return unit(kind.Elem(), rest, found)
+	case reflect.Struct:
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 {
+				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
+			}
+		}
+	}
+	return found
+}
+
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -73,10 +107,54 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
+// encode is the value as JSON. Fleets are large and most facts are short and
+// plain, so those do without the general encoder.
 func encode(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Int, reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10)
+	case reflect.String:
+		if text := v.String(); !strings.ContainsFunc(text, needsEscape) {
+			return `"` + text + `"`
+		}
+	}
 	text, err := json.Marshal(v.Interface())
 	if err != nil {
 		panic("facts: " + err.Error()) // plain values always encode
 	}
 	return string(text)
+}
+
+func needsEscape(r rune) bool {
+	return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
+}
+
+// comparedField is a field of a struct that takes part in comparisons.
+type comparedField struct {
+	index     int
+	name, tag string
+}
+
+var fieldsOfType sync.Map // reflect.Type → []comparedField
+
+// comparedFields are the fields of a struct that are neither a node's own nor
+// volatile. Reading tags is most of the work of flattening, so it is done once.
+func comparedFields(kind reflect.Type) []comparedField {
+	if known, ok := fieldsOfType.Load(kind); ok {
+		return known.([]comparedField)
+	}
+	var fields []comparedField
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		tag := field.Tag.Get("fact")
+		if tag == "own" || tag == "volatile" {
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields = append(fields, comparedField{i, name, tag})
+	}
+	fieldsOfType.Store(kind, fields)
+	return fields
 }

@@ -33,8 +33,8 @@ type CPU struct {
 // NUMA is one memory node of the machine.
 type NUMA struct {
 	ID    int    `json:"id"`
-	CPUs  string `json:"cpus"`                  // kernel list, "0-31"; "" for a node without processors
-	Bytes int64  `json:"bytes" fact:"volatile"` // 0 for a node without memory
+	CPUs  string `json:"cpus"`                               // kernel list, "0-31"; "" for a node without processors
+	Bytes int64  `json:"bytes" fact:"volatile" unit:"bytes"` // 0 for a node without memory
 }
 
 // Clock is the node's wall clock against the launching machine's.
@@ -46,12 +46,12 @@ type Clock struct {
 // Limits are the resource limits of this very ssh session, which are the ones
 // a pdsh-started rank gets. -1 means unlimited.
 type Limits struct {
-	MemLock Limit `json:"memlock"` // bytes
+	MemLock Limit `json:"memlock" unit:"bytes"` // bytes
 	NoFile  Limit `json:"nofile"`
 	NProc   Limit `json:"nproc"`
-	Stack   Limit `json:"stack"`    // bytes
-	Core    Limit `json:"core"`     // bytes
-	FileMax int64 `json:"file_max"` // fs.file-max
+	Stack   Limit `json:"stack" unit:"bytes"` // bytes
+	Core    Limit `json:"core" unit:"bytes"`  // bytes
+	FileMax int64 `json:"file_max"`           // fs.file-max
 	// PIDsMax is the cgroup's limit on processes and threads, nil when there is none.
 	PIDsMax *int64 `json:"pids_max"`
 }
@@ -64,15 +64,15 @@ type Limit struct {
 
 // Memory is the machine's memory in bytes.
 type Memory struct {
-	Total     int64 `json:"total"`
-	Available int64 `json:"available" fact:"volatile"`
-	SwapTotal int64 `json:"swap_total"`
+	Total     int64 `json:"total" unit:"bytes"`
+	Available int64 `json:"available" fact:"volatile" unit:"bytes"`
+	SwapTotal int64 `json:"swap_total" unit:"bytes"`
 	// CgroupLimit and CgroupUsed are our cgroup's, nil when it sets no limit.
-	CgroupLimit *int64 `json:"cgroup_limit"`
-	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile"`
-	HugePages   int64  `json:"huge_pages"` // reserved, in bytes
-	THP         string `json:"thp"`        // always, madvise, never
-	Overcommit  int    `json:"overcommit"` // vm.overcommit_memory
+	CgroupLimit *int64 `json:"cgroup_limit" unit:"bytes"`
+	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile" unit:"bytes"`
+	HugePages   int64  `json:"huge_pages" unit:"bytes"` // reserved, in bytes
+	THP         string `json:"thp"`                     // always, madvise, never
+	Overcommit  int    `json:"overcommit"`              // vm.overcommit_memory
 }
 
 // Disk is the space where a launch writes.
@@ -92,8 +92,8 @@ type Place struct {
 	Source     string `json:"source" fact:"own"` // device or export, as mounted
 	NoExec     bool   `json:"noexec"`
 	ReadOnly   bool   `json:"read_only"`
-	Total      int64  `json:"total" fact:"own"`
-	Free       int64  `json:"free" fact:"volatile"` // what we may still write
+	Total      int64  `json:"total" fact:"own" unit:"bytes"`
+	Free       int64  `json:"free" fact:"volatile" unit:"bytes"` // what we may still write
 	FreeInodes int64  `json:"free_inodes" fact:"volatile"`
 	// Problem says why the file system could not be asked (a hung mount), "" when it could.
 	Problem string `json:"problem,omitempty"`

@@ -24,11 +24,11 @@ type HCA struct {
 // IBPort is one port of an RDMA device.
 type IBPort struct {
 	Port      int      `json:"port"`
-	State     string   `json:"state"`      // ACTIVE, DOWN, INIT, ARMED
-	Physical  string   `json:"physical"`   // LinkUp, Polling, Disabled
-	LinkLayer string   `json:"link_layer"` // InfiniBand, Ethernet
-	Rate      int64    `json:"rate"`       // bits per second
-	Width     string   `json:"width"`      // "4X"
+	State     string   `json:"state"`             // ACTIVE, DOWN, INIT, ARMED
+	Physical  string   `json:"physical"`          // LinkUp, Polling, Disabled
+	LinkLayer string   `json:"link_layer"`        // InfiniBand, Ethernet
+	Rate      int64    `json:"rate" unit:"bit/s"` // bits per second
+	Width     string   `json:"width"`             // "4X"
 	LID       int      `json:"lid" fact:"own"`
 	SMLID     int      `json:"sm_lid"`
 	NetDev    string   `json:"netdev"`

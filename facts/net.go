@@ -56,7 +56,7 @@ type Interface struct {
 	Kind   string `json:"kind"`
 	Driver string `json:"driver"`
 	// Speed is in bits per second, nil when the driver does not say.
-	Speed *int64 `json:"speed"`
+	Speed *int64 `json:"speed" unit:"bit/s"`
 	// Addresses are CIDR prefixes in kernel order, IPv4 before IPv6.
 	Addresses []string `json:"addresses" fact:"own"`
 	Master    string   `json:"master,omitempty"` // the bridge or bond it belongs to

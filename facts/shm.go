@@ -8,8 +8,8 @@ type SHM struct {
 	FSType     string `json:"fstype"`
 	Options    string `json:"options"` // mount options, size= left out
 	Mode       string `json:"mode"`    // "1777"
-	Size       int64  `json:"size"`
-	Free       int64  `json:"free" fact:"volatile"`
+	Size       int64  `json:"size" unit:"bytes"`
+	Free       int64  `json:"free" fact:"volatile" unit:"bytes"`
 	FreeInodes int64  `json:"free_inodes" fact:"volatile"`
 	// Writable is whether a file could be made, filled and removed there;
 	// WriteError says why not.
@@ -18,7 +18,7 @@ type SHM struct {
 	Segments   []Segment `json:"segments" fact:"volatile"` // largest first, at most 256
 	// ShmMax, ShmAll and ShmMni are the System V limits kernel.shm*, in bytes,
 	// pages and segments.
-	ShmMax uint64 `json:"shmmax"`
+	ShmMax uint64 `json:"shmmax" unit:"bytes"`
 	ShmAll uint64 `json:"shmall"`
 	ShmMni uint64 `json:"shmmni"`
 	// RemoveIPC is systemd-logind's setting: "yes", "no", "" when there is no logind.
@@ -28,8 +28,8 @@ type SHM struct {
 // Segment is one file in /dev/shm.
 type Segment struct {
 	Name  string  `json:"name"`
-	Size  int64   `json:"size"` // blocks really taken
-	Age   float64 `json:"age"`  // seconds since last change
+	Size  int64   `json:"size" unit:"bytes"` // blocks really taken
+	Age   float64 `json:"age"`               // seconds since last change
 	Owner string  `json:"owner"`
 	// Mapped is whether a process has it open or mapped; nil when other
 	// users' processes could not be looked at and none of ours has it.
