@@ -1,0 +1,83 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// childOutput caps what is kept of each of a child's two streams; the
+	// rest is read and dropped, so that a chatty child cannot block or fill us.
+	childOutput = 256 << 10
+	// childGrace is how long a killed child's pipes may stay open, in case a
+	// grandchild of another process group holds them.
+	childGrace = 200 * time.Millisecond
+)
+
+// child is a program that must be run because only it knows the answer. Its
+// arguments never pass through a shell.
+type child struct {
+	path string
+	args []string
+	dir  string   // "" means our own
+	env  []string // nil means our own
+}
+
+// run starts the child in a process group of its own, kills that whole group
+// when ctx ends and returns what was printed. Standard input is empty.
+//
+// The error says how the child ended; when ctx ended first it is ctx's.
+func (c child) run(ctx context.Context) (stdout, stderr string, err error) {
+	// The kernel delivers Pdeathsig when the thread that forked ends, so that
+	// thread has to outlive the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	var out, errs cappedBuffer
+	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	cmd.Dir, cmd.Env = c.dir, c.env
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = childGrace
+
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return out.kept.String(), errs.kept.String(), err
+}
+
+// complaint is why a child failed: its own last line, or how it ended.
+func complaint(stderr string, err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time; it was killed"
+	}
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		return last
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Sprintf("ended with %s and said nothing", exit.ProcessState)
+	}
+	return err.Error()
+}
+
+// cappedBuffer keeps the first childOutput bytes and swallows the rest. It does
+// not embed its buffer, whose ReadFrom io.Copy would prefer to Write.
+type cappedBuffer struct{ kept bytes.Buffer }
+
+func (b *cappedBuffer) Write(p []byte) (int, error) {
+	if room := childOutput - b.kept.Len(); room > 0 {
+		b.kept.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

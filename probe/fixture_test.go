@@ -1,0 +1,57 @@
+package probe
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// fixture unpacks testdata/NAME.txtar and looks at it as if it were a machine.
+// A file called path@ is a symbolic link to its content.
+func fixture(t *testing.T, name string) Options {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files) == 0 {
+		t.Fatalf("%s.txtar holds no files", name)
+	}
+	root := t.TempDir()
+	for _, file := range archive.Files {
+		path := filepath.Join(root, file.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if link, isLink := strings.CutSuffix(path, "@"); isLink {
+			err = os.Symlink(strings.TrimSpace(string(file.Data)), link)
+		} else {
+			err = os.WriteFile(path, file.Data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Options{Root: root}
+}
+
+// write puts files below the root of a fixture, or of an empty machine.
+func (o Options) write(t *testing.T, files map[string]string) Options {
+	t.Helper()
+	if o.Root == "" {
+		o.Root = t.TempDir()
+	}
+	for name, text := range files {
+		path := o.at(name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}

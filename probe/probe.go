@@ -1,0 +1,215 @@
+// Package probe looks at the machine it runs on, section by section.
+//
+// It observes and never judges: whether a value is good is for package checks.
+// It changes nothing (one nameless file in /dev/shm, gone before it returns,
+// is all it ever writes), repairs nothing, and starts no program but those that
+// a launch starts or asks as well, each within a deadline. It reads /proc, /sys,
+// /dev and /etc below a root that may be a fixture tree; system calls always ask
+// the real machine.
+//
+// Sections are looked at concurrently. One that crashes or hangs costs itself.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"preflight/facts"
+)
+
+// DefaultDeadline is for all sections together, when Options names none.
+const DefaultDeadline = 12 * time.Second
+
+// How long one section may take. A test holds them inside DefaultDeadline.
+const (
+	hostLimit     = 2 * time.Second
+	limitsLimit   = 1 * time.Second
+	memoryLimit   = 1 * time.Second
+	diskLimit     = 3 * time.Second
+	shmLimit      = 3 * time.Second
+	netLimit      = 4 * time.Second
+	namesLimit    = 8 * time.Second
+	envLimit      = 2 * time.Second
+	pythonLimit   = 10 * time.Second
+	ibLimit       = 3 * time.Second
+	launcherLimit = 8 * time.Second
+
+	// lastWords is how much longer a collector that minds its deadline has to
+	// say in its own words what held it up.
+	lastWords = 200 * time.Millisecond
+)
+
+// Options says what to look at and where the roots are. It travels as the
+// parameters of a request. The zero value is the machine itself, nothing asked.
+type Options struct {
+	Root        string            `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
+	Names       []string          `json:"names,omitempty"`       // hostfile names to resolve
+	Master      string            `json:"master,omitempty"`      // name or address of the master, when one is given
+	MasterPort  int               `json:"master_port,omitempty"` // 0 when unknown
+	Interpreter string            `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
+	WorkDir     string            `json:"workdir,omitempty"`     // where the launch runs
+	Peers       map[string]string `json:"peers,omitempty"`       // hostfile name → address the head connected to
+	Deadline    time.Duration     `json:"deadline,omitempty"`    // nanoseconds for all sections together; 0 is DefaultDeadline
+}
+
+// at is where an absolute path of the machine lies below the root.
+func (o Options) at(path string) string {
+	return filepath.Join("/", o.Root, path)
+}
+
+// without is the machine's path of a file below the root: at turned around.
+func (o Options) without(path string) string {
+	return filepath.Join("/", strings.TrimPrefix(path, strings.TrimSuffix(o.at("/"), "/")))
+}
+
+// collector looks at one section. An error means that it could not be looked
+// at; what was looked for and proven absent is a fact.
+type collector struct {
+	section facts.Section
+	limit   time.Duration
+	suspect string // what a hang of this section most likely means
+	collect func(ctx context.Context, o Options, into *facts.Facts) error
+}
+
+var collectors = []collector{
+	{facts.SectionHost, hostLimit, "a hung mount", into(collectHost, func(f *facts.Facts) **facts.Host { return &f.Host })},
+	{facts.SectionLimits, limitsLimit, "a hung mount", into(collectLimits, func(f *facts.Facts) **facts.Limits { return &f.Limits })},
+	{facts.SectionMemory, memoryLimit, "a hung mount", into(collectMemory, func(f *facts.Facts) **facts.Memory { return &f.Memory })},
+	{facts.SectionDisk, diskLimit, "a hung mount", into(collectDisk, func(f *facts.Facts) **facts.Disk { return &f.Disk })},
+	{facts.SectionSHM, shmLimit, "a process stuck in the kernel", into(collectSHM, func(f *facts.Facts) **facts.SHM { return &f.SHM })},
+	{facts.SectionNet, netLimit, "a driver that does not answer", into(collectNet, func(f *facts.Facts) **facts.Net { return &f.Net })},
+	{facts.SectionNames, namesLimit, "a dead name server", into(collectNames, func(f *facts.Facts) **facts.Names { return &f.Names })},
+	{facts.SectionEnv, envLimit, "a hung home directory", into(collectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
+	{facts.SectionPython, pythonLimit, "packages on a hung or slow mount", into(collectPython, func(f *facts.Facts) **facts.Python { return &f.Python })},
+	{facts.SectionIB, ibLimit, "an adapter that does not answer", into(collectIB, func(f *facts.Facts) **facts.IB { return &f.IB })},
+	{facts.SectionLauncher, launcherLimit, "a PATH directory on a hung mount", into(collectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
+}
+
+// into lets a typed collector fill its own pointer of facts.Facts.
+func into[T any](collect func(context.Context, Options) (*T, error), pointer func(*facts.Facts) **T) func(context.Context, Options, *facts.Facts) error {
+	return func(ctx context.Context, o Options, seen *facts.Facts) error {
+		section, err := collect(ctx, o)
+		if err == nil {
+			*pointer(seen) = section
+		}
+		return err
+	}
+}
+
+// Run looks at every section asked for, concurrently, and calls emit once for
+// each as it is ready: with facts that hold that section alone, or with the
+// reason why it is missing. emit is never called twice at a time, and never
+// after Run has returned. When ctx ends, what is not ready is missing.
+func Run(ctx context.Context, o Options, sections []facts.Section, emit func(section facts.Section, seen facts.Facts, missing string)) {
+	run(ctx, collectors, o, sections, emit)
+}
+
+func run(ctx context.Context, collectors []collector, o Options, sections []facts.Section, emit func(facts.Section, facts.Facts, string)) {
+	deadline := o.Deadline
+	if deadline <= 0 {
+		deadline = DefaultDeadline
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline-lastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
+	defer cancel()
+
+	type outcome struct {
+		section facts.Section
+		seen    facts.Facts
+		err     error
+	}
+	outcomes := make(chan outcome)
+	for _, section := range sections {
+		go func() {
+			seen, err := look(ctx, collectors, o, section)
+			outcomes <- outcome{section, seen, err}
+		}()
+	}
+	for range sections {
+		ready := <-outcomes
+		missing := ""
+		if ready.err != nil {
+			missing = ready.err.Error()
+		}
+		emit(ready.section, ready.seen, missing)
+	}
+}
+
+// look runs one section's collector within its limit.
+func look(ctx context.Context, collectors []collector, o Options, section facts.Section) (facts.Facts, error) {
+	for _, c := range collectors {
+		if c.section != section {
+			continue
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("no answer within %s: %s?", c.limit, c.suspect))
+		defer cancel()
+		seen, err := within(ctx, func() (facts.Facts, error) {
+			var seen facts.Facts
+			err := c.collect(ctx, o, &seen)
+			return seen, err
+		})
+		if err == nil && !seen.Has(section) {
+			err = errors.New("the collector came back with nothing, which is a bug in preflight")
+		}
+		return seen, err
+	}
+	return facts.Facts{}, fmt.Errorf("this preflight has no collector for %q", section)
+}
+
+// within does work in a goroutine of its own. When ctx ends first, the work is
+// abandoned, not awaited: a system call on a dead mount cannot be interrupted.
+// The error is then the context's cause; a panic is an error like any other.
+func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1) // room for one, so that abandoned work can still end
+	go func() {
+		var end outcome
+		defer func() {
+			if reason := recover(); reason != nil {
+				end = outcome{err: fmt.Errorf("the collector crashed at %s, which is a bug in preflight: %v", origin(), reason)}
+			}
+			done <- end
+		}()
+		end.value, end.err = work()
+	}()
+
+	var end outcome
+	select {
+	case end = <-done:
+	case <-ctx.Done():
+		select {
+		case end = <-done:
+		case <-time.After(lastWords):
+			end.err = ctx.Err()
+		}
+	}
+	if ctx.Err() != nil && errors.Is(end.err, ctx.Err()) {
+		end.err = context.Cause(ctx)
+	}
+	if errors.Is(end.err, context.Canceled) {
+		end.err = errors.New("interrupted")
+	}
+	return end.value, end.err
+}
+
+// origin is the file and line that panicked, asked from a deferred function.
+func origin() string {
+	callers := make([]uintptr, 16)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		}
+		if !more {
+			return "an unknown place"
+		}
+	}
+}

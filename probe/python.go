@@ -1,0 +1,143 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"preflight/facts"
+)
+
+// askPython is all that is ever run in the launch's interpreter. It imports
+// nothing but sys, understands Python 2 (which `python` may be), and marks its
+// lines, since sitecustomize and .pth files may print as well.
+const askPython = `import sys
+out = getattr(sys.stdout, "buffer", sys.stdout)
+def say(key, value):
+    line = "\npreflight " + key + " " + value + "\n"
+    out.write(line if str is bytes else line.encode("utf-8", "surrogateescape"))
+say("version", "%d.%d.%d" % sys.version_info[:3])
+say("executable", sys.executable or "")
+say("prefix", sys.prefix)
+for path in sys.path:
+    say("path", path)
+`
+
+// collectPython asks the launch's interpreter where it looks for packages and
+// reads the rest from files.
+//
+// DeepSpeed runs `python -u -m deepspeed.launcher.launch` after a cd to the
+// working directory, so site directories, the user's included, count, and the
+// working directory comes first.
+func collectPython(ctx context.Context, o Options) (*facts.Python, error) {
+	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{}}
+	if !findInterpreter(o.Interpreter, python) {
+		return python, nil
+	}
+	dir, err := launchDirectory(o.WorkDir)
+	if err != nil {
+		return nil, err
+	}
+	// -B because a probe must not leave .pyc files behind. -I, -S and -E would
+	// each hide what the launch will see.
+	interpreter := child{path: python.Path, args: []string{"-B", "-c", askPython}, dir: dir}
+	stdout, stderr, err := interpreter.run(ctx)
+	if !parseAnswer(stdout, dir, python) {
+		if err == nil {
+			err = errors.New("it ran and printed nothing that was asked")
+		}
+		python.Problem = complaint(stderr, err)
+		return python, nil
+	}
+
+	site := readSite(ctx, python.SysPath)
+	python.Packages, python.Shadowed = site.versions(), site.shadowed()
+	torchDir := site.find("torch", "version.py")
+	python.Torch = readTorch(torchDir, site.installed["torch"])
+	if python.Torch != nil && python.Packages["torch"] == "" {
+		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
+	}
+	python.NCCL = findNCCL(ctx, ncclSearch{
+		torchDir: torchDir,
+		sysPath:  python.SysPath,
+		preload:  os.Getenv("LD_PRELOAD"),
+		path:     os.Getenv("LD_LIBRARY_PATH"),
+		workDir:  dir,
+		at:       o.at,
+	})
+	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
+	return python, ctx.Err()
+}
+
+// findInterpreter sets Path, Found and, where there is more to say, Problem.
+// Without a name it takes what a shell would: python3, else python.
+func findInterpreter(asked string, python *facts.Python) bool {
+	names := []string{asked}
+	if asked == "" {
+		names = []string{"python3", "python"}
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			python.Path, python.Found = path, true
+			return true
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			python.Path, python.Found, python.Problem = name, true, "not executable for this user"
+			return false
+		}
+	}
+	python.Path = names[0]
+	// A virtual environment copied to another machine keeps links to an
+	// interpreter that only the first machine has.
+	if target, err := os.Readlink(python.Path); err == nil {
+		python.Problem = fmt.Sprintf("symbolic link to %s, which is not there", target)
+	}
+	return false
+}
+
+// launchDirectory is where the ranks will run: the working directory or, since
+// DeepSpeed does not stop when its cd fails, where this session started.
+func launchDirectory(workDir string) (string, error) {
+	if info, err := os.Stat(workDir); err == nil && info.IsDir() {
+		return filepath.Abs(workDir)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("own working directory: %w", err)
+	}
+	return dir, nil
+}
+
+// parseAnswer reads what askPython printed and reports whether it is complete.
+// The empty first entry of sys.path that -c makes is the working directory,
+// which -m would have spelled out.
+func parseAnswer(output, dir string, python *facts.Python) bool {
+	for line := range strings.Lines(output) {
+		marked, found := strings.CutPrefix(strings.TrimRightFunc(line, unicode.IsSpace), "preflight ")
+		if !found {
+			continue
+		}
+		key, value, _ := strings.Cut(marked, " ")
+		switch key {
+		case "version":
+			python.Version = value
+		case "executable":
+			python.Executable = value
+		case "prefix":
+			python.Prefix = value
+		case "path":
+			if value == "" {
+				value = dir
+			}
+			python.SysPath = append(python.SysPath, value)
+		}
+	}
+	return python.Version != "" && len(python.SysPath) > 0
+}
