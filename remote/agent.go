@@ -1,0 +1,271 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
+// zero. It matters only where the end of our connection does not reach the node.
+const DefaultAgentLife = 15 * time.Minute
+
+// Agent is our binary at work on a node. Its methods are safe for concurrent
+// use.
+type Agent struct {
+	Hello Hello
+	// Offset is how far the node's wall clock is ahead of ours, known to within
+	// Uncertainty: half of the time between our last word and the hello.
+	Offset, Uncertainty time.Duration
+
+	command *command      // its stdout belongs to the goroutine of listen
+	writing chan struct{} // holds one token: the right to write to stdin
+	untie   func() bool
+
+	mu      sync.Mutex
+	last    uint64 // request
+	calls   map[uint64]*call
+	leaving bool          // Close was called
+	cut     *Error        // why we hung up, nil if we did not
+	quit    chan struct{} // closed when we hung up
+
+	err  *Error        // why the agent ended; set before dead is closed
+	dead chan struct{} // closed when nothing more will come
+}
+
+// call is a request in the air. parts has no buffer, so that a slow caller slows
+// the node down instead of filling our memory.
+type call struct {
+	parts chan answer
+	gone  chan struct{} // closed when the caller no longer listens
+}
+
+// errClosed is what a call gets whose agent was closed under it.
+var errClosed = errors.New("the agent was closed")
+
+// agent makes an Agent of a delivery that was greeted, and tells it who it is
+// and how long it may live.
+func (d *delivery) agent(hello Hello, life time.Duration) *Agent {
+	half := time.Since(d.wrote) / 2
+	a := &Agent{
+		Hello:       hello,
+		Offset:      hello.Time.Sub(d.wrote.Add(half)),
+		Uncertainty: half,
+		command:     d.command,
+		writing:     make(chan struct{}, 1),
+		untie:       func() bool { return true },
+		calls:       map[uint64]*call{},
+		quit:        make(chan struct{}),
+		dead:        make(chan struct{}),
+	}
+	// What a login printed is told; what comes between answers is another matter.
+	d.stdout.noise = &noise{}
+	go a.listen(d.ending)
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	defer cancel()
+	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: life.Seconds()}})
+	return a
+}
+
+// tieTo makes the agent end with ctx.
+func (a *Agent) tieTo(ctx context.Context) {
+	a.untie = context.AfterFunc(ctx, func() {
+		a.hangUp(a.fail(Interrupted, nil, context.Cause(ctx)))
+	})
+}
+
+func (a *Agent) fail(cause Cause, detail map[string]string, err error) *Error {
+	return &Error{Host: a.command.host, Stage: StageTalk, Cause: cause, Detail: detail, Err: err}
+}
+
+// hangUp closes the connection and remembers why, the first time.
+func (a *Agent) hangUp(why *Error) {
+	a.mu.Lock()
+	if a.cut == nil {
+		a.cut = why
+		close(a.quit)
+	}
+	a.mu.Unlock()
+	a.command.client.Close()
+}
+
+// Close lets the agent end, and cuts it off if it does not do so at once. The
+// error is an *Error when the agent did not end as it should, or had failed
+// before.
+func (a *Agent) Close() error {
+	a.untie()
+	a.mu.Lock()
+	a.leaving = true
+	a.mu.Unlock()
+	late := time.AfterFunc(parting, func() {
+		a.hangUp(a.fail(Frozen, map[string]string{"after": parting.String()}, fmt.Errorf("the agent did not end within %s", parting)))
+	})
+	defer late.Stop()
+	a.command.stdin.Close() // fails only on a connection that is gone
+	<-a.dead
+	if errors.Is(a.err, errClosed) {
+		return nil
+	}
+	return a.err
+}
+
+// Call sends one request and hands every part of the answer to each, in the
+// order of arrival and one at a time. Several calls may be in the air at once; a
+// call whose each takes its time holds up the others of this node. When ctx ends
+// first, the method on the node is told to stop and Call returns at once.
+//
+// The error is an *Error when the node is lost, late or interrupted; any other
+// is the method's own. Parts are what a stranger sent: valid JSON, no more.
+func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
+	text, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("parameters of %s: %w", method, err)
+	}
+	began := time.Now()
+	c := &call{parts: make(chan answer), gone: make(chan struct{})}
+	id := a.enlist(c)
+	defer a.strike(id)
+	a.write(ctx, request{ID: id, Method: method, Params: text})
+	for {
+		select {
+		case p := <-c.parts:
+			if !p.Done {
+				each(p.Part, p.Body)
+				continue
+			}
+			if p.Err != "" {
+				return errors.New(escape(p.Err[:min(len(p.Err), maxTail)]))
+			}
+			return nil
+		case <-a.dead:
+			return a.err
+		case <-ctx.Done():
+			go a.cancel(id)
+			return a.late(ctx, method, began)
+		}
+	}
+}
+
+// late is the failure of a call whose ctx ended.
+func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
+	e := ending{host: a.command.host, hello: true, heard: true}
+	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return e.nonsense(noise[0])
+	}
+	return e.interrupted(ctx, "answer to "+method, inSeconds(time.Since(began)))
+}
+
+func (a *Agent) enlist(c *call) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last++
+	a.calls[a.last] = c
+	return a.last
+}
+
+func (a *Agent) strike(id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.calls[id]; c != nil {
+		delete(a.calls, id)
+		close(c.gone)
+	}
+}
+
+// cancel tells the node that nobody waits for request id any more.
+func (a *Agent) cancel(id uint64) {
+	ctx, stop := context.WithTimeout(context.Background(), parting)
+	defer stop()
+	a.write(ctx, request{ID: id, Cancel: true})
+}
+
+// write sends one request. That it cannot be sent shows where answers are read,
+// so it returns nothing. A node that takes nothing for a while after ctx ended
+// is hung up on: half a request must not be followed by another.
+func (a *Agent) write(ctx context.Context, r request) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // Params was marshalled before, and nothing else can fail
+	}
+	select {
+	case a.writing <- struct{}{}:
+		defer func() { <-a.writing }()
+	case <-ctx.Done():
+		return
+	case <-a.dead:
+		return
+	}
+	written := make(chan struct{})
+	defer close(written)
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-written:
+		case <-time.After(parting):
+			a.hangUp(a.fail(Frozen, map[string]string{"after": parting.String()}, errors.New("the node takes no request")))
+		}
+	})
+	defer stop()
+	_, _ = a.command.stdin.Write(append(line, '\n'))
+}
+
+// listen hands answers to calls until nothing more comes.
+func (a *Agent) listen(e ending) {
+	defer close(a.dead)
+	for {
+		line, err := a.command.stdout.next()
+		if err == nil {
+			err = a.dispatch(line, &e)
+		}
+		if err != nil {
+			a.err = a.conclude(err, e)
+			return
+		}
+	}
+}
+
+// dispatch hands one line to the call it answers. An answer to a call that was
+// given up is dropped; one to a call that never was is garbage.
+func (a *Agent) dispatch(line []byte, e *ending) error {
+	var got answer
+	if err := json.Unmarshal(line, &got); err != nil || got.Node != a.command.host {
+		return e.garbage(line)
+	}
+	a.mu.Lock()
+	c, asked := a.calls[got.ID], got.ID > 0 && got.ID <= a.last
+	a.mu.Unlock()
+	switch {
+	case !asked:
+		return e.garbage(line)
+	case c == nil:
+		return nil
+	}
+	select {
+	case c.parts <- got:
+	case <-c.gone:
+	case <-a.quit:
+	}
+	return nil
+}
+
+// conclude says why the agent ended, reading having failed with err.
+func (a *Agent) conclude(err error, e ending) *Error {
+	e.exit = a.command.leave(err)
+	e.noise = a.command.stdout.noise.kept()
+	a.mu.Lock()
+	cut, leaving := a.cut, a.leaving
+	a.mu.Unlock()
+	var failure *Error
+	switch {
+	case cut != nil:
+		return cut
+	case leaving && e.code() == 0 && errors.Is(err, io.EOF):
+		return a.fail(Interrupted, nil, errClosed)
+	case errors.As(err, &failure):
+		return failure
+	}
+	return e.explain()
+}

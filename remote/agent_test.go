@@ -1,0 +1,272 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// talking is an agent on a node of its own.
+func talking(t *testing.T, n *testNode) *Agent {
+	t.Helper()
+	agent, _, err := n.start(t, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent
+}
+
+func nothing(string, json.RawMessage) {}
+
+func TestCallsShareAnAgent(t *testing.T) {
+	noLeaks(t)
+	agent := talking(t, &testNode{})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			var got []string
+			text := fmt.Sprintf("<%d>\n", i)
+			err := agent.Call(t.Context(), "echo", text, func(part string, body json.RawMessage) {
+				var echoed string
+				if err := json.Unmarshal(body, &echoed); err != nil {
+					t.Error(err)
+				}
+				got = append(got, part+echoed)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{"0" + text, "1" + text, "2" + text}, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+	all.Wait()
+	if err := agent.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	if err := agent.Close(); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	var lost *Error
+	if err := agent.Call(t.Context(), "echo", nil, nothing); !errors.As(err, &lost) || lost.Cause != Interrupted {
+		t.Errorf("calling a closed agent: %v, want interrupted", err)
+	}
+}
+
+// What a method reports is its own; the node is well.
+func TestMethodsThatFail(t *testing.T) {
+	noLeaks(t)
+	agent := talking(t, &testNode{})
+	for method, c := range map[string]struct{ params, want string }{
+		"fail":    {"", `no luck\x1b[31m`},
+		"panic":   {"", "panic panicked: oh"},
+		"missing": {"", `no method is called "missing"`},
+		"big":     {"9000000 1", "part big: larger than the 8 MiB one line may have"},
+	} {
+		err := agent.Call(t.Context(), method, c.params, nothing)
+		var lost *Error
+		if err == nil || errors.As(err, &lost) || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", method, err, c.want)
+		}
+	}
+}
+
+func TestEnvironmentOfAnAgent(t *testing.T) {
+	noLeaks(t)
+	agent := talking(t, &testNode{env: []string{"LD_BIND_NOW=1", "GOGC=50"}})
+	var got []string
+	if err := agent.Call(t.Context(), "environment", nil, func(_ string, body json.RawMessage) {
+		if err := json.Unmarshal(body, &got); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(got, "\n") + "\n"
+	for _, want := range []string{"GOMAXPROCS=2\n", "GOGC=off\n"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "LD_BIND_NOW") {
+		t.Errorf("LD_BIND_NOW is set in\n%s", all)
+	}
+}
+
+func TestAgentsThatEndUnderACall(t *testing.T) {
+	noLeaks(t)
+	brief := 2 * time.Second
+	for name, c := range map[string]struct {
+		method, params string
+		limit          time.Duration // of the call; 0 = ample
+		deaf           bool
+
+		cause  Cause
+		detail map[string]string
+	}{
+		"exits":          {method: "exit", cause: AgentExited, detail: map[string]string{"status": "3", "stderr": "last words"}},
+		"killed":         {method: "killed", cause: AgentKilled, detail: map[string]string{"signal": "KILL"}},
+		"stopped":        {method: "stop", limit: brief, cause: Frozen, detail: map[string]string{"after": "2.0 s"}},
+		"nonsense":       {method: "print", params: "@@preflight nonsense\n", cause: Garbage, detail: map[string]string{"text": "nonsense"}},
+		"another's name": {method: "print", params: `@@preflight {"node":"w2","id":1,"done":true}` + "\n", cause: Garbage, detail: map[string]string{"text": "w2"}},
+		"never asked":    {method: "print", params: `@@preflight {"node":"w1","id":99,"done":true}` + "\n", cause: Garbage, detail: map[string]string{"text": "99"}},
+		"hello again":    {method: "print", params: `@@preflight {"hello":{}}` + "\n", cause: Garbage},
+		"cut":            {method: "printed", params: `@@preflight {"node":"w1","id":1,"par`, cause: Truncated},
+		"prose, ends":    {method: "printed", params: "I am\x1b[2J a teapot\n", cause: Garbage, detail: map[string]string{"text": `I am\x1b[2J a teapot`}},
+		"long prose":     {method: "print", params: strings.Repeat("prose\n", 20000), cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
+		"long answer":    {method: "big", params: "4000000 1000", cause: TooMuch, detail: map[string]string{"limit": "32 MiB"}},
+		"long messages":  {method: "stderr", cause: TooMuch, detail: map[string]string{"limit": "32 MiB of messages"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := talking(t, &testNode{deaf: c.deaf})
+			if c.limit == 0 {
+				c.limit = 20 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+			defer cancel()
+			began := time.Now()
+			err := agent.Call(ctx, c.method, c.params, nothing)
+			if late := time.Since(began) - c.limit; late > time.Second {
+				t.Errorf("took %s longer than it had", late)
+			}
+			var lost *Error
+			if !errors.As(err, &lost) || lost.Stage != StageTalk || lost.Cause != c.cause || lost.Host != "w1" {
+				t.Fatalf("got %v, want talk: %s", err, c.cause)
+			}
+			for key, part := range c.detail {
+				if !strings.Contains(lost.Detail[key], part) {
+					t.Errorf("detail %s is %q, want …%s…", key, lost.Detail[key], part)
+				}
+			}
+			if c.limit > brief {
+				if again := agent.Call(t.Context(), "echo", nil, nothing); !errors.Is(again, err) {
+					t.Errorf("the next call got %v, want %v", again, err)
+				}
+			}
+		})
+	}
+}
+
+// Prose between answers is a stray background job; it costs nothing while the
+// answers come, and is the explanation when they do not.
+func TestProseBetweenAnswers(t *testing.T) {
+	noLeaks(t)
+	agent := talking(t, &testNode{})
+	if err := agent.Call(t.Context(), "print", "job done\nhalf a line", nothing); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := agent.Call(ctx, "child", nil, nothing)
+	var lost *Error
+	if !errors.As(err, &lost) || lost.Cause != Garbage || lost.Detail["text"] != "job done" {
+		t.Errorf("got %v, want garbage: job done", err)
+	}
+}
+
+// child starts a process on the node under ctx and returns its number, leaving
+// the call in the air.
+func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan error) {
+	t.Helper()
+	started := make(chan int, 1)
+	ended = make(chan error, 1)
+	go func() {
+		ended <- agent.Call(ctx, "child", nil, func(_ string, body json.RawMessage) {
+			var pid int
+			if err := json.Unmarshal(body, &pid); err != nil {
+				t.Error(err)
+			}
+			started <- pid
+		})
+	}()
+	select {
+	case pid = <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return pid, ended
+}
+
+// gone waits for a process to disappear.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 250 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); os.IsNotExist(err) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("process %d still runs", pid)
+}
+
+// However a call ends, nothing of it stays on the node.
+func TestNothingStaysBehind(t *testing.T) {
+	noLeaks(t)
+	for name, end := range map[string]func(agent *Agent, cancelCall, cancelReach func()){
+		"call given up":   func(_ *Agent, cancelCall, _ func()) { cancelCall() },
+		"agent closed":    func(agent *Agent, _, _ func()) { agent.Close() },
+		"connection lost": func(agent *Agent, _, _ func()) { agent.command.client.Close() },
+		"run interrupted": func(_ *Agent, _, cancelReach func()) { cancelReach() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := talking(t, &testNode{})
+			reach, cancelReach := context.WithCancel(t.Context())
+			agent.tieTo(reach)
+			call, cancelCall := context.WithCancel(t.Context())
+			defer cancelCall()
+			pid, ended := child(t, call, agent)
+			end(agent, cancelCall, cancelReach)
+			gone(t, pid)
+			err := <-ended
+			want := map[string]Cause{"connection lost": ConnectionLost, "call given up": Interrupted, "run interrupted": Interrupted}[name]
+			var lost *Error
+			if err == nil || want != "" && (!errors.As(err, &lost) || lost.Cause != want) {
+				t.Errorf("the call ended with %v, want %s", err, want)
+			}
+			if name != "call given up" {
+				gone(t, agent.Hello.PID)
+			} else if err := agent.Call(t.Context(), "echo", nil, nothing); err != nil {
+				t.Errorf("the agent is lost with one of its calls: %v", err)
+			}
+			cancelReach()
+		})
+	}
+}
+
+// An agent whose head node falls silent ends by its own clock.
+func TestAgentLife(t *testing.T) {
+	noLeaks(t)
+	client := testClient(t)
+	client.options.AgentLife = 300 * time.Millisecond
+	agent, failure := client.bootstrap(t.Context(), (&testNode{}).connect(t), "w1", &Trace{})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	pid, ended := child(t, t.Context(), agent)
+	gone(t, pid)
+	gone(t, agent.Hello.PID)
+	<-ended
+	var lost *Error
+	if err := agent.Close(); !errors.As(err, &lost) || lost.Cause != AgentExited || !strings.Contains(lost.Detail["stderr"], "time is up") {
+		t.Errorf("got %v, want agent-exited: time is up", err)
+	}
+}
+
+func TestClockOffset(t *testing.T) {
+	noLeaks(t)
+	agent := talking(t, &testNode{})
+	if off := agent.Offset.Abs(); off > agent.Uncertainty {
+		t.Errorf("this machine's clock is %s ahead of itself, uncertain by %s", off, agent.Uncertainty)
+	}
+}

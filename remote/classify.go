@@ -1,0 +1,182 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// This file is the one place that reads what x/crypto and the kernel say, and
+// turns it into a Stage and a Cause. x/crypto gives most of its errors as text.
+
+// connectCause names why a TCP connection did not come about.
+func connectCause(ctx context.Context, err error) Cause {
+	var timeout net.Error
+	switch {
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return Interrupted
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH),
+		errors.Is(err, syscall.EHOSTDOWN), errors.Is(err, syscall.ENETDOWN):
+		return NoRoute
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return TimedOut
+	}
+	return Unexpected
+}
+
+// resolverWords is what the resolver said, without the name it said it of.
+func resolverWords(err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.Server != "":
+		return fmt.Sprintf("%s (%s)", dns.Err, dns.Server)
+	case errors.As(err, &dns):
+		return dns.Err
+	case err == nil:
+		return "no address"
+	}
+	return err.Error()
+}
+
+// explain turns the library's error into ours, by how far the attempt came.
+// late is the reason our own side ended it, nil when it did not.
+func (a *attempt) explain(late, err error) *Error {
+	var negotiation *ssh.AlgorithmNegotiationError
+	switch {
+	case a.refused.Load() != nil:
+		return a.refused.Load()
+	case errors.Is(late, context.Canceled):
+		return &Error{Stage: a.stage(), Cause: Interrupted, Err: late}
+	case a.stage() == StageGreet:
+		return a.explainGreeting(late, err)
+	case late != nil && a.stage() == StageLogin && a.login.agentSilent():
+		return a.login.explain(late)
+	case late != nil:
+		return &Error{Stage: a.stage(), Cause: Frozen, Err: a.silence("no answer"), Detail: map[string]string{"after": a.after()}}
+	case errors.As(err, &negotiation):
+		return a.explainNegotiation(negotiation)
+	case a.stage() == StageNegotiate:
+		return &Error{Stage: StageNegotiate, Cause: lostOr(err, Unexpected), Err: plainError(err)}
+	}
+	a.trace.OpenSSH = append(a.trace.OpenSSH, a.login.remaining()...)
+	return a.login.explain(err)
+}
+
+// stage is how far the attempt came.
+func (a *attempt) stage() Stage {
+	switch {
+	case !a.wire.greeted:
+		return StageGreet
+	case !a.verified.Load():
+		return StageNegotiate
+	}
+	return StageLogin
+}
+
+func (a *attempt) after() string { return inSeconds(time.Since(a.begun)) }
+
+func (a *attempt) silence(what string) error {
+	return fmt.Errorf("%s within %s", what, a.after())
+}
+
+func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
+
+// turnedAway are the lines with which sshd declines a connection before its
+// version line (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).
+var turnedAway = regexp.MustCompile(`^(Exceeded MaxStartups|Not allowed at this time)`)
+
+// explainGreeting is for a peer that never said SSH-2.0.
+func (a *attempt) explainGreeting(late, err error) *Error {
+	greeting := string(a.wire.greeting)
+	e := &Error{Stage: StageGreet, Detail: map[string]string{
+		"address": a.trace.Address, "port": strconv.Itoa(a.target.port), "after": a.after(),
+	}}
+	if greeting != "" {
+		e.Detail["greeting"] = escape(greeting)
+	}
+	switch {
+	case a.proxy != nil && late == nil:
+		e.Cause, e.Stage, e.Err = ProxyFailed, StageConnect, a.proxy.failure(err)
+		e.Detail["command"] = a.target.proxyCommand
+	case turnedAway.MatchString(greeting):
+		e.Cause, e.Err = ClosedBeforeBanner, fmt.Errorf("the server turned us away: %s", e.Detail["greeting"])
+	case greeting != "":
+		e.Cause, e.Err = NotSSH, fmt.Errorf("it answers with %s, which is not ssh", strconv.Quote(greeting))
+	case late != nil:
+		e.Cause, e.Err = Silent, a.silence("connected, but no greeting")
+	default:
+		e.Cause, e.Err = ClosedBeforeBanner, fmt.Errorf("the connection was closed before the server's greeting: %w", plainError(err))
+	}
+	return e
+}
+
+// explainNegotiation names the kind of algorithm that was not agreed on, and
+// says so when OpenSSH would have agreed.
+func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *Error {
+	for _, theirs := range err.RequestedAlgorithms {
+		for _, only := range onlyOpenSSH {
+			if theirs == only {
+				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
+			}
+		}
+	}
+	return &Error{Stage: StageNegotiate, Cause: NoCommonAlgorithm, Err: err, Detail: map[string]string{
+		"kind":    err.What,
+		"offered": strings.Join(err.RequestedAlgorithms, ","),
+		"ours":    strings.Join(err.SupportedAlgorithms, ","),
+	}}
+}
+
+// lostOr is ConnectionLost when the peer or the network ended the connection.
+func lostOr(err error, other Cause) Cause {
+	if lost(err) {
+		return ConnectionLost
+	}
+	return other
+}
+
+func lost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""
+}
+
+// disconnected is the text of the server's disconnect message, "" when it sent
+// none. The library's type for it is not exported.
+func disconnected(err error) string {
+	if err == nil {
+		return ""
+	}
+	m := disconnectText.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
+
+// plainError strips the library's own prefixes from what it reports.
+func plainError(err error) error {
+	if text := disconnected(err); text != "" {
+		return fmt.Errorf("the server said: %s", escape(strings.TrimSpace(text)))
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("closed by the other side")
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Clean removes every binary of ours from a node, in all places a delivery may
+// have put them, and the directories that are empty then. It returns the paths
+// it removed, escaped. Builds that run are removed too; running processes do
+// not mind.
+//
+// The error is an *Error when the node could not be reached, and otherwise names
+// what could not be removed. The Trace is never nil.
+func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	client, trace, err := c.dial(ctx, name)
+	if err != nil {
+		return nil, trace, err
+	}
+	dog := watch(ctx, client)
+	defer dog.dismiss()
+	began := time.Now()
+	s := &sweep{ending: ending{host: name}}
+	failure := s.run(client)
+	if late := s.overdue(ctx, dog, "", began); failure != nil && late != nil {
+		failure = late
+	}
+	if failure != nil {
+		return s.removed, trace, failure
+	}
+	if len(s.kept) > 0 {
+		return s.removed, trace, fmt.Errorf("%s: could not remove everything: %s", name, strings.Join(s.kept, "; "))
+	}
+	return s.removed, trace, nil
+}
+
+// sweep is one run of clean.sh. Its lines bear the marker and begin with a verb:
+//
+//	shell           it runs
+//	removed PATH
+//	kept WHY        it could not remove a file, in the words of rm
+//	done
+type sweep struct {
+	ending
+	removed, kept []string
+}
+
+// run sweeps the node at the other end of a connection, and closes it.
+func (s *sweep) run(client *ssh.Client) *Error {
+	command, failure := run(client, s.host, cleanCommand)
+	if failure != nil {
+		return failure
+	}
+	done := false
+	for {
+		line, err := command.stdout.next()
+		if err != nil {
+			s.exit = command.leave(err)
+			s.noise = command.stdout.noise.kept()
+			if done && errors.Is(err, io.EOF) {
+				return nil
+			}
+			return s.explain()
+		}
+		verb, rest, _ := strings.Cut(string(line), " ")
+		switch verb {
+		case "shell":
+			s.spoke, s.heard = true, true // it reads nothing
+		case "removed":
+			s.removed = append(s.removed, escape(rest))
+		case "kept":
+			s.kept = append(s.kept, escape(rest))
+		case "done":
+			done = true
+		default:
+			client.Close()
+			return s.garbage(line)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package remote
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// The dialogue with deliver.sh. Its lines bear the marker and begin with a verb:
+//
+//	shell                       it runs
+//	heard                       it has read our first line: TAG HASH [MACHINE=HASH]…
+//	tried DIRECTORY: WHY        it cannot use that directory
+//	need OS MACHINE HOW DIR     it lacks the binary; we send HASH SIZE, a newline and
+//	                            SIZE bytes, packed as HOW says: gzip, cat, none (cannot)
+//	failed STATUS               the binary it was sent does not start
+//	none                        there is no directory left to try
+//	{"hello":…}                 the shell has become our agent
+//
+// Nothing is sent behind the bytes until the next line comes: some head(1) read
+// further than they are told.
+
+// Reach logs in to name, makes sure that our binary is there and returns its
+// talking agent. It takes at most Options.Timeout. The agent ends with ctx.
+//
+// The error is an *Error. The Trace is never nil.
+func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
+	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	client, trace, err := c.dial(reach, name)
+	if err != nil {
+		return nil, trace, err
+	}
+	agent, failure := c.bootstrap(reach, client, name, trace)
+	if failure != nil {
+		return nil, trace, failure
+	}
+	agent.tieTo(ctx)
+	return agent, trace, nil
+}
+
+// delivery is one dialogue with deliver.sh.
+type delivery struct {
+	*command
+	ending
+	tag    string
+	wrote  time.Time // when we last did
+	binary func(goos, arch string) (*Binary, error)
+}
+
+// bootstrap starts an agent on a connection, which it closes if it fails.
+func (c *Client) bootstrap(ctx context.Context, client *ssh.Client, name string, trace *Trace) (*Agent, *Error) {
+	began := time.Now()
+	dog := watch(ctx, client)
+	defer dog.dismiss()
+	d := &delivery{ending: ending{host: name}, tag: tag(), binary: c.options.Binary}
+	running, failure := run(client, name, deliverCommand)
+	if failure != nil {
+		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
+			failure = late
+			failure.Stage = StageSession
+		}
+		return nil, failure
+	}
+	d.command = running
+	d.write(d.tag + " " + c.offer() + "\n")
+	hello, err := d.dialogue()
+	trace.Noise = d.stdout.noise.kept()
+	if err == nil {
+		agent := d.agent(hello, c.options.AgentLife)
+		if dog.dismiss() {
+			trace.Path, trace.Delivered, trace.Started = hello.Path, d.pushed, time.Since(began)
+			return agent, nil
+		}
+		agent.Close()
+		return nil, d.fail(StageStart, Frozen, map[string]string{"after": inSeconds(time.Since(began))}, errors.New("the agent's hello came too late"))
+	}
+	if errors.As(err, &failure) {
+		client.Close()
+		return nil, failure
+	}
+	d.exit = d.leave(err)
+	d.noise = d.stdout.noise.kept()
+	if late := d.overdue(ctx, dog, d.tag, began); late != nil {
+		return nil, late
+	}
+	return nil, d.explain()
+}
+
+// tag is a name no other delivery has, on whatever node that shares the home.
+func tag() string {
+	var random [8]byte
+	rand.Read(random[:]) // never fails, by its documentation
+	return hex.EncodeToString(random[:])
+}
+
+// write sends text. That it cannot be sent shows in what is read next, which
+// also knows why.
+func (d *delivery) write(text string) {
+	_, _ = io.WriteString(d.stdin, text)
+	d.wrote = time.Now()
+}
+
+// dialogue answers the script until the agent says hello. The error is an
+// *Error when the failure is known already, and otherwise why reading ended.
+func (d *delivery) dialogue() (Hello, error) {
+	for {
+		line, err := d.stdout.next()
+		if err != nil {
+			return Hello{}, err
+		}
+		verb, rest, _ := strings.Cut(string(line), " ")
+		switch {
+		case verb == "shell":
+			d.spoke = true
+		case verb == "heard":
+			d.heard = true
+		case verb == "tried" && len(d.tried) < 10:
+			d.tried = append(d.tried, escape(rest))
+		case verb == "need":
+			if err := d.supply(strings.SplitN(rest, " ", 4)); err != nil {
+				return Hello{}, err
+			}
+		case verb == "failed":
+			d.failed = rest
+		case verb == "none":
+			d.none = true
+		case strings.HasPrefix(verb, "{"):
+			return d.greeted(line)
+		default:
+			return Hello{}, d.garbage(line)
+		}
+	}
+}
+
+// supply sends the binary a node needs.
+func (d *delivery) supply(need []string) error {
+	if len(need) != 4 {
+		return d.garbage([]byte(strings.Join(need, " ")))
+	}
+	system, machine, how := escape(need[0]), escape(need[1]), need[2]
+	if system != "Linux" {
+		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
+	}
+	b, err := d.binary("linux", goarch(machine))
+	if err != nil {
+		return d.fail(StageDeliver, WrongArch, map[string]string{"arch": goarch(machine), "want": runtime.GOARCH}, err)
+	}
+	if err := d.send(b, how); err != nil {
+		return err
+	}
+	d.pushed = true
+	d.wrote = time.Now()
+	return nil
+}
+
+// send writes a binary as the node can unpack it.
+func (d *delivery) send(b *Binary, how string) error {
+	if how != "gzip" && how != "cat" {
+		return d.fail(StageDeliver, NoUnpacker, nil, errors.New("the node has no head(1) to receive our binary with"))
+	}
+	packed, err := b.Gzip()
+	if err != nil {
+		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+	}
+	var content io.Reader = bytes.NewReader(packed)
+	size := int64(len(packed))
+	if how == "cat" {
+		size = b.Size
+		if content, err = gzip.NewReader(content); err != nil {
+			return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+		}
+	}
+	// As with write, the next line read says what went wrong.
+	_, _ = fmt.Fprintf(d.stdin, "%s %d\n", b.Hash, size)
+	_, _ = io.Copy(d.stdin, content)
+	return nil
+}
+
+// greeted reads the agent's hello and makes sure that it is who it should be:
+// the file of that hash may have been replaced.
+func (d *delivery) greeted(line []byte) (Hello, error) {
+	var g struct {
+		Hello *Hello `json:"hello"`
+	}
+	if err := json.Unmarshal(line, &g); err != nil || g.Hello == nil {
+		return Hello{}, d.garbage(line)
+	}
+	b, err := d.binary(g.Hello.OS, g.Hello.Arch)
+	if err != nil || b.BuildID != g.Hello.Build {
+		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": escape(g.Hello.Path)},
+			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", escape(g.Hello.Path)))
+	}
+	d.hello = true
+	return *g.Hello, nil
+}
+
+// offer is what every node is told of the binaries at hand: the one for
+// machines like ours, then those for others. A node asks what machine it is
+// only when there is a choice.
+func offer(binary func(goos, arch string) (*Binary, error)) string {
+	own, others := "-", ""
+	if b, err := binary("linux", runtime.GOARCH); err == nil {
+		own = b.Hash
+	}
+	for machine, arch := range machines {
+		if arch == runtime.GOARCH {
+			continue
+		}
+		if b, err := binary("linux", arch); err == nil {
+			others += " " + machine + "=" + b.Hash
+		}
+	}
+	return own + others
+}

@@ -1,0 +1,279 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+)
+
+func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
+	noLeaks(t)
+	n := &testNode{shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
+	_, trace, err := n.start(t, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Welcome", `to \x1b[31mw1`, "no newline:"}
+	if diff := cmp.Diff(want, trace.Noise); diff != "" {
+		t.Errorf("noise (-want +got):\n%s", diff)
+	}
+}
+
+// Nodes that share a home all start at once; none may see half a file.
+func TestConcurrentDeliveryToOneHome(t *testing.T) {
+	noLeaks(t)
+	const nodes = 12
+	home := t.TempDir()
+	client := testClient(t)
+	failures := make([]*Error, nodes)
+	var all sync.WaitGroup
+	for i := range nodes {
+		connection := (&testNode{home: home}).connect(t)
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			agent, err := client.bootstrap(ctx, connection, fmt.Sprint("w", i), &Trace{})
+			if failures[i] = err; err == nil {
+				agent.Close()
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range failures {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(home, ".cache/preflight"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err != nil || info.Mode() != 0o700 || !buildName.MatchString(info.Name()) {
+			t.Errorf("left in the home: %v %v", info, err)
+		}
+	}
+	if len(entries) != 1 {
+		t.Errorf("%d files in the home, want 1", len(entries))
+	}
+}
+
+// tools is a PATH with the tools deliver.sh uses but without some, and with
+// others replaced by scripts.
+func tools(t *testing.T, without string, replaced map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, tool := range []string{"head", "gzip", "cat", "uname", "id", "ls", "mkdir", "chmod", "rm", "sh", "rmdir"} {
+		if text, ok := replaced[tool]; ok {
+			script(t, filepath.Join(dir, tool), text)
+		} else if tool != without {
+			if err := os.Symlink("/usr/bin/"+tool, filepath.Join(dir, tool)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return "PATH=" + dir
+}
+
+func TestDeliveryWithoutGzip(t *testing.T) {
+	noLeaks(t)
+	_, trace, err := (&testNode{env: []string{tools(t, "gzip", nil)}}).start(t, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !trace.Delivered {
+		t.Error("not delivered")
+	}
+}
+
+// A home shared by machines of two kinds holds a binary for each; the node
+// picks its own.
+func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
+	noLeaks(t)
+	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
+	client := testClient(t)
+	own := client.options.Binary
+	foreign := "0000000000000000000000000000000000000000000000000000000000000000"
+	binary := func(_, arch string) (*Binary, error) {
+		b, err := own("linux", runtime.GOARCH)
+		if err == nil && arch == runtime.GOARCH {
+			return &Binary{Hash: foreign, BuildID: b.BuildID, pack: b.pack, Size: b.Size}, nil
+		}
+		if err == nil && arch != goarch(other) {
+			return nil, os.ErrNotExist
+		}
+		return b, err
+	}
+	client.options.Binary = binary
+	client.offer = func() string { return offer(binary) }
+	n := &testNode{home: t.TempDir(), env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
+	script(t, filepath.Join(n.home, ".cache/preflight/preflight-"+foreign), "exit 9")
+	if err := os.Chmod(filepath.Join(n.home, ".cache/preflight"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, cold := range []bool{true, false} {
+		trace := &Trace{}
+		agent, err := client.bootstrap(t.Context(), n.connect(t), "w1", trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent.Close()
+		b, _ := own("linux", runtime.GOARCH)
+		if trace.Delivered != cold || !strings.HasSuffix(trace.Path, b.Hash) {
+			t.Errorf("delivered %v, want %v; path %s", trace.Delivered, cold, trace.Path)
+		}
+	}
+}
+
+// failing is a login that must fail in a named way.
+type failing struct {
+	node   testNode
+	cached string // a script in place of our binary in the home's cache
+	limit  time.Duration
+	binary func(goos, arch string) (*Binary, error)
+
+	stage  Stage
+	cause  Cause
+	detail map[string]string // what must be in the error's, as parts of the values
+	text   string            // part of the message
+}
+
+func (f *failing) try(t *testing.T) {
+	client := testClient(t)
+	if f.binary != nil {
+		client.options.Binary = f.binary
+		client.offer = func() string { return offer(f.binary) }
+	}
+	if f.node.home == "" {
+		f.node.home = t.TempDir()
+	}
+	if f.cached != "" {
+		b, err := client.options.Binary("linux", runtime.GOARCH)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script(t, filepath.Join(f.node.home, ".cache/preflight/preflight-"+b.Hash), f.cached)
+	}
+	if f.limit == 0 {
+		f.limit = 20 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
+	defer cancel()
+	began := time.Now()
+	agent, err := client.bootstrap(ctx, f.node.connect(t), "w1", &Trace{})
+	if err == nil {
+		agent.Close()
+		t.Fatal("it worked")
+	}
+	if late := time.Since(began) - f.limit; late > time.Second {
+		t.Errorf("took %s longer than it had", late)
+	}
+	if err.Stage != f.stage || err.Cause != f.cause || err.Host != "w1" || !strings.Contains(err.Error(), f.text) {
+		t.Errorf("got %v\nwant %s: %s: …%s…", err, f.stage, f.cause, f.text)
+	}
+	for key, part := range f.detail {
+		if got, ok := err.Detail[key]; !ok || !strings.Contains(got, part) {
+			t.Errorf("detail %s is %q, want …%s…", key, got, part)
+		}
+	}
+}
+
+// loginShell is a login shell that runs a script; $0 in it is the command.
+func loginShell(text string) testNode { return testNode{shell: []string{"/bin/sh", "-c", text}} }
+
+func TestLoginsThatFail(t *testing.T) {
+	noLeaks(t)
+	brief := 2 * time.Second
+	for name, f := range map[string]*failing{
+		"nologin":         {node: loginShell(`echo This account is currently not available.; exit 1`), stage: StageShell, cause: NoShell, detail: map[string]string{"output": "currently not available"}},
+		"false":           {node: testNode{shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false"},
+		"missing shell":   {node: testNode{shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
+		"forced command":  {node: loginShell(`echo "only backups here"; exit 1`), stage: StageShell, cause: ForcedCommand, detail: map[string]string{"output": "only backups"}},
+		"repeats command": {node: loginShell(`echo "not allowed: $0"; exit 1`), stage: StageShell, cause: ForcedCommand, text: "not allowed: exec /bin/sh"},
+		"repeats input":   {node: loginShell(`exec cat`), limit: brief, stage: StageShell, cause: ForcedCommand, text: "repeats"},
+		"pty":             {node: loginShell(`echo "PTY allocation request failed" >&2; exit 1`), stage: StageShell, cause: NeedsPTY},
+		"sudo":            {node: loginShell(`echo "sudo: sorry, you must have a tty to run sudo" >&2; exit 1`), stage: StageShell, cause: NeedsPTY},
+		"exit":            {node: loginShell(`exit 0`), stage: StageShell, cause: ShellBroken, text: "says exit"},
+		"startup error":   {node: loginShell(`echo "/home/u/.bashrc: line 3: syntax error" >&2; exit 2`), stage: StageShell, cause: ShellBroken, detail: map[string]string{"output": ".bashrc: line 3"}},
+		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken, text: "startup file"},
+		"swallows a line": {node: loginShell(`read x; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken},
+		"frozen":          {node: testNode{deaf: true, shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen, detail: map[string]string{"after": "2.0 s"}},
+		"floods":          {node: loginShell(`exec yes`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
+		"floods a line":   {node: loginShell(`exec tr '\0' x </dev/zero`), stage: StageShell, cause: TooMuch},
+		"floods stderr":   {node: loginShell(`exec yes >&2`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "messages"}},
+		"killed shell":    {node: loginShell(`kill -9 $$`), stage: StageShell, cause: ShellBroken, text: "SIGKILL"},
+		"no exec":         {node: testNode{refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
+		"no status":       {node: testNode{exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
+		"swallows name":   {node: testNode{exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f.try(t) })
+	}
+}
+
+func TestBinariesThatDoNotStart(t *testing.T) {
+	noLeaks(t)
+	machine := func(system, arch string) testNode {
+		return testNode{env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
+	}
+	own := (&siblings{directories: besideUs}).open
+	wrong := func(goos, arch string) (*Binary, error) {
+		b, err := own(goos, arch)
+		if err != nil {
+			return nil, err
+		}
+		return &Binary{Hash: strings.Repeat("ab", 32), BuildID: b.BuildID, Size: b.Size, pack: b.pack}, nil
+	}
+	says := func(text string) string { return "printf '" + text + "'" }
+	for name, f := range map[string]*failing{
+		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`GOOS=linux GOARCH=riscv64 make cross`"},
+		"system":      {node: machine("FreeBSD", "amd64"), stage: StageDeliver, cause: WrongOS, detail: map[string]string{"os": "FreeBSD"}},
+		"no head":     {node: testNode{env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
+		"other bytes": {binary: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
+		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
+		"no loader":   {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
+		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
+		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},
+		"killed":      {cached: `kill -9 $$`, stage: StageStart, cause: AgentKilled, detail: map[string]string{"signal": "KILL"}},
+		"exits":       {cached: `echo oh dear >&2; exit 3`, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3", "stderr": "oh dear"}},
+		"hangs":       {cached: `exec sleep 100`, limit: 2 * time.Second, stage: StageStart, cause: Frozen, text: "the server answers"},
+		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: testNode{deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
+		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
+		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
+		"no hello":    {cached: says(`@@preflight {"helo":1}\n`), stage: StageStart, cause: Garbage},
+		"other build": {cached: says(`@@preflight {"hello":{"build":"x","os":"linux","arch":"` + runtime.GOARCH + `","path":"/p"}}\n`), stage: StageStart, cause: Unexpected, text: "preflight clean"},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); f.try(t) })
+	}
+}
+
+func TestReachEndsWithItsCaller(t *testing.T) {
+	noLeaks(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	n := &testNode{shell: []string{"/bin/sh", "-c", "sleep 100"}}
+	_, err := testClient(t).bootstrap(ctx, n.connect(t), "w1", &Trace{})
+	if err == nil || err.Cause != Interrupted || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want interrupted", err)
+	}
+}
+
+func TestConnectionLostBeforeHello(t *testing.T) {
+	noLeaks(t)
+	var client *ssh.Client
+	n := &testNode{exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
+	client = n.connect(t)
+	_, err := testClient(t).bootstrap(t.Context(), client, "w1", &Trace{})
+	if err == nil || err.Cause != ConnectionLost {
+		t.Errorf("got %v, want connection-lost", err)
+	}
+}

@@ -1,0 +1,288 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// ending is everything that was seen of a command that ended before its time.
+// Which failure it was is decided from this value alone.
+type ending struct {
+	host string
+	exit
+	spoke  bool     // our script ran
+	heard  bool     // it got our first line
+	pushed bool     // it was sent the binary
+	hello  bool     // the agent spoke
+	failed string   // status of a binary that did not start after it was delivered
+	tried  []string // directories it could not use, and why
+	none   bool     // it has no directory left to try
+	noise  []string
+}
+
+// fail is the failure of this ending's node at a stage.
+func (e *ending) fail(stage Stage, cause Cause, detail map[string]string, err error) *Error {
+	return &Error{Host: e.host, Stage: stage, Cause: cause, Detail: detail, Err: err}
+}
+
+// stage is how far the command had come.
+func (e *ending) stage() Stage {
+	switch {
+	case e.hello:
+		return StageTalk
+	case !e.heard:
+		return StageShell
+	case len(e.tried) > 0 && !e.pushed, e.none:
+		return StageDeliver
+	}
+	return StageStart
+}
+
+// explain names the failure.
+func (e *ending) explain() *Error {
+	var excess *tooMuch
+	if errors.As(e.read, &excess) {
+		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
+	}
+	if signal := e.signal(); signal != "" && e.spoke {
+		return e.fail(e.stage(), AgentKilled, map[string]string{"signal": signal},
+			fmt.Errorf("ended by SIG%s%s", signal, after(e.stderr)))
+	}
+	if errors.Is(e.read, io.ErrUnexpectedEOF) && e.code() <= 0 {
+		return e.fail(e.stage(), Truncated, nil, errors.New("the stream ended in the middle of a line"))
+	}
+	if e.lost != nil {
+		return e.fail(e.stage(), ConnectionLost, nil, fmt.Errorf("the connection ended: %w", e.lost))
+	}
+	switch {
+	case e.hello && len(e.noise) > 0 && e.code() <= 0:
+		return e.nonsense(e.noise[0])
+	case e.hello:
+		return e.exited()
+	case !e.heard:
+		return e.explainShell()
+	case e.none:
+		return e.explainDirectories()
+	}
+	return e.explainStart()
+}
+
+// explainShell is for commands that never got as far as our script, or whose
+// script found nothing to read.
+func (e *ending) explainShell() *Error {
+	said := e.said()
+	fail := func(c Cause, text string) *Error {
+		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
+	}
+	lower := strings.ToLower(said)
+	switch {
+	case containsAny(lower, ptyWords):
+		return fail(NeedsPTY, "the login wants a terminal: "+said)
+	case containsAny(lower, noShellWords), len(e.noise) == 0 && lostShell.MatchString(e.stderr):
+		return fail(NoShell, "the account has no shell that runs commands: "+said)
+	case e.spoke:
+		return fail(ShellBroken, "the login leaves our command nothing to read"+after(said))
+	case containsAny(lower, startupWords):
+		return fail(ShellBroken, "a startup file ends the login: "+said)
+	case said == "" && e.code() == 0:
+		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file says exit, or a forced command prints nothing")
+	case said == "" && e.code() > 0:
+		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.code()))
+	case said == "":
+		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
+	}
+	return fail(ForcedCommand, "something else runs in place of our command: "+said)
+}
+
+// explainDirectories is for nodes that have no place for our binary.
+func (e *ending) explainDirectories() *Error {
+	all := strings.Join(e.tried, "; ")
+	cause, text := NoDirectory, "no private directory for our binary: "
+	switch {
+	case containsAny(all, fullWords):
+		cause, text = DiskFull, "no space for our binary: "
+	case strings.Contains(all, noexecMark):
+		cause, text = NoExec, "no directory that may hold programs: "
+	}
+	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
+}
+
+// explainStart is for a binary that lies on the node and does not start.
+func (e *ending) explainStart() *Error {
+	status := e.code()
+	if failed, err := strconv.Atoi(e.failed); err == nil {
+		status = failed
+	}
+	fail := func(c Cause, key, text string) *Error {
+		return e.fail(StageStart, c, map[string]string{key: e.stderr}, errors.New(text+after(e.stderr)))
+	}
+	switch {
+	case containsAny(e.stderr, libcWords):
+		return fail(LibcTooOld, "message", "our binary needs a newer libc than the node has")
+	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
+		// dash takes a program for another machine for a script.
+		f := fail(WrongArch, "message", "our binary there is for another machine (does the home belong to nodes of several kinds? build for all of them with `make cross`)")
+		f.Detail = map[string]string{"arch": "", "want": ""}
+		return f
+	case status == 127, strings.Contains(e.stderr, "required file not found"):
+		return fail(LibcTooOld, "message", "the loader our binary asks for is not there (another libc?)")
+	case status == 126:
+		return fail(NoExec, "tried", "the node does not let our binary run")
+	case e.failed != "" && status > 128:
+		return e.fail(StageStart, AgentKilled, map[string]string{"signal": strconv.Itoa(status - 128)},
+			fmt.Errorf("ended by signal %d as soon as it started%s", status-128, after(e.stderr)))
+	}
+	return e.exited()
+}
+
+// exited is for an agent that ended by itself.
+func (e *ending) exited() *Error {
+	status, how := "", "without an exit status"
+	if code := e.code(); code >= 0 {
+		status = strconv.Itoa(code)
+		how = "with status " + status
+	}
+	return e.fail(e.stage(), AgentExited, map[string]string{"status": status, "stderr": e.stderr},
+		fmt.Errorf("our agent ended %s%s", how, after(e.stderr)))
+}
+
+// overdue is the failure of a dialogue that time or our user ended, nil when it
+// ended by itself. tag is what only a login that echoes would print, if anything.
+func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
+	if late, alive := dog.verdict(); late && !errors.Is(ctx.Err(), context.Canceled) {
+		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
+		return e.stuck(alive, echoed, inSeconds(time.Since(began)))
+	}
+	return e.interrupted(ctx, "answer", inSeconds(time.Since(began)))
+}
+
+// stuck is for a command that was still running when time was up. echoed says
+// that what it printed is what we sent.
+func (e *ending) stuck(alive, echoed bool, waited string) *Error {
+	said := e.said()
+	switch {
+	case alive && echoed && !e.spoke:
+		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
+			errors.New("something else runs in place of our command, and repeats what it is sent"))
+	case alive && !e.heard:
+		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
+			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
+	case alive:
+		return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
+			fmt.Errorf("the server answers, but our binary did not within %s (does a file system hang?)%s", waited, after(said)))
+	}
+	return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
+		fmt.Errorf("nothing came for the rest of %s, not even from the server", waited))
+}
+
+// said is all the words there are, ours excepted.
+func (e *ending) said() string {
+	words := e.noise
+	if e.stderr != "" {
+		words = append(words[:len(words):len(words)], e.stderr)
+	}
+	return strings.Join(words, "; ")
+}
+
+// code is the exit status, -1 when there was none.
+func (e *ending) code() int {
+	var status *ssh.ExitError
+	switch {
+	case e.status == nil:
+		return 0
+	case errors.As(e.status, &status) && status.Signal() == "":
+		return status.ExitStatus()
+	}
+	return -1
+}
+
+// signal is the name of the signal that ended the command, without its SIG.
+func (e *ending) signal() string {
+	var status *ssh.ExitError
+	if errors.As(e.status, &status) {
+		return escape(status.Signal())
+	}
+	return ""
+}
+
+func (e *ending) bySignal() string {
+	if signal := e.signal(); signal != "" {
+		return ": SIG" + signal
+	}
+	return ""
+}
+
+// after appends a stranger's words to ours, if there are any.
+func after(words string) string {
+	if words == "" {
+		return ""
+	}
+	return ": " + words
+}
+
+// What others say. The words are theirs: shadow's nologin, sudo, sshd, git
+// hosts, bash and dash, GNU and musl loaders, coreutils and busybox.
+var (
+	ptyWords = []string{
+		"pty allocation", "pty required", "requires a pty", "pseudo-terminal", "must have a tty",
+		"input device is not a tty", "no tty present", "terminal is required", "requires a terminal", "requires a tty",
+	}
+	noShellWords = []string{
+		"account is currently not available", "account is not available", "does not provide shell access",
+		"shell access is disabled", "no shell access", "exec: restricted", "restricted: cannot", "/bin/sh: not found",
+		"/bin/sh: no such file", "nologin",
+	}
+	startupWords = []string{
+		"bashrc", ".bash_profile", ".profile", "/etc/profile", "zshenv", "zshrc", ".cshrc", ".tcshrc", ".login",
+		"config.fish", "kshrc", ".bash_env",
+	}
+	fullWords   = []string{"No space left", "quota exceeded", "File too large", "File size limit"}
+	libcWords   = []string{"GLIBC_", "error while loading shared libraries", "Error relocating", "Error loading shared library", "kernel too old"}
+	formatWords = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
+)
+
+// lostShell is sshd's perror of a login shell that cannot be executed.
+var lostShell = regexp.MustCompile(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
+
+// noexecMark is what deliver.sh says of a directory that lets no program run.
+const noexecMark = "(noexec)"
+
+func containsAny(text string, words []string) bool {
+	for _, word := range words {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// interrupted is what the end of ctx does to whoever waits under it for
+// something, nil while ctx lives. waited says how long that was.
+func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return e.fail(e.stage(), Frozen, map[string]string{"after": waited}, fmt.Errorf("no %s within %s", what, waited))
+	default:
+		return e.fail(e.stage(), Interrupted, nil, context.Cause(ctx))
+	}
+}
+
+// garbage is a line with our marker that makes no sense.
+func (e *ending) garbage(line []byte) *Error {
+	return e.nonsense(escape(string(line[:min(len(line), noiseWidth)])))
+}
+
+// nonsense is escaped text where an answer should be.
+func (e *ending) nonsense(text string) *Error {
+	return e.fail(e.stage(), Garbage, map[string]string{"text": text}, fmt.Errorf("what it says makes no sense: %s", text))
+}

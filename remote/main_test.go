@@ -1,0 +1,134 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be what it delivers: started as `agent` on a
+// pretended node, it serves the methods below.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 1 || os.Args[1] != "agent" {
+		os.Exit(m.Run())
+	}
+	var err error
+	if len(os.Args) == 5 && os.Args[2] == "install" {
+		err = Install(os.Args[3], os.Args[4])
+	} else {
+		err = Serve(context.Background(), os.Stdin, os.Stdout, testMethods)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+var testMethods = map[string]Method{
+	"echo": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		for i := range 3 {
+			if err := reply(strconv.Itoa(i), params); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"environment": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		return reply("environment", os.Environ())
+	},
+	"fail": func(context.Context, json.RawMessage, func(string, any) error) error {
+		return errors.New("no luck\x1b[31m")
+	},
+	"panic": func(context.Context, json.RawMessage, func(string, any) error) error { panic("oh") },
+	"exit": func(context.Context, json.RawMessage, func(string, any) error) error {
+		fmt.Fprintln(os.Stderr, "last words")
+		os.Exit(3)
+		return nil
+	},
+	"killed": func(context.Context, json.RawMessage, func(string, any) error) error {
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	},
+	"stop": func(context.Context, json.RawMessage, func(string, any) error) error {
+		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	},
+	"print": func(_ context.Context, params json.RawMessage, _ func(string, any) error) error {
+		var text string
+		if err := json.Unmarshal(params, &text); err != nil {
+			return err
+		}
+		os.Stdout.WriteString(text)
+		return nil
+	},
+	"printed": func(ctx context.Context, params json.RawMessage, _ func(string, any) error) error {
+		var text string
+		if err := json.Unmarshal(params, &text); err != nil {
+			return err
+		}
+		os.Stdout.WriteString(text)
+		os.Exit(0)
+		return nil
+	},
+	"big": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		var size, times int
+		if _, err := fmt.Sscan(strings.Trim(string(params), `"`), &size, &times); err != nil {
+			return err
+		}
+		for range times {
+			if err := reply("big", strings.Repeat("x", size)); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"stderr": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		line := strings.Repeat("e", 1<<20)
+		for ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, line)
+		}
+		return ctx.Err()
+	},
+	// child starts a process that ends with the method, and says its number.
+	"child": func(ctx context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		child := exec.CommandContext(ctx, "sleep", "1000")
+		if err := child.Start(); err != nil {
+			return err
+		}
+		if err := reply("pid", child.Process.Pid); err != nil {
+			return err
+		}
+		return child.Wait()
+	},
+}
+
+// noLeaks fails a test that leaves goroutines of ours or of x/crypto behind.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		var left string
+		for range 100 {
+			buffer := make([]byte, 1<<20)
+			left = ""
+			for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+				ours := strings.Contains(stack, "preflight/remote.") || strings.Contains(stack, "x/crypto/ssh.")
+				if ours && !strings.Contains(stack, "testing.") {
+					left += stack + "\n\n"
+				}
+			}
+			if left == "" {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("goroutines left behind:\n%s", left)
+	})
+}

@@ -1,0 +1,226 @@
+package remote
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mounted is a node in a mount namespace of its own, where every directory our
+// binary may lie in is a file system made by setup: $home, /var/tmp, /tmp and
+// /dev/shm, in the order they are tried.
+func mounted(t *testing.T, setup string) *testNode {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: making file systems that are full, read-only or noexec takes root")
+	}
+	return &testNode{
+		env: []string{"HOME=/root"},
+		shell: []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
+			"umask 022; full() { head -c 2M /dev/zero >$1/filler 2>/dev/null || true; };" + setup + "\n exec /bin/sh -c \"$0\""},
+	}
+}
+
+const (
+	roomy    = "mount -t tmpfs -o mode=1777 none "
+	readOnly = "mount -t tmpfs -o ro,mode=1777 none "
+	noexec   = "mount -t tmpfs -o noexec,mode=1777 none "
+	small    = "mount -t tmpfs -o size=1M,mode=1777 none "
+)
+
+func TestFallbackDirectories(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		setup string
+		path  string // the directory it must lie in
+	}{
+		"home":          {roomy + "/root", "/root/.cache/preflight/"},
+		"XDG_CACHE":     {roomy + "/mnt; mkdir /mnt/cache; export XDG_CACHE_HOME=/mnt/cache", "/mnt/cache/preflight/"},
+		"XDG relative":  {roomy + "/root; export XDG_CACHE_HOME=cache", "/root/.cache/preflight/"},
+		"home is ro":    {readOnly + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"run directory": {readOnly + "/root;" + roomy + "/mnt; export XDG_RUNTIME_DIR=/mnt", "/mnt/preflight/"},
+		"home noexec":   {noexec + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home small":    {small + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home full":     {small + "/root; full /root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home missing":  {"export HOME=/nonexistent/u;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"no home":       {"unset HOME; cd /; " + readOnly + "/root;" + roomy + "/var/tmp; mount -t tmpfs -o ro none /mnt; export XDG_CACHE_HOME=/mnt", "/var/tmp/preflight-0/"},
+		"home loose":    {roomy + "/root; mkdir -p /root/.cache/preflight; chmod 755 /root/.cache/preflight;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"another's":     {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/preflight-0; chown 1 /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"a link":        {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/d; ln -s d /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"a file":        {readOnly + "/root;" + roomy + "/var/tmp; touch /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"only shm":      {readOnly + "/root;" + small + "/var/tmp;" + noexec + "/tmp;" + roomy + "/dev/shm", "/dev/shm/preflight-0/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, trace, err := mounted(t, c.setup).start(t, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dir, _ := filepath.Split(trace.Path); dir != c.path || !trace.Delivered {
+				t.Errorf("delivered %v to %s, want %s", trace.Delivered, trace.Path, c.path)
+			}
+		})
+	}
+}
+
+// A binary that had to go to a fallback directory is found there again.
+func TestFallbackIsFoundWarm(t *testing.T) {
+	noLeaks(t)
+	store := t.TempDir()
+	for _, cold := range []bool{true, false} {
+		_, trace, err := mounted(t, readOnly+"/root; mount --bind "+store+" /var/tmp").start(t, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trace.Delivered != cold || !strings.HasPrefix(trace.Path, "/var/tmp/preflight-0/") {
+			t.Errorf("delivered %v, want %v; path %s", trace.Delivered, cold, trace.Path)
+		}
+	}
+}
+
+// On nodes without a usable directory the cause is the one a person can cure,
+// and every directory is told with its reason.
+func TestNoDirectory(t *testing.T) {
+	noLeaks(t)
+	everywhere := func(mount string) string {
+		return mount + "/root;" + mount + "/var/tmp;" + mount + "/tmp;" + mount + "/dev/shm"
+	}
+	for name, c := range map[string]struct {
+		setup string
+		cause Cause
+		why   string
+	}{
+		"read-only": {everywhere(readOnly), NoDirectory, "Read-only file system"},
+		"noexec":    {everywhere(noexec), NoExec, "(noexec)"},
+		"small":     {everywhere(small), DiskFull, "No space left"},
+		"full":      {everywhere(small) + "; full /root; full /var/tmp; full /tmp; full /dev/shm", DiskFull, "No space left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := mounted(t, c.setup).start(t, 20*time.Second)
+			if err == nil || err.Stage != StageDeliver || err.Cause != c.cause {
+				t.Fatalf("got %v, want deliver: %s", err, c.cause)
+			}
+			tried := strings.Split(err.Detail["tried"], "; ")
+			for i, dir := range []string{"/root/.cache/preflight: ", "/var/tmp/preflight-0: ", "/tmp/preflight-0: ", "/dev/shm/preflight-0: "} {
+				if i >= len(tried) || !strings.HasPrefix(tried[i], dir) || !strings.Contains(tried[i], c.why) {
+					t.Errorf("tried %q: want %s … %s", tried, dir, c.why)
+				}
+			}
+		})
+	}
+}
+
+// install runs the test binary, copied to dir under name, as a node would.
+func install(t *testing.T, dir, name, hash string) ([]byte, error) {
+	t.Helper()
+	content, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(path, "agent", "install", dir, hash).CombinedOutput()
+}
+
+func TestInstallKeepsAFewBuilds(t *testing.T) {
+	dir := t.TempDir()
+	own, err := OpenBinary(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := func(digit string) string { return "preflight-" + strings.Repeat(digit, 64) }
+	age := func(name string, ago time.Duration) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-ago)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, digit := range []string{"1", "2", "3", "4", "5"} {
+		age(build(digit), time.Duration(i-1)*time.Hour) // the first from a node whose clock is ahead
+	}
+	age(build("6")+".00ff", 2*time.Hour)
+	age(build("7")+".00ff", time.Minute)
+	age("preflight-try.00ff", 2*time.Hour)
+	age("preflight-notes", 1000*time.Hour)
+	if out, err := install(t, dir, build("8")+".1234", own.Hash); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	want := []string{build("1"), build("2"), build("3"), build("7") + ".00ff", "preflight-notes", "preflight-" + own.Hash}
+	slices.Sort(want)
+	if !slices.Equal(left, want) {
+		t.Errorf("left %q\nwant %q", left, want)
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ hash, text string }{
+		"other bytes": {strings.Repeat("ab", 32), "what arrived has SHA-256"},
+		"no hash":     {"../../etc/passwd", "is no SHA-256"},
+	} {
+		if out, err := install(t, dir, "arrived", c.hash); err == nil || !strings.Contains(string(out), c.text) {
+			t.Errorf("%s: %v: %s, want …%s…", name, err, out, c.text)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "arrived" {
+			t.Errorf("%s: left %v, %v", name, entries, err)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	noLeaks(t)
+	n := &testNode{home: filepath.Join(t.TempDir(), "a home")}
+	if err := os.Mkdir(n.home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, trace, failure := n.start(t, 20*time.Second)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	dir := filepath.Join(n.home, ".cache/preflight")
+	for _, want := range [][]string{{trace.Path, dir}, nil} {
+		s := &sweep{ending: ending{host: "w1"}}
+		if err := s.run(n.connect(t)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(s.removed, want) || len(s.kept) > 0 {
+			t.Errorf("removed %q, kept %q, want %q", s.removed, s.kept, want)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+}
+
+func TestCleanTellsWhatItCannotRemove(t *testing.T) {
+	noLeaks(t)
+	n := mounted(t, roomy+"/root; mkdir -p -m 700 /root/.cache/preflight; cd /; touch /root/.cache/preflight/preflight-1; touch /root/.cache/preflight/other; mount -o remount,ro /root")
+	s := &sweep{ending: ending{host: "w1"}}
+	if err := s.run(n.connect(t)); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.removed) > 0 || len(s.kept) != 1 || !strings.Contains(s.kept[0], "Read-only") {
+		t.Errorf("removed %q, kept %q", s.removed, s.kept)
+	}
+	broken := loginShell("echo hi; exit 3")
+	s = &sweep{ending: ending{host: "w1"}}
+	if err := s.run(broken.connect(t)); err == nil || err.Cause != ForcedCommand {
+		t.Errorf("got %v, want forced-command", err)
+	}
+}

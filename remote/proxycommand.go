@@ -1,0 +1,75 @@
+package remote
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// proxyGrace is how long a ProxyCommand's descendants may hold its standard
+// error open after it has been killed.
+const proxyGrace = time.Second
+
+// proxyConn is a connection that a ProxyCommand carries. Closing it kills the
+// command and everything it started.
+type proxyConn struct {
+	net.Conn
+	command *exec.Cmd
+	stderr  tail
+	ended   chan struct{}
+}
+
+// startProxy runs the command as ssh does (ssh_proxy_connect in OpenSSH's
+// sshconnect.c): by the user's shell, with the connection on its standard
+// input and output. The command is the user's own, from the ssh configuration.
+func startProxy(shell, command string) (*proxyConn, error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy")
+	defer theirs.Close()
+	conn, err := net.FileConn(ours) // a duplicate
+	ours.Close()
+	if err != nil {
+		return nil, err
+	}
+	p := &proxyConn{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), ended: make(chan struct{})}
+	p.stderr.full = func() { conn.Close() }
+	p.command.Stdin, p.command.Stdout, p.command.Stderr = theirs, theirs, &p.stderr
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.command.WaitDelay = proxyGrace
+	if err := p.command.Start(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	go func() {
+		p.command.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+func (p *proxyConn) Close() error {
+	err := p.Conn.Close()
+	select {
+	case <-p.ended:
+	default:
+		// Not yet waited for, so the group is still the command's.
+		syscall.Kill(-p.command.Process.Pid, syscall.SIGKILL)
+		<-p.ended
+	}
+	return err
+}
+
+// failure says how the command ended, after its connection broke off.
+func (p *proxyConn) failure(err error) error {
+	p.Close()
+	if text := p.stderr.text(); text != "" {
+		return fmt.Errorf("the ProxyCommand ended (%v): %s", p.command.ProcessState, text)
+	}
+	return fmt.Errorf("the ProxyCommand ended (%v) without a word: %w", p.command.ProcessState, plainError(err))
+}

@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Method is what an agent can be asked. It hands every part of its answer to
+// reply as soon as it is ready; reply may be called from several goroutines,
+// but not after the method returned. A reply that fails for its size alone
+// (ErrOversize) costs only that part.
+//
+// The context ends when the caller gives up, when the caller is gone and when
+// the agent's life is over. A method must end its children with it.
+type Method func(ctx context.Context, params json.RawMessage, reply func(part string, body any) error) error
+
+// ErrOversize is a part too large for one line of the wire.
+var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
+
+const (
+	// unopened is the life of an agent that was never told how long to live.
+	unopened = time.Minute
+	// farewell is how long methods get to wind up once the agent's life is over.
+	// Those that are stuck in a system call are abandoned after it.
+	farewell = 2 * time.Second
+)
+
+// Serve is an agent: it says hello on out, then answers the requests on in,
+// several at once. It returns nil when in ends, and otherwise says why it
+// ended: its time was up, ctx ended, or one of the streams broke. Methods are
+// cancelled and waited for.
+//
+// Serve does not close in. A Serve that ends for another reason than the end
+// of in leaves a goroutine reading it until the caller closes it or exits.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]Method) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &server{out: out, methods: methods, end: cancel, running: map[uint64]context.CancelFunc{}}
+	if err := s.greet(); err != nil {
+		return err
+	}
+	requests := make(chan request)
+	go func() { cancel(readRequests(ctx, in, requests)) }()
+	s.serve(ctx, requests)
+	cancel(nil)
+	s.windUp()
+	if err := context.Cause(ctx); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// introduction is the hello of this process.
+func introduction() Hello {
+	h := Hello{
+		Build: ownBuildID(),
+		OS:    runtime.GOOS,
+		Arch:  runtime.GOARCH,
+		PID:   os.Getpid(),
+	}
+	// A machine without a name, or a binary whose path cannot be read, is
+	// still worth talking to.
+	h.Host, _ = os.Hostname()
+	h.Path, _ = os.Executable()
+	h.Time = time.Now()
+	return h
+}
+
+// readRequests passes on the lines of in until ctx ends or in does; it never
+// returns nil.
+func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var r request
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return fmt.Errorf("a request that is none: %w", err)
+		}
+		select {
+		case requests <- r:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("reading requests: %w", err)
+	}
+	return io.EOF
+}
+
+// server is an agent at work.
+type server struct {
+	methods map[string]Method
+	end     context.CancelCauseFunc
+	working sync.WaitGroup
+
+	mu      sync.Mutex // over what follows
+	out     io.Writer
+	node    string
+	running map[uint64]context.CancelFunc
+}
+
+// serve starts and stops methods as requests say, until ctx ends.
+func (s *server) serve(ctx context.Context, requests <-chan request) {
+	life := time.NewTimer(unopened)
+	defer life.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-life.C:
+			s.end(errors.New("the agent's time is up"))
+			return
+		case r := <-requests:
+			switch {
+			case r.Open != nil:
+				life.Reset(time.Duration(r.Open.Seconds * float64(time.Second)))
+				s.mu.Lock()
+				s.node = r.Open.Node
+				s.mu.Unlock()
+			case r.Cancel:
+				s.stop(r.ID)
+			default:
+				s.start(ctx, r)
+			}
+		}
+	}
+}
+
+// start runs a method in a goroutine of its own.
+func (s *server) start(ctx context.Context, r request) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	s.running[r.ID] = cancel
+	s.mu.Unlock()
+	s.working.Go(func() {
+		defer s.stop(r.ID)
+		done := answer{ID: r.ID, Done: true}
+		if err := s.perform(ctx, r); err != nil {
+			done.Err = err.Error()
+		}
+		// A stream that broke has ended the agent already.
+		_ = s.send(done)
+	})
+}
+
+// stop cancels request id, if it is still being answered.
+func (s *server) stop(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.running[id]; cancel != nil {
+		cancel()
+		delete(s.running, id)
+	}
+}
+
+// perform is one method; its panic is its own failure and nobody else's.
+func (s *server) perform(ctx context.Context, r request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s panicked: %v", r.Method, p)
+		}
+	}()
+	method := s.methods[r.Method]
+	if method == nil {
+		return fmt.Errorf("no method is called %q", r.Method)
+	}
+	return method(ctx, r.Params, func(part string, body any) error {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("part %s: %w", part, err)
+		}
+		if err := s.send(answer{ID: r.ID, Part: part, Body: text}); err != nil {
+			return fmt.Errorf("part %s: %w", part, err)
+		}
+		return nil
+	})
+}
+
+// greet says hello.
+func (s *server) greet() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(greeting{introduction()})
+}
+
+// send writes one line of an answer.
+func (s *server) send(a answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.Node = s.node
+	return s.write(a)
+}
+
+// write puts one line on the wire. A stream that breaks ends the agent.
+func (s *server) write(line any) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if len(marker)+len(text)+1 > maxLine {
+		return ErrOversize
+	}
+	if _, err := s.out.Write(append(append([]byte(marker), text...), '\n')); err != nil {
+		s.end(err)
+		return err
+	}
+	return nil
+}
+
+// windUp waits for cancelled methods, though not for ever.
+func (s *server) windUp() {
+	finished := make(chan struct{})
+	go func() {
+		s.working.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-time.After(farewell):
+	}
+}

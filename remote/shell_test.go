@@ -1,0 +1,69 @@
+package remote
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The wrapped scripts must mean the same to every login shell.
+func TestCommandsAreSafeInEveryShell(t *testing.T) {
+	for name, command := range map[string]string{"deliver": deliverCommand, "clean": cleanCommand} {
+		inner, ok := strings.CutPrefix(command, "exec /bin/sh -c '")
+		if inner, ok = strings.CutSuffix(inner, "'"); !ok {
+			t.Errorf("%s is not wrapped: %.40s", name, command)
+		}
+		if i := strings.IndexAny(inner, "'\\!\n\r"); i >= 0 {
+			t.Errorf("%s has %q at …%s", name, inner[i], inner[max(0, i-30):i])
+		}
+		if strings.Contains(inner, marker) {
+			t.Errorf("%s holds the marker itself: a bastion that repeats it would be believed", name)
+		}
+		for _, shell := range []string{"sh", "bash", "dash", "busybox"} {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Logf("NOT CHECKED with %s, which is not here", shell)
+				continue
+			}
+			args := []string{"-n", "-c", inner}
+			if shell == "busybox" {
+				args = append([]string{"sh"}, args...)
+			}
+			if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s -n: %v: %s", shell, err, out)
+			}
+		}
+	}
+}
+
+// Every login shell there is on the machine must work, cold and warm.
+func TestLoginShells(t *testing.T) {
+	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "yash", "tcsh", "csh", "fish"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("NOT CHECKED: %s is not here", shell)
+			continue
+		}
+		t.Run(shell, func(t *testing.T) {
+			noLeaks(t)
+			n := &testNode{home: t.TempDir() + "/a home", shell: []string{path, "-c"}}
+			if err := os.Mkdir(n.home, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, cold := range []bool{true, false} {
+				agent, trace, err := n.start(t, 20*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if trace.Delivered != cold || len(trace.Noise) > 0 {
+					t.Errorf("delivered %v, want %v; noise %q", trace.Delivered, cold, trace.Noise)
+				}
+				if err := agent.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// defaultIdentities are the keys ssh looks for when none is configured, in
+// the order of fill_default_options (readconf.c, 9.2).
+var defaultIdentities = []string{
+	"id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss", "id_dsa",
+}
+
+// hop is a host to log in to, with what stands before the configuration: what
+// `-l`, `-p` and `-J` are to ssh. Zero values leave it to the configuration.
+type hop struct {
+	name string
+	user string
+	port int
+	jump string
+}
+
+// target is a hop with the configuration applied to it.
+type target struct {
+	original       string // the name the configuration was asked for
+	host           string // where to connect: HostName, lower case
+	user           string
+	port           int
+	network        string        // tcp, tcp4, tcp6
+	bindAddress    string        // "" = any
+	connectTimeout time.Duration // of TCP and the handshake together; 0 = none
+
+	jump         *hop   // the host that leads there; nil = none
+	proxyCommand string // expanded; "" = none
+	shell        string // runs proxyCommand
+
+	keyName        string // HostKeyAlias, else host or [host]:port
+	aliased        bool   // keyName is a HostKeyAlias
+	strict         string // yes, ask, accept-new, no
+	userKnown      []string
+	globalKnown    []string
+	trustLocalhost bool // NoHostAuthenticationForLocalhost
+
+	publicKey      bool // public keys may be used
+	identities     []string
+	certificates   []string
+	chosen         bool   // identities come from the configuration
+	identitiesOnly bool   // of the agent's keys only those
+	agentSocket    string // "" = no agent
+	agentChosen    bool   // agentSocket comes from the configuration
+
+	kex, ciphers, macs []string
+	hostKeyAlgorithms  []string
+	orderByKnown       bool // known keys decide the order of hostKeyAlgorithms
+	keyAlgorithms      []string
+
+	gssapi, hostbased bool // ssh would try these too
+
+	openSSH []string // what ssh would do differently
+}
+
+// resolve applies the configuration to a hop. An error is one for which ssh
+// would not even connect.
+func (c *Client) resolve(h hop) (*target, error) {
+	e := &evaluation{original: h.name, host: h.name, user: h.user, local: c.local, values: map[string]directive{}}
+	e.evaluate(c.config.files)
+	t := &target{original: h.name, user: e.remoteUser(), strict: "ask", publicKey: true}
+	t.host = strings.ToLower(e.hostName())
+	t.port = e.port(h.port)
+	for _, unknown := range c.config.unknown {
+		e.note("%s is unknown to OpenSSH as we know it, and an ssh that does not know it refuses to start", unknown)
+	}
+	expand := e.tokens(t)
+	for _, step := range []func(*target, expander) error{e.connection, e.verification, e.login} {
+		if err := step(t, expand); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.proxies(t, h, expand); err != nil {
+		return nil, err
+	}
+	if t.agentSocket == "" && !t.agentChosen {
+		t.agentSocket = c.options.AgentSocket
+	}
+	e.algorithms(t)
+	e.differences(t)
+	if t.globalKnown == nil {
+		etc := filepath.Dir(c.options.SystemConfig)
+		t.globalKnown = []string{filepath.Join(etc, "ssh_known_hosts"), filepath.Join(etc, "ssh_known_hosts2")}
+	}
+	t.openSSH = e.notes
+	return t, nil
+}
+
+// evaluation collects the values that hold for one host. The first value of a
+// keyword wins, except where they add up.
+type evaluation struct {
+	original string
+	host     string // what Host patterns see: the original, in the final pass the HostName
+	user     string // stands before the configuration
+	local    account
+	final    bool
+
+	values       map[string]directive
+	identities   []string
+	certificates []string
+	wantFinal    bool
+	notes        []string
+}
+
+func (e *evaluation) evaluate(files []configFile) {
+	pass := func() {
+		for _, file := range files {
+			e.apply(file, true)
+		}
+	}
+	pass()
+	if e.wantFinal {
+		e.host = e.hostName()
+		e.values["hostname"] = directive{args: []string{strings.ReplaceAll(e.host, "%", "%%")}}
+		e.final = true
+		pass()
+	}
+}
+
+// apply walks one file. Whether a block applies is the file's own matter: it
+// starts out as the place that includes it and leaves no trace there.
+func (e *evaluation) apply(file configFile, reached bool) {
+	active := reached
+	for _, d := range file {
+		switch d.keyword {
+		case "host":
+			active = reached && matchPatterns(e.host, d.args)
+		case "match":
+			m := e.match(d.args)
+			e.wantFinal = e.wantFinal || m.wantFinal
+			if m.unjudged != "" && reached {
+				e.note("the block at %s is left out because we do not look at `Match %s`; ssh does and may use it", d.where(), m.unjudged)
+			}
+			active = reached && m.active
+		case "include":
+			for _, included := range d.included {
+				e.apply(included, active)
+			}
+		default:
+			if active {
+				e.set(d)
+			}
+		}
+	}
+}
+
+func (e *evaluation) set(d directive) {
+	switch d.keyword {
+	case "identityfile":
+		if !slices.Contains(e.identities, d.args[0]) {
+			e.identities = append(e.identities, d.args[0])
+		}
+		return
+	case "certificatefile":
+		if !slices.Contains(e.certificates, d.args[0]) {
+			e.certificates = append(e.certificates, d.args[0])
+		}
+		return
+	case "proxyjump", "proxycommand": // whichever comes first shuts the other out
+		if e.has("proxyjump") || e.has("proxycommand") {
+			return
+		}
+	}
+	if !e.has(d.keyword) {
+		e.values[d.keyword] = d
+	}
+}
+
+func (e *evaluation) has(keyword string) bool {
+	_, ok := e.values[keyword]
+	return ok
+}
+
+// first is the keyword's first argument, "" when it is not set.
+func (e *evaluation) first(keyword string) string {
+	if d, ok := e.values[keyword]; ok {
+		return d.args[0]
+	}
+	return ""
+}
+
+// is reports whether the keyword's first argument is one of the words.
+func (e *evaluation) is(keyword string, words ...string) bool {
+	return slices.Contains(words, strings.ToLower(e.first(keyword)))
+}
+
+// note keeps what ssh would do differently, once.
+func (e *evaluation) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(e.notes, text) {
+		e.notes = append(e.notes, text)
+	}
+}
+
+// hostName is the HostName as far as it is known, which %h of its own value
+// leads back to the name asked for.
+func (e *evaluation) hostName() string {
+	if name := e.first("hostname"); name != "" {
+		return strings.NewReplacer("%%", "%", "%h", e.host).Replace(name)
+	}
+	return e.host
+}
+
+func (e *evaluation) remoteUser() string {
+	if e.user != "" {
+		return e.user
+	}
+	if user := e.first("user"); user != "" {
+		return user
+	}
+	return e.local.name
+}
+
+func (e *evaluation) port(given int) int {
+	if given != 0 {
+		return given
+	}
+	if port, err := parsePort(e.first("port")); err == nil {
+		return port
+	}
+	return 22
+}

@@ -1,0 +1,178 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The wire. An agent writes lines to its stdout: the marker, one JSON object, a
+// newline. The first is its hello; every other names its node and the request
+// it answers, and the last of a request says done. The other way go plain JSON
+// lines, one a request. Nothing here knows what carries the lines.
+//
+// The marker lets the reader find our lines among whatever a login prints, also
+// behind an unfinished line ("motd without newline@@preflight {…}"). The first
+// marker of a line counts, so one inside our own JSON does no harm.
+const marker = "@@preflight "
+
+// What a node may send before we hang up on it: one line, everything together,
+// and everything that is not ours.
+const (
+	maxLine  = 8 << 20
+	maxTotal = 32 << 20
+	maxNoise = 64 << 10
+)
+
+// Hello is the first line of an agent: who is talking.
+type Hello struct {
+	Build string    `json:"build"` // Go build ID of the running binary
+	OS    string    `json:"os"`    // as GOOS
+	Arch  string    `json:"arch"`  // as GOARCH
+	Host  string    `json:"host"`  // what the machine calls itself
+	PID   int       `json:"pid"`
+	Path  string    `json:"path"` // of the running binary
+	Time  time.Time `json:"time"` // the node's wall clock when it wrote this
+}
+
+type greeting struct {
+	Hello Hello `json:"hello"`
+}
+
+// answer is every later line of an agent.
+type answer struct {
+	Node string          `json:"node"`
+	ID   uint64          `json:"id"`
+	Part string          `json:"part,omitempty"`
+	Body json.RawMessage `json:"body,omitempty"`
+	Done bool            `json:"done,omitempty"`
+	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+}
+
+// request is every line an agent is sent. The first is the opening: it names
+// the node and says how long the agent may live.
+type request struct {
+	Open   *opening        `json:"open,omitempty"`
+	ID     uint64          `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Cancel bool            `json:"cancel,omitempty"` // stop answering request ID
+}
+
+type opening struct {
+	Node    string  `json:"node"`
+	Seconds float64 `json:"seconds"` // of life from now on
+}
+
+// tooMuch is a node that sent more than it may.
+type tooMuch struct{ limit string }
+
+func (e *tooMuch) Error() string { return "sent more than " + e.limit }
+
+// lineReader splits what a node sends into our lines and noise.
+type lineReader struct {
+	in    *bufio.Reader
+	noise *noise
+	line  []byte
+	total int
+}
+
+func newLineReader(in io.Reader) *lineReader {
+	return &lineReader{in: bufio.NewReader(in), noise: &noise{}}
+}
+
+// next returns the next of our lines without its marker and newline, valid
+// until the call after. The error is io.EOF at a clean end,
+// io.ErrUnexpectedEOF in the middle of a line of ours, a *tooMuch past a
+// limit, or the carrier's own.
+func (r *lineReader) next() ([]byte, error) {
+	for {
+		err := r.read()
+		before, ours, found := bytes.Cut(r.line, []byte(marker))
+		if excess := r.noise.add(before); excess != nil {
+			return nil, excess
+		}
+		switch {
+		case found && errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		case found:
+			return bytes.TrimRight(ours, "\r\n"), nil
+		}
+	}
+}
+
+// read fills r.line with everything up to and including the next newline.
+func (r *lineReader) read() error {
+	if cap(r.line) > 1<<16 {
+		r.line = nil // do not keep what one large answer needed
+	}
+	r.line = r.line[:0]
+	for {
+		chunk, err := r.in.ReadSlice('\n')
+		r.line = append(r.line, chunk...)
+		if r.total += len(chunk); r.total > maxTotal {
+			return &tooMuch{fmt.Sprintf("%d MiB", maxTotal>>20)}
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if len(r.line) > maxLine {
+			return &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
+		}
+		const noLater = maxNoise + len(marker)
+		if len(r.line) > noLater && !bytes.Contains(r.line[:noLater], []byte(marker)) {
+			return nil // all of it is noise, and too much of it
+		}
+	}
+}
+
+// noise keeps a little of what a login prints besides our lines. Its bytes are
+// a stranger's, so they are kept escaped. It is safe for concurrent use.
+type noise struct {
+	mu    sync.Mutex
+	bytes int
+	lines []string
+}
+
+const (
+	noiseLines = 20  // kept
+	noiseWidth = 200 // bytes kept of each
+)
+
+// add takes one line, or what stood before the marker in one.
+func (n *noise) add(line []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.bytes += len(line)
+	text := bytes.TrimRight(line, "\r\n")
+	if len(text) > 0 && len(n.lines) < noiseLines {
+		n.lines = append(n.lines, escape(string(text[:min(len(text), noiseWidth)])))
+	}
+	if n.bytes > maxNoise {
+		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}
+	}
+	return nil
+}
+
+// kept returns the lines so far.
+func (n *noise) kept() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.lines...)
+}
+
+// escape makes a stranger's text safe for a terminal: control characters,
+// invisible ones and broken UTF-8 become Go escapes.
+func escape(s string) string {
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
