@@ -42,8 +42,8 @@ type Check struct {
 
 // View is what a check may look at.
 type View struct {
-	Nodes  []*facts.Node // nodes that showed every needed section, in hostfile order
-	Head   *facts.Node   // the launching machine; nil when it lacks a section that an OnHead check needs
+	Nodes  []*facts.Node // nodes that showed every needed section, in hostfile order; all of them for an OnHead check
+	Head   *facts.Node   // the launching machine, never nil for an OnHead check
 	All    []facts.Node  // the whole fleet, for names and counts
 	Launch launch.Prediction
 	Policy Policy
@@ -53,8 +53,10 @@ type View struct {
 // in what it knows; Evaluate adds the check's ID, its verdict by severity and
 // its WouldSee, and folds findings that differ in their nodes only.
 //
-// In Fix, {ssh} becomes `ssh w3` or `pdsh -R ssh -w w[3,5]`, {nodes} the folded
-// node set and {node} the first node, once folding is done.
+// In Fix and WouldSee {nodes} becomes the folded node set, {node} the first
+// node and {host} its name without a user, once folding is done; in Fix also
+// {hosts} all hosts and {ssh} what runs a command there: `ssh w3` or
+// `pdsh -R ssh -w 'w[3,5]'`.
 type Finding struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`

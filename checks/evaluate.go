@@ -15,21 +15,25 @@ import (
 // the same report. Seconds, Version and Hostfile are left to the caller.
 func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) Report {
 	report := Report{
-		Schema: Schema,
-		Head:   fleet.Head,
-		Nodes:  fleet.Nodes,
-		Launch: prediction,
-		Diff:   Diff(fleet.Nodes),
-		Advice: Advice{Env: []AdvisedEnv{}, Args: []string{}},
+		Schema:   Schema,
+		Head:     fleet.Head,
+		Nodes:    fleet.Nodes,
+		Launch:   prediction,
+		Checks:   []Outcome{},
+		Findings: []Finding{},
+		Diff:     Diff(fleet.Nodes),
+		Advice:   Advice{Env: []AdvisedEnv{}, Args: []string{}},
 	}
 	position := map[string]int{}
 	for i := range fleet.Nodes {
 		position[fleet.Nodes[i].Name] = i
 	}
+	said := map[[2]string]bool{}
 	for _, check := range catalogue {
 		outcome, findings := judge(check, fleet, prediction, policy)
+		findings = unsaid(said, findings)
 		report.Checks = append(report.Checks, outcome)
-		report.Findings = append(report.Findings, fold(findings, position)...)
+		report.Findings = append(report.Findings, fold(findings, position, prediction.SSHPort)...)
 	}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Compare(weight(a.Verdict), weight(b.Verdict))
@@ -38,30 +42,31 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	return report
 }
 
-// Conclude sets the verdict and the exit code from the checks: 1 when
-// something failed, 2 when something could not be told, 1 before 2.
+// Conclude sets the verdict and the exit code from the checks and findings: 1
+// when something failed (under strict also when something is warned of), 2 when
+// something could not be told, 1 before 2. A run in which every check was
+// skipped told nothing.
 func (r *Report) Conclude(strict bool) {
-	r.Verdict, r.ExitCode = Pass, 0
-	worst := Skip
+	met := map[Verdict]bool{}
 	for _, outcome := range r.Checks {
-		if weight(outcome.Verdict) < weight(worst) {
-			worst = outcome.Verdict
-		}
+		met[outcome.Verdict] = true
+	}
+	for _, finding := range r.Findings { // a warning may hide behind its check's unknown
+		met[finding.Verdict] = true
 	}
 	switch {
-	case worst == Fail:
+	case met[Fail], met[Warn] && strict:
 		r.Verdict, r.ExitCode = Fail, 1
-	case worst == Warn && strict:
-		r.Verdict, r.ExitCode = Fail, 1
-	case worst == Unknown, worst == Skip, r.Interrupted:
+	case met[Unknown], r.Interrupted, !met[Pass] && !met[Warn]:
 		r.Verdict, r.ExitCode = Unknown, 2
-	case worst == Warn:
-		r.Verdict = Warn
+	case met[Warn]:
+		r.Verdict, r.ExitCode = Warn, 0
+	default:
+		r.Verdict, r.ExitCode = Pass, 0
 	}
 }
 
-// weight orders verdicts, the one that matters most first. A warning outranks
-// an unknown under --strict only, and there it has become a failure already.
+// weight orders verdicts, the one that matters most first.
 func weight(v Verdict) int {
 	return slices.Index([]Verdict{Fail, Unknown, Warn, Pass, Skip}, v)
 }
@@ -74,57 +79,118 @@ func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy 
 		return outcome, nil
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy}
-	var findings []Finding
-	var unseen []string // nodes that were never reached: one line of their own says so
-	if fleet.Head != nil && (!check.OnHead || missing(check, fleet.Head) == "") {
+	var blind blindness
+	if check.OnHead {
+		view.Nodes, blind = everyNode(fleet), headBlindness(check, fleet.Head)
+	} else {
+		view.Nodes, blind = visible(check, fleet)
+	}
+	if fleet.Head != nil && blind.head == "" {
 		view.Head = fleet.Head
 	}
-	if check.OnHead && view.Head == nil {
-		outcome.Verdict, outcome.Reason = Unknown, "the launching machine was not looked at"
-		if fleet.Head != nil {
-			outcome.Reason = missing(check, fleet.Head)
-		}
-		return outcome, nil
+	findings := blind.findings
+	if blind.head == "" && len(view.Nodes) > 0 {
+		findings = append(findings, check.Run(view)...)
 	}
+	for i := range findings {
+		complete(&findings[i], check)
+	}
+	outcome.Verdict, outcome.Reason = conclude(findings, blind, len(view.Nodes))
+	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip })
+}
+
+// complete fills in what a check leaves to its catalogue entry.
+func complete(f *Finding, check Check) {
+	f.Check = check.ID
+	if f.Verdict == "" {
+		f.Verdict = Fail
+		if check.Severity == Warning {
+			f.Verdict = Warn
+		}
+	}
+	if f.WouldSee == "" && (f.Verdict == Fail || f.Verdict == Warn) {
+		f.WouldSee = check.WouldSee
+	}
+}
+
+// conclude is the verdict of one check and, for a skip or an unknown, why. A
+// skip needs every node: what was not seen there might have applied.
+func conclude(findings []Finding, blind blindness, judged int) (Verdict, string) {
+	verdict, skipped := Pass, ""
+	var reasons []string
+	for _, f := range findings {
+		if f.Verdict == Skip {
+			skipped = f.Summary
+			continue
+		}
+		if weight(f.Verdict) < weight(verdict) {
+			verdict = f.Verdict
+		}
+		if f.Verdict == Unknown && !slices.Contains(reasons, f.Summary) {
+			reasons = append(reasons, f.Summary)
+		}
+	}
+	if blind.head != "" {
+		reasons = append(reasons, blind.head)
+	}
+	if len(blind.unreached) > 0 {
+		reasons = append(reasons, hostfile.Fold(blind.unreached)+" not reached")
+	}
+	if judged == 0 && len(reasons) == 0 {
+		reasons = append(reasons, "there is no node to look at")
+	}
+	if len(reasons) > 0 && weight(Unknown) < weight(verdict) {
+		verdict = Unknown
+	}
+	switch {
+	case verdict == Unknown:
+		return Unknown, strings.Join(reasons, "; ")
+	case verdict == Pass && skipped != "":
+		return Skip, skipped
+	}
+	return verdict, ""
+}
+
+// blindness is what a check cannot see.
+type blindness struct {
+	head      string    // why the launching machine cannot be judged
+	unreached []string  // nodes whose way in failed: a finding of an ssh check says so, once
+	findings  []Finding // one unknown for each node that was reached and lacks a section
+}
+
+// visible parts the fleet into the nodes a check can judge and the others.
+func visible(check Check, fleet facts.Fleet) (nodes []*facts.Node, blind blindness) {
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		switch reason := missing(check, node); {
-		case check.OnHead, reason == "":
-			view.Nodes = append(view.Nodes, node)
-		case !node.Reached:
-			unseen = append(unseen, node.Name)
+		case stoppedBefore(check.ID, node):
+			blind.unreached = append(blind.unreached, node.Name)
+		case reason == "":
+			nodes = append(nodes, node)
+		case !node.Reached || node.SSH != nil && node.SSH.Cause != "":
+			blind.unreached = append(blind.unreached, node.Name)
 		default:
-			findings = append(findings, unknown(node, reason))
+			blind.findings = append(blind.findings, unknown(node, reason))
 		}
 	}
-	if len(view.Nodes) > 0 || check.OnHead {
-		findings = append(findings, check.Run(view)...)
+	return nodes, blind
+}
+
+func everyNode(fleet facts.Fleet) (nodes []*facts.Node) {
+	for i := range fleet.Nodes {
+		nodes = append(nodes, &fleet.Nodes[i])
 	}
-	outcome.Verdict = Pass
-	if len(view.Nodes) == 0 && !check.OnHead {
-		outcome.Verdict, outcome.Reason = Unknown, "no node could be looked at"
+	return nodes
+}
+
+func headBlindness(check Check, head *facts.Node) blindness {
+	if head == nil {
+		return blindness{head: "the launching machine was not looked at"}
 	}
-	for i := range findings {
-		finding := &findings[i]
-		finding.Check = check.ID
-		if finding.Verdict == "" {
-			finding.Verdict = map[Severity]Verdict{Error: Fail, Warning: Warn}[check.Severity]
-		}
-		if finding.WouldSee == "" && (finding.Verdict == Fail || finding.Verdict == Warn) {
-			finding.WouldSee = check.WouldSee
-		}
-		if finding.Verdict == Skip || weight(finding.Verdict) < weight(outcome.Verdict) {
-			outcome.Verdict, outcome.Reason = finding.Verdict, ""
-			if finding.Verdict == Skip || finding.Verdict == Unknown {
-				outcome.Reason = finding.Summary
-			}
-		}
+	if reason := missing(check, head); reason != "" {
+		return blindness{head: "launching machine: " + reason}
 	}
-	findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip })
-	if len(unseen) > 0 && weight(Unknown) < weight(outcome.Verdict) {
-		outcome.Verdict, outcome.Reason = Unknown, hostfile.Fold(unseen)+" not reached"
-	}
-	return outcome, findings
+	return blindness{}
 }
 
 // missing says why the node cannot be judged by the check, "" when it can.
@@ -141,55 +207,24 @@ func missing(check Check, node *facts.Node) string {
 	return ""
 }
 
-// fold joins findings that say the same of different nodes, and writes the
-// nodes into their fixes.
-func fold(findings []Finding, position map[string]int) []Finding {
-	var folded []Finding
-	at := map[string]int{}
+// unsaid drops the unknowns an earlier check has already reported of the same
+// nodes in the same words: a section that did not answer is one line, not one
+// for each check that needs it. The checks' verdicts stay unknown.
+func unsaid(said map[[2]string]bool, findings []Finding) []Finding {
+	var fresh []Finding
 	for _, f := range findings {
-		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...), "\x00")
-		if i, seen := at[key]; seen {
-			folded[i].Nodes = append(folded[i].Nodes, f.Nodes...)
-			continue
+		repeats := f.Verdict == Unknown && len(f.Nodes) > 0
+		for _, node := range f.Nodes {
+			repeats = repeats && said[[2]string{node, f.Summary}]
 		}
-		at[key] = len(folded)
-		f.Nodes = slices.Clone(f.Nodes)
-		folded = append(folded, f)
+		if !repeats {
+			fresh = append(fresh, f)
+		}
 	}
-	for i := range folded {
-		f := &folded[i]
-		slices.SortStableFunc(f.Nodes, func(a, b string) int { return cmp.Compare(position[a], position[b]) })
-		f.Nodes = slices.Compact(f.Nodes)
-		f.Fix = addressed(f.Fix, f.Nodes)
+	for _, f := range fresh {
+		for _, node := range f.Nodes {
+			said[[2]string{node, f.Summary}] = true
+		}
 	}
-	return folded
-}
-
-// addressed fills {ssh}, {nodes} and {node} in fixes.
-func addressed(fixes, nodes []string) []string {
-	if len(nodes) == 0 {
-		return fixes
-	}
-	set := hostfile.Fold(nodes)
-	ssh := "ssh " + shellWord(nodes[0])
-	if len(nodes) > 1 {
-		ssh = "pdsh -R ssh -w " + shellWord(set)
-	}
-	fill := strings.NewReplacer("{ssh}", ssh, "{nodes}", set, "{node}", nodes[0])
-	var out []string
-	for _, fix := range fixes {
-		out = append(out, fill.Replace(fix))
-	}
-	return out
-}
-
-// shellWord quotes a word for a person to paste into a POSIX shell.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./_-", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return fresh
 }

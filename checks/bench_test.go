@@ -1,0 +1,30 @@
+package checks
+
+import "testing"
+
+func BenchmarkComparable(b *testing.B) {
+	fleet := healthyFleet(100)
+	for i := 0; b.Loop(); i++ {
+		fleet.Nodes[i%100].Comparable()
+	}
+}
+
+// BenchmarkEvaluate judges a large fleet, alike and with one odd node in ten.
+func BenchmarkEvaluate(b *testing.B) {
+	const size = 10_000
+	alike, odd := healthyFleet(size), healthyFleet(size)
+	for i := range odd.Nodes {
+		if i%10 == 0 {
+			odd.Nodes[i].Python.Packages["numpy"] = "2.0.0"
+			odd.Nodes[i].SHM.Size = 64 << 20
+		}
+	}
+	for name, fleet := range map[string]launchable{"alike": alike, "odd": odd} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				fleet.evaluate(Catalogue...)
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package checks
+
+// Catalogue is every check, in the order they are reported: reaching a node
+// first, then the machine, then what is installed there, then its network.
+// IDs are a contract: stable, and never used again for something else.
+var Catalogue = []Check{
+	sshReach,
+	sshHostKey,
+	sshLogin,
+	sshShell,
+	agentStart,
+
+	hostDistinct,
+	hostNames,
+	launcherReady,
+
+	pythonSame,
+	torchSame,
+	ncclSame,
+	protobufSame,
+	deepspeedSame,
+	packagesSame,
+	protobufWorks,
+	ncclLoaded,
+	envSame,
+	envSane,
+
+	shmSize,
+	shmWritable,
+	shmLeftovers,
+	shmLimits,
+	numaMemory,
+
+	memlockLimit,
+	openFilesLimit,
+	diskSpace,
+	memoryAvailable,
+	clockSkew,
+
+	nicSame,
+	masterPortFree,
+	ibLinks,
+	ibSame,
+}

@@ -1,0 +1,73 @@
+package checks
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// Change is one fact of one node that is not what it was. Before or After is
+// null where the fact, or the node, was not there.
+type Change struct {
+	Node   string          `json:"node"`
+	Fact   string          `json:"fact"` // "" when the node itself came or went
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// Changes compares two looks at a fleet, node by node in the order of the
+// second. Volatile facts take no part, and neither does a section that one of
+// the two looks could not see: not seen is not changed.
+func Changes(before, after []facts.Node) []Change {
+	changes := []Change{}
+	old := map[string]*facts.Node{}
+	for i := range before {
+		old[before[i].Name] = &before[i]
+	}
+	for i := range after {
+		node := &after[i]
+		was, known := old[node.Name]
+		delete(old, node.Name)
+		if !known {
+			changes = append(changes, Change{Node: node.Name, After: json.RawMessage(`"new node"`)})
+			continue
+		}
+		changes = append(changes, changesOf(was, node)...)
+	}
+	for i := range before {
+		if _, gone := old[before[i].Name]; gone {
+			changes = append(changes, Change{Node: before[i].Name, Before: json.RawMessage(`"node"`)})
+		}
+	}
+	return changes
+}
+
+func changesOf(was, is *facts.Node) []Change {
+	var changes []Change
+	before, after := was.Comparable(), is.Comparable()
+	paths := map[string]bool{}
+	for path := range before {
+		paths[path] = true
+	}
+	for path := range after {
+		paths[path] = true
+	}
+	for path := range paths {
+		section := sectionOf(path)
+		if before[path] != after[path] && was.Has(section) && is.Has(section) {
+			changes = append(changes, Change{Node: is.Name, Fact: path, Before: orNull(before[path]), After: orNull(after[path])})
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Fact, b.Fact) })
+	return changes
+}
+
+// orNull is a fact's value as JSON, nil for one that is not there.
+func orNull(value string) json.RawMessage {
+	if value == "" {
+		return nil
+	}
+	return json.RawMessage(value)
+}

@@ -1,0 +1,100 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+
+	"github.com/dustin/go-humanize"
+)
+
+var diskSpace = Check{
+	ID:       "disk-space",
+	Title:    "there is space where the launch writes",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionDisk},
+	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
+		"extensions: free space (policy disk_free), free inodes, and whether we may write. Trouble with the working or the temporary directory " +
+		"fails the check, with the others it is a warning. Several directories on one file system are one finding.",
+	WouldSee: "OSError: [Errno 28] No space left on device",
+	Run: func(v View) []Finding {
+		var findings []Finding
+		for _, node := range v.Nodes {
+			for _, group := range fileSystems(node.Disk.Places) {
+				if finding, found := judgePlaces(node, group, v.Policy.DiskFree); found {
+					findings = append(findings, finding)
+				}
+			}
+		}
+		return findings
+	},
+}
+
+// fileSystems groups places by what they lie on and whether they can be used.
+func fileSystems(places []facts.Place) [][]facts.Place {
+	var groups [][]facts.Place
+	for _, place := range places {
+		i := slices.IndexFunc(groups, func(g []facts.Place) bool {
+			return g[0].Source == place.Source && g[0].Free == place.Free && g[0].Problem == place.Problem &&
+				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly
+		})
+		if i < 0 {
+			groups = append(groups, []facts.Place{place})
+			continue
+		}
+		groups[i] = append(groups[i], place)
+	}
+	return groups
+}
+
+// judgePlaces judges the places of one file system by its fullness.
+func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding, bool) {
+	first := places[0]
+	var roles []string
+	finding := Finding{Verdict: Warn, Nodes: []string{node.Name}}
+	for _, place := range places {
+		roles = append(roles, place.Role)
+		if place.Role == "workdir" || place.Role == "tmp" {
+			finding.Verdict = Fail
+		}
+	}
+	what := strings.Join(roles, ", ")
+	path := first.Path
+	if !isPlain(path) {
+		path = "." // a name that a shell would take apart is not put into a command
+	}
+	switch {
+	case first.Problem != "":
+		return unknown(node, fmt.Sprintf("disk: %s (%s): %s", what, first.Path, first.Problem)), true
+	case first.ReadOnly || !first.Writable:
+		if slices.Equal(roles, []string{"hf-cache"}) {
+			return Finding{}, false // a cache of models is often shared and read-only on purpose
+		}
+		finding.Summary = "cannot be written: " + what
+		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
+		finding.Want = "a directory the user who launches may write"
+		finding.Fix = []string{"{ssh} 'ls -ld " + path + "; findmnt -T " + path + "'"}
+		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
+	case first.Free < wanted:
+		finding.Summary = "hardly any space left: " + what
+		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", humanize.IBytes(uint64(first.Free)), humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
+		finding.Want = "at least " + humanize.IBytes(uint64(wanted))
+		finding.Fix = []string{"{ssh} df -h " + path, "{ssh} 'du -xh -d 2 " + path + " | sort -h | tail'"}
+	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
+		finding.Summary = "hardly any inode left: " + what
+		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
+		finding.Want = fmt.Sprintf("at least %d", fewInodes)
+		finding.Fix = []string{"{ssh} df -i " + path, "{ssh} 'du -x --inodes -d 2 " + path + " | sort -n | tail'"}
+	default:
+		return Finding{}, false
+	}
+	return finding, true
+}
+
+// countsInodes reports whether a file system has a fixed number of inodes.
+// The others (btrfs, NFS servers of all kinds) may truthfully report 0.
+func countsInodes(fstype string) bool {
+	return slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}, fstype)
+}

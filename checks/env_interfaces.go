@@ -1,0 +1,112 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// ncclInterfaces fails where NCCL_SOCKET_IFNAME selects nothing: NCCL then has
+// no fallback.
+func ncclInterfaces(r ranks) []Finding {
+	if r.node.Net == nil {
+		return nil
+	}
+	const name = "NCCL_SOCKET_IFNAME"
+	spec := r.value(name)
+	if spec == "" {
+		return nil
+	}
+	usable := ncclUsable(r.node)
+	selected, chosen := launch.MatchIfname(spec, usable)
+	switch {
+	case !chosen:
+		return []Finding{r.finding(name, "NCCL takes NCCL_SOCKET_IFNAME shorter than two characters as not set")}
+	case len(selected) > 0:
+		return nil
+	}
+	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
+	f.Verdict = Fail
+	f.Want = "one of " + strings.Join(usable, ", ")
+	f.WouldSee = "Bootstrap : no socket interface found"
+	f.Fix = append(ncclFix(r.fleet.ifnames, name), f.Fix...)
+	return []Finding{f}
+}
+
+// exactInterfaces fails where gloo or tensorpipe are given a name that is not
+// an interface: they know neither prefixes nor marks.
+// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
+// transport/uv/utility.cc.
+func exactInterfaces(r ranks) []Finding {
+	if r.node.Net == nil {
+		return nil
+	}
+	usable := addressed(r.node.Net)
+	var findings []Finding
+	for _, name := range []string{"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"} {
+		if r.value(name) == "" {
+			continue
+		}
+		for item := range strings.SplitSeq(r.value(name), ",") {
+			if slices.Contains(usable, item) {
+				continue
+			}
+			f := r.finding(name, fmt.Sprintf("%s names no interface of this node: %q", name, item))
+			if strings.ContainsAny(item, "^=") {
+				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
+			}
+			f.Verdict = Fail
+			f.Want = "one of " + strings.Join(usable, ", ")
+			f.WouldSee = "Unable to find address for: " + item
+			f.Fix = append(exactFix(r.fleet.ifnames, name), f.Fix...)
+			findings = append(findings, f)
+			break
+		}
+	}
+	return findings
+}
+
+// ncclUsable is the interfaces NCCL can take, in the kernel's order: those with
+// an address and, since 2.28.3, with a carrier.
+// Source: NVIDIA/nccl, ncclOsFindInterfaces.
+func ncclUsable(node *facts.Node) []string {
+	wantsCarrier := ncclVersion(node) != "" && !before(ncclVersion(node), "2.28.3")
+	var names []string
+	for _, i := range node.Net.Interfaces {
+		if len(i.Addresses) > 0 && (i.Running || !wantsCarrier) {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+// addressed is the interfaces that have an address.
+func addressed(net *facts.Net) []string {
+	var names []string
+	for _, i := range net.Interfaces {
+		if len(i.Addresses) > 0 {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+// ncclFix sets NCCL's interfaces for the whole fleet at once where a list is
+// known to select the peers' network everywhere; else a person has to look.
+func ncclFix(list, name string) []string {
+	if list == "" {
+		return []string{"{ssh} ip -br addr"}
+	}
+	return []string{exportLine(name, list)}
+}
+
+// exactFix is the like for gloo, which wants each name to exist everywhere.
+func exactFix(list, name string) []string {
+	if strings.Contains(list, ",") {
+		list = ""
+	}
+	return ncclFix(strings.TrimPrefix(list, "="), name)
+}

@@ -1,0 +1,93 @@
+package checks
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var envSame = Check{
+	ID:       "env-same",
+	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX and CUDA settings",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionEnv},
+	Doc: "Compares what a rank will see on each node: its ssh session's environment, overlaid by what the launcher exports, completed by " +
+		"$NCCL_CONF_FILE or ~/.nccl.conf and /etc/nccl.conf, which no env command shows. Variables that size buffers, choose algorithms or " +
+		"transports must agree; names of interfaces and adapters and debug output may differ; the others are warned of.",
+	WouldSee: "NET/IB : collective mismatch error, local size 496640 remote size 65536; Message truncated; or a hang at the first collective",
+	Run:      judgeSameEnv,
+}
+
+func judgeSameEnv(view View) []Finding {
+	seen := map[string]map[string]facts.Setting{}
+	names := map[string]bool{}
+	for _, node := range view.Nodes {
+		seen[node.Name] = rankEnv(view, node)
+		for name := range seen[node.Name] {
+			names[name] = names[name] || isCompared(name)
+		}
+	}
+	var must, should []aspect
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		value := aspect{name, func(n *facts.Node) string { return seen[n.Name][name].Value }}
+		switch {
+		case !names[name] || mayDiffer[name]:
+		case mustAgree[name]:
+			must = append(must, value)
+		default:
+			should = append(should, value)
+		}
+	}
+	findings := settingFindings(view, seen, must)
+	for _, f := range settingFindings(view, seen, should) {
+		f.Verdict = Warn
+		f.WouldSee = "nothing for certain: ranks that are set up differently"
+		findings = append(findings, f)
+	}
+	return append(findings, strayFiles(view, findings)...)
+}
+
+func isCompared(name string) bool {
+	prefix, _, _ := strings.Cut(name, "_")
+	return slices.Contains([]string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}, prefix)
+}
+
+func settingFindings(view View, seen map[string]map[string]facts.Setting, aspects []aspect) []Finding {
+	var findings []Finding
+	for _, d := range differences(view.Nodes, aspects) {
+		var fix []string
+		for i, dev := range d.Deviations {
+			files := map[string][]string{}
+			for _, node := range d.Nodes {
+				setting := seen[node][dev.Name]
+				if strings.HasPrefix(setting.Source, "/") {
+					files[setting.Source] = append(files[setting.Source], node)
+				}
+				fix = append(fix, settingFix(view, setting, dev)...)
+			}
+			for _, file := range slices.Sorted(maps.Keys(files)) {
+				d.Deviations[i].Got += " (from " + file + " on " + hostfile.Fold(files[file]) + ")"
+			}
+		}
+		f := d.finding("settings")
+		slices.Sort(fix)
+		f.Fix = slices.Compact(fix)
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// settingFix takes an odd setting out where it is made, or sets for every rank
+// what most nodes have: .deepspeed_env overrides a node's own environment.
+func settingFix(view View, setting facts.Setting, dev deviation) []string {
+	switch {
+	case dev.Want != "":
+		return []string{exportLine(dev.Name, dev.Want)}
+	case setting.Name == "":
+		return nil // of a split, and this node has nothing to take out
+	}
+	return takeOut(view, setting)
+}

@@ -1,0 +1,59 @@
+package checks
+
+import "preflight/facts"
+
+var envSane = Check{
+	ID:       "env-sane",
+	Title:    "the environment says what its author meant",
+	Severity: Warning,
+	Needs:    []facts.Section{facts.SectionEnv},
+	Doc: "Looks at what the ranks will see on each node for names that no library reads (NCCL_TIMEOUT), renamed and misspelt ones, numbers that are none, " +
+		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, switches that cost speed, " +
+		"and variables of the launching machine that no launcher exports. What makes the launch fail fails; the rest is warned of.",
+	WouldSee: "nothing: the setting is silently without effect, or not with the effect its author meant",
+	Run:      judgeEnv,
+}
+
+// ranks is what the ranks of one node will see.
+type ranks struct {
+	node  *facts.Node
+	vars  map[string]facts.Setting
+	fleet *envFleet
+}
+
+// envFleet is what is worked out once for all nodes.
+type envFleet struct {
+	view    View
+	ifnames string            // ifnameList of the fleet
+	meant   map[string]string // misspelt name → the name it is a slip for
+}
+
+func (r ranks) value(name string) string { return r.vars[name].Value }
+
+// finding is a warning of one setting, with the way to take it out.
+func (r ranks) finding(name, summary string) Finding {
+	return Finding{
+		Nodes:   []string{r.node.Name},
+		Summary: summary,
+		Got:     origin(r.fleet.view, r.vars[name]),
+		Fix:     takeOut(r.fleet.view, r.vars[name]),
+	}
+}
+
+func judgeEnv(view View) []Finding {
+	fleet := &envFleet{view: view, ifnames: ifnameList(view)}
+	var all []ranks
+	for _, node := range view.Nodes {
+		all = append(all, ranks{node, rankEnv(view, node), fleet})
+	}
+	fleet.meant = slips(all)
+	findings := append(unexported(view, all), ignoredMaster(view)...)
+	for _, r := range all {
+		for _, rule := range []func(ranks) []Finding{
+			wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
+		} {
+			findings = append(findings, rule(r)...)
+		}
+	}
+	return findings
+}

@@ -1,0 +1,123 @@
+package checks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// wrongNames warns of names that no library reads: known dead ones, misspelt
+// ones, and those that torch 2.2 renamed.
+func wrongNames(r ranks) []Finding {
+	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !before(r.node.Python.Torch.Version, "2.2")
+	var findings []Finding
+	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
+		instead, isDead := deadNames[name]
+		switch {
+		case isDead:
+			f := r.finding(name, "no library reads "+name)
+			f.Want = instead
+			findings = append(findings, f)
+		case renamedNames[name] && torchIsNew:
+			f := r.finding(name, fmt.Sprintf("torch 2.2 renamed %s, and reads the old name for the time being", name))
+			f.Want = "TORCH_" + name
+			f.WouldSee = fmt.Sprintf("Environment variable %s is deprecated; use TORCH_%s instead", name, name)
+			findings = append(findings, f)
+		case r.fleet.meant[name] != "":
+			f := r.finding(name, fmt.Sprintf("no library reads %s: a slip for %s", name, r.fleet.meant[name]))
+			f.Want = r.fleet.meant[name]
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+// slips finds the names that are one for another, once for all nodes.
+func slips(all []ranks) map[string]string {
+	meant := map[string]string{}
+	for _, r := range all {
+		for name := range r.vars {
+			isKnown := ncclNumbers[name] || ncclTexts[name] || torchNames[name] || renamedNames[name]
+			if _, seen := meant[name]; !seen && !isKnown {
+				meant[name] = nearestName(name)
+			}
+		}
+	}
+	return meant
+}
+
+// nearestName is the known name a misspelt one is meant for, "" when none is
+// near. Plugins read names of their own, so being unknown alone means nothing.
+func nearestName(name string) string {
+	const slips = 2 // letters missing, added or changed
+	nearest, least := "", slips+1
+	for _, table := range []map[string]bool{ncclNumbers, ncclTexts, torchNames} {
+		for _, known := range slices.Sorted(maps.Keys(table)) {
+			if prefixOf(known) != prefixOf(name) {
+				continue
+			}
+			if d := editDistance(name, known, least); d < least {
+				nearest, least = known, d
+			}
+		}
+	}
+	return nearest
+}
+
+func prefixOf(name string) string {
+	prefix, _, _ := strings.Cut(name, "_")
+	return prefix
+}
+
+// editDistance is Levenshtein's, or limit when the distance is limit or more.
+func editDistance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return min(row[len(b)], limit)
+}
+
+// wrongNumbers warns of texts where NCCL reads a number: they count as 0, so
+// that NCCL_IB_DISABLE=true disables nothing.
+func wrongNumbers(r ranks) []Finding {
+	var findings []Finding
+	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
+		if _, isNumber := number(r.value(name)); !ncclNumbers[name] || isNumber {
+			continue
+		}
+		f := r.finding(name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", name))
+		f.Want = "a number, such as 1"
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// number is what C's strtoll with base 0 makes of a text, and whether the text
+// starts with a number at all; what follows the number does not matter to it.
+func number(text string) (value int64, isNumber bool) {
+	text = strings.TrimLeft(text, " \t\n\v\f\r")
+	for end := len(text); end > 0; end-- {
+		if value, err := strconv.ParseInt(text[:end], 0, 64); err == nil {
+			return value, true
+		}
+	}
+	return 0, false
+}

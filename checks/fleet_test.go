@@ -1,0 +1,244 @@
+package checks
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/healthy4.json")
+
+// launchable is a fleet and the launch it is looked at for. Its JSON has the
+// keys of a Report, so that other packages' tests can read it as one.
+type launchable struct {
+	facts.Fleet
+	Launch launch.Prediction `json:"launch"`
+}
+
+// healthyFleet is n like machines with eight GPUs and two InfiniBand ports
+// each, on which every check passes.
+func healthyFleet(n int) launchable {
+	fleet := launchable{Launch: launch.Prediction{
+		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
+		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
+	}}
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("w%d", i+1))
+	}
+	slots := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	for i, name := range names {
+		fleet.Launch.Hosts = append(fleet.Launch.Hosts, hostfile.Host{Name: name, Slots: slots, Line: i + 1})
+		fleet.Nodes = append(fleet.Nodes, healthyNode(i, names))
+	}
+	fleet.Head = &facts.Node{
+		Name: "launching machine", Reached: true,
+		Facts: facts.Facts{
+			Host: healthyHost(n), Net: healthyNet(n, nil), Env: healthyEnv(), Launcher: healthyLauncher(),
+			Names: &facts.Names{Own: "login", FQDN: "login.cluster", Resolver: "files dns"},
+		},
+	}
+	return fleet
+}
+
+// address is where the i-th machine is, w1 first.
+func address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
+
+func healthyNode(i int, names []string) facts.Node {
+	return facts.Node{
+		Name: names[i], Address: address(i), Slots: 8, Reached: true,
+		Facts: facts.Facts{
+			SSH:    &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
+			Host:   healthyHost(i),
+			Clock:  &facts.Clock{Offset: 0.003, Uncertainty: 0.001},
+			Names:  healthyNames(i, names),
+			Net:    healthyNet(i, names),
+			SHM:    healthySHM(),
+			Limits: healthyLimits(),
+			Memory: &facts.Memory{Total: 1 << 40, Available: 900 << 30, THP: "madvise"},
+			Disk:   healthyDisk(),
+			Env:    healthyEnv(),
+			Python: healthyPython(),
+			IB:     healthyIB(i),
+		},
+	}
+}
+
+func healthyHost(i int) *facts.Host {
+	load := 0.1
+	return &facts.Host{
+		Hostname: fmt.Sprintf("w%d", i+1), BootID: fmt.Sprintf("boot-%d", i), MachineID: fmt.Sprintf("machine-%d", i), NetNamespace: "net:[4026531840]",
+		OS: "Ubuntu 22.04.4 LTS", Kernel: "5.15.0-107-generic", Arch: "x86_64", Libc: "glibc 2.35",
+		CPU:  facts.CPU{Model: "Intel(R) Xeon(R) Platinum 8480C", Sockets: 2, Online: 224, Usable: 224},
+		NUMA: []facts.NUMA{{ID: 0, CPUs: "0-55,112-167", Bytes: 512 << 30}, {ID: 1, CPUs: "56-111,168-223", Bytes: 512 << 30}},
+		User: "train", Home: "/home/train", Shell: "/bin/bash", Uptime: 86400, Load: &load,
+	}
+}
+
+// healthyNames resolves a few names only when the fleet is large, as a probe does.
+func healthyNames(i int, names []string) *facts.Names {
+	seen := &facts.Names{Own: names[i], FQDN: names[i] + ".cluster", Asked: len(names), Resolver: "files dns"}
+	for j, name := range names {
+		if len(names) <= 16 || j == 0 || j == i {
+			seen.Lookups = append(seen.Lookups, facts.Lookup{Name: name, Addresses: []string{address(j)}})
+		}
+	}
+	return seen
+}
+
+func healthyNet(i int, names []string) *facts.Net {
+	speed := int64(100e9)
+	seen := &facts.Net{
+		Interfaces: []facts.Interface{
+			{Name: "lo", Index: 1, Up: true, Running: true, Loopback: true, MTU: 65536, Kind: "loopback", Addresses: []string{"127.0.0.1/8"}},
+			{
+				Name: "eth0", Index: 2, Up: true, Running: true, MTU: 9000, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/250, i%250+1),
+				Kind: "physical", Driver: "mlx5_core", Speed: &speed, Addresses: []string{address(i) + "/16"},
+			},
+		},
+		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: 4096,
+		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
+		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
+	}
+	for j, name := range names {
+		if len(names) <= 16 || j == 0 {
+			route := facts.Route{Name: name, To: address(j), Interface: "eth0", Source: address(i)}
+			if j == i {
+				route.Interface = "lo"
+			}
+			seen.Routes = append(seen.Routes, route)
+		}
+	}
+	return seen
+}
+
+func healthySHM() *facts.SHM {
+	return &facts.SHM{
+		Exists: true, Mounted: true, FSType: "tmpfs", Options: "rw,nosuid,nodev", Mode: "1777",
+		Size: 512 << 30, Free: 512 << 30, FreeInodes: 1 << 27, Writable: true,
+		ShmMax: 1<<64 - 1<<24, ShmAll: 1<<64 - 1<<24, ShmMni: 4096, RemoveIPC: "no",
+	}
+}
+
+func healthyLimits() *facts.Limits {
+	return &facts.Limits{
+		MemLock: facts.Limit{Soft: -1, Hard: -1},
+		NoFile:  facts.Limit{Soft: 1 << 20, Hard: 1 << 20},
+		NProc:   facts.Limit{Soft: 1 << 22, Hard: 1 << 22},
+		Stack:   facts.Limit{Soft: 8 << 20, Hard: -1},
+		Core:    facts.Limit{Soft: 0, Hard: -1},
+		FileMax: 1<<63 - 1,
+	}
+}
+
+func healthyDisk() *facts.Disk {
+	var places []facts.Place
+	for _, p := range []struct{ role, path string }{
+		{"workdir", "/home/train/job"}, {"home", "/home/train"}, {"hf-cache", "/home/train/.cache/huggingface"},
+		{"triton-cache", "/home/train/.triton"}, {"torch-extensions", "/home/train/.cache/torch_extensions"},
+	} {
+		places = append(places, facts.Place{
+			Role: p.role, Path: p.path, Exists: true, Writable: true, FSType: "nfs4", Source: "filer:/home",
+			Total: 100 << 40, Free: 40 << 40, FreeInodes: 1 << 30,
+		})
+	}
+	return &facts.Disk{Places: append(places, facts.Place{
+		Role: "tmp", Path: "/tmp", Exists: true, Writable: true, FSType: "ext4", Source: "/dev/nvme0n1p2",
+		Total: 1 << 40, Free: 600 << 30, FreeInodes: 1 << 26,
+	})}
+}
+
+func healthyEnv() *facts.Env {
+	return &facts.Env{
+		Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "WARN", Source: "environment"}},
+		NCCL: []facts.Setting{{Name: "NCCL_DEBUG", Value: "WARN", Source: "environment"}},
+	}
+}
+
+func healthyPython() *facts.Python {
+	site := "/opt/conda/lib/python3.11/site-packages"
+	return &facts.Python{
+		Path: "/opt/conda/bin/python", Found: true, Executable: "/opt/conda/bin/python", Version: "3.11.9", Prefix: "/opt/conda",
+		SysPath: []string{"/home/train/job", "/opt/conda/lib/python311.zip", "/opt/conda/lib/python3.11", site},
+		Packages: map[string]string{
+			"torch": "2.5.1+cu124", "deepspeed": "0.16.2", "protobuf": "4.25.3", "transformers": "4.47.1", "accelerate": "1.2.1",
+			"numpy": "1.26.4", "triton": "3.1.0", "nvidia-nccl-cu12": "2.21.5",
+		},
+		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
+		NCCL:     []facts.NCCLLibrary{{Path: site + "/nvidia/nccl/lib/libnccl.so.2", Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
+		Protobuf: &facts.Protobuf{Runtime: "4.25.3"},
+	}
+}
+
+func healthyIB(i int) *facts.IB {
+	seen := &facts.IB{Verbs: []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"}, Peermem: true}
+	for port := range 2 {
+		seen.Devices = append(seen.Devices, facts.HCA{
+			Name: fmt.Sprintf("mlx5_%d", port), Type: "MT4129", Firmware: "28.39.1002", Board: "MT_0000000838",
+			GUID: fmt.Sprintf("0c42:a103:%04x:%04x", i, port), NUMANode: port,
+			Ports: []facts.IBPort{{
+				Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "InfiniBand", Rate: 400e9, Width: "4X",
+				LID: 2*i + port + 1, SMLID: 1, PKeys: []string{"0xffff"},
+				GIDs: []facts.GID{{Index: 0, GID: fmt.Sprintf("fe80:0000:0000:0000:0c42:a103:%04x:%04x", i, port), Type: "IB/RoCE v1"}},
+			}},
+		})
+	}
+	return seen
+}
+
+func healthyLauncher() *facts.Launcher {
+	return &facts.Launcher{
+		SSHPath: "/usr/bin/ssh", SSHVersion: "OpenSSH_9.2p1",
+		PDSH:     &facts.PDSH{Path: "/usr/bin/pdsh", Version: "2.34", Modules: []string{"ssh", "exec", "rsh"}, ModuleDir: "/usr/lib/x86_64-linux-gnu/pdsh"},
+		Backends: map[string]string{}, DeepSpeed: "/opt/conda/bin/deepspeed", Interpreter: "/opt/conda/bin/python",
+	}
+}
+
+// evaluate judges with the default policy.
+func (l launchable) evaluate(catalogue ...Check) Report {
+	return Evaluate(catalogue, l.Fleet, l.Launch, DefaultPolicy())
+}
+
+func TestHealthyFleetIsHealthy(t *testing.T) {
+	for _, n := range []int{1, 2, 4, 40} {
+		report := healthyFleet(n).evaluate(Catalogue...)
+		if report.ExitCode != 0 || len(report.Findings) > 0 || len(report.Diff) > 0 {
+			t.Errorf("%d nodes: verdict %s, findings %+v, diff %+v", n, report.Verdict, report.Findings, report.Diff)
+		}
+		for _, outcome := range report.Checks {
+			if outcome.Verdict == Unknown {
+				t.Errorf("%d nodes: %s is unknown: %s", n, outcome.Check, outcome.Reason)
+			}
+		}
+	}
+}
+
+// TestHealthyFile keeps the file that other packages' tests start from.
+func TestHealthyFile(t *testing.T) {
+	const path = "testdata/healthy4.json"
+	want, err := json.MarshalIndent(healthyFleet(4), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, append(want, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(bytes.TrimSpace(got))); diff != "" {
+		t.Errorf("%s is not the healthy fleet; run go test ./checks -update (-want +got):\n%s", path, diff)
+	}
+}

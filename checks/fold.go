@@ -1,0 +1,91 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// fold joins findings that say the same of different nodes, and writes the
+// nodes into their fixes and messages. position is a node's place in the
+// hostfile, port the --ssh_port of the launch, 0 for none.
+func fold(findings []Finding, position map[string]int, port int) []Finding {
+	var folded []Finding
+	at := map[string]int{}
+	for _, f := range findings {
+		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...), "\x00")
+		if i, seen := at[key]; seen {
+			folded[i].Nodes = append(folded[i].Nodes, f.Nodes...)
+			continue
+		}
+		at[key] = len(folded)
+		f.Nodes = append([]string{}, f.Nodes...) // never null in JSON, never the check's own slice
+		folded = append(folded, f)
+	}
+	for i := range folded {
+		f := &folded[i]
+		slices.SortStableFunc(f.Nodes, func(a, b string) int { return cmp.Compare(position[a], position[b]) })
+		f.Nodes = slices.Compact(f.Nodes)
+		writeNodes(f, port)
+	}
+	return folded
+}
+
+// writeNodes fills in the placeholders of a finding's fixes and message.
+func writeNodes(f *Finding, port int) {
+	if len(f.Nodes) == 0 {
+		return
+	}
+	set, first := hostfile.Fold(f.Nodes), f.Nodes[0]
+	var hosts []string
+	for _, node := range f.Nodes {
+		hosts = append(hosts, shellWord(hostOf(node)))
+	}
+	fix := strings.NewReplacer(
+		"{ssh}", remoteShell(f.Nodes, port), "{nodes}", shellWord(set), "{node}", shellWord(first),
+		"{host}", hosts[0], "{hosts}", strings.Join(hosts, " "))
+	f.Fix = slices.Clone(f.Fix)
+	for i := range f.Fix {
+		f.Fix[i] = fix.Replace(f.Fix[i])
+	}
+	f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostOf(first)).Replace(f.WouldSee)
+}
+
+// hostOf is a hostfile name without the user it may carry.
+func hostOf(name string) string { return name[strings.LastIndexByte(name, '@')+1:] }
+
+// remoteShell is the command a person puts before another to run it on nodes.
+func remoteShell(nodes []string, port int) string {
+	if len(nodes) == 1 {
+		if port != 0 {
+			return fmt.Sprintf("ssh -p %d %s", port, shellWord(nodes[0]))
+		}
+		return "ssh " + shellWord(nodes[0])
+	}
+	pdsh := "pdsh -R ssh -w " + shellWord(hostfile.Fold(nodes))
+	if port != 0 {
+		return fmt.Sprintf("PDSH_SSH_ARGS_APPEND='-p %d' %s", port, pdsh)
+	}
+	return pdsh
+}
+
+// shellWord quotes a word for a person to paste into a POSIX shell.
+func shellWord(word string) string {
+	if isPlain(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// isPlain reports whether a shell takes the word as it stands, however often
+// it is parsed: what goes through ssh is parsed once here and once there.
+func isPlain(word string) bool {
+	special := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("@%+=:,./_-", r)
+	}
+	return word != "" && strings.IndexFunc(word, special) < 0
+}

@@ -1,0 +1,63 @@
+package checks
+
+import (
+	"fmt"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var hostDistinct = Check{
+	ID:       "host-distinct",
+	Title:    "no two entries of the hostfile are one machine",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionHost},
+	Doc: "Compares boot id, machine id and network namespace. DeepSpeed knows a duplicate only by its spelling: a name, its long form and its " +
+		"address are three nodes to it, and their ranks then meet on the same GPUs and ports. Containers with networks of their own on one " +
+		"machine share the boot id and are told apart by the namespace.",
+	WouldSee: "Duplicate GPU detected : rank 8 and rank 0 both on CUDA device 19000",
+	Run: func(v View) []Finding {
+		var findings []Finding
+		var known []*facts.Node
+		for _, node := range v.Nodes {
+			if node.Host.BootID == "" || node.Host.NetNamespace == "" {
+				findings = append(findings, unknown(node, "the machine does not tell its boot id or network namespace"))
+				continue
+			}
+			known = append(known, node)
+		}
+		machine := func(n *facts.Node) string {
+			return n.Host.BootID + " " + n.Host.MachineID + " " + n.Host.NetNamespace
+		}
+		for _, g := range groupBy(known, machine) {
+			if len(g.Nodes) < 2 {
+				continue
+			}
+			findings = append(findings, Finding{
+				Nodes:   g.Nodes,
+				Summary: fmt.Sprintf("%d entries of the hostfile are one machine", len(g.Nodes)),
+				Got:     "boot id, machine id and network namespace of " + hostfile.Fold(g.Nodes) + " are the same",
+				Want:    "a machine of its own for every entry",
+				Fix:     duplicateLines(g.Nodes, v),
+			})
+		}
+		return findings
+	},
+}
+
+// duplicateLines says which lines of the hostfile to take out: all but the first.
+func duplicateLines(names []string, v View) []string {
+	line := map[string]int{}
+	for _, host := range v.Launch.Hosts {
+		line[host.Name] = host.Line
+	}
+	var fixes []string
+	for _, name := range names[1:] {
+		if line[name] == 0 {
+			fixes = append(fixes, fmt.Sprintf("leave out %s: it is %s", shellWord(name), shellWord(names[0])))
+			continue
+		}
+		fixes = append(fixes, fmt.Sprintf("delete line %d (%s) from the hostfile: it is %s", line[name], shellWord(name), shellWord(names[0])))
+	}
+	return fixes
+}

@@ -1,0 +1,147 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var hostNames = Check{
+	ID:       "host-names",
+	Title:    "every node resolves every hostfile name to one address, and its own name to no loopback",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionNames},
+	Doc: "Launchers, torchrun and elastic launches hand names around that every node must resolve alike; the address a node was reached at counts for more " +
+		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: it is warned of, and fails " +
+		"where ranks use gloo (cpu) without GLOO_SOCKET_IFNAME. Names that are addresses need no resolver.",
+	WouldSee: "The IPv6 network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known), or a hang in rendezvous",
+	Run:      judgeNames,
+}
+
+func judgeNames(view View) []Finding {
+	table := newNameTable(view)
+	var findings []Finding
+	findings = append(findings, table.unresolved()...)
+	findings = append(findings, table.elsewhere()...)
+	for _, node := range view.Nodes {
+		findings = append(findings, ownName(view, node)...)
+	}
+	return findings
+}
+
+// unresolved says on which node many names do not resolve, and which names
+// resolve on few nodes: the side that needs mending gets the line.
+func (t nameTable) unresolved() []Finding {
+	var widely []*facts.Node
+	var nodes []string
+	here := map[string][]*facts.Node{} // observer → names it alone lacks
+	for _, target := range t.targets {
+		var lacking []string
+		for _, answer := range t.answers[target.Name] {
+			if len(answer.Addresses) == 0 {
+				lacking = append(lacking, answer.observer)
+			}
+		}
+		if 2*len(lacking) > len(t.answers[target.Name]) {
+			widely = append(widely, target)
+			nodes = append(nodes, lacking...)
+			continue
+		}
+		for _, observer := range lacking {
+			here[observer] = append(here[observer], target)
+		}
+	}
+	var findings []Finding
+	if widely != nil {
+		findings = append(findings, Finding{
+			Nodes:   nodes,
+			Summary: hostfile.Fold(bareNames(widely)) + " cannot be resolved on most nodes",
+			Want:    "the name in DNS, or in /etc/hosts of every node",
+			Fix:     hostsFix(widely),
+		})
+	}
+	for _, node := range t.observers {
+		if lacks := here[node.Name]; lacks != nil {
+			findings = append(findings, Finding{
+				Nodes:   []string{node.Name},
+				Summary: "cannot resolve names that other nodes can",
+				Got:     hostfile.Fold(bareNames(lacks)) + ": " + t.errorOf(node.Name, lacks[0].Name),
+				Fix:     hostsFix(lacks),
+			})
+		}
+	}
+	return findings
+}
+
+// elsewhere finds names that lead to another address than for the other nodes.
+func (t nameTable) elsewhere() []Finding {
+	var findings []Finding
+	wrong := map[string][]deviation{}
+	for _, target := range t.targets {
+		right, groups := t.rightAddresses(target)
+		if right == nil && len(groups) > 1 {
+			findings = append(findings, splitName(target, groups))
+			continue
+		}
+		for _, answer := range t.answers[target.Name] {
+			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !overlap(answer.Addresses, right) {
+				wrong[answer.observer] = append(wrong[answer.observer],
+					deviation{bare(target.Name), strings.Join(answer.Addresses, " "), cmp.Or(strings.Join(right, " "), "an address of its own")})
+			}
+		}
+	}
+	for _, node := range t.observers {
+		if wrong[node.Name] == nil {
+			continue
+		}
+		f := difference{Nodes: []string{node.Name}, Deviations: wrong[node.Name]}.finding("addresses of hostfile names")
+		if slices.ContainsFunc(wrong[node.Name], func(d deviation) bool { return isLoopback(d.Got) }) {
+			f.Summary = "takes another node's name for its own loopback"
+		}
+		for _, d := range wrong[node.Name][:min(3, len(wrong[node.Name]))] {
+			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, d.Name))
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func splitName(target *facts.Node, groups []group) Finding {
+	f := Finding{
+		Summary: bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
+		Fix:     []string{fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, bare(target.Name))},
+	}
+	var parts []string
+	for _, g := range groups {
+		f.Nodes = append(f.Nodes, g.Nodes...)
+		parts = append(parts, g.Value+" on "+hostfile.Fold(g.Nodes))
+	}
+	f.Got = strings.Join(parts, "; ")
+	return f
+}
+
+// hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
+func hostsFix(targets []*facts.Node) []string {
+	const lines = 4
+	var fix []string
+	for _, target := range targets {
+		if target.Address != "" && isPlain(bare(target.Name)) && len(fix) < lines {
+			fix = append(fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, target.Address, bare(target.Name)))
+		}
+	}
+	if len(fix) < len(targets) {
+		fix = append(fix, "{ssh} sudoedit /etc/hosts   # and so on for "+hostfile.Fold(bareNames(targets[len(fix):])))
+	}
+	return fix
+}
+
+func isLoopback(address string) bool {
+	first, _, _ := strings.Cut(address, " ")
+	ip, err := netip.ParseAddr(first)
+	return err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,125 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var masterPortFree = Check{
+	ID:       "master-port-free",
+	Title:    "nobody holds the master port on node 0",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionNet},
+	Doc: "Rank 0, on the first active host, binds the master port on all addresses, so that a listener on any one address is in its way: " +
+		"a stale run, a second job, another service. DeepSpeed never looks. Ports below 1024 need root; a port that the kernel also hands out for " +
+		"outgoing connections is free only by luck.",
+	WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE (errno: 98 - Address already in use)",
+	Run:      judgeMasterPort,
+}
+
+func judgeMasterPort(view View) []Finding {
+	port := view.Launch.MasterPort
+	if port == 0 {
+		return skip("the launch names no master port")
+	}
+	first := view.All[0].Name
+	if len(view.Launch.Hosts) > 0 {
+		first = view.Launch.Hosts[0].Name
+	}
+	at := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == first })
+	if at < 0 && slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
+		return nil // its own unknown says why it was not seen
+	}
+	if at < 0 {
+		return []Finding{{Verdict: Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
+	}
+	node := view.Nodes[at]
+	var findings []Finding
+	for _, listener := range node.Net.Listening {
+		if listener.Port == port {
+			findings = append(findings, held(node, listener))
+			break // the same holder as a rule listens on :: too
+		}
+	}
+	return append(findings, portRange(node, port)...)
+}
+
+func held(node *facts.Node, listener facts.Listener) Finding {
+	f := Finding{
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("port %d is taken on node 0", listener.Port),
+		Got:     fmt.Sprintf("a process of uid %d listens on %s", listener.UID, listener.Address),
+		Fix: []string{
+			fmt.Sprintf("{ssh} sudo ss -tlnp sport = :%d", listener.Port),
+			fmt.Sprintf("deepspeed --master_port=%d …", freePort(node.Net, listener.Port)),
+		},
+	}
+	if listener.PID != 0 {
+		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
+		f.Fix[0] = fmt.Sprintf("{ssh} kill %d", listener.PID)
+	}
+	return f
+}
+
+// portRange judges a free port by its number.
+func portRange(node *facts.Node, port int) []Finding {
+	fix := []string{fmt.Sprintf("deepspeed --master_port=%d …", freePort(node.Net, launch.DefaultMasterPort-1))}
+	low, high := node.Net.EphemeralLow, node.Net.EphemeralHigh
+	switch {
+	case port < 1024 && (node.Host == nil || node.Host.User != "root"):
+		f := Finding{
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("port %d is below 1024, which only root may bind", port),
+			WouldSee: "failed to bind … (errno: 13 - Permission denied)",
+			Fix:      fix,
+		}
+		if node.Host == nil || node.Host.Container != "" { // containers often lift the rule
+			f.Verdict = Warn
+		}
+		return []Finding{f}
+	case port >= low && port <= high && !reserved(node.Net.Reserved, port):
+		return []Finding{{
+			Verdict: Warn,
+			Nodes:   []string{node.Name},
+			Summary: fmt.Sprintf("port %d lies in the range the kernel takes outgoing ports from", port),
+			Got:     fmt.Sprintf("net.ipv4.ip_local_port_range is %d to %d", low, high),
+			Fix:     append(fix, fmt.Sprintf("{ssh} sudo sysctl -w net.ipv4.ip_local_reserved_ports=%d", port)),
+		}}
+	}
+	return nil
+}
+
+// freePort is the first port after another that nobody listens on and the
+// kernel does not hand out.
+func freePort(net *facts.Net, after int) int {
+	const least, count = 1024, 65536 - 1024
+	for i := range count {
+		port := least + (max(after, least)-least+1+i)%count
+		isHeld := slices.ContainsFunc(net.Listening, func(l facts.Listener) bool { return l.Port == port })
+		if !isHeld && (port < net.EphemeralLow || port > net.EphemeralHigh) {
+			return port
+		}
+	}
+	return after
+}
+
+// reserved reads net.ipv4.ip_local_reserved_ports ("8080,29500-29510").
+func reserved(list string, port int) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		low, high, isRange := strings.Cut(item, "-")
+		if !isRange {
+			high = low
+		}
+		from, errLow := strconv.Atoi(low)
+		to, errHigh := strconv.Atoi(high)
+		if errLow == nil && errHigh == nil && from <= port && port <= to {
+			return true
+		}
+	}
+	return false
+}

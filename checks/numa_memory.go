@@ -1,0 +1,65 @@
+package checks
+
+import (
+	"fmt"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var numaMemory = Check{
+	ID:       "numa-memory",
+	Title:    "the NUMA nodes of each machine are alike where NCCL's ranks probe them one by one",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
+	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on its own NUMA node. Where a machine has " +
+		"a NUMA node with processors but no memory, or with memory but no processors, its ranks come to different answers, take different paths, " +
+		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). " +
+		"NCCL_CUMEM_HOST_ENABLE=0 makes all ranks take the same path.",
+	WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-… (size 0), error: No such file or directory (2)",
+	Run: func(v View) []Finding {
+		if v.Launch.Accelerator == "cpu" {
+			return skip("accelerator cpu: NCCL is not used")
+		}
+		if fleetNCCL(v) == "" {
+			return skip("no node has an NCCL that says its version")
+		}
+		var findings []Finding
+		for _, node := range v.Nodes {
+			odd, verdict := unlikeNUMA(node.Host.NUMA)
+			if len(odd) == 0 || ranksOn(node, v) < 2 || ncclVersion(node) == "" {
+				continue
+			}
+			if !launch.CuMemHostProbed(node.Python.NCCL[0], "", launch.RankEnv(node.Env, v.Launch.Exports)) {
+				continue
+			}
+			findings = append(findings, Finding{
+				Verdict: verdict,
+				Nodes:   []string{node.Name},
+				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
+				Got:     strings.Join(odd, ", ") + "; NCCL " + ncclVersion(node),
+				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
+				Fix:     []string{"echo NCCL_CUMEM_HOST_ENABLE=0 >> .deepspeed_env   # in the directory you launch from"},
+			})
+		}
+		return findings
+	},
+}
+
+// unlikeNUMA says which NUMA nodes lack processors or memory that others have.
+// Memory without processors is normal where it belongs to a device (Grace
+// Hopper, CXL) and no rank is bound to it, so alone it is a warning.
+func unlikeNUMA(nodes []facts.NUMA) (odd []string, verdict Verdict) {
+	verdict = Warn
+	for _, n := range nodes {
+		switch {
+		case n.CPUs != "" && n.Bytes == 0:
+			odd = append(odd, fmt.Sprintf("NUMA node %d has processors %s but no memory", n.ID, n.CPUs))
+			verdict = Fail
+		case n.CPUs == "" && n.Bytes > 0:
+			odd = append(odd, fmt.Sprintf("NUMA node %d has memory but no processors", n.ID))
+		}
+	}
+	return odd, verdict
+}

@@ -1,0 +1,60 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// ownName judges what a node's own hostname leads to: gloo without an
+// interface name takes its first bindable address and advertises it, and
+// torchrun recognises the rendezvous host by it.
+// Source: pytorch/pytorch 2.5, ProcessGroupGloo.cpp, createDefaultDevice, and
+// elastic/rendezvous/utils.py, _matches_machine_hostname.
+func ownName(view View, node *facts.Node) []Finding {
+	own := node.Names.Own
+	if len(view.All) == 1 {
+		return nil // nobody to advertise to
+	}
+	f := Finding{
+		Verdict:  Warn,
+		Nodes:    []string{node.Name},
+		Want:     "an address the other nodes can reach",
+		WouldSee: "nothing with NCCL and DeepSpeed's own launcher; with gloo or torchrun: Connection refused, remote=[127.0.1.1]",
+		Fix:      []string{"{ssh} 'getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts'", "{ssh} sudoedit /etc/hosts"},
+	}
+	isEntry := func() bool {
+		return slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == own })
+	}
+	for _, lookup := range node.Names.Lookups {
+		switch {
+		case lookup.Name != own && lookup.Name != node.Name:
+			continue
+		case own != "" && strings.Trim(own, "0123456789") == "":
+			f.Summary = "the hostname is all digits, which resolvers read as an address"
+			f.Got = own
+			f.WouldSee = "The client socket has failed to connect to 0.…, wherever torchrun or an elastic launch hands the name on"
+			f.Fix = []string{"{ssh} sudo hostnamectl set-hostname node" + own}
+			return []Finding{f}
+		case len(lookup.Addresses) > 0 && isLoopback(lookup.Addresses[0]):
+			f.Summary = "its own name leads to a loopback address"
+			f.Got = lookup.Addresses[0]
+			if f.Got == "127.0.1.1" {
+				f.Fix = []string{`{ssh} 'sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/$(hostname -I | cut -d" " -f1) $(hostname)/" /etc/hosts'`}
+			}
+		case len(lookup.Addresses) == 0 && lookup.Name == own && !isEntry():
+			f.Summary = "its own hostname does not resolve"
+			f.Got = lookup.Error
+			f.Fix = []string{`{ssh} 'echo "$(hostname -I | cut -d" " -f1) $(hostname)" | sudo tee -a /etc/hosts'`}
+		default:
+			continue
+		}
+		if view.Launch.Accelerator == "cpu" && node.Env != nil && rankEnv(view, node)["GLOO_SOCKET_IFNAME"].Value == "" {
+			f.Verdict = Fail
+			f.WouldSee = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
+		}
+		return []Finding{f}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+var protobufWorks = Check{
+	ID:       "protobuf-works",
+	Title:    "protobuf can load the generated code of the installed packages",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "A package brings _pb2.py files made by some protoc. Those from before 3.19 do not load under a protobuf runtime of 4 or later, " +
+		"unless PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python, which is slow; those newer than the runtime do not load either. " +
+		"It strikes at the first import of that package.",
+	WouldSee: "TypeError: Descriptors cannot be created directly (older releases: Descriptors cannot not be created directly)",
+	Run:      judgeProtobuf,
+}
+
+func judgeProtobuf(view View) []Finding {
+	nodes := answering(view)
+	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Protobuf != nil }) {
+		return nowhere(view, "protobuf")
+	}
+	var findings []Finding
+	for _, node := range nodes {
+		protobuf := node.Python.Protobuf
+		if protobuf == nil {
+			continue
+		}
+		pip := "{ssh} " + interpreter(view, node) + " -m pip install "
+		if len(protobuf.OldGenerated) > 0 && !before(protobuf.Runtime, "4") {
+			f := Finding{
+				Nodes:   []string{node.Name},
+				Summary: "generated code is too old for the protobuf runtime",
+				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
+				Want:    "protobuf 3.20 or older, or newer releases of these packages",
+				Fix:     []string{pip + "-U " + strings.Join(protobuf.OldGenerated, " "), pip + `'"protobuf<=3.20.3"'`},
+			}
+			if protobuf.Implementation == "python" {
+				f.Verdict = Warn
+				f.Summary = "generated code loads only by the slow pure-python protobuf"
+				f.WouldSee = "nothing, while PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python reaches the ranks"
+			}
+			findings = append(findings, f)
+		}
+		if len(protobuf.NewGenerated) > 0 {
+			findings = append(findings, Finding{
+				Nodes:    []string{node.Name},
+				Summary:  "generated code is too new for the protobuf runtime",
+				Got:      strings.Join(protobuf.NewGenerated, ", ") + ", installed is " + protobuf.Runtime,
+				Want:     "a protobuf at least as new as its generated code",
+				WouldSee: "VersionError: Detected incompatible Protobuf Gencode/Runtime versions, or ImportError: cannot import name 'builder'",
+				Fix:      []string{pip + "-U protobuf"},
+			})
+		}
+	}
+	return findings
+}

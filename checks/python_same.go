@@ -1,0 +1,124 @@
+package checks
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"preflight/facts"
+)
+
+var pythonSame = Check{
+	ID:       "python-same",
+	Title:    "the interpreter of the launch is on every node, in one version",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "The launcher tells every node to run the same absolute path: the interpreter it runs under itself. " +
+		"A node without it ends at once while the others wait for its ranks. Another minor version loads other compiled packages " +
+		"and cannot read every pickle; another patch version is only warned of.",
+	WouldSee: "ssh exited with exit code 127 (No such file or directory)",
+	Run:      judgePython,
+}
+
+func judgePython(view View) []Finding {
+	var findings []Finding
+	found := false
+	for _, node := range view.Nodes {
+		python := node.Python
+		found = found || python.Found
+		switch {
+		case !python.Found:
+			findings = append(findings, Finding{
+				Nodes:    []string{node.Name},
+				Summary:  "there is no " + python.Path,
+				Want:     whoWants(view),
+				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
+				Fix:      interpreterFix(view, python.Path),
+			})
+		case python.Problem != "":
+			findings = append(findings, Finding{
+				Nodes:    []string{node.Name},
+				Summary:  python.Path + " is there and does not work",
+				Got:      python.Problem,
+				WouldSee: "the launch ends on this node with the interpreter's own error",
+				Fix:      []string{"{ssh} " + shellWord(python.Path) + " -V"},
+			})
+		}
+	}
+	if !found && view.Launch.Interpreter == "" {
+		return skip("no node has a python in PATH, and nothing says which interpreter the launch uses (--python PATH)")
+	}
+	return append(findings, pythonVersions(answering(view))...)
+}
+
+// pythonVersions compares minor versions, and patch versions where those agree.
+func pythonVersions(nodes []*facts.Node) []Finding {
+	if len(groupBy(nodes, func(n *facts.Node) string { return n.Python.Version })) < 2 {
+		return nil
+	}
+	versions := func(verdict Verdict, wouldSee string, parts int) (findings []Finding) {
+		value := func(n *facts.Node) string { return release(n.Python.Version, parts) }
+		for _, d := range differences(nodes, []aspect{{"python", value}}) {
+			f := d.finding("interpreter versions")
+			f.Verdict, f.WouldSee = verdict, wouldSee
+			f.Fix = []string{"{ssh} " + shellWord(nodes[0].Python.Path) + " -V"}
+			findings = append(findings, f)
+		}
+		return findings
+	}
+	if findings := versions(Fail, "ModuleNotFoundError or ImportError on the odd nodes, whose packages were built for another python", 2); findings != nil {
+		return findings
+	}
+	return versions(Warn, "nothing as a rule; pickles and compiled packages made on one node may not load on another", 3)
+}
+
+func whoWants(view View) string {
+	if view.Launch.Interpreter == "" {
+		return "the python the other nodes have in PATH"
+	}
+	return fmt.Sprintf("%s (from %s)", view.Launch.Interpreter, view.Launch.InterpreterFrom)
+}
+
+// interpreterFix copies the environment from a node that has it, where it is
+// one of its own; a system interpreter is a matter of packages.
+func interpreterFix(view View, interpreter string) []string {
+	look := "{ssh} ls -l " + shellWord(path.Dir(interpreter))
+	for _, node := range answering(view) {
+		prefix := node.Python.Prefix
+		if prefix == "" || prefix == "/usr" || prefix == "/usr/local" || !strings.HasPrefix(interpreter, prefix+"/") {
+			continue
+		}
+		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", shellWord(prefix), shellWord(prefix))
+		return []string{look, fmt.Sprintf("ssh %s %s", shellWord(node.Name), shellWord(copying))}
+	}
+	return []string{look, "preflight -H hostfile --python PATH   # when the launch uses another interpreter"}
+}
+
+// answering is the nodes whose interpreter told about itself; what is wrong
+// with the others is python-same's finding, and no other check's.
+func answering(view View) []*facts.Node {
+	var nodes []*facts.Node
+	for _, node := range view.Nodes {
+		if node.Python.Found && node.Python.Problem == "" {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// interpreter is the python a fix has to call.
+func interpreter(view View, node *facts.Node) string {
+	if view.Launch.Interpreter != "" {
+		return shellWord(view.Launch.Interpreter)
+	}
+	return shellWord(node.Python.Path)
+}
+
+// nowhere is the reason to skip what needs a package that no node has.
+func nowhere(view View, what string) []Finding {
+	nodes := answering(view)
+	if len(nodes) == 0 {
+		return skip("no interpreter answered: see python-same")
+	}
+	return skip(fmt.Sprintf("no node has %s installed for %s", what, nodes[0].Python.Path))
+}

@@ -1,0 +1,35 @@
+package checks
+
+import (
+	"fmt"
+
+	"preflight/facts"
+)
+
+var shmWritable = Check{
+	ID:       "shm-writable",
+	Title:    "files can be made in /dev/shm",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionSHM},
+	Doc: "The probe made a file in /dev/shm, filled it and removed it, as the user who launches. A read-only mount or a mode other than 1777 " +
+		"keeps NCCL and DataLoader workers from sharing memory.",
+	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error Permission denied (13)",
+	Run: func(v View) []Finding {
+		var findings []Finding
+		for _, node := range v.Nodes {
+			switch {
+			case !node.SHM.Exists:
+				findings = append(findings, unknown(node, noSHM)) // shm-size has said so
+			case !node.SHM.Writable:
+				findings = append(findings, Finding{
+					Nodes:   []string{node.Name},
+					Summary: "no file can be made in /dev/shm",
+					Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
+					Want:    "writable for everybody: mode 1777",
+					Fix:     []string{"{ssh} sudo mount -o remount,rw /dev/shm", "{ssh} sudo chmod 1777 /dev/shm"},
+				})
+			}
+		}
+		return findings
+	},
+}

@@ -1,0 +1,68 @@
+package checks
+
+import (
+	"fmt"
+	"strings"
+
+	"preflight/facts"
+)
+
+var sshShell = Check{
+	ID:       "ssh-shell",
+	Title:    "every node's non-interactive shell is POSIX-like and prints nothing",
+	Severity: Error,
+	Needs:    []facts.Section{facts.SectionSSH},
+	Doc: "Runs one command through the login shell, as the launcher will. Whatever start-up files print on stdout lands in front of every remote " +
+		"command's output. Without --master_addr DeepSpeed takes the first word that `hostname -I` prints on the first node for the master address, " +
+		"so noise there breaks the launch (fail); elsewhere it only muddles logs (warn).",
+	WouldSee: "{node}: ssh exited with exit code 255",
+	Run: func(v View) []Finding {
+		findings := stopped("ssh-shell")(v)
+		for _, node := range v.Nodes {
+			if node.SSH.Cause == "" && len(node.SSH.Noise) > 0 {
+				findings = append(findings, noisy(node, v))
+			}
+		}
+		return findings
+	},
+}
+
+// noisy judges what a login printed before the command it was asked to run.
+// The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is
+// the first word of the output, whatever printed it.
+func noisy(node *facts.Node, v View) Finding {
+	finding := Finding{
+		Verdict: Warn,
+		Nodes:   []string{node.Name},
+		Summary: "the login prints on stdout although no terminal is attached",
+		Got:     strings.Join(node.SSH.Noise, "\n"),
+		Want:    "silence: put what start-up files print behind a test for an interactive shell",
+		Fix: []string{
+			`{ssh} 'grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh'`,
+			`{ssh} 'cp ~/.bashrc ~/.bashrc.before && sed -i "1i case \$- in *i*) ;; *) return ;; esac" ~/.bashrc'`,
+		},
+		WouldSee: "the noise, once a node, between the lines of the training log",
+	}
+	words := strings.Fields(strings.Join(node.SSH.Noise, " "))
+	if v.Launch.MasterAddr != "" || len(words) == 0 || node.Name != firstHost(v) {
+		return finding
+	}
+	finding.Verdict = Fail
+	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
+	finding.WouldSee = fmt.Sprintf("The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: -2 - Name or service not known).", words[0], v.Launch.MasterPort)
+	if node.Address != "" {
+		finding.Fix = append(finding.Fix, "deepspeed --master_addr="+shellWord(node.Address)+" …")
+	}
+	return finding
+}
+
+// firstHost is the node that will hold rank 0.
+func firstHost(v View) string {
+	if len(v.Launch.Hosts) > 0 {
+		return v.Launch.Hosts[0].Name
+	}
+	if len(v.All) > 0 {
+		return v.All[0].Name
+	}
+	return ""
+}
