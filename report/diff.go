@@ -1,0 +1,120 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// MostDifferences is how many differing facts are shown unless all are asked for.
+const MostDifferences = 12
+
+// diff writes the facts on which the nodes differ, the majority first.
+func (p *page) diff(diffs []checks.FactDiff) {
+	if len(diffs) == 0 {
+		return
+	}
+	shown := diffs
+	if !p.style.Verbose && len(shown) > MostDifferences {
+		shown = shown[:MostDifferences]
+	}
+	var rows [][]string
+	for _, d := range shown {
+		var others []string
+		for _, g := range d.Groups[1:] {
+			others = append(others, p.group(d.Fact, g))
+		}
+		rows = append(rows, []string{Escape(d.Fact), p.group(d.Fact, d.Groups[0]), strings.Join(others, "; ")})
+	}
+	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, rows))
+	if hidden := len(diffs) - len(shown); hidden > 0 {
+		p.line("%s", p.faint(fmt.Sprintf("%d more differences: -v shows them", hidden)))
+	}
+}
+
+func (p *page) group(fact string, g checks.FactGroup) string {
+	value := Value(fact, g.Value)
+	if limit := 48; len([]rune(value)) > limit && !p.style.Verbose {
+		value = string([]rune(value)[:limit]) + "…"
+	}
+	return fmt.Sprintf("%s (%s)", value, p.nodes(g.Nodes))
+}
+
+// table draws rows under a header, columns two blanks apart; where the page is
+// too narrow for that, one cell below the other.
+func (p *page) table(header []string, rows [][]string) string {
+	t := table.New().Headers(header...).Rows(rows...).
+		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
+		BorderHeader(false).BorderColumn(false).
+		StyleFunc(func(row, _ int) lipgloss.Style {
+			style := lipgloss.NewStyle().PaddingRight(2)
+			if row == table.HeaderRow && p.style.Color {
+				style = style.Faint(true)
+			}
+			return style
+		})
+	text := t.String()
+	if lipgloss.Width(text) > p.width() {
+		return p.stacked(rows)
+	}
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		out = append(out, strings.TrimRight(line, " "))
+	}
+	return strings.TrimRight(strings.Join(out, "\n"), "\n")
+}
+
+// stacked draws rows that are wider than the page: the first cell on a line
+// of its own, the others below it.
+func (p *page) stacked(rows [][]string) string {
+	var out []string
+	for _, row := range rows {
+		for i, cell := range row {
+			for n, line := range p.split(cell, 6) {
+				out = append(out, strings.Repeat(" ", 2*min(i, 1)+2*min(n, 1))+line)
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// Value says a fact's JSON value for a person, in its unit.
+func Value(fact string, raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "absent"
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return Escape(string(raw))
+	}
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return `""`
+		}
+		return Escape(v)
+	case float64:
+		switch unit := facts.Unit(fact); {
+		case v < 0:
+			return "unlimited"
+		case unit == "bytes":
+			return humanize.IBytes(uint64(v))
+		case unit == "bit/s":
+			return humanize.SIWithDigits(v, 1, "bit/s")
+		}
+	case []any:
+		var parts []string
+		for _, part := range v {
+			parts = append(parts, Escape(fmt.Sprint(part)))
+		}
+		return strings.Join(parts, ", ")
+	}
+	return Escape(string(raw))
+}

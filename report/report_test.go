@@ -1,0 +1,168 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func failing() checks.Report {
+	return checks.Report{
+		Schema: 1, Version: "v0", Verdict: checks.Fail, ExitCode: 1, Seconds: 0.42, Hostfile: "hostfile",
+		Nodes: []facts.Node{{Name: "w1", Reached: true}, {Name: "w2", Reached: true}, {Name: "w3", Reached: true}, {Name: "w4"}},
+		Checks: []checks.Outcome{
+			{Check: "ssh-reach", Verdict: checks.Fail, Severity: checks.Error},
+			{Check: "ssh-login", Verdict: checks.Unknown, Severity: checks.Error, Reason: "w4 not reached"},
+			{Check: "shm-size", Verdict: checks.Fail, Severity: checks.Error},
+			{Check: "env-sane", Verdict: checks.Warn, Severity: checks.Warning},
+			{Check: "python-same", Verdict: checks.Unknown, Severity: checks.Error, Reason: "python: no answer within 5s"},
+			{Check: "torch-same", Verdict: checks.Unknown, Severity: checks.Error, Reason: "python: no answer within 5s"},
+			{Check: "ib-links", Verdict: checks.Skip, Severity: checks.Error, Reason: "no node has InfiniBand"},
+			{Check: "host-distinct", Verdict: checks.Pass, Severity: checks.Error},
+		},
+		Findings: []checks.Finding{
+			{Check: "ssh-reach", Verdict: checks.Fail, Nodes: []string{"w4"}, Summary: "nothing listens on port 22", Got: "connection refused",
+				Fix: []string{"ssh w4 (from its console): sudo systemctl start ssh"}, WouldSee: "w4: ssh: connect to host w4 port 22: Connection refused"},
+			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2", "w3"},
+				Summary: "/dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments",
+				Got:     "64 MiB", Want: "at least 517 MiB: 8 ranks × 1 communicator × 32.6 MiB (NCCL 2.28-2.30) + 256 MiB headroom",
+				Fix:      []string{"pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'", "docker run --shm-size=16g …"},
+				WouldSee: "Error: failed to extend /dev/shm/nccl-AbCdEf to 34210180 bytes, error: No space left on device (28)"},
+			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
+			{Check: "torch-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
+			{Check: "env-sane", Verdict: checks.Warn, Nodes: []string{"w1", "w2", "w3", "w4"}, Summary: "a hostile \x1b[31mvalue\u202e and\ttab",
+				Fix: []string{"unset X\x07"}},
+		},
+		Diff: []checks.FactDiff{
+			{Fact: "shm.size", Groups: []checks.FactGroup{
+				{Value: json.RawMessage("17179869184"), Nodes: []string{"w1"}}, {Value: json.RawMessage("67108864"), Nodes: []string{"w2", "w3"}}}},
+			{Fact: "python.packages.protobuf", Groups: []checks.FactGroup{
+				{Value: json.RawMessage(`"3.20.1"`), Nodes: []string{"w1", "w2"}}, {Value: nil, Nodes: []string{"w3"}}}},
+			{Fact: "net.interfaces.eth0.speed", Groups: []checks.FactGroup{
+				{Value: json.RawMessage(`100000000000`), Nodes: []string{"w1", "w2"}}, {Value: json.RawMessage(`1000000000`), Nodes: []string{"w3"}}}},
+			{Fact: "limits.memlock.soft", Groups: []checks.FactGroup{
+				{Value: json.RawMessage(`-1`), Nodes: []string{"w1", "w2"}}, {Value: json.RawMessage(`65536`), Nodes: []string{"w3"}}}},
+		},
+	}
+}
+
+func passing() checks.Report {
+	return checks.Report{
+		Schema: 1, Verdict: checks.Pass, Seconds: 0.3, Hostfile: "hostfile",
+		Nodes:  []facts.Node{{Name: "w1", Reached: true}},
+		Checks: []checks.Outcome{{Check: "ssh-reach", Verdict: checks.Pass}, {Check: "ib-links", Verdict: checks.Skip, Reason: "no node has InfiniBand"}},
+	}
+}
+
+func TestText(t *testing.T) {
+	interrupted := failing()
+	interrupted.Interrupted = true
+	for name, c := range map[string]struct {
+		report checks.Report
+		style  Style
+	}{
+		"failing":     {failing(), Style{}},
+		"narrow":      {failing(), Style{Width: 56}},
+		"color":       {failing(), Style{Color: true}},
+		"verbose":     {failing(), Style{Verbose: true, Width: 160}},
+		"quiet":       {failing(), Style{Quiet: true}},
+		"interrupted": {interrupted, Style{Quiet: true}},
+		"passing":     {passing(), Style{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := Text(&got, c.report, c.style); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".txt", got.Bytes())
+			if !c.style.Color && bytes.ContainsRune(got.Bytes(), '\x1b') {
+				t.Error("an escape sequence got through")
+			}
+			for line := range strings.Lines(got.String()) {
+				width := c.style.Width
+				if width == 0 {
+					width = 100
+				}
+				isCommand := strings.Contains(line, "pdsh") || strings.Contains(line, "ssh w4")
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width && !isCommand && !c.style.Color {
+					t.Errorf("%d columns on a page of %d: %q", n, width, line)
+				}
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), go test ./report -update writes it anew:\n%s", path, diff)
+	}
+}
+
+func TestJSONIsReadBack(t *testing.T) {
+	want := failing()
+	want.Advice = checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
+	want.Nodes[0].SHM = &facts.SHM{Size: 5, Segments: []facts.Segment{{Name: "nccl-\u009b31m"}}}
+	var out bytes.Buffer
+	if err := JSON(&out, want); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.String() {
+		if r == 0x1b || r >= 0x7f && r < 0xa0 || r == '\u202e' {
+			t.Fatalf("JSON holds the raw control character %U", r)
+		}
+	}
+	got, err := Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A fact nobody has is null in JSON and comes back as the word.
+	want.Diff[1].Groups[1].Value = json.RawMessage("null")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestReadRefusesOtherSchemas(t *testing.T) {
+	for _, text := range []string{"", "{", `{"schema":2}`, `[]`, `{"schema":"1"}`} {
+		if _, err := Read(strings.NewReader(text)); err == nil {
+			t.Errorf("Read(%q) took it for a report", text)
+		}
+	}
+}
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain — ünïcode": "plain — ünïcode",
+		"\x1b[2J":         `\x1b[2J`,
+		"a\tb\nc\x00":     `a b\x0ac\x00`,
+		"\u009b31m":       `\x9b31m`,
+		"abc\u202edef":    `abc\u202edef`,
+		"\u200bhidden":    `\u200bhidden`,
+	} {
+		if got := Escape(in); got != want {
+			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

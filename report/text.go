@@ -1,0 +1,300 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"preflight/checks"
+	"preflight/hostfile"
+)
+
+// Style is how text is drawn.
+type Style struct {
+	Width   int  // columns; 0 means 100
+	Color   bool // only on a terminal without NO_COLOR
+	Verbose bool // every difference, every check
+	Quiet   bool // verdict and findings only
+}
+
+// Text writes the report for a person: the verdict, one block a root cause,
+// what differs between the nodes, and a line of what passed.
+func Text(w io.Writer, r checks.Report, style Style) error {
+	p := &page{style: style, fleet: len(r.Nodes)}
+	p.headline(r)
+	p.findings(r)
+	if !style.Quiet {
+		p.diff(r.Diff)
+		p.rest(r)
+	}
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+// page is the text as it grows.
+type page struct {
+	out   strings.Builder
+	style Style
+	fleet int // how many nodes there are, to say "all 4 nodes"
+}
+
+// words says each verdict as a fixed-width word, so that blocks line up and
+// logs can be searched.
+var words = map[checks.Verdict]string{
+	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
+}
+
+var colors = map[checks.Verdict]string{
+	checks.Fail: "9", checks.Warn: "11", checks.Unknown: "13", checks.Pass: "10", checks.Skip: "8",
+}
+
+func (p *page) line(format string, args ...any) {
+	fmt.Fprintf(&p.out, format+"\n", args...)
+}
+
+func (p *page) colored(v checks.Verdict, text string) string {
+	if !p.style.Color {
+		return text
+	}
+	return lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Color(colors[v])).Render(text)
+}
+
+func (p *page) faint(text string) string {
+	if !p.style.Color {
+		return text
+	}
+	return lipgloss.NewStyle().Faint(true).Render(text)
+}
+
+func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
+
+// nodes folds a node set for a heading.
+func (p *page) nodes(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "the launching machine"
+	case len(names) == p.fleet && p.fleet > 1:
+		return fmt.Sprintf("all %d nodes", p.fleet)
+	}
+	return Escape(hostfile.Fold(names))
+}
+
+// headline says the verdict, on whom, and how long it took.
+func (p *page) headline(r checks.Report) {
+	count := map[checks.Verdict]int{}
+	failing := map[string]bool{}
+	for _, f := range r.Findings {
+		count[f.Verdict]++
+		for _, node := range f.Nodes {
+			failing[node] = failing[node] || f.Verdict == checks.Fail
+		}
+	}
+	var sick []string
+	for _, node := range r.Nodes {
+		if failing[node.Name] {
+			sick = append(sick, node.Name)
+		}
+	}
+	var text string
+	switch r.Verdict {
+	case checks.Fail:
+		text = "this launch will not work: " + plural(count[checks.Fail], "problem")
+		if len(sick) > 0 {
+			text += " on " + p.nodes(sick)
+		}
+		if count[checks.Fail] == 0 {
+			text = plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
+		}
+	case checks.Unknown:
+		text = "cannot tell whether this launch will work"
+	case checks.Warn:
+		text = "ready to launch, with " + plural(count[checks.Warn], "warning")
+	default:
+		text = "ready to launch"
+	}
+	if r.Interrupted {
+		text += " (interrupted: this is what is known so far)"
+	}
+	p.line("%s  %s", p.colored(r.Verdict, words[r.Verdict]), text)
+	for _, line := range p.split(p.summary(r), 0) {
+		p.line("%s", p.faint(line))
+	}
+}
+
+// summary counts nodes and checks.
+func (p *page) summary(r checks.Report) string {
+	reached := 0
+	for _, node := range r.Nodes {
+		if node.Reached {
+			reached++
+		}
+	}
+	parts := []string{plural(len(r.Nodes), "node")}
+	if reached < len(r.Nodes) {
+		parts = append(parts, fmt.Sprintf("%d reached", reached))
+	}
+	for _, v := range []checks.Verdict{checks.Pass, checks.Fail, checks.Warn, checks.Unknown} {
+		if n := len(outcomes(r, v)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", plural(n, "check"), map[checks.Verdict]string{
+				checks.Pass: "passed", checks.Fail: "failed", checks.Warn: "warned", checks.Unknown: "unknown",
+			}[v]))
+		}
+	}
+	if r.Seconds > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f s", r.Seconds))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// findings writes one block a root cause. Checks that could not look for one
+// and the same reason share a block.
+func (p *page) findings(r checks.Report) {
+	type blind struct {
+		reason, nodes string
+	}
+	checksOf := map[blind][]string{}
+	var order []blind
+	for _, f := range r.Findings {
+		if f.Verdict != checks.Unknown {
+			p.finding(f)
+			continue
+		}
+		key := blind{f.Summary, p.nodes(f.Nodes)}
+		if checksOf[key] == nil {
+			order = append(order, key)
+		}
+		checksOf[key] = append(checksOf[key], f.Check)
+	}
+	for _, key := range order {
+		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, words[checks.Unknown]), key.nodes)
+		p.field("because", key.reason)
+		p.field("for", strings.Join(checksOf[key], ", "))
+	}
+}
+
+func (p *page) finding(f checks.Finding) {
+	p.line("\n%s  %s  %s", p.colored(f.Verdict, words[f.Verdict]), f.Check, p.nodes(f.Nodes))
+	p.wrapped("      ", f.Summary)
+	p.field("got", f.Got)
+	p.field("want", f.Want)
+	for i, fix := range f.Fix {
+		// A command is for pasting: it is never wrapped.
+		p.line("  %7s  %s", firstOnly(i, "fix"), Escape(fix))
+	}
+	if f.WouldSee != "" {
+		p.field("or see", f.WouldSee)
+	}
+}
+
+// field writes a labelled value whose further lines are indented below it.
+func (p *page) field(label, value string) {
+	if value == "" {
+		return
+	}
+	for i, line := range p.split(value, 11) {
+		p.line("  %7s  %s", firstOnly(i, label), line)
+	}
+}
+
+// firstOnly is the label on a field's first line and blank below it.
+func firstOnly(i int, label string) string {
+	if i == 0 {
+		return label
+	}
+	return ""
+}
+
+func (p *page) wrapped(indent, text string) {
+	for _, line := range p.split(text, len(indent)) {
+		p.line("%s%s", indent, line)
+	}
+}
+
+// split wraps text to the page, indent columns left free.
+func (p *page) split(text string, indent int) []string {
+	var lines []string
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		wrapped := lipgloss.Wrap(Escape(paragraph), max(p.width()-indent, 20), "")
+		for line := range strings.SplitSeq(wrapped, "\n") {
+			lines = append(lines, strings.TrimRight(line, " "))
+		}
+	}
+	return lines
+}
+
+// rest says what passed, what could not be told for nodes that were never
+// reached, and what did not apply.
+func (p *page) rest(r checks.Report) {
+	p.line("")
+	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
+		p.list("passed", passed, "")
+	}
+	for _, group := range byReason(r, checks.Unknown) {
+		p.list("not judged", group.checks, group.reason)
+	}
+	for _, group := range byReason(r, checks.Skip) {
+		p.list("not needed", group.checks, group.reason)
+	}
+}
+
+// list writes a label, the checks it is about, and why.
+func (p *page) list(label string, ids []string, reason string) {
+	text := strings.Join(ids, ", ")
+	if reason != "" {
+		if len(ids) > 6 && !p.style.Verbose {
+			text = fmt.Sprintf("%d checks", len(ids))
+		}
+		text += ": " + reason
+	}
+	for i, line := range p.split(text, 12) {
+		p.line("%s  %s", p.faint(fmt.Sprintf("%-10s", firstOnly(i, label))), line)
+	}
+}
+
+type reasonGroup struct {
+	reason string
+	checks []string
+}
+
+// byReason groups the checks of one verdict by their reason, leaving out those
+// whose findings have been shown already.
+func byReason(r checks.Report, v checks.Verdict) []reasonGroup {
+	var groups []reasonGroup
+	shown := map[string]bool{}
+	for _, f := range r.Findings {
+		shown[f.Check] = true
+	}
+	for _, outcome := range r.Checks {
+		if outcome.Verdict != v || shown[outcome.Check] {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g reasonGroup) bool { return g.reason == outcome.Reason })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, reasonGroup{reason: outcome.Reason})
+		}
+		groups[at].checks = append(groups[at].checks, outcome.Check)
+	}
+	return groups
+}
+
+func outcomes(r checks.Report, v checks.Verdict) []string {
+	var ids []string
+	for _, outcome := range r.Checks {
+		if outcome.Verdict == v {
+			ids = append(ids, outcome.Check)
+		}
+	}
+	return ids
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
