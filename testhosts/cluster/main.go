@@ -1,0 +1,207 @@
+// Command cluster raises a cluster of namespace hosts that stays up to play
+// with, breaks and heals its nodes, and takes it down again. It needs root and
+// Linux, and refuses to be anything but a handle on package testhosts.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"preflight/testhosts"
+)
+
+const usage = `usage: cluster COMMAND [-name NAME] …
+
+  up -n 4 [-slots 8]          raise a cluster and leave it running
+  down                        take it down, also when it is half up
+  list                        the clusters that are up
+  exec HOST|head [--] ARGV…   run a command on a node, or here on the head
+  faults                      what fault can plant
+  fault FAULT HOST…           plant it
+  heal HOST…                  restart nodes as they were raised
+`
+
+type command struct {
+	name  string
+	slots int
+	nodes int
+	args  []string
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	var c command
+	flags := flag.NewFlagSet("cluster "+os.Args[1], flag.ExitOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flags.StringVar(&c.name, "name", "pf", "the cluster's name")
+	if os.Args[1] == "up" {
+		flags.IntVar(&c.nodes, "n", 4, "nodes")
+		flags.IntVar(&c.slots, "slots", 8, "slots of each node")
+	}
+	flags.Parse(os.Args[2:])
+	c.args = flags.Args()
+	run, known := map[string]func(command, context.Context) error{
+		"up": command.up, "down": command.down, "list": command.list, "exec": command.exec,
+		"faults": command.faults, "fault": command.fault, "heal": command.heal,
+	}[os.Args[1]]
+	if !known {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	// Caught and not ignored: what exec starts must get its own Ctrl-C.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(c, ctx)
+	stop()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// call is how a person calls this program for this cluster.
+func (c command) call(arguments string) string {
+	verb, rest, _ := strings.Cut(arguments, " ")
+	if c.name != "pf" {
+		verb += " -name " + c.name
+	}
+	return strings.TrimSpace(os.Args[0] + " " + verb + " " + rest)
+}
+
+func (c command) up(ctx context.Context) error {
+	began := time.Now()
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots})
+	if errors.Is(err, testhosts.ErrExists) {
+		return fmt.Errorf("%w: end it first with %s", err, c.call("down"))
+	}
+	if err != nil {
+		return err
+	}
+	last := cluster.Nodes[len(cluster.Nodes)-1].Name
+	fmt.Printf(`cluster %s is up after %.1fs: w1 to %s with a real sshd each, and %s to launch from
+
+  judge it      %s
+  look around   %s
+  break a node  %s
+  heal it       %s
+  end it        %s
+
+`, cluster.Name, time.Since(began).Seconds(), last, cluster.Head.Name,
+		c.call("exec head -- bin/preflight -H "+testhosts.HostfilePath+" --accelerator cpu"),
+		c.call("exec head -- bash"), c.call("fault shm-small "+last), c.call("heal "+last), c.call("down"))
+	return nil
+}
+
+func (c command) down(context.Context) error { return testhosts.Remove(c.name) }
+
+func (c command) list(context.Context) error {
+	names, err := testhosts.List()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		cluster, err := testhosts.Attach(name)
+		if err != nil {
+			fmt.Printf("%s\tbroken: %v\n", name, err)
+			continue
+		}
+		fmt.Printf("%s\t%d nodes, head %s\n", name, len(cluster.Nodes), cluster.Head.Name)
+	}
+	return nil
+}
+
+func (c command) exec(ctx context.Context) error {
+	if len(c.args) < 2 {
+		return errors.New("exec needs a host and a command, as in: exec w1 -- hostname")
+	}
+	cluster, err := testhosts.Attach(c.name)
+	if err != nil {
+		return err
+	}
+	node, err := cluster.Node(c.args[0])
+	if err != nil {
+		return err
+	}
+	argv := c.args[1:]
+	if argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		return errors.New("exec needs a command, as in: exec w1 -- hostname")
+	}
+	// Not with ctx: the command gets the terminal's Ctrl-C itself, and how it
+	// ends then is its own affair.
+	ctx = context.WithoutCancel(ctx)
+	cmd := node.Command(ctx, argv...)
+	if node == cluster.Head {
+		cmd = cluster.OnHead(ctx, argv...)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if term := os.Getenv("TERM"); term != "" {
+		cmd.Env = append(cmd.Env, "TERM="+term)
+	}
+	return cmd.Run()
+}
+
+func (c command) faults(context.Context) error {
+	for _, f := range faults {
+		fmt.Printf("  %-16s %s\n", f.name, f.does)
+	}
+	return nil
+}
+
+func (c command) fault(ctx context.Context) error {
+	if len(c.args) < 2 {
+		return errors.New("fault needs its name and a host, as in: fault shm-small w3")
+	}
+	for _, f := range faults {
+		if f.name == c.args[0] {
+			return c.each(c.args[1:], func(n *testhosts.Node) error {
+				_, err := f.plant(ctx, n) // healed by a restart
+				return err
+			})
+		}
+	}
+	return fmt.Errorf("no fault is called %s: %s", c.args[0], c.call("faults"))
+}
+
+func (c command) heal(ctx context.Context) error {
+	if len(c.args) == 0 {
+		return errors.New("heal needs a host, as in: heal w3")
+	}
+	return c.each(c.args, func(n *testhosts.Node) error { return n.Restart(ctx) })
+}
+
+// each calls f for the named nodes, all of which must exist before the first
+// is touched.
+func (c command) each(names []string, f func(*testhosts.Node) error) error {
+	cluster, err := testhosts.Attach(c.name)
+	if err != nil {
+		return err
+	}
+	nodes := make([]*testhosts.Node, len(names))
+	for i, name := range names {
+		if nodes[i], err = cluster.Node(name); err != nil {
+			return err
+		}
+	}
+	for _, node := range nodes {
+		if err := f(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}

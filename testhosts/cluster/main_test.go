@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestMain lets the test binary be the command.
+func TestMain(m *testing.M) {
+	if os.Getenv("CLUSTER_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func cluster(args ...string) (output string, status int) {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "CLUSTER_MAIN=1")
+	out, _ := cmd.CombinedOutput() // the status is what main promises
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// A life: up, looked at, broken, healed, down, and every step by a process of
+// its own, as people do it.
+func TestLife(t *testing.T) {
+	if os.Geteuid() != 0 {
+		fmt.Fprintf(os.Stderr, "NOT RUN: %s raises namespace hosts, which needs root; run the tests with sudo\n", t.Name())
+		t.Skip("needs root")
+	}
+	name := fmt.Sprintf("life%d", os.Getpid())
+	t.Cleanup(func() { cluster("down", "-name", name) })
+	steps := []struct {
+		args   string
+		status int
+		prints string
+	}{
+		{"exec -name NAME w1 -- hostname", 1, "no cluster of that name is up"},
+		{"up -name NAME -n 2 -slots 3", 0, "exec -name NAME head -- bin/preflight -H /root/hostfile"},
+		{"up -name NAME -n 2", 1, "end it first with"},
+		{"list", 0, "NAME\t2 nodes, head NAME-head\n"},
+		{"exec -name NAME head -- cat /root/hostfile", 0, "w1 slots=3\nw2 slots=3\n"},
+		{"exec -name NAME w2 -- sh -c exit\t9", 9, ""},
+		{"exec -name NAME w3 -- hostname", 1, "has no node w3"},
+		{"fault -name NAME nothing w2", 1, "no fault is called nothing"},
+		{"fault -name NAME nic-name w9 w2", 1, "has no node w9"},
+		{"fault -name NAME nic-name w2", 0, ""},
+		{"exec -name NAME w2 -- ls /sys/class/net", 0, "enp4s0\nlo\n"},
+		{"heal -name NAME w2", 0, ""},
+		{"exec -name NAME w2 -- ls /sys/class/net", 0, "eth0\nlo\n"},
+		{"exec -name NAME head -- ssh w2 hostname", 0, "w2\n"},
+		{"down -name NAME", 0, ""},
+		{"exec -name NAME w1 -- hostname", 1, "no cluster of that name is up"},
+		{"down -name NAME", 0, ""},
+		{"sideways", 2, "usage:"},
+	}
+	for _, step := range steps {
+		args := strings.Split(strings.ReplaceAll(step.args, "NAME", name), " ")
+		output, status := cluster(args...)
+		if want := strings.ReplaceAll(step.prints, "NAME", name); status != step.status || !strings.Contains(output, want) {
+			t.Fatalf("cluster %s: exit status %d, want %d; printed %q, want %q", args, status, step.status, output, want)
+		}
+	}
+	if output, _ := cluster("list"); strings.Contains(output, name) {
+		t.Errorf("after down: %q", output)
+	}
+}
+
+// Every fault of the table can be planted.
+func TestFaultTable(t *testing.T) {
+	output, status := cluster("faults")
+	if status != 0 || strings.Count(output, "\n") != len(faults) {
+		t.Errorf("exit status %d, printed %q", status, output)
+	}
+	seen := map[string]bool{}
+	for _, f := range faults {
+		if seen[f.name] || f.does == "" || f.plant == nil {
+			t.Errorf("%q is listed twice or incomplete", f.name)
+		}
+		seen[f.name] = true
+	}
+}

@@ -1,0 +1,209 @@
+package testhosts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// standardPath is the PATH sshd gives a root session on Debian.
+const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// obey is what a healthy host does with a command.
+func obey(s *session, command string) {
+	if s.Exec != nil {
+		s.exit(s.Exec(command, s.channel, s.stdout, s.channel.Stderr()))
+		return
+	}
+	state, err := s.runShell(command)
+	if err != nil {
+		s.fleet.t.Errorf("testhosts: %s: %v", s.Name, err)
+		s.exit(255)
+		return
+	}
+	if status := state.Sys().(syscall.WaitStatus); status.Signaled() {
+		s.exitBySignal(strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"))
+	} else {
+		s.exit(status.ExitStatus())
+	}
+}
+
+// runShell runs the command in the login shell and returns when it has exited
+// and closed its output, or when the connection has ended. In that case its
+// process group is killed: a real sshd would leave it running, but a test must
+// not.
+func (s *session) runShell(command string) (*os.ProcessState, error) {
+	environment, err := s.environment()
+	if err != nil {
+		return nil, err
+	}
+	shell := s.Shell
+	if shell == "" {
+		shell = "/bin/sh"
+	}
+	cmd := exec.Command(shell, "-c", command)
+	cmd.Env = environment
+	cmd.Dir = s.home()
+	if _, err := os.Stat(cmd.Dir); err != nil {
+		cmd.Dir = "/" // as sshd does when home is missing
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	var copies sync.WaitGroup
+	stdout, err := s.copyTo(s.stdout, &copies)
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := s.copyTo(s.channel.Stderr(), &copies)
+	if err != nil {
+		stdout.Close()
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err = cmd.Start()
+	stdout.Close()
+	stderr.Close()
+	if err != nil {
+		copies.Wait()
+		return nil, err
+	}
+	stop := context.AfterFunc(s.ctx, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer stop()
+	go func() {
+		defer stdin.Close()
+		io.Copy(stdin, s.channel) // ends with the channel
+	}()
+	copies.Wait()
+	cmd.Wait() // the state says it all
+	return cmd.ProcessState, nil
+}
+
+// copyTo returns the writing end of a pipe whose other end is copied to w while
+// the connection lasts. The pipes of exec.Cmd would make Wait wait for every
+// process that still holds them.
+func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	copies.Go(func() {
+		defer from.Close()
+		// Killing the group does not end who left it and holds the pipe.
+		stop := context.AfterFunc(s.ctx, func() { from.Close() })
+		defer stop()
+		io.Copy(w, from)
+	})
+	return to, nil
+}
+
+func (h *host) home() string {
+	if h.Home != "" {
+		return h.Home
+	}
+	return filepath.Join(h.fleet.scratch, h.address, "home")
+}
+
+// makeEnvironment creates the home and what belongs in it, and returns the
+// bare environment sshd would give a session.
+func (h *host) makeEnvironment() ([]string, error) {
+	if h.Home == "" {
+		if err := os.MkdirAll(h.home(), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range h.Files {
+		if err := writeFile(filepath.Join(h.home(), name), text); err != nil {
+			return nil, err
+		}
+	}
+	path, err := h.makePath()
+	if err != nil {
+		return nil, err
+	}
+	shell := h.Shell
+	if shell == "" {
+		shell = "/bin/sh"
+	}
+	return append([]string{
+		"HOME=" + h.home(), "PATH=" + path, "SHELL=" + shell, "USER=root", "LOGNAME=root",
+		// bash takes these two as the sign that it must read ~/.bashrc.
+		"SSH_CLIENT=127.0.0.1 40000 22", "SSH_CONNECTION=127.0.0.1 40000 " + h.address + " 22",
+	}, h.Env...), nil
+}
+
+// makePath returns the PATH under which the host's shims hide the real
+// commands and those it lacks are not found.
+func (h *host) makePath() (string, error) {
+	path := standardPath
+	if len(h.lacks) > 0 {
+		without := filepath.Join(h.fleet.scratch, h.address, "bin")
+		if err := linkCommands(without, h.lacks); err != nil {
+			return "", err
+		}
+		path = without
+	}
+	if len(h.shims) == 0 {
+		return path, nil
+	}
+	shims := filepath.Join(h.fleet.scratch, h.address, "shims")
+	for name, script := range h.shims {
+		if err := writeFile(filepath.Join(shims, name), script); err != nil {
+			return "", err
+		}
+	}
+	return shims + ":" + path, nil
+}
+
+// linkCommands fills dir with links to every command of the machine but some.
+func linkCommands(dir string, but []string) error {
+	skip := map[string]bool{}
+	for _, name := range but {
+		skip[name] = true
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, from := range filepath.SplitList(standardPath) {
+		commands, err := os.ReadDir(from)
+		if err != nil {
+			continue // not every machine has every one
+		}
+		for _, command := range commands {
+			name := command.Name()
+			if skip[name] {
+				continue
+			}
+			skip[name] = true // the first directory wins
+			if err := os.Symlink(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeFile(name, text string) error {
+	mode := fs.FileMode(0o600)
+	if strings.HasPrefix(text, "#!") {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		return fmt.Errorf("prepare host: %w", err)
+	}
+	return nil
+}

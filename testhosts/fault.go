@@ -1,0 +1,214 @@
+package testhosts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Fault is one thing wrong with an in-process host. The faults are the
+// functions of this package that have this signature, or return one that has.
+// Those about output work with Exec and with a shell alike.
+type Fault func(*host)
+
+// Refuses has nothing listening: a TCP connection gets a reset.
+func Refuses(h *host) { h.absent = true }
+
+// Silent accepts the TCP connection and never says a word.
+func Silent(h *host) {
+	h.talk = func(ctx context.Context, _ net.Conn) { <-ctx.Done() }
+}
+
+// NotSSH greets like a web server that lives on the port.
+func NotSSH(h *host) {
+	h.talk = func(_ context.Context, conn net.Conn) {
+		io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n400 Bad Request")
+	}
+}
+
+// ClosesBeforeBanner accepts and hangs up, as sshd does beyond MaxStartups and
+// TCP wrappers do to strangers.
+func ClosesBeforeBanner(h *host) {
+	h.talk = func(context.Context, net.Conn) {}
+}
+
+// NoCommonAlgorithm speaks only a key exchange every client has given up.
+func NoCommonAlgorithm(h *host) {
+	h.config = func(c *ssh.ServerConfig) { c.KeyExchanges = []string{ssh.InsecureKeyExchangeDH1SHA1} }
+}
+
+// ChangedHostKey has another key than the one known_hosts remembers.
+func ChangedHostKey(h *host) {
+	was := must(h.fleet.t, generateEd25519)
+	h.known = func(addresses []string, _ ssh.PublicKey) string { return knownLine(addresses, was.PublicKey()) }
+}
+
+// UnknownHostKey has a key nobody has written down.
+func UnknownHostKey(h *host) {
+	h.known = func([]string, ssh.PublicKey) string { return "" }
+}
+
+// RevokedHostKey has a key that known_hosts knows and revokes.
+func RevokedHostKey(h *host) {
+	h.known = func(addresses []string, key ssh.PublicKey) string {
+		return "@revoked " + knownLine(addresses, key) + knownLine(addresses, key)
+	}
+}
+
+// OtherKeyTypeKnown has an ed25519 key only, and is known by an ECDSA key.
+func OtherKeyTypeKnown(h *host) {
+	was := must(h.fleet.t, generateECDSA)
+	h.known = func(addresses []string, _ ssh.PublicKey) string { return knownLine(addresses, was.PublicKey()) }
+}
+
+// TwoHostKeys is healthy: it has an ed25519 and an ECDSA key and is known by
+// the first. A client that asks for ECDSA before it has looked into known_hosts
+// (x/crypto's own order) takes it for a host whose key has changed.
+func TwoHostKeys(h *host) {
+	h.keys = []ssh.Signer{must(h.fleet.t, generateEd25519), must(h.fleet.t, generateECDSA)}
+}
+
+// RefusesKeys takes no key at all.
+func RefusesKeys(h *host) {
+	h.config = func(c *ssh.ServerConfig) {
+		c.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+			return nil, fmt.Errorf("no key is authorized")
+		}
+	}
+}
+
+// PasswordOnly lets in nobody but people: publickey is not on offer.
+func PasswordOnly(h *host) {
+	h.config = func(c *ssh.ServerConfig) {
+		c.PublicKeyCallback = nil
+		c.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
+			return nil, fmt.Errorf("wrong password")
+		}
+	}
+}
+
+// KeyboardInteractiveOnly asks questions instead of taking keys.
+func KeyboardInteractiveOnly(h *host) {
+	h.config = func(c *ssh.ServerConfig) {
+		c.PublicKeyCallback = nil
+		c.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+			ask("", "", []string{"Verification code: "}, []bool{false})
+			return nil, fmt.Errorf("wrong code")
+		}
+	}
+}
+
+// AccountExpired knows the key, says in a banner that the account is over (in
+// the words of Debian's pam_unix) and hangs up.
+func AccountExpired(h *host) {
+	h.config = func(c *ssh.ServerConfig) {
+		c.MaxAuthTries = 1
+		c.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+			return nil, &ssh.BannerError{
+				Err:     fmt.Errorf("account expired"),
+				Message: "Your account has expired; please contact your system administrator.\n",
+			}
+		}
+	}
+}
+
+// SessionRefused lets in and opens no session (MaxSessions 0).
+func SessionRefused(h *host) {
+	h.open = func(_ context.Context, channel ssh.NewChannel) bool {
+		channel.Reject(ssh.Prohibited, "open failed")
+		return true
+	}
+}
+
+// SessionIgnored lets in and never answers the request for a session.
+func SessionIgnored(h *host) {
+	h.open = func(ctx context.Context, _ ssh.NewChannel) bool {
+		<-ctx.Done()
+		return true
+	}
+}
+
+// ExecRefused opens sessions and runs no command in them.
+func ExecRefused(h *host) { h.onExec = refuses }
+
+// ExecIgnored opens sessions and never answers when a command is asked for.
+func ExecIgnored(h *host) { h.onExec = ignores }
+
+// ForcedCommand runs its own command, whatever was asked for (command= in
+// authorized_keys, ForceCommand in sshd_config).
+func ForcedCommand(output string) Fault {
+	return func(h *host) {
+		h.run = func(s *session, _ string) {
+			io.WriteString(s.stdout, output)
+			s.exit(0)
+		}
+	}
+}
+
+// NoLogin has the login shell /usr/sbin/nologin.
+func NoLogin(h *host) {
+	h.run = func(s *session, _ string) {
+		io.WriteString(s.stdout, "This account is currently not available.\n")
+		s.exit(1)
+	}
+}
+
+// NeedsPTY runs commands on a terminal only, as bastions do.
+func NeedsPTY(h *host) {
+	h.run = func(s *session, command string) {
+		if s.pty {
+			obey(s, command)
+			return
+		}
+		io.WriteString(s.channel.Stderr(), "PTY allocation is required on this host\n")
+		s.exit(1)
+	}
+}
+
+// Noise prints before the command does.
+func Noise(text string) Fault {
+	return func(h *host) {
+		h.run = func(s *session, command string) {
+			io.WriteString(s.stdout, text)
+			obey(s, command)
+		}
+	}
+}
+
+// SwallowsStdin has a ~/.bashrc that reads what was meant for the command.
+func SwallowsStdin(h *host) {
+	h.Shell = "/bin/bash"
+	h.Files = map[string]string{".bashrc": "cat >/dev/null\n"}
+}
+
+// Garbage answers every command with bytes that are no text.
+func Garbage(h *host) {
+	h.run = func(s *session, _ string) {
+		io.WriteString(s.stdout, "\x00\xff\xfe\x1b]0;owned\x07{\"half\": \n\x80\x81")
+		s.exit(0)
+	}
+}
+
+// Floods answers every command with lines that never end.
+func Floods(h *host) {
+	h.run = func(s *session, _ string) {
+		line := strings.Repeat("flood ", 1000) + "\n"
+		for {
+			if _, err := io.WriteString(s.stdout, line); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ExitsWithoutStatus runs the command and never says how it ended.
+func ExitsWithoutStatus(h *host) {
+	h.run = func(s *session, command string) {
+		s.ended = true
+		obey(s, command)
+	}
+}

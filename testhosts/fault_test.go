@@ -1,0 +1,219 @@
+package testhosts_test
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"preflight/testhosts"
+)
+
+// outcome is what a plain client came away with.
+type outcome struct {
+	output string
+	err    error
+}
+
+func says(text string) func(outcome) bool {
+	return func(o outcome) bool { return o.err != nil && strings.Contains(o.err.Error(), text) }
+}
+
+func prints(text string) func(outcome) bool {
+	return func(o outcome) bool { return strings.Contains(o.output, text) }
+}
+
+func hangs(o outcome) bool {
+	return errors.Is(o.err, os.ErrDeadlineExceeded) || o.err != nil && strings.Contains(o.err.Error(), "i/o timeout")
+}
+
+func missingStatus(o outcome) bool {
+	var missing *ssh.ExitMissingError
+	return errors.As(o.err, &missing)
+}
+
+func keyError(wanted int) func(outcome) bool {
+	return func(o outcome) bool {
+		var key *knownhosts.KeyError
+		return errors.As(o.err, &key) && len(key.Want) == wanted
+	}
+}
+
+func both(a, b func(outcome) bool) func(outcome) bool {
+	return func(o outcome) bool { return a(o) && b(o) }
+}
+
+func TestFaults(t *testing.T) {
+	const page = "hello" // what the healthy command prints
+	tests := map[string]struct {
+		fault testhosts.Fault
+		sees  func(outcome) bool
+	}{
+		"refuses":              {testhosts.Refuses, func(o outcome) bool { return errors.Is(o.err, syscall.ECONNREFUSED) }},
+		"drops":                {testhosts.Drops, hangs},
+		"silent":               {testhosts.Silent, hangs},
+		"not ssh":              {testhosts.NotSSH, says("handshake failed")},
+		"closes before banner": {testhosts.ClosesBeforeBanner, func(o outcome) bool { return errors.Is(o.err, io.EOF) || errors.Is(o.err, syscall.ECONNRESET) }},
+		"no common algorithm":  {testhosts.NoCommonAlgorithm, says("no common algorithm for key exchange")},
+		"changed host key":     {testhosts.ChangedHostKey, keyError(1)},
+		"unknown host key":     {testhosts.UnknownHostKey, keyError(0)},
+		"revoked host key":     {testhosts.RevokedHostKey, func(o outcome) bool { var r *knownhosts.RevokedError; return errors.As(o.err, &r) }},
+		"other key type known": {testhosts.OtherKeyTypeKnown, keyError(1)},
+		"refuses keys":         {testhosts.RefusesKeys, says("attempted methods [none publickey]")},
+		"password only":        {testhosts.PasswordOnly, says("attempted methods [none]")},
+		"keyboard-interactive": {testhosts.KeyboardInteractiveOnly, says("attempted methods [none]")},
+		"account expired":      {testhosts.AccountExpired, says("too many authentication failures")},
+		"session refused":      {testhosts.SessionRefused, says("open failed")},
+		"session ignored":      {testhosts.SessionIgnored, hangs},
+		"exec refused":         {testhosts.ExecRefused, says("command echo hello failed")},
+		"exec ignored":         {testhosts.ExecIgnored, hangs},
+		"forced command":       {testhosts.ForcedCommand("menu: 1) 2)\n"), func(o outcome) bool { return o.output == "menu: 1) 2)\n" && o.err == nil }},
+		"nologin":              {testhosts.NoLogin, both(prints("not available"), says("status 1"))},
+		"needs pty":            {testhosts.NeedsPTY, both(prints("PTY allocation"), says("status 1"))},
+		"noise":                {testhosts.Noise("welcome\n"), func(o outcome) bool { return o.output == "welcome\nhello\n" && o.err == nil }},
+		"garbage":              {testhosts.Garbage, func(o outcome) bool { return strings.Contains(o.output, "\x00\xff") && o.err == nil }},
+		"floods":               {testhosts.Floods, func(o outcome) bool { return len(o.output) > 64<<10 && hangs(o) }},
+		"exits without status": {testhosts.ExitsWithoutStatus, both(prints(page), missingStatus)},
+		"truncates":            {testhosts.Truncates(2), func(o outcome) bool { return o.output == "he" && missingStatus(o) }},
+		"freezes":              {testhosts.Freezes(2), func(o outcome) bool { return o.output == "he" && hangs(o) }},
+		"freezes at once":      {testhosts.Freezes(0), func(o outcome) bool { return o.output == "" && hangs(o) }},
+		"killed":               {testhosts.Killed("KILL", 2), func(o outcome) bool { return o.output == "he" && says("signal KILL")(o) }},
+		"exits":                {testhosts.Exits(126, "cannot execute"), both(prints("cannot execute"), says("status 126"))},
+		"two host keys":        {testhosts.TwoHostKeys, keyError(1)}, // healthy; this client is the careless one
+	}
+	// How long to wait for what will never come. Those that must log in first
+	// get more, because the machine may be busy.
+	patience := map[string]time.Duration{
+		"drops": time.Second, "silent": time.Second, "session ignored": 2 * time.Second, "exec ignored": 2 * time.Second,
+		"freezes": 4 * time.Second, "freezes at once": 4 * time.Second, "floods": 4 * time.Second,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: test.fault})
+			if got := observe(t, f, "w1", patience[name]); !test.sees(got) {
+				t.Errorf("client saw output %.100q, error %v", got.output, got.err)
+			}
+		})
+	}
+}
+
+// observe keeps the output a dying session has delivered.
+func observe(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) outcome {
+	t.Helper()
+	client, err := loginWithin(t, f, name, cmp.Or(patience, time.Minute))
+	if err != nil {
+		return outcome{err: err}
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		return outcome{err: firstCause(client, err)}
+	}
+	session.Stdin = strings.NewReader("echo from stdin\n")
+	out, err := session.CombinedOutput("echo hello")
+	return outcome{string(out), firstCause(client, err)}
+}
+
+// firstCause replaces what a session says when its connection dies of our own
+// deadline by the connection's own words.
+func firstCause(client *ssh.Client, err error) error {
+	if err == nil {
+		return nil
+	}
+	dead := make(chan error, 1)
+	go func() { dead <- client.Wait() }()
+	select {
+	case cause := <-dead:
+		var netErr net.Error
+		if errors.As(cause, &netErr) && netErr.Timeout() {
+			return cause
+		}
+	case <-time.After(50 * time.Millisecond):
+		client.Close()
+		<-dead
+	}
+	return err
+}
+
+func TestTwoHostKeysIsHealthy(t *testing.T) {
+	t.Parallel()
+	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.TwoHostKeys})
+	config := clientConfig(t, f)
+	config.HostKeyAlgorithms = []string{ssh.KeyAlgoED25519}
+	client, err := ssh.Dial("tcp", f.Address("w1"), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+}
+
+func TestNeedsPTYWorksWithOne(t *testing.T) {
+	t.Parallel()
+	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.NeedsPTY})
+	client, err := login(t, f, "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.RequestPty("xterm", 24, 80, nil); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := session.Output("echo hello"); err != nil || string(out) != "hello\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+// The account's end is told in a banner, and it is the key that was known.
+func TestAccountExpiredBanner(t *testing.T) {
+	t.Parallel()
+	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.AccountExpired})
+	config := clientConfig(t, f)
+	var banner string
+	config.BannerCallback = func(message string) error { banner += message; return nil }
+	if client, err := ssh.Dial("tcp", f.Address("w1"), config); err == nil {
+		client.Close()
+		t.Fatal("logged in")
+	}
+	if !strings.Contains(banner, "account has expired") {
+		t.Errorf("banner is %q", banner)
+	}
+}
+
+func TestMachineFaults(t *testing.T) {
+	tests := map[string]struct {
+		fault         testhosts.Fault
+		command, want string
+	}{
+		"wrong architecture": {testhosts.WrongArch("riscv64"), "uname -sm", "Linux riscv64\n"},
+		"wrong system":       {testhosts.WrongOS("FreeBSD"), "uname -s", "FreeBSD\n"},
+		"noexec":             {testhosts.NoExec, "printf '#!/bin/sh\n' > x; chmod 700 x; ./x 2>/dev/null; echo $?", "126\n"},
+		"disk full":          {testhosts.DiskFull, "echo data | cat > file; ls -s file", "cat: write error: No space left on device\n0 file\n"},
+		"no gzip":            {testhosts.Lacks("gzip", "gunzip"), "command -v gzip; ls /proc/self/status; command -v gunzip || echo neither", "/proc/self/status\nneither\n"},
+		"swallows stdin":     {testhosts.SwallowsStdin, "cat; echo nothing left", "nothing left\n"},
+		"homeless":           {testhosts.Homeless, "pwd; mkdir -p \"$HOME/x\" 2>/dev/null || echo no home", "/\nno home\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: test.fault})
+			got, err := run(t, f, "w1", test.command, "from stdin\n")
+			if err != nil {
+				t.Fatalf("%v; printed %q", err, got)
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,310 @@
+package testhosts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Host describes one in-process SSH host. Its zero value is a healthy node
+// that is known by its address and runs what it is told with /bin/sh.
+type Host struct {
+	// Name is how the hostfile calls it. It resolves by the ssh_config alone.
+	// A host without a name is called by its address, and costs the
+	// ssh_config no block: what a fleet of thousands wants.
+	Name  string
+	Slots int // in the hostfile; 0 means 8
+
+	// Fault is what is wrong with it, nil nothing.
+	Fault Fault
+
+	// Exec answers the command instead of a shell. It must end when stdin
+	// does; its result is the exit status.
+	Exec func(command string, stdin io.Reader, stdout, stderr io.Writer) (status int)
+
+	// Shell is the login shell that gets the command with -c, "" for /bin/sh.
+	// Debian's bash reads ~/.bashrc here as it does under a real sshd.
+	Shell string
+	// Home is the directory commands start in, "" for one of its own. Hosts
+	// given the same directory share it like an NFS home.
+	Home string
+	// Files are written below Home before the first connection, by relative
+	// path; those that begin with #! are executable.
+	Files map[string]string
+	// Env is added to the bare environment a session starts with.
+	Env []string
+
+	// Behind names the host this one is reached through (ProxyJump). It has
+	// no listener of its own then.
+	Behind string
+}
+
+// Counts is what a host has seen so far.
+type Counts struct {
+	Connections int // TCP connections, or forwarded ones for a host behind another
+	Logins      int // connections that authenticated
+	Sessions    int // session channels opened
+	Execs       int // commands asked for
+	Forwards    int // connections passed on to hosts behind this one
+}
+
+// Fleet is a set of running in-process SSH hosts and the home of a client
+// that may log in to them.
+type Fleet struct {
+	// Home holds .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set
+	// HOME to it, or give OpenSSH's ssh its config with -F.
+	Home       string
+	Hostfile   string // text, in DeepSpeed's grammar
+	KnownHosts string // text, as written to Home
+	SSHConfig  string // text, as written to Home; it names files by absolute path
+	// Port is the one port all hosts listen on, each at its own address.
+	Port int
+	// Key is the client's, the only one a healthy host accepts.
+	Key ssh.Signer
+
+	t         testing.TB
+	hosts     []*host
+	byName    map[string]*host // by name and by address
+	scratch   string
+	ctx       context.Context
+	stop      context.CancelFunc
+	listeners []net.Listener
+	running   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+// host is a Host that runs. A Fault changes its fields before it listens.
+type host struct {
+	Host
+	fleet   *Fleet
+	address string // 127.77.x.y
+
+	absent  bool                                                      // nothing listens
+	control func(network, address string, c syscall.RawConn) error    // prepares the listening socket
+	talk    func(ctx context.Context, conn net.Conn)                  // instead of SSH
+	config  func(*ssh.ServerConfig)                                   // alters the server
+	keys    []ssh.Signer                                              // host keys; nil for an ed25519 key of its own
+	known   func(addresses []string, key ssh.PublicKey) (line string) // its known_hosts lines
+	open    func(ctx context.Context, channel ssh.NewChannel) bool    // whether it took the channel
+	onExec  execAnswer                                                // what becomes of an exec request
+	run     func(s *session, command string)                          // what becomes of an accepted one
+	shims   map[string]string                                         // command → script that hides the real one
+	lacks   []string                                                  // commands that are not installed
+
+	environment                                    func() (env []string, err error) // of its commands; made once
+	connections, logins, sessions, execs, forwards atomic.Int64
+}
+
+// Start starts the hosts and returns once all of them listen. They are taken
+// down with the test, which fails when a client asks for anything a host does
+// not expect. Every host costs a file descriptor, every connection another.
+func Start(t testing.TB, hosts ...Host) *Fleet {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	f := &Fleet{
+		t: t, Home: t.TempDir(), scratch: t.TempDir(), Key: must(t, generateEd25519),
+		byName: map[string]*host{}, conns: map[net.Conn]struct{}{},
+		ctx: ctx, stop: stop,
+	}
+	t.Cleanup(f.close)
+	for i, given := range hosts {
+		f.add(given, i)
+	}
+	for _, h := range f.hosts {
+		h.listen()
+	}
+	f.writeHome()
+	return f
+}
+
+func (f *Fleet) add(given Host, index int) {
+	f.t.Helper()
+	// Linux answers on all of 127/8 without being told to.
+	n := index + 1
+	address := fmt.Sprintf("127.77.%d.%d", n>>8, n&0xff)
+	if given.Name == "" {
+		given.Name = address
+	}
+	if given.Slots == 0 {
+		given.Slots = 8
+	}
+	h := &host{Host: given, fleet: f, address: address, run: obey}
+	h.known = knownLine
+	h.environment = sync.OnceValues(h.makeEnvironment)
+	if given.Fault != nil {
+		given.Fault(h)
+	}
+	if h.keys == nil {
+		h.keys = []ssh.Signer{must(f.t, generateEd25519)}
+	}
+	if f.byName[h.Name] != nil {
+		f.t.Fatalf("testhosts: two hosts are called %s", h.Name)
+	}
+	f.byName[h.Name], f.byName[h.address] = h, h
+	f.hosts = append(f.hosts, h)
+}
+
+// listen opens the host's socket. The first host chooses the port for all:
+// nobody else listens at the other addresses, so it is free there as well.
+func (h *host) listen() {
+	h.fleet.t.Helper()
+	if h.Behind != "" {
+		if h.fleet.byName[h.Behind] == nil {
+			h.fleet.t.Fatalf("testhosts: %s is behind %s, which does not exist", h.Name, h.Behind)
+		}
+		return
+	}
+	config := net.ListenConfig{Control: h.control, KeepAlive: -1}
+	listener, err := config.Listen(h.fleet.ctx, "tcp4", net.JoinHostPort(h.address, strconv.Itoa(h.fleet.Port)))
+	if err != nil {
+		h.fleet.t.Fatalf("testhosts: %s: %v", h.Name, err)
+	}
+	h.fleet.Port = listener.Addr().(*net.TCPAddr).Port
+	if h.absent {
+		listener.Close()
+		return
+	}
+	h.fleet.listeners = append(h.fleet.listeners, listener)
+	h.fleet.running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			h.fleet.running.Go(func() { h.serve(conn) })
+		}
+	})
+}
+
+// Address returns where the host answers, as IP:port.
+func (f *Fleet) Address(name string) string {
+	return net.JoinHostPort(f.host(name).address, strconv.Itoa(f.Port))
+}
+
+// Counts returns what the host has seen until now.
+func (f *Fleet) Counts(name string) Counts {
+	h := f.host(name)
+	return Counts{
+		Connections: int(h.connections.Load()),
+		Logins:      int(h.logins.Load()),
+		Sessions:    int(h.sessions.Load()),
+		Execs:       int(h.execs.Load()),
+		Forwards:    int(h.forwards.Load()),
+	}
+}
+
+// HomeOf returns the directory the host's commands start in.
+func (f *Fleet) HomeOf(name string) string { return f.host(name).home() }
+
+func (f *Fleet) host(name string) *host {
+	f.t.Helper()
+	h := f.byName[name]
+	if h == nil {
+		f.t.Fatalf("testhosts: no host is called %s", name)
+	}
+	return h
+}
+
+// hold registers a connection to be closed with the fleet. It reports false,
+// and closes the connection, when the fleet has ended already.
+func (f *Fleet) hold(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		conn.Close()
+		return false
+	}
+	f.conns[conn] = struct{}{}
+	return true
+}
+
+func (f *Fleet) release(conn net.Conn) {
+	conn.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
+}
+
+// close ends every listener, connection and command, and waits for them.
+func (f *Fleet) close() {
+	for _, listener := range f.listeners {
+		listener.Close()
+	}
+	f.mu.Lock()
+	f.stop()
+	for conn := range f.conns {
+		conn.Close()
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// writeHome fills the client's home and the three texts.
+func (f *Fleet) writeHome() {
+	f.t.Helper()
+	var hostfile, known strings.Builder
+	for _, h := range f.hosts {
+		fmt.Fprintf(&hostfile, "%s slots=%d\n", h.Name, h.Slots)
+		names := []string{net.JoinHostPort(h.address, strconv.Itoa(f.Port))}
+		if h.Name != h.address {
+			names = append(names, net.JoinHostPort(h.Name, strconv.Itoa(f.Port)))
+		}
+		known.WriteString(h.known(names, h.keys[0].PublicKey()))
+	}
+	f.Hostfile, f.KnownHosts, f.SSHConfig = hostfile.String(), known.String(), f.sshConfig()
+
+	dir := filepath.Join(f.Home, ".ssh")
+	private, public, err := f.Key.(key).files("testhosts")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	files := map[string]string{
+		"config": f.SSHConfig, "known_hosts": f.KnownHosts,
+		"id_ed25519": string(private), "id_ed25519.pub": string(public),
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// sshConfig says where each named host is and shuts the developer's own
+// configuration out.
+func (f *Fleet) sshConfig() string {
+	var text strings.Builder
+	for _, h := range f.hosts {
+		if h.Name == h.address && h.Behind == "" {
+			continue
+		}
+		fmt.Fprintf(&text, "Host %s\n\tHostName %s\n", h.Name, h.address)
+		if h.Behind != "" {
+			fmt.Fprintf(&text, "\tProxyJump %s\n", h.Behind)
+		}
+	}
+	fmt.Fprintf(&text, `Host *
+	Port %d
+	IdentityFile %s
+	IdentitiesOnly yes
+	IdentityAgent none
+	UserKnownHostsFile %s
+	GlobalKnownHostsFile /dev/null
+`, f.Port, filepath.Join(f.Home, ".ssh", "id_ed25519"), filepath.Join(f.Home, ".ssh", "known_hosts"))
+	return text.String()
+}

@@ -1,0 +1,303 @@
+package testhosts_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"preflight/testhosts"
+)
+
+// clientConfig is a plain client of the fleet that checks host keys.
+func clientConfig(t *testing.T, f *testhosts.Fleet) *ssh.ClientConfig {
+	t.Helper()
+	check, err := knownhosts.New(filepath.Join(f.Home, ".ssh", "known_hosts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(f.Key)},
+		HostKeyCallback: check,
+	}
+}
+
+func login(t *testing.T, f *testhosts.Fleet, name string) (*ssh.Client, error) {
+	t.Helper()
+	return loginWithin(t, f, name, time.Minute)
+}
+
+// loginWithin gives the whole connection so long to live: a host that says
+// nothing must not stop the test.
+func loginWithin(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) (*ssh.Client, error) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", f.Address(name), patience)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	transport, channels, requests, err := ssh.NewClientConn(conn, f.Address(name), clientConfig(t, f))
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	client := ssh.NewClient(transport, channels, requests)
+	t.Cleanup(func() { client.Close() })
+	return client, nil
+}
+
+// run logs in, runs the command and returns what it printed on both outputs.
+func run(t *testing.T, f *testhosts.Fleet, name, command, stdin string) (string, error) {
+	t.Helper()
+	client, err := login(t, f, name)
+	if err != nil {
+		return "", err
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	session.Stdin = strings.NewReader(stdin)
+	out, err := session.CombinedOutput(command)
+	return string(out), err
+}
+
+func TestHealthyHost(t *testing.T) {
+	f := testhosts.Start(t, testhosts.Host{
+		Name: "w1", Slots: 4, Env: []string{"COLOUR=red"},
+		Files: map[string]string{"bin/hello": "#!/bin/sh\necho hello from $HOME\n"},
+	})
+	home := f.HomeOf("w1")
+	tests := []struct{ command, stdin, want string }{
+		{"pwd; echo $HOME", "", home + "\n" + home + "\n"},
+		{"bin/hello", "", "hello from " + home + "\n"},
+		{"cat; echo $COLOUR >&2", "over stdin\n", "over stdin\nred\n"},
+		{"echo $PATH", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"},
+	}
+	for _, test := range tests {
+		got, err := run(t, f, "w1", test.command, test.stdin)
+		if err != nil {
+			t.Errorf("%s: %v", test.command, err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.command, diff)
+		}
+	}
+	_, err := run(t, f, "w1", "exit 7", "")
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 7 {
+		t.Errorf("exit 7: got %v", err)
+	}
+	if _, err = run(t, f, "w1", "kill -KILL $$", ""); !errors.As(err, &exit) || exit.Signal() != "KILL" {
+		t.Errorf("kill -KILL: got %v", err)
+	}
+	if diff := cmp.Diff("w1 slots=4\n", f.Hostfile); diff != "" {
+		t.Errorf("hostfile (-want +got):\n%s", diff)
+	}
+	want := testhosts.Counts{Connections: 6, Logins: 6, Sessions: 6, Execs: 6}
+	if diff := cmp.Diff(want, f.Counts("w1")); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestInjectedExec(t *testing.T) {
+	f := testhosts.Start(t, testhosts.Host{Name: "w1", Exec: func(command string, stdin io.Reader, stdout, stderr io.Writer) int {
+		text, _ := io.ReadAll(stdin)
+		io.WriteString(stdout, command+" got "+string(text))
+		return 3
+	}})
+	got, err := run(t, f, "w1", "anything at all", "input")
+	if got != "anything at all got input" {
+		t.Errorf("got %q", got)
+	}
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 3 {
+		t.Errorf("got %v, want exit status 3", err)
+	}
+}
+
+// A stranger's key must not open a healthy host, or no login test means much.
+func TestStrangerIsRefused(t *testing.T) {
+	f := testhosts.Start(t, testhosts.Host{Name: "w1"})
+	other := testhosts.Start(t, testhosts.Host{Name: "w1"})
+	config := clientConfig(t, f)
+	config.Auth = []ssh.AuthMethod{ssh.PublicKeys(other.Key)}
+	client, err := ssh.Dial("tcp", f.Address("w1"), config)
+	if err == nil {
+		client.Close()
+		t.Fatal("a stranger's key logged in")
+	}
+	if got := f.Counts("w1").Logins; got != 0 {
+		t.Errorf("%d logins counted, want 0", got)
+	}
+}
+
+func TestOpenSSHClient(t *testing.T) {
+	f := testhosts.Start(t,
+		testhosts.Host{Name: "gate"},
+		testhosts.Host{Name: "w1", Behind: "gate"},
+		testhosts.Host{Name: "chatty", Shell: "/bin/bash", Files: map[string]string{".bashrc": "echo welcome\n"}},
+		testhosts.Host{Name: "moved", Fault: testhosts.ChangedHostKey},
+	)
+	tests := []struct{ host, want string }{
+		{"gate", "hello\n"},
+		{"w1", "hello\n"},
+		{"chatty", "welcome\nhello\n"},
+		{"moved", "REMOTE HOST IDENTIFICATION HAS CHANGED"},
+	}
+	for _, test := range tests {
+		var out bytes.Buffer
+		cmd := exec.Command("ssh", "-F", filepath.Join(f.Home, ".ssh", "config"), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", test.host, "echo hello")
+		cmd.Stdout, cmd.Stderr = &out, &out
+		cmd.Run()
+		if got := out.String(); got != test.want && (test.host != "moved" || !strings.Contains(got, test.want)) {
+			t.Errorf("%s: ssh printed %q, want %q", test.host, got, test.want)
+		}
+	}
+	want := testhosts.Counts{Connections: 2, Logins: 2, Sessions: 1, Execs: 1, Forwards: 1}
+	if diff := cmp.Diff(want, f.Counts("gate")); diff != "" {
+		t.Errorf("counts of the jump host (-want +got):\n%s", diff)
+	}
+}
+
+// One connection to a jump host serves every host behind it, and it is the
+// only way there.
+func TestJumpHost(t *testing.T) {
+	f := testhosts.Start(t,
+		testhosts.Host{Name: "gate"},
+		testhosts.Host{Name: "w1", Behind: "gate"}, testhosts.Host{Name: "w2", Behind: "gate"},
+		testhosts.Host{Name: "w3", Behind: "gate", Fault: testhosts.Refuses},
+	)
+	if conn, err := net.Dial("tcp", f.Address("w1")); err == nil {
+		conn.Close()
+		t.Error("w1 answers without the jump host")
+	}
+	gate, err := login(t, f, "gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"w1", "w2"} {
+		conn, err := gate.Dial("tcp", f.Address(name))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		transport, channels, requests, err := ssh.NewClientConn(conn, f.Address(name), clientConfig(t, f))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		client := ssh.NewClient(transport, channels, requests)
+		session, err := client.NewSession()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if out, err := session.Output("pwd"); err != nil || string(out) != f.HomeOf(name)+"\n" {
+			t.Errorf("%s: got %q, %v", name, out, err)
+		}
+		client.Close()
+	}
+	if _, err := gate.Dial("tcp", f.Address("w3")); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+		t.Errorf("w3 through the jump host: got %v, want a refusal", err)
+	}
+	want := testhosts.Counts{Connections: 1, Logins: 1, Forwards: 2}
+	if diff := cmp.Diff(want, f.Counts("gate")); diff != "" {
+		t.Errorf("counts of the jump host (-want +got):\n%s", diff)
+	}
+}
+
+// A daemon that left the command's process group and holds its output does not
+// hold up the end of the fleet.
+func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
+	var pid int
+	t.Cleanup(func() { // after the fleet has ended
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Errorf("the daemon was not there to hold anything up: %v", err)
+		}
+	})
+	f := testhosts.Start(t, testhosts.Host{Name: "w1"})
+	client, err := login(t, f, "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := session.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Start("setsid sh -c 'echo $$; exec sleep 1000' & exec sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A large fleet starts and ends without a process, a goroutine or a file left.
+func TestLargeFleetLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	var home, scratch string
+	t.Run("fleet", func(t *testing.T) {
+		f := testhosts.Start(t, make([]testhosts.Host, 2000)...)
+		home = f.Home
+		if strings.Count(f.Hostfile, "\n") != 2000 {
+			t.Fatalf("hostfile has %d lines", strings.Count(f.Hostfile, "\n"))
+		}
+		last := strings.Fields(f.Hostfile[strings.LastIndex(strings.TrimSpace(f.Hostfile), "\n")+1:])[0]
+		scratch = f.HomeOf(last)
+		client, err := login(t, f, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := session.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Start("echo $$; exec sleep 1000"); err != nil {
+			t.Fatal(err)
+		}
+		pid := make([]byte, 16)
+		n, _ := out.Read(pid)
+		proc := "/proc/" + strings.TrimSpace(string(pid[:n]))
+		if _, err := os.Stat(proc); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // runs while the fleet still stands
+			client.Close()
+			waitUntil(t, "the command is gone", func() bool { _, err := os.Stat(proc); return err != nil })
+		})
+	})
+	for _, path := range []string{home, scratch} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	waitUntil(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func waitUntil(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

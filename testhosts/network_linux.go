@@ -1,0 +1,131 @@
+package testhosts
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const bridgeName = "br0"
+
+// wire connects the machines to the switch, which it sets up when it is new.
+func (c *Cluster) wire(machines []*Node) error {
+	err := c.sw.insideNetwork(func() error {
+		bridge, err := netlink.LinkByName(bridgeName)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			bridge = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}
+			if err = netlink.LinkAdd(bridge); err == nil {
+				err = netlink.LinkSetUp(bridge)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("switch: %w", err)
+		}
+		for _, n := range machines {
+			if err := n.plugInto(bridge); err != nil {
+				return fmt.Errorf("connect %s: %w", n.Name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range machines {
+		if err := n.insideNetwork(n.configureNetwork); err != nil {
+			return fmt.Errorf("configure the network of %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// plugInto gives the node an eth0 whose other end is a port of the bridge. It
+// is called in the switch's namespace.
+func (n *Node) plugInto(bridge netlink.Link) error {
+	// A node that was restarted may have left a port: the kernel takes its
+	// time with the namespaces of the dead.
+	if old, err := netlink.LinkByName(n.port()); err == nil {
+		if err := netlink.LinkDel(old); err != nil {
+			return err
+		}
+	}
+	port := &netlink.Veth{
+		LinkAttrs:        netlink.LinkAttrs{Name: n.port(), MasterIndex: bridge.Attrs().Index},
+		PeerName:         "eth0",
+		PeerHardwareAddr: n.mac(),
+		PeerNamespace:    netlink.NsPid(n.pid),
+	}
+	if err := netlink.LinkAdd(port); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(port)
+}
+
+func (n *Node) configureNetwork() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	eth0, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(n.Address), Mask: net.CIDRMask(16, 32)}}
+	if err := netlink.AddrAdd(eth0, address); err != nil {
+		return err
+	}
+	for _, link := range []netlink.Link{lo, eth0} {
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+	}
+	return n.addNeighbours(eth0)
+}
+
+// addNeighbours writes down the hardware address of every other machine. The
+// kernel has one table of learned neighbours for all namespaces, of 1,024
+// entries, which a mesh of 33 nodes overflows; written ones are not counted.
+func (n *Node) addNeighbours(eth0 netlink.Link) error {
+	for _, peer := range n.cluster.Machines() {
+		if peer == n {
+			continue
+		}
+		err := netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: eth0.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
+			IP: net.ParseIP(peer.Address), HardwareAddr: peer.mac(),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mac is the hardware address of the node's eth0: locally administered, and
+// known from its IP address.
+func (n *Node) mac() net.HardwareAddr {
+	ip := net.ParseIP(n.Address).To4()
+	return net.HardwareAddr{0x02, 0x4d, ip[0], ip[1], ip[2], ip[3]}
+}
+
+// port is the name of the switch's end of the node's cable.
+func (n *Node) port() string {
+	if n == n.cluster.Head {
+		return "head" // its full name may exceed the 15 characters of an interface
+	}
+	return n.Name
+}
+
+// insideNetwork calls f in the node's network namespace only, which is all the
+// switch has.
+func (n *Node) insideNetwork(f func() error) error {
+	return onThreadOfItsOwn(func() error {
+		if err := unix.Setns(n.pidfd, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter the network of %s: %w", n.Name, err)
+		}
+		return f()
+	})
+}

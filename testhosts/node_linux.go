@@ -1,0 +1,206 @@
+package testhosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Node is one machine of a Cluster: a process, a network, a mount, a host name
+// and an IPC namespace.
+type Node struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // of eth0, in 10.77.0.0/16
+
+	cluster *Cluster
+	pid     int // of its first process, as this machine numbers it
+	pidfd   int
+}
+
+const machineNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+
+// boot starts the node's first process; awaitSSHD tells when it is through.
+func (n *Node) boot() error { return n.spawn(machineNamespaces) }
+
+func (n *Node) spawn(namespaces uintptr) error {
+	if err := os.MkdirAll(filepath.Join(n.cluster.dir, n.Name, "rw"), 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(n.logPath())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command("/bin/sh", filepath.Join(n.cluster.dir, "node.sh"), n.Name)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + standardPath}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: namespaces &^ unix.CLONE_NEWNS}
+	if namespaces&unix.CLONE_NEWNS != 0 {
+		// By unshare and not by clone, because then Go makes every mount
+		// private first: nothing mounted in a node is seen outside.
+		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	}
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: this machine does not let root make namespaces (a container without CAP_SYS_ADMIN?)", err)
+		}
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	n.cluster.waiting.Go(func() { cmd.Wait() })
+	n.pid = cmd.Process.Pid
+	if n.pidfd, err = unix.PidfdOpen(n.pid, 0); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (n *Node) logPath() string { return filepath.Join(n.cluster.dir, n.Name, "log") }
+
+func (n *Node) closePidfd() {
+	if n.pidfd >= 0 {
+		unix.Close(n.pidfd)
+		n.pidfd = -1
+	}
+}
+
+// awaitSSHD returns when the node's sshd listens, or why it never will.
+func (n *Node) awaitSSHD(ctx context.Context) error {
+	pidFile := fmt.Sprintf("/proc/%d/root%s", n.pid, sshdPid)
+	for {
+		if _, err := os.Stat(pidFile); err == nil {
+			return nil
+		}
+		if n.dead() {
+			return n.startFailure()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: waiting for sshd: %w", n.Name, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// startFailure is the death of the node in its own last words.
+func (n *Node) startFailure() error {
+	log, err := os.ReadFile(n.logPath())
+	if err != nil {
+		return fmt.Errorf("%s did not start: %w", n.Name, err)
+	}
+	return fmt.Errorf("%s did not start: %s", n.Name, bytes.TrimSpace(log))
+}
+
+func (n *Node) dead() bool {
+	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(n.pidfd), Events: unix.POLLIN}}, 0)
+	return err == nil && ready > 0
+}
+
+// inside calls f in the node's namespaces (processes f starts are in its
+// process table, too). f must leave its goroutine to nobody else.
+func (n *Node) inside(f func() error) error {
+	return onThreadOfItsOwn(func() error {
+		// A thread that shares its root directory with others may not change
+		// its mount namespace.
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("enter %s: %w", n.Name, err)
+		}
+		if err := unix.Setns(n.pidfd, machineNamespaces); err != nil {
+			return fmt.Errorf("enter %s: %w", n.Name, err)
+		}
+		return f()
+	})
+}
+
+// onThreadOfItsOwn calls f on a thread that ends with it. The main thread never
+// ends and speaks for the process in /proc/self, so it is passed over.
+func onThreadOfItsOwn(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // without an unlock the thread dies with the goroutine
+		if unix.Gettid() == unix.Getpid() {
+			result <- onThreadOfItsOwn(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		result <- f()
+	}()
+	return <-result
+}
+
+// initProcesses finds the first process of every node of the cluster in that
+// directory, by node. The process table is the only truth about what runs.
+func initProcesses(dir string) (map[string]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int{}
+	script := filepath.Join(dir, "node.sh")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		// Processes may end while we look, so errors mean "not this one".
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		args := strings.Split(string(line), "\x00")
+		if len(args) < 3 || args[1] != script {
+			continue
+		}
+		// A child that has not become its command yet looks the same.
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		for line := range strings.Lines(string(status)) {
+			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+				fields := strings.Fields(ids)
+				if len(fields) > 1 && fields[len(fields)-1] == "1" {
+					found[args[2]] = pid
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// Restart ends the node as a power cut does and starts it as it was raised:
+// every fault healed, every file it had written lost.
+func (n *Node) Restart(ctx context.Context) error {
+	if err := unix.Kill(n.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("restart %s: %w", n.Name, err)
+	}
+	for !n.dead() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	n.closePidfd()
+	if err := n.boot(); err != nil {
+		return err
+	}
+	if err := n.cluster.wire([]*Node{n}); err != nil {
+		return err
+	}
+	return n.awaitSSHD(ctx)
+}
+
+// WriteFile writes a file of the node, with the directories above it.
+func (n *Node) WriteFile(name string, text []byte, mode fs.FileMode) error {
+	return n.inside(func() error {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(name, text, mode)
+	})
+}

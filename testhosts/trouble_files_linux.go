@@ -1,0 +1,163 @@
+package testhosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ShrinkSHM leaves /dev/shm this many bytes, as a container runtime does that
+// nobody told otherwise (64 MiB).
+func (n *Node) ShrinkSHM(bytes int64) (Undo, error) {
+	return n.remount("/dev/shm", 0, fmt.Sprintf("size=%d", bytes), "size=50%")
+}
+
+// ReadOnlySHM mounts /dev/shm read-only.
+func (n *Node) ReadOnlySHM() (Undo, error) {
+	return n.remount("/dev/shm", unix.MS_RDONLY, "", "")
+}
+
+// ReadOnlyHome mounts root's home read-only.
+func (n *Node) ReadOnlyHome() (Undo, error) { return n.remount("/root", unix.MS_RDONLY, "", "") }
+
+// NoExecHome mounts root's home noexec.
+func (n *Node) NoExecHome() (Undo, error) { return n.remount("/root", unix.MS_NOEXEC, "", "") }
+
+// FullHome leaves not a byte free in root's home.
+func (n *Node) FullHome() (Undo, error) {
+	var home unix.Statfs_t
+	if err := n.inside(func() error { return unix.Statfs("/root", &home) }); err != nil {
+		return nil, err
+	}
+	used := (home.Blocks - home.Bfree) * uint64(home.Bsize)
+	return n.remount("/root", 0, fmt.Sprintf("size=%d", used), "size=50%")
+}
+
+// remount changes one of the node's own tmpfs mounts.
+func (n *Node) remount(path string, flags uintptr, options, before string) (Undo, error) {
+	set := func(flags uintptr, options string) error {
+		err := n.inside(func() error {
+			return unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|flags, options)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: remount %s %s: %w", n.Name, path, options, err)
+		}
+		return nil
+	}
+	if err := set(flags, options); err != nil {
+		return nil, err
+	}
+	return func() error { return set(0, before) }, nil
+}
+
+// edit rewrites a file of the node; a file that is not there reads as empty.
+// What it leaves empty goes away.
+func (n *Node) edit(path string, change func(text string) string) (Undo, error) {
+	var before []byte
+	err := n.inside(func() error {
+		var err error
+		if before, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return replaceText(path, change(string(before)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return func() error { return n.inside(func() error { return replaceText(path, string(before)) }) }, nil
+}
+
+// replaceText keeps the mode of the file it replaces the text of.
+func replaceText(path, text string) error {
+	if text == "" {
+		return os.Remove(path)
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// NoisyShell has ~/.bashrc print, which bash reads for commands over ssh too.
+func (n *Node) NoisyShell(line string) (Undo, error) {
+	return n.edit("/root/.bashrc", func(text string) string {
+		return text + "echo '" + strings.ReplaceAll(line, "'", `'\''`) + "'\n"
+	})
+}
+
+// RemoveAuthorizedKey forgets the key everybody logs in with.
+func (n *Node) RemoveAuthorizedKey() (Undo, error) {
+	return n.edit("/root/.ssh/authorized_keys", func(string) string { return "" })
+}
+
+// NoLoginShell gives root the shell of service accounts.
+func (n *Node) NoLoginShell() (Undo, error) {
+	return n.edit("/etc/passwd", func(text string) string {
+		return rootShell.ReplaceAllString(text, "${1}/usr/sbin/nologin")
+	})
+}
+
+// LockAccount locks root's password, which closes the account to keys as well.
+func (n *Node) LockAccount() (Undo, error) {
+	return n.edit("/etc/shadow", func(text string) string {
+		return strings.Replace(text, "root:*:", "root:!:", 1)
+	})
+}
+
+// LoopbackHostname has the node resolve its own name to 127.0.1.1, as Debian's
+// installer leaves it.
+func (n *Node) LoopbackHostname() (Undo, error) { return n.WrongHosts(n.Name, "127.0.1.1") }
+
+// WrongHosts has the node resolve a name to another address than all others.
+func (n *Node) WrongHosts(name, address string) (Undo, error) {
+	entry := regexp.MustCompile(`(?m)^\S+(\s+)` + regexp.QuoteMeta(name) + `$`)
+	return n.edit("/etc/hosts", func(text string) string {
+		return entry.ReplaceAllString(text, address+"${1}"+name)
+	})
+}
+
+// NCCLConf writes an NCCL configuration file: /etc/nccl.conf or ~/.nccl.conf,
+// given as absolute path.
+func (n *Node) NCCLConf(path, text string) (Undo, error) {
+	return n.edit(path, func(string) string { return text })
+}
+
+// LeftoverSegment leaves a file in /dev/shm such as NCCL leaves when it is
+// killed, of this many bytes and this age.
+func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Undo, error) {
+	path := filepath.Join("/dev/shm", name)
+	err := n.inside(func() error {
+		if err := os.WriteFile(path, make([]byte, bytes), 0o600); err != nil {
+			return err
+		}
+		then := time.Now().Add(-age)
+		return os.Chtimes(path, then, then)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return func() error { return n.inside(func() error { return os.Remove(path) }) }, nil
+}
+
+// OtherPackage installs the metadata of a Python package, and nothing else of
+// it, in root's user site of /usr/bin/python3: enough for whoever asks which
+// version is there. It comes before the system's own.
+func (n *Node) OtherPackage(ctx context.Context, name, version string) (Undo, error) {
+	out, err := n.Command(ctx, "/usr/bin/python3", "-m", "site", "--user-site").Output()
+	if site := strings.TrimSpace(string(out)); filepath.IsAbs(site) {
+		dir := filepath.Join(site, name+"-"+version+".dist-info")
+		metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
+		if err := n.WriteFile(filepath.Join(dir, "METADATA"), []byte(metadata), 0o644); err != nil {
+			return nil, err
+		}
+		return func() error { return n.inside(func() error { return os.RemoveAll(dir) }) }, nil
+	}
+	// `site --user-site` exits with 1 when the directory is not there yet, so
+	// only its words count.
+	return nil, fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
+}

@@ -1,0 +1,93 @@
+package testhosts_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/testhosts"
+)
+
+// TestTroubles plants every trouble in w2, looks at it from the head the way a
+// launch would meet it, and looks again when it has been taken back.
+func TestTroubles(t *testing.T) {
+	c := raise(t, 3)
+	w1, w2 := c.Nodes[0], c.Nodes[1]
+	ctx := t.Context()
+	const login = "ssh -o BatchMode=yes -o ConnectTimeout=5 w2 echo in 2>&1"
+	// A server that is asked in vain answers nothing; bash says what TCP saw.
+	const connect = "timeout 2.5 bash -c '</dev/tcp/w2/22' 2>&1 && echo open; [ $? = 124 ] && echo silence"
+	inNode := func(command string) string { return "ssh -o BatchMode=yes w2 '" + command + "' 2>&1" }
+	tests := map[string]struct {
+		plant         func() (testhosts.Undo, error)
+		look          string
+		trouble, fine string // what the look prints, in part, and what it prints otherwise
+	}{
+		"drop":              {func() (testhosts.Undo, error) { return w2.Drop(ctx) }, connect, "silence", "open"},
+		"drop a port":       {func() (testhosts.Undo, error) { return w2.Drop(ctx, "23", "1024:65535") }, "timeout 2 bash -c '</dev/tcp/w2/2000' 2>/dev/null; echo $?", "124", "1\n"},
+		"reject":            {func() (testhosts.Undo, error) { return w2.Reject(ctx, "22") }, connect, "Connection refused", "open"},
+		"unroute":           {func() (testhosts.Undo, error) { return w2.Unroute(ctx) }, connect, "No route to host", "open"},
+		"drop from w1":      {func() (testhosts.Undo, error) { return w2.DropFrom(ctx, w1) }, "ssh w1 ssh -o ConnectTimeout=3 w2 echo in 2>&1; ssh w2 ssh w1 echo out", "timed out\r\nout", "in\nout"},
+		"mtu":               {func() (testhosts.Undo, error) { return w2.SetMTU(1400) }, inNode("cat /sys/class/net/eth0/mtu"), "1400", "1500"},
+		"narrow path":       {func() (testhosts.Undo, error) { return w2.NarrowPath(1300) }, "python3 -c 'import socket; s=socket.create_connection((\"w2\",22)); print(s.recv(9)); s.settimeout(3); s.sendall(b\"SSH-2.0-x\\r\\n\"+b\"A\"*9000); n=0\nwhile n<500:\n  got=len(s.recv(9999)); n+=got\n  if not got: break\nprint(\"crossed\")' 2>&1", "timed out", "crossed"},
+		"other nic name":    {func() (testhosts.Undo, error) { return w2.RenameNIC("enp4s0") }, inNode("ls /sys/class/net"), "enp4s0", "eth0"},
+		"docker0":           {w2.AddDocker0, inNode("hostname -I"), "10.77.1.2 172.17.0.1", "10.77.1.2 \n"},
+		"small shm":         {func() (testhosts.Undo, error) { return w2.ShrinkSHM(64 << 20) }, inNode("df --output=size -BM /dev/shm | tail -1 | tr -d \" \" | sed s/^64M/small/"), "small", "M\n"},
+		"read-only shm":     {w2.ReadOnlySHM, inNode("touch /dev/shm/x && rm /dev/shm/x && echo wrote"), "Read-only", "wrote"},
+		"read-only home":    {w2.ReadOnlyHome, inNode("touch x && rm x && echo wrote"), "Read-only", "wrote"},
+		"noexec home":       {w2.NoExecHome, inNode("cp /bin/true x; chmod +x x; ./x && echo ran; rm x"), "Permission denied", "ran"},
+		"full home":         {w2.FullHome, inNode("echo text >x && echo wrote; rm x"), "No space left", "wrote"},
+		"noisy shell":       {func() (testhosts.Undo, error) { return w2.NoisyShell("Don't panic") }, login, "Don't panic\nin", "in\n"},
+		"no authorized key": {w2.RemoveAuthorizedKey, login, "Permission denied (publickey)", "in\n"},
+		"no login shell":    {w2.NoLoginShell, login, "not available", "in\n"},
+		"locked account":    {w2.LockAccount, login, "Permission denied (publickey)", "in\n"},
+		"loopback name":     {w2.LoopbackHostname, inNode("getent hosts w2"), "127.0.1.1", "10.77.1.2 "},
+		"wrong hosts":       {func() (testhosts.Undo, error) { return w2.WrongHosts("w1", "10.77.9.9") }, inNode("getent hosts w1"), "10.77.9.9", "10.77.1.1 "},
+		"nccl.conf":         {func() (testhosts.Undo, error) { return w2.NCCLConf("/etc/nccl.conf", "NCCL_DEBUG=INFO\n") }, inNode("cat /etc/nccl.conf"), "NCCL_DEBUG=INFO", "No such file"},
+		"leftover segment":  {func() (testhosts.Undo, error) { return w2.LeftoverSegment("nccl-AbCdEf", 4096, 48*time.Hour) }, inNode("find /dev/shm -name nccl-\\* -mtime +0 -size 4k; echo looked"), "nccl-AbCdEf", "looked\n"},
+		"other package":     {func() (testhosts.Undo, error) { return w2.OtherPackage(ctx, "preflightdemo", "4.25.0") }, inNode("/usr/bin/python3 -c \"import importlib.metadata as m; print(m.version(\\\"preflightdemo\\\"))\""), "4.25.0", "No package metadata"},
+		"freeze":            {func() (testhosts.Undo, error) { return w2.Freeze(ctx) }, connect + "; timeout 3 bash -c 'read line </dev/tcp/w2/22; echo $line' || echo frozen", "open\nfrozen", "open\nSSH-2.0-OpenSSH"},
+		"kill":              {func() (testhosts.Undo, error) { return w2.Kill(ctx) }, connect, "Connection refused", "open"},
+		"other host key":    {func() (testhosts.Undo, error) { return w2.ChangeHostKey(ctx) }, login, "HOST IDENTIFICATION HAS CHANGED", "in\n"},
+		"memlock":           {func() (testhosts.Undo, error) { return w2.Limit(ctx, "memlock", 65536) }, inNode("[ $(ulimit -S -l) = 64 ] && echo low || echo plenty"), "low", "plenty"},
+		"held port":         {func() (testhosts.Undo, error) { return w2.HoldPort(29500) }, inNode("ss -Hltnp sport = :29500; echo looked"), "python3", "looked\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			undo, err := test.plant()
+			if err != nil {
+				t.Fatal(err)
+			}
+			planted := onHead(t, c, test.look)
+			if err := undo(); err != nil {
+				t.Error(err)
+			}
+			healed := onHead(t, c, test.look)
+			if !strings.Contains(planted, test.trouble) {
+				t.Errorf("planted: %s\nprinted %q, want %q", test.look, planted, test.trouble)
+			}
+			if !strings.Contains(healed, test.fine) || strings.Contains(healed, test.trouble) {
+				t.Errorf("healed: %s\nprinted %q, want %q", test.look, healed, test.fine)
+			}
+		})
+	}
+}
+
+func TestHoldPortSaysWhyNot(t *testing.T) {
+	c := raise(t, 1)
+	if _, err := c.Nodes[0].HoldPort(22); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+		t.Errorf("holding sshd's port: got %v", err)
+	}
+}
+
+func TestRunReportsNodeAndWords(t *testing.T) {
+	c := raise(t, 1)
+	_, err := c.Nodes[0].Run(context.Background(), "ls", "/nowhere")
+	if err == nil || !strings.Contains(err.Error(), "w1: ls /nowhere: exit status 2: ls: cannot access") {
+		t.Errorf("got %v", err)
+	}
+	if _, err = c.Nodes[0].Run(context.Background(), "no-such-command"); err == nil {
+		t.Error("a missing command ran")
+	}
+}

@@ -1,0 +1,136 @@
+package testhosts
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Freeze stops every process of the node, sshd and what runs under it. The
+// kernel goes on: TCP connections are accepted and nothing more happens.
+func (n *Node) Freeze(ctx context.Context) (Undo, error) {
+	if err := n.signalAll(ctx, "STOP"); err != nil {
+		return nil, err
+	}
+	return func() error { return n.signalAll(context.Background(), "CONT") }, nil
+}
+
+// Kill ends sshd and everything else that runs on the node. Connections are
+// refused.
+func (n *Node) Kill(ctx context.Context) (Undo, error) {
+	if err := n.signalAll(ctx, "KILL"); err != nil {
+		return nil, err
+	}
+	return func() error {
+		// The command line is node.sh's.
+		_, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log")
+		return err
+	}, nil
+}
+
+// signalAll signals every process of the node but its first, as kill -1 does
+// in a process table of one's own.
+func (n *Node) signalAll(ctx context.Context, signal string) error {
+	_, err := n.Run(ctx, "/bin/sh", "-c", "kill -"+signal+" -1")
+	return err
+}
+
+// ChangeHostKey has sshd present a key that nobody knows, as after a
+// reinstallation.
+func (n *Node) ChangeHostKey(ctx context.Context) (Undo, error) {
+	other, err := generateEd25519()
+	if err != nil {
+		return nil, err
+	}
+	private, _, err := other.files(n.Name)
+	if err != nil {
+		return nil, err
+	}
+	restore, err := n.edit("/etc/ssh/ssh_host_ed25519_key", func(string) string { return string(private) })
+	if err != nil {
+		return nil, err
+	}
+	if err := n.reloadSSHD(ctx); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if err := restore(); err != nil {
+			return err
+		}
+		return n.reloadSSHD(context.Background())
+	}, nil
+}
+
+// reloadSSHD has sshd read its files again and returns when it listens again.
+// It keeps its process id, and its pid file until it closes the port.
+func (n *Node) reloadSSHD(ctx context.Context) error {
+	_, err := n.Run(ctx, "/bin/sh", "-c", `
+		pid=$(cat `+sshdPid+`) && rm `+sshdPid+` && kill -HUP "$pid" || exit
+		while [ ! -s `+sshdPid+` ]; do sleep 0.01; done`)
+	return err
+}
+
+// Limit sets the soft resource limit of every session to come, by prlimit's
+// name for it (memlock, nofile, nproc, …) and in its units. The hard limit
+// stays: not every root may raise it again.
+func (n *Node) Limit(ctx context.Context, resource string, value int64) (Undo, error) {
+	prlimit := func(ctx context.Context, options string) (string, error) {
+		return n.Run(ctx, "/bin/sh", "-c", `prlimit --pid "$(cat `+sshdPid+`)" `+options)
+	}
+	before, err := prlimit(ctx, "--raw --noheadings --output=SOFT --"+resource)
+	if err != nil {
+		return nil, err
+	}
+	set := func(ctx context.Context, limit string) error {
+		_, err := prlimit(ctx, "--"+resource+"="+limit+":")
+		return err
+	}
+	if err := set(ctx, strconv.FormatInt(value, 10)); err != nil {
+		return nil, err
+	}
+	return func() error { return set(context.Background(), strings.TrimSpace(before)) }, nil
+}
+
+// HoldPort has a process of the node listen on a TCP port and returns when it
+// does. It outlives the caller, not the node.
+func (n *Node) HoldPort(port int) (Undo, error) {
+	// No context: the holder stays until it is undone or the node goes down.
+	cmd := n.Command(context.Background(), "/usr/bin/python3", "-c", `
+import socket, sys, time
+sys.excepthook = lambda kind, value, trace: print(value)
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", int(sys.argv[1])))
+s.listen()
+print("listening", flush=True)
+while True: time.sleep(3600)`, strconv.Itoa(port))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	said, err := bufio.NewReader(out).ReadString('\n')
+	ended := make(chan struct{})
+	n.cluster.waiting.Go(func() {
+		defer close(ended)
+		cmd.Wait() // it ends by being killed, or has said why
+	})
+	if said != "listening\n" {
+		<-ended
+		return nil, fmt.Errorf("%s: hold port %d: %s%v", n.Name, port, said, err)
+	}
+	return func() error {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		<-ended
+		return nil
+	}, nil
+}
