@@ -1,0 +1,65 @@
+# preflight: `make demo` runs the main job on a cluster of its own, `make test`
+# passes the tests. Both do all their own set-up.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  = -s -w -X main.Version=$(VERSION)
+SOURCES  = $(shell find . -name '*.go' -not -name '*_test.go') go.mod go.sum
+# No cgo: one static binary that starts on any Linux, whatever its libc.
+GOBUILD  = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+NAME    ?= pf
+N       ?= 4
+FUZZTIME ?= 20s
+
+.PHONY: build cross demo test race lint docs fuzz bench cluster cluster-down setup clean
+
+build: bin/preflight
+
+bin/preflight: $(SOURCES)
+	$(GOBUILD) -o $@ ./cmd/preflight
+
+bin/cluster: $(SOURCES)
+	CGO_ENABLED=0 go build -o $@ ./testhosts/cluster
+
+# One sibling a Linux architecture, so that nodes unlike this machine can be reached.
+cross:
+	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GOBUILD) -o bin/preflight-linux-$$arch ./cmd/preflight; done
+
+# What demo, test and cluster need from apt; says what it installs.
+setup:
+	sh testhosts/apt.sh
+
+demo: setup build
+	bin/preflight demo
+
+test: setup
+	go test ./...
+
+race:
+	go test -race ./...
+
+lint:
+	test -z "$$(gofmt -l .)"
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+docs: build
+	bin/preflight checks --format markdown > docs/checks.md
+
+fuzz:
+	sh -c 'for target in $$(grep -rl "^func Fuzz" --include=*_test.go . | xargs -n1 dirname | sort -u); do \
+	  for name in $$(grep -rhoE "^func Fuzz[A-Za-z]+" $$target/*_test.go | cut -c6-); do \
+	    go test -run=^$$ -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) $$target || exit 1; done; done'
+
+# A cluster of N namespace hosts that stays up to play with (root, Linux).
+cluster: setup build bin/cluster
+	bin/cluster up -name $(NAME) -n $(N)
+
+cluster-down: bin/cluster
+	bin/cluster down -name $(NAME)
+
+# Ratios against pdsh, clush and parallel-ssh in one run (root, Linux).
+bench: setup build
+	go run ./testhosts/bench -n $(or $(HOSTS),128)
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,102 @@
+package preflight_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rule forbids some imports in one room, with the reason a person would want
+// to read when the test stops them.
+type rule struct {
+	room      string
+	forbidden []string // packages, or "ours" for any room that is not in allowed
+	allowed   []string
+	why       string
+}
+
+var rules = []rule{
+	{"hostfile", []string{"ours"}, nil, "the grammar stands alone: it is what everything else starts from"},
+	{"facts", []string{"ours"}, nil, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"launch", []string{"ours", "os", "os/exec", "net"}, []string{"hostfile", "facts"},
+		"launch predicts by rule alone, so that every rule is a table test"},
+	{"remote", []string{"ours"}, []string{"hostfile"}, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"probe", []string{"ours"}, []string{"facts"}, "a probe observes: a check or a connection in it would be judging or calling home"},
+	{"drill", []string{"ours"}, []string{"facts"}, "a drill tries and reports; judging is for checks"},
+	{"checks", []string{"ours", "os", "net", "os/exec", "time"}, []string{"facts", "launch", "hostfile"},
+		"checks are pure: no clock, no I/O, the same fleet gives the same report"},
+	{"explain", []string{"remote", "probe"}, nil, "a log is read where it lies; nothing is reached"},
+	{"report", []string{"ours", "os", "net", "os/exec"}, []string{"checks", "facts", "hostfile"},
+		"rendering a finished report must not be able to change it"},
+	{"testhosts", []string{"ours"}, []string{"hostfile"}, "a stand-in that uses our own code would agree with its mistakes"},
+}
+
+func TestImportRules(t *testing.T) {
+	checked := map[string]bool{}
+	for _, pkg := range packages(t) {
+		path := strings.TrimPrefix(pkg.ImportPath, "preflight/")
+		room, _, _ := strings.Cut(path, "/")
+		if pkg.Name == "main" {
+			continue // a program of a room may wire whatever it needs
+		}
+		for _, r := range rules {
+			if r.room != room {
+				continue
+			}
+			checked[room] = true
+			for _, imported := range pkg.Imports {
+				if r.breaks(imported) {
+					t.Errorf("%s imports %s: %s", path, imported, r.why)
+				}
+			}
+		}
+		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "preflight/testhosts") {
+			t.Errorf("%s imports testhosts, which is for tests, the demo and benchmarks only", path)
+		}
+		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
+			t.Errorf("%s imports viper: configuration is read in one place", path)
+		}
+	}
+	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "checks", "report", "testhosts"} {
+		if !checked[room] {
+			t.Errorf("no package of %s was looked at", room)
+		}
+	}
+}
+
+func (r rule) breaks(imported string) bool {
+	room, ours := strings.CutPrefix(imported, "preflight/")
+	room, _, _ = strings.Cut(room, "/")
+	if slices.Contains(r.forbidden, imported) || ours && slices.Contains(r.forbidden, room) {
+		return true
+	}
+	return ours && slices.Contains(r.forbidden, "ours") && room != r.room && !slices.Contains(r.allowed, room)
+}
+
+type goPackage struct {
+	ImportPath, Name string
+	Imports          []string // of the package itself, without its tests
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var pkg goPackage
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pkg)
+	}
+}

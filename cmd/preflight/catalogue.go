@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+// checksCommand prints the catalogue as documentation.
+func checksCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "checks [ID]",
+		Short: "List the checks, or explain one",
+		Args:  cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var ids []string
+			for _, check := range checks.Catalogue {
+				ids = append(ids, check.ID+"\t"+check.Title)
+			}
+			return ids, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, _ := cmd.Flags().GetString("format")
+			if err := oneOf("format", format, []string{"text", "markdown"}); err != nil {
+				return err
+			}
+			style := terminalStyle(os.Stdout)
+			switch {
+			case format == "markdown":
+				return report.CatalogueMarkdown(os.Stdout, checks.Catalogue)
+			case len(args) == 0:
+				return report.Catalogue(os.Stdout, checks.Catalogue, style)
+			}
+			check, known := checks.Lookup(args[0])
+			if !known {
+				return withHint(fmt.Errorf("there is no check %q", args[0]), "preflight checks lists them")
+			}
+			return report.Check(os.Stdout, check, style)
+		},
+	}
+	cmd.Flags().String("format", "text", "text or markdown")
+	return cmd
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"preflight/checks"
+)
+
+// Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
+// in the environment, flags. Names that may hold dots or capitals (hosts,
+// environment variables) are values, never keys: viper lower-cases keys and
+// splits them at dots.
+type Config struct {
+	Hostfile    string        `mapstructure:"hostfile"`
+	Hosts       string        `mapstructure:"hosts"`
+	Include     string        `mapstructure:"include"`
+	Exclude     string        `mapstructure:"exclude"`
+	NumNodes    int           `mapstructure:"num_nodes"`
+	NumGPUs     int           `mapstructure:"num_gpus"`
+	MasterAddr  string        `mapstructure:"master_addr"`
+	MasterPort  int           `mapstructure:"master_port"`
+	Launcher    string        `mapstructure:"launcher"`
+	SSHPort     int           `mapstructure:"ssh_port"`
+	Python      string        `mapstructure:"python"`
+	Accelerator string        `mapstructure:"accelerator"`
+	DeepSpeed   string        `mapstructure:"deepspeed_version"`
+	Format      string        `mapstructure:"format"`
+	Output      string        `mapstructure:"output"`
+	Only        []string      `mapstructure:"only"`
+	Skip        []string      `mapstructure:"skip"`
+	Strict      bool          `mapstructure:"strict"`
+	Timeout     time.Duration `mapstructure:"timeout"`
+	Verbose     bool          `mapstructure:"verbose"`
+	Quiet       bool          `mapstructure:"quiet"`
+
+	SHMHeadroom string        `mapstructure:"shm_headroom"` // "256MiB"
+	DiskFree    string        `mapstructure:"disk_free"`
+	MemoryFree  float64       `mapstructure:"memory_free"` // share, 0 to 1
+	ClockSkew   time.Duration `mapstructure:"clock_skew"`
+	OpenFiles   int64         `mapstructure:"open_files"`
+}
+
+// launchFlags adds the flags that say which launch to judge.
+func launchFlags(flags *pflag.FlagSet) {
+	flags.StringP("hostfile", "H", "", "DeepSpeed hostfile (default: SLURM_JOB_NODELIST in a Slurm job, else /job/hostfile)")
+	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
+	flags.StringP("include", "i", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
+	flags.StringP("exclude", "e", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
+	flags.Int("num_nodes", -1, "as deepspeed: only the first N hosts")
+	flags.Int("num_gpus", -1, "as deepspeed: slots 0 to N-1 on every host")
+	flags.String("master_addr", "", "as deepspeed: address of the first host (default: first word of its `hostname -I`)")
+	flags.Int("master_port", 29500, "as deepspeed")
+	flags.String("launcher", "pdsh", "as deepspeed: pdsh, openmpi, mpich, impi, mvapich or slurm")
+	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
+	flags.String("python", "", "the interpreter the launch will use (default: the one of the deepspeed script here)")
+	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu a slot is a process")
+	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
+	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
+}
+
+// judgeFlags adds the flags that say how to judge and what to print.
+func judgeFlags(flags *pflag.FlagSet) {
+	flags.StringSlice("only", nil, "run only these checks")
+	flags.StringSlice("skip", nil, "leave these checks out")
+	flags.Bool("strict", false, "warnings fail the run")
+	outputFlags(flags)
+	policy := checks.DefaultPolicy()
+	flags.String("shm_headroom", humanize.IBytes(uint64(policy.SHMHeadroom)), "room in /dev/shm beyond NCCL's need, for DataLoader workers")
+	flags.String("disk_free", humanize.IBytes(uint64(policy.DiskFree)), "space that must be free where the launch writes")
+	flags.Float64("memory_free", policy.MemoryFree, "share of a node's memory that must be available")
+	flags.Duration("clock_skew", time.Duration(policy.ClockSkew*float64(time.Second)), "how far two clocks may differ")
+	flags.Int64("open_files", policy.OpenFiles, "soft limit on open files wanted")
+}
+
+// outputFlags adds the flags that say where the report goes.
+func outputFlags(flags *pflag.FlagSet) {
+	flags.String("format", "text", "text or json")
+	flags.StringP("output", "o", "", "write the report to this file (- is standard output)")
+	flags.BoolP("verbose", "v", false, "show every difference and every check")
+	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
+}
+
+// deepspeedSpelling lists the flags that deepspeed has too: they are shown
+// with its underscores. Ours are shown with hyphens. Either spelling works.
+var deepspeedSpelling = []string{"num_nodes", "num_gpus", "master_addr", "master_port", "ssh_port"}
+
+func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if underscored := strings.ReplaceAll(name, "-", "_"); slices.Contains(deepspeedSpelling, underscored) {
+		return pflag.NormalizedName(underscored)
+	}
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+}
+
+// readConfig merges the configuration file, the environment and the flags.
+func readConfig(flags *pflag.FlagSet) (Config, error) {
+	v := viper.New()
+	var config Config
+	keys := map[string]bool{}
+	for field := range reflect.TypeFor[Config]().Fields() {
+		key := field.Tag.Get("mapstructure")
+		keys[key] = true
+		if flag := flags.Lookup(key); flag != nil {
+			if err := v.BindPFlag(key, flag); err != nil {
+				return config, err
+			}
+		}
+		if err := v.BindEnv(key, "PREFLIGHT_"+strings.ToUpper(key)); err != nil {
+			return config, err
+		}
+	}
+	if err := knownEnvironment(keys); err != nil {
+		return config, err
+	}
+	file, err := configFile(flags)
+	if err != nil {
+		return config, err
+	}
+	if file != "" {
+		v.SetConfigFile(file)
+		if err := v.ReadInConfig(); err != nil {
+			return config, fmt.Errorf("configuration: %w", err)
+		}
+	}
+	if err := v.UnmarshalExact(&config); err != nil {
+		return config, readableConfigError(file, err)
+	}
+	return config, nil
+}
+
+// readableConfigError puts mapstructure's several lines on one and says where
+// the names can be looked up.
+func readableConfigError(file string, err error) error {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return withHint(fmt.Errorf("%s: %s", cmp.Or(file, "configuration"), text),
+		"keys are the long names of the flags, with underscores: preflight --help lists them")
+}
+
+// knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
+// would silently change nothing.
+func knownEnvironment(keys map[string]bool) error {
+	for _, setting := range os.Environ() {
+		name, _, _ := strings.Cut(setting, "=")
+		key, ours := strings.CutPrefix(name, "PREFLIGHT_")
+		if ours && !keys[strings.ToLower(key)] {
+			return withHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
+		}
+	}
+	return nil
+}
+
+// configFile is --config, else preflight.yaml beside the hostfile, else the
+// one in the user's configuration directory, else none.
+func configFile(flags *pflag.FlagSet) (string, error) {
+	if named, _ := flags.GetString("config"); named != "" {
+		return named, nil
+	}
+	hostfile, _ := flags.GetString("hostfile")
+	candidates := []string{filepath.Join(filepath.Dir(hostfile), "preflight.yaml")}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "preflight", "preflight.yaml"))
+	}
+	for _, file := range candidates {
+		switch _, err := os.Stat(file); {
+		case err == nil:
+			return file, nil
+		case !errors.Is(err, os.ErrNotExist):
+			return "", fmt.Errorf("configuration: %w", err)
+		}
+	}
+	return "", nil
+}
+
+// policy turns the thresholds into what checks understand.
+func (c Config) policy() (checks.Policy, error) {
+	policy := checks.Policy{
+		Only: c.Only, Skip: c.Skip, Strict: c.Strict,
+		ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
+	}
+	for _, id := range slices.Concat(c.Only, c.Skip) {
+		if _, known := checks.Lookup(id); !known {
+			return policy, withHint(fmt.Errorf("there is no check %q", id), "preflight checks lists them")
+		}
+	}
+	for _, size := range []struct {
+		name, text string
+		to         *int64
+	}{{"shm_headroom", c.SHMHeadroom, &policy.SHMHeadroom}, {"disk_free", c.DiskFree, &policy.DiskFree}} {
+		bytes, err := humanize.ParseBytes(size.text)
+		if err != nil {
+			return policy, withHint(fmt.Errorf("%s %q is not a size", size.name, size.text), "sizes look like 512MiB or 1GiB")
+		}
+		*size.to = int64(bytes)
+	}
+	if c.MemoryFree < 0 || c.MemoryFree > 1 {
+		return policy, fmt.Errorf("memory_free is %v, but it is a share between 0 and 1", c.MemoryFree)
+	}
+	return policy, nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/report"
+)
+
+// recordedRun is what the demo's cluster told when it was last raised
+// (preflight snapshot), for machines that cannot raise one.
+//
+//go:embed demo.json
+var recordedRun []byte
+
+// demoCommand raises a cluster on this machine, breaks it and reports on it.
+func demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Raise a small broken cluster on this very machine and report on it",
+		Long: `Raise six hosts on this very machine, each in namespaces of its own with a
+real sshd, plant five faults, and run the main job against them over ssh.
+Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if reason := cannotRaise(); reason != "" {
+				return recordedDemo(reason)
+			}
+			return demo(cmd.Context())
+		},
+	}
+}
+
+// recordedDemo judges the recording and says what it is.
+func recordedDemo(reason string) error {
+	fmt.Fprintf(os.Stderr, "%s\nnot raised: six hosts with faults; judging a recording of them instead\n\n", reason)
+	saved, err := report.Read(bytes.NewReader(recordedRun))
+	if err != nil {
+		return err
+	}
+	judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, checks.DefaultPolicy())
+	return report.Text(os.Stdout, judged, terminalStyle(os.Stdout))
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"preflight/testhosts"
+)
+
+// demoFault is one thing the demo breaks on purpose.
+type demoFault struct {
+	node  string
+	what  string
+	plant func(context.Context, *testhosts.Node) (testhosts.Undo, error)
+}
+
+// demoFaults are the ones people lose days to.
+var demoFaults = []demoFault{
+	{"w2", "a /dev/shm of 64 MiB, docker's default", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.ShrinkSHM(64 << 20)
+	}},
+	{"w3", "another protobuf than everybody else's", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.OtherPackage(ctx, "protobuf", "5.29.1")
+	}},
+	{"w4", "a .bashrc that prints a greeting", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.NoisyShell("echo Welcome to the cluster")
+	}},
+	{"w5", "a host key that is not the one in known_hosts", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.ChangeHostKey(ctx)
+	}},
+	{"w6", "a firewall that drops everything", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop(ctx)
+	}},
+}
+
+// cannotRaise says why no cluster can be raised here, "" when one can.
+func cannotRaise() string {
+	if os.Geteuid() != 0 {
+		return "raising hosts needs root (sudo make demo)"
+	}
+	for _, program := range []string{"/usr/sbin/sshd", "/usr/sbin/iptables"} {
+		if _, err := os.Stat(program); err != nil {
+			return "raising hosts needs " + program + " (sh testhosts/apt.sh installs it)"
+		}
+	}
+	return ""
+}
+
+func demo(ctx context.Context) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "raising 6 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 6, Share: []string{filepath.Dir(self)}})
+	if errors.Is(err, testhosts.ErrExists) {
+		return withHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
+	}
+	if err != nil {
+		return err
+	}
+	// Also after Ctrl-C: what was raised is taken down.
+	defer func() { err = errors.Join(err, cluster.Down()) }()
+	for _, fault := range demoFaults {
+		node, err := cluster.Node(fault.node)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "planting on %s: %s\n", fault.node, fault.what)
+		if _, err := fault.plant(ctx, node); err != nil {
+			return fmt.Errorf("planting on %s: %w", fault.node, err)
+		}
+	}
+	argv := []string{self, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--timeout", "5s"}
+	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
+	main := cluster.OnHead(ctx, argv...)
+	main.Stdout, main.Stderr = os.Stdout, os.Stderr
+	for _, name := range []string{"TERM", "NO_COLOR"} {
+		if value := os.Getenv(name); value != "" {
+			main.Env = append(main.Env, name+"="+value)
+		}
+	}
+	var ended *exec.ExitError
+	if err := main.Run(); errors.As(err, &ended) && ended.ExitCode() == exitFail {
+		fmt.Fprintln(os.Stderr, "\npreflight exited with 1, as it should: five faults were planted")
+		return nil // the demo did what it was asked for
+	} else if err != nil {
+		return fmt.Errorf("the main job: %w", err)
+	}
+	return errors.New("the main job found nothing wrong with a broken cluster")
+}

@@ -1,0 +1,71 @@
+// Command preflight tells, before a distributed-training launch, whether it
+// can work, and on which node, why and what to type when it cannot.
+//
+// This package holds flags, configuration, one file a subcommand, and exit
+// codes. It refuses to hold logic that deserves a test of its own: that lives
+// in the rooms.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes: a contract.
+const (
+	exitPass    = 0
+	exitFail    = 1 // a check failed, or two reports differ
+	exitTrouble = 2 // could not tell, or could not run
+)
+
+// Version is set at build time (-ldflags -X main.Version=…).
+var Version = "dev"
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is one invocation; it returns the exit code.
+func run(args []string) int {
+	// The first Ctrl-C ends the run, which then prints what it knows; a second
+	// one kills at once, because stop restores the default.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return exitPass
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "preflight: %v\n", err)
+	var hint *hinted
+	if errors.As(err, &hint) {
+		fmt.Fprintf(os.Stderr, "  %s\n", hint.hint)
+	}
+	return exitTrouble
+}
+
+// exitCode ends the program after everything has been said already.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// hinted is an error with the way out on a line of its own.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+func withHint(err error, format string, args ...any) error {
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}

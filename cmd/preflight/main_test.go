@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be preflight: for the scripts below, which
+// call it by that name, and on the nodes of the test fleets, where its own
+// delivery has put it under a name of its own.
+func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "preflight-") || os.Getenv("BE_PREFLIGHT") != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+	testscript.Main(m, map[string]func(){"preflight": func() { os.Exit(run(os.Args[1:])) }})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("SLURM_JOB_NODELIST", "")
+			return nil
+		},
+	})
+}

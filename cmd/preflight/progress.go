@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"preflight"
+	"preflight/hostfile"
+	"preflight/report"
+)
+
+// progress is one live line on a terminal: how many nodes have been reached
+// and probed, and which ones everybody is waiting for.
+type progress struct {
+	lines *mpb.Progress // nil when nobody looks
+	bar   *mpb.Bar
+
+	mu      sync.Mutex
+	total   int
+	reached int
+	ended   int
+	since   map[string]time.Time // nodes under way
+}
+
+// slowest is how many laggards the line names, and after which time a node is one.
+const (
+	slowest   = 3
+	slowAfter = time.Second
+)
+
+// startProgress draws on standard error if that is a terminal.
+func startProgress(config Config, total int) *progress {
+	p := &progress{total: total, since: map[string]time.Time{}}
+	if config.Quiet || total == 0 || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return p
+	}
+	p.lines = mpb.New(mpb.WithOutput(os.Stderr), mpb.WithRefreshRate(120*time.Millisecond))
+	p.bar = p.lines.New(int64(total), mpb.NopStyle(), mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.text(time.Now()) })))
+	return p
+}
+
+// step takes in what one node did.
+func (p *progress) step(node string, step preflight.Step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch step {
+	case preflight.Started:
+		p.since[node] = time.Now()
+	case preflight.Reached:
+		p.reached++
+	case preflight.Probed, preflight.Lost:
+		p.ended++
+		delete(p.since, node)
+		if p.bar != nil {
+			p.bar.Increment()
+		}
+	}
+}
+
+// text is the line as it stands now.
+func (p *progress) text(now time.Time) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf("reached %d of %d, done %d", p.reached, p.total, p.ended)
+	var late []string
+	for node, since := range p.since {
+		if now.Sub(since) > slowAfter {
+			late = append(late, node)
+		}
+	}
+	if len(late) == 0 {
+		return text
+	}
+	slices.SortFunc(late, func(a, b string) int {
+		return cmp.Or(p.since[a].Compare(p.since[b]), strings.Compare(a, b))
+	})
+	oldest := now.Sub(p.since[late[0]]).Round(time.Second)
+	more := ""
+	if len(late) > slowest {
+		more = fmt.Sprintf(" and %d more", len(late)-slowest)
+		late = late[:slowest]
+	}
+	return fmt.Sprintf("%s, waiting %s for %s%s", text, oldest, report.Escape(hostfile.Fold(late)), more)
+}
+
+// stop wipes the line, so that the report starts on a clean one.
+func (p *progress) stop() {
+	if p.lines == nil {
+		return
+	}
+	p.bar.Abort(true)
+	p.lines.Wait()
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/remote"
+)
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "preflight -H hostfile",
+		Short: "Tell before a distributed-training launch whether it can work",
+		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
+judges before the launch whether it can work: which node, which cause, which
+command fixes it.
+
+Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
+2 could not tell or could not run.`,
+		Example: `  preflight -H hostfile
+  preflight -H hostfile --include 'w1@w2:0,1' --accelerator cpu
+  preflight -w 'node[01-16]' --only ssh-reach,ssh-login
+  preflight -H hostfile --format json -o report.json`,
+		Version:       Version,
+		Args:          noArguments,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          judgeFleet,
+	}
+	root.SetGlobalNormalizationFunc(bothSpellings)
+	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
+	launchFlags(root.Flags())
+	judgeFlags(root.Flags())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), cleanCommand(), demoCommand(), agentCommand())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return withHint(err, "%s --help lists the flags", c.CommandPath())
+	})
+	return root
+}
+
+// noArguments refuses stray words with the likely reason.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return withHint(fmt.Errorf("unexpected argument %q", args[0]), "a hostfile is given as: preflight -H %s", args[0])
+}
+
+// judgeFleet is the main job.
+func judgeFleet(cmd *cobra.Command, _ []string) error {
+	config, err := readConfig(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	policy, err := config.policy()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	job, closeJob, err := config.job()
+	if err != nil {
+		return err
+	}
+	defer closeJob()
+	job.Policy = policy
+	progress := startProgress(config, len(job.Launch.Hosts))
+	job.Progress = progress.step
+	report := preflight.Run(cmd.Context(), job)
+	progress.stop()
+	report.Version, report.Hostfile = Version, config.source()
+	report.Seconds = time.Since(began).Seconds()
+	if err := config.write(report); err != nil {
+		return err
+	}
+	return verdictCode(report)
+}
+
+// verdictCode is the report's exit code as an error, nil for zero.
+func verdictCode(r checks.Report) error {
+	if r.ExitCode == exitPass {
+		return nil
+	}
+	return exitCode(r.ExitCode)
+}
+
+// job turns the configuration into what a run needs. The returned function
+// closes the connections that outlive a node, such as those to jump hosts.
+func (c Config) job() (preflight.Job, func(), error) {
+	hosts, notes, err := c.hosts()
+	if err != nil {
+		return preflight.Job{}, nil, err
+	}
+	workDir, err := os.Getwd()
+	if err != nil {
+		return preflight.Job{}, nil, fmt.Errorf("the working directory: %w", err)
+	}
+	if err := c.valid(); err != nil {
+		return preflight.Job{}, nil, err
+	}
+	client, err := remote.New(remote.Options{Port: c.SSHPort, Timeout: c.Timeout})
+	if err != nil {
+		return preflight.Job{}, nil, err
+	}
+	job := preflight.Job{
+		Launch: launch.Options{
+			Hosts: hosts, Notes: notes, Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort,
+			SSHPort: c.SSHPort, Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
+		},
+		Remote:  client,
+		Timeout: c.Timeout,
+	}
+	return job, func() { client.Close() }, nil
+}
+
+// valid refuses values that no launch could have.
+func (c Config) valid() error {
+	for _, one := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"launcher", c.Launcher, []string{"pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"}},
+		{"accelerator", c.Accelerator, []string{"auto", "cuda", "cpu"}},
+		{"format", cmp.Or(c.Format, "text"), []string{"text", "json"}},
+	} {
+		if err := oneOf(one.name, one.value, one.allowed); err != nil {
+			return err
+		}
+	}
+	if c.MasterPort < 1 || c.MasterPort > 65535 {
+		return fmt.Errorf("--master_port %d is not a TCP port", c.MasterPort)
+	}
+	if c.SSHPort < 0 || c.SSHPort > 65535 {
+		return fmt.Errorf("--ssh_port %d is not a TCP port", c.SSHPort)
+	}
+	if c.Timeout <= 0 {
+		return fmt.Errorf("--timeout %v leaves no time to look at a node", c.Timeout)
+	}
+	if c.Python != "" && !filepath.IsAbs(c.Python) {
+		return withHint(fmt.Errorf("--python %q is not an absolute path", c.Python),
+			"the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", c.Python)
+	}
+	return nil
+}
+
+// accelerator resolves auto the way DeepSpeed does: DS_ACCELERATOR decides.
+func (c Config) accelerator() string {
+	if c.Accelerator != "auto" {
+		return c.Accelerator
+	}
+	if os.Getenv("DS_ACCELERATOR") == "cpu" {
+		return "cpu"
+	}
+	return "cuda"
+}
+
+// hosts reads whom to look at: -w, else the hostfile, else the Slurm job's
+// nodes, else DeepSpeed's default hostfile.
+func (c Config) hosts() ([]hostfile.Host, []hostfile.Note, error) {
+	var hosts []hostfile.Host
+	var notes []hostfile.Note
+	var err error
+	switch {
+	case c.Hosts != "" && c.Hostfile != "":
+		return nil, nil, fmt.Errorf("-H and -w both say which hosts: give one")
+	case c.Hosts != "":
+		hosts, err = hostfile.ParseHosts(c.Hosts)
+	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
+		hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
+	default:
+		hosts, notes, err = hostfile.ReadFile(c.source())
+		if err != nil && c.Hostfile == "" {
+			err = withHint(err, "say which hosts: preflight -H FILE, or -w 'node[01-16]'")
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	filter := hostfile.Filter{
+		Include: c.Include, Exclude: c.Exclude, NumNodes: c.NumNodes, NumGPUs: c.NumGPUs, DeepSpeed: c.DeepSpeed,
+	}
+	hosts, more, err := filter.Apply(hosts)
+	return hosts, append(notes, more...), err
+}
+
+// source names where the hosts come from, for the report.
+func (c Config) source() string {
+	switch {
+	case c.Hosts != "":
+		return "-w " + c.Hosts
+	case c.Hostfile != "":
+		return c.Hostfile
+	case os.Getenv("SLURM_JOB_NODELIST") != "":
+		return "SLURM_JOB_NODELIST"
+	}
+	return "/job/hostfile"
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/report"
+)
+
+// snapshotCommand saves facts to compare with later.
+func snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot -H hostfile -o golden.json",
+		Short: "Save the facts of every node, to judge or compare later",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			config.Format = "json"
+			began := time.Now()
+			job, closeJob, err := config.job()
+			if err != nil {
+				return err
+			}
+			defer closeJob()
+			progress := startProgress(config, len(job.Launch.Hosts))
+			job.Progress = progress.step
+			fleet, prediction := preflight.Look(cmd.Context(), job)
+			progress.stop()
+			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
+			saved.Version, saved.Hostfile = Version, config.source()
+			saved.Seconds = time.Since(began).Seconds()
+			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
+			var lost []string
+			for _, node := range fleet.Nodes {
+				if !node.Reached {
+					lost = append(lost, node.Name)
+				}
+			}
+			if len(lost) > 0 {
+				saved.Verdict, saved.ExitCode = checks.Unknown, exitTrouble
+			}
+			if err := config.write(saved); err != nil {
+				return err
+			}
+			if len(lost) > 0 {
+				fmt.Fprintf(os.Stderr, "preflight: the snapshot lacks %d of %d nodes that were not reached\n", len(lost), len(fleet.Nodes))
+			}
+			return verdictCode(saved)
+		},
+	}
+	launchFlags(cmd.Flags())
+	cmd.Flags().StringP("output", "o", "", "file to write (default: standard output)")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	return cmd
+}
+
+// judgeCommand judges a saved run again.
+func judgeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "judge FILE",
+		Short: "Judge a saved run again, offline",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			policy, err := config.policy()
+			if err != nil {
+				return err
+			}
+			if err := oneOf("format", config.Format, []string{"text", "json"}); err != nil {
+				return err
+			}
+			saved, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, policy)
+			judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
+			if err := config.write(judged); err != nil {
+				return err
+			}
+			return verdictCode(judged)
+		},
+	}
+	judgeFlags(cmd.Flags())
+	return cmd
+}
+
+// diffCommand compares two saved runs.
+func diffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "Say what changed between two saved runs",
+		Long: `Say what changed between two saved runs, fact by fact: nodes that came or went,
+and every value that is not the same any more. Values that change by
+themselves (load, free memory) are left out.
+
+Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			after, err := readReport(args[1])
+			if err != nil {
+				return err
+			}
+			changes := checks.Changes(before.Nodes, after.Nodes)
+			if err := report.ChangesText(os.Stdout, changes, terminalStyle(os.Stdout)); err != nil {
+				return err
+			}
+			if len(changes) > 0 {
+				return exitCode(exitFail)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,194 @@
+// Package preflight is the story of one run, told once: look at the launching
+// machine, predict the launch, reach every node, probe it, judge the fleet.
+//
+// The rooms do the work; this package only says who follows whom. It refuses
+// to read flags, to render, and to let one node's trouble delay another's.
+package preflight
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/launch"
+	"preflight/probe"
+	"preflight/remote"
+)
+
+// AtOnce bounds how many nodes are being reached or probed at any moment. It
+// is far above the number of logins two cores can keep busy, so that nodes
+// which only wait for a dead peer's deadline do not hold up the others.
+const AtOnce = 512
+
+// HeadTime bounds the look at the launching machine.
+const HeadTime = 10 * time.Second
+
+// Job is everything one run needs.
+type Job struct {
+	Launch  launch.Options
+	Policy  checks.Policy
+	Remote  *remote.Client
+	Timeout time.Duration // for one node, from its name to its last section
+	// Progress hears of every step of every node; nil when nobody listens.
+	// It is called from many goroutines at once.
+	Progress func(node string, step Step)
+}
+
+// Step is how far one node has come.
+type Step string
+
+const (
+	Started Step = "started"
+	Reached Step = "reached"
+	Probed  Step = "probed"
+	Lost    Step = "lost" // it will not be probed
+)
+
+// Run looks at the whole fleet and judges it. A run whose context ends early
+// reports what it knows by then and says that it was interrupted.
+func Run(ctx context.Context, job Job) checks.Report {
+	fleet, prediction := Look(ctx, job)
+	report := checks.Evaluate(checks.Catalogue, fleet, prediction, job.Policy)
+	if ctx.Err() != nil {
+		report.Interrupted = true
+		report.Conclude(job.Policy.Strict)
+	}
+	return report
+}
+
+// Look gathers the facts: of the launching machine first, because it knows
+// which interpreter the nodes will be told to run, then of all nodes at once.
+// Results keep hostfile order.
+func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	head := lookHere(ctx, job.Launch.WorkDir)
+	prediction := launch.Predict(job.Launch, head)
+	fleet := facts.Fleet{Head: head, Nodes: make([]facts.Node, len(prediction.Hosts))}
+
+	var names []string
+	for _, host := range prediction.Hosts {
+		names = append(names, host.Name)
+	}
+	request := probeRequest{
+		Options: probe.Options{
+			Names:       names,
+			Master:      prediction.MasterAddr,
+			MasterPort:  prediction.MasterPort,
+			Interpreter: prediction.Interpreter,
+			WorkDir:     prediction.WorkDir,
+			Deadline:    job.Timeout,
+		},
+		Sections: NodeSections,
+	}
+	var all sync.WaitGroup
+	places := make(chan struct{}, AtOnce)
+	for i, host := range prediction.Hosts {
+		fleet.Nodes[i] = facts.Node{Name: host.Name, Slots: len(host.Slots)}
+		all.Add(1)
+		places <- struct{}{}
+		go func(node *facts.Node) {
+			defer func() { <-places; all.Done() }()
+			job.look(ctx, node, request)
+		}(&fleet.Nodes[i])
+	}
+	all.Wait()
+	return fleet, prediction
+}
+
+// look reaches one node and has it probed. Whatever happens, every section
+// ends up seen or missing with a reason.
+func (job Job) look(ctx context.Context, node *facts.Node, request probeRequest) {
+	ctx, cancel := context.WithTimeout(ctx, job.Timeout)
+	defer cancel()
+	step := func(s Step) {
+		if job.Progress != nil {
+			job.Progress(node.Name, s)
+		}
+	}
+	step(Started)
+	agent, trace, err := job.Remote.Reach(ctx, node.Name)
+	node.SSH = sshFacts(trace, err)
+	node.Address = trace.Address
+	if err != nil {
+		node.Missing = everySection("not reached")
+		step(Lost)
+		return
+	}
+	defer agent.Close()
+	node.Reached = true
+	step(Reached)
+	node.Missing = map[facts.Section]string{}
+	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}
+	err = agent.Call(ctx, methodProbe, request, func(part string, body json.RawMessage) {
+		take(node, facts.Section(part), body)
+	})
+	for _, section := range NodeSections {
+		if !node.Has(section) && node.Missing[section] == "" {
+			node.Missing[section] = lostReason(err)
+		}
+	}
+	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
+		// The agent started and was lost on the way: that is one root cause.
+		node.SSH = sshFacts(trace, err)
+		node.Reached = false
+		step(Lost)
+		return
+	}
+	step(Probed)
+}
+
+// lookHere probes the launching machine itself, without ssh.
+func lookHere(ctx context.Context, workDir string) *facts.Node {
+	ctx, cancel := context.WithTimeout(ctx, HeadTime)
+	defer cancel()
+	head := &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}
+	options := probe.Options{WorkDir: workDir, Deadline: HeadTime}
+	var one sync.Mutex
+	probe.Run(ctx, options, HeadSections, func(section facts.Section, seen facts.Facts, missing string) {
+		one.Lock()
+		defer one.Unlock()
+		if missing != "" {
+			head.Missing[section] = missing
+			return
+		}
+		head.Take(section, seen)
+	})
+	return head
+}
+
+func everySection(reason string) map[facts.Section]string {
+	missing := map[facts.Section]string{facts.SectionClock: reason}
+	for _, section := range NodeSections {
+		missing[section] = reason
+	}
+	return missing
+}
+
+func lostReason(err error) string {
+	if err == nil {
+		return "the agent sent no answer for it"
+	}
+	return fmt.Sprintf("lost: %v", err)
+}
+
+// sshFacts carries what was met on the way to a node over into the facts.
+func sshFacts(trace *remote.Trace, err error) *facts.SSH {
+	ssh := &facts.SSH{
+		User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
+		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered,
+		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
+	}
+	var failure *remote.Error
+	switch {
+	case errors.As(err, &failure):
+		ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
+		ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail
+	case err != nil:
+		ssh.Cause, ssh.Message = string(remote.Unexpected), err.Error()
+	}
+	return ssh
+}

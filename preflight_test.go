@@ -1,0 +1,206 @@
+package preflight
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/remote"
+	"preflight/testhosts"
+)
+
+// TestMain lets this test binary be the agent on the hosts of the fleets
+// below: it is what they are sent, under a name of its own.
+func TestMain(m *testing.M) {
+	if !strings.HasPrefix(filepath.Base(os.Args[0]), "preflight-") {
+		os.Exit(m.Run())
+	}
+	var err error
+	switch args := os.Args[1:]; {
+	case slices.Equal(args, []string{"agent"}):
+		err = Agent(context.Background(), os.Stdin, os.Stdout)
+	case len(args) == 4 && args[1] == "install":
+		err = remote.Install(args[2], args[3])
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// job reaches every host of a fleet.
+func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
+	t.Helper()
+	hosts, _, err := hostfile.Parse(strings.NewReader(fleet.Hostfile), "hostfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := remote.New(remote.Options{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return Job{
+		Launch:  launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()},
+		Policy:  checks.DefaultPolicy(),
+		Remote:  client,
+		Timeout: timeout,
+	}
+}
+
+func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
+	fleet := testhosts.Start(t,
+		testhosts.Host{Name: "w1"},
+		testhosts.Host{Name: "w2", Fault: testhosts.Refuses},
+		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
+	)
+	look, _ := Look(t.Context(), job(t, fleet, 30*time.Second))
+	for _, node := range look.Nodes {
+		if node.SSH == nil {
+			t.Errorf("%s: nothing is known of its login", node.Name)
+		}
+		for _, section := range append(slices.Clone(NodeSections), facts.SectionClock) {
+			if node.Has(section) == (node.Missing[section] != "") {
+				t.Errorf("%s: %s seen %v, missing %q: exactly one must hold", node.Name, section, node.Has(section), node.Missing[section])
+			}
+		}
+		if reached := node.Name != "w2"; node.Reached != reached {
+			t.Errorf("%s: reached %v", node.Name, node.Reached)
+		}
+	}
+	if got := look.Nodes[1].SSH.Cause; got != string(remote.Refused) {
+		t.Errorf("w2: cause %q", got)
+	}
+	if got := look.Nodes[2].SSH.Noise; !slices.Equal(got, []string{"hello there"}) {
+		t.Errorf("w3: noise %q", got)
+	}
+}
+
+// TestOneSickNodeCostsNobodyElse: the other nodes are looked at, and the run
+// ends with the sick node's own deadline.
+func TestOneSickNodeCostsNobodyElse(t *testing.T) {
+	const deadline = 4 * time.Second
+	for name, fault := range map[string]testhosts.Fault{
+		"silent": testhosts.Silent, "exec ignored": testhosts.ExecIgnored, "swallows stdin": testhosts.SwallowsStdin,
+		"freezes": testhosts.Freezes(100), "garbage": testhosts.Garbage, "floods": testhosts.Floods,
+		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300), "no status": testhosts.ExitsWithoutStatus,
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet := testhosts.Start(t, testhosts.Host{Name: "w1"}, testhosts.Host{Name: "w2", Fault: fault}, testhosts.Host{Name: "w3"})
+			began := time.Now()
+			report := Run(t.Context(), job(t, fleet, deadline))
+			if took := time.Since(began); took > deadline+time.Second {
+				t.Errorf("the run took %v, the node had %v", took, deadline)
+			}
+			for i, reached := range []bool{true, false, true} {
+				if node := report.Nodes[i]; node.Reached != reached {
+					t.Errorf("%s: reached %v, %+v", node.Name, node.Reached, node.SSH)
+				}
+			}
+			var failed []string
+			for _, finding := range report.Findings {
+				if finding.Verdict == checks.Fail && slices.Contains(finding.Nodes, "w2") {
+					failed = append(failed, finding.Check)
+				}
+			}
+			if len(failed) != 1 {
+				t.Errorf("one root cause, but w2 fails %v", failed)
+			}
+			if report.ExitCode != 1 {
+				t.Errorf("exit code %d", report.ExitCode)
+			}
+		})
+	}
+}
+
+func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
+	fleet := testhosts.Start(t, testhosts.Host{Name: "w1"}, testhosts.Host{Name: "w2", Fault: testhosts.Silent})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job := job(t, fleet, time.Minute)
+	job.Progress = func(node string, step Step) {
+		if node == "w1" && step == Probed {
+			cancel()
+		}
+	}
+	report := Run(ctx, job)
+	if !report.Interrupted || report.ExitCode == 0 {
+		t.Errorf("interrupted %v, exit code %d", report.Interrupted, report.ExitCode)
+	}
+	if !report.Nodes[0].Reached || report.Nodes[0].Host == nil {
+		t.Error("what w1 told is lost")
+	}
+	if report.Nodes[1].Reached {
+		t.Error("w2 was never reached")
+	}
+}
+
+// TestNothingIsLeftBehind: no goroutine of ours outlives a run over sick nodes.
+func TestNothingIsLeftBehind(t *testing.T) {
+	fleet := testhosts.Start(t, testhosts.Host{Name: "w1"}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},
+		testhosts.Host{Name: "w3", Fault: testhosts.Freezes(100)}, testhosts.Host{Name: "w4", Fault: testhosts.Floods})
+	j := job(t, fleet, 2*time.Second)
+	Run(t.Context(), j)
+	j.Remote.Close()
+	ours := func() (stacks []string) {
+		text := make([]byte, 4<<20)
+		for stack := range strings.SplitSeq(string(text[:runtime.Stack(text, true)]), "\n\n") {
+			if strings.Contains(stack, "preflight/remote.") || strings.Contains(stack, "preflight/probe.") {
+				stacks = append(stacks, stack)
+			}
+		}
+		return stacks
+	}
+	for until := time.Now().Add(3 * time.Second); len(ours()) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("still running:\n%s", strings.Join(ours(), "\n\n"))
+		}
+	}
+}
+
+// TestEveryCauseHasACure: what remote can tell apart, the catalogue can cure.
+// The causes are read from remote's source, so that a new one cannot be left
+// off a list.
+func TestEveryCauseHasACure(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "remote/error.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := 0
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, isValue := node.(*ast.ValueSpec)
+		if !isValue {
+			return true
+		}
+		if kind, typed := spec.Type.(*ast.Ident); !typed || kind.Name != "Cause" {
+			return true
+		}
+		for _, value := range spec.Values {
+			cause, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			causes++
+			if !checks.KnowsCause(cause) {
+				t.Errorf("remote tells %q apart, but no check has a cure for it", cause)
+			}
+		}
+		return true
+	})
+	if causes < 40 {
+		t.Errorf("only %d causes were found in remote/error.go", causes)
+	}
+}
