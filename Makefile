@@ -26,7 +26,7 @@ cross:
 
 # What demo, test and cluster need from apt; says what it installs.
 setup:
-	sh testhosts/apt.sh
+	@sh testhosts/apt.sh || echo "going on without them: what cannot run says so"
 
 demo: setup build
 	bin/preflight demo

@@ -29,6 +29,14 @@ type probeRequest struct {
 	Sections []facts.Section `json:"sections"`
 }
 
+func encode(request probeRequest) json.RawMessage {
+	text, err := json.Marshal(request)
+	if err != nil {
+		panic("preflight: " + err.Error()) // plain values always encode
+	}
+	return text
+}
+
 // sectionReply is one section as it travels: seen, or missing with the reason.
 type sectionReply struct {
 	Seen    facts.Facts `json:"seen"`

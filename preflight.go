@@ -73,9 +73,11 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	for _, host := range prediction.Hosts {
 		names = append(names, host.Name)
 	}
-	request := probeRequest{
+	// The same for every node and long for a long hostfile: encoded once.
+	request := encode(probeRequest{
 		Options: probe.Options{
 			Names:       names,
+			Peers:       peerAddresses(ctx, names),
 			Master:      prediction.MasterAddr,
 			MasterPort:  prediction.MasterPort,
 			Interpreter: prediction.Interpreter,
@@ -83,7 +85,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 			Deadline:    job.Timeout,
 		},
 		Sections: NodeSections,
-	}
+	})
 	var all sync.WaitGroup
 	places := make(chan struct{}, AtOnce)
 	for i, host := range prediction.Hosts {
@@ -101,7 +103,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason.
-func (job Job) look(ctx context.Context, node *facts.Node, request probeRequest) {
+func (job Job) look(ctx context.Context, node *facts.Node, request json.RawMessage) {
 	ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 	defer cancel()
 	step := func(s Step) {

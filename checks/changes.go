@@ -56,6 +56,9 @@ func changesOf(was, is *facts.Node) []Change {
 	}
 	for path := range paths {
 		section := sectionOf(path)
+		if isLookup(path) && (before[path] == "" || after[path] == "") {
+			continue
+		}
 		if before[path] != after[path] && was.Has(section) && is.Has(section) {
 			changes = append(changes, Change{Node: is.Name, Fact: path, Before: orNull(before[path]), After: orNull(after[path])})
 		}

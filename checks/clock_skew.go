@@ -22,7 +22,12 @@ var clockSkew = Check{
 		common, headIsOdd := commonOffset(v)
 		var findings []Finding
 		if headIsOdd {
+			var head []string
+			if v.Head != nil {
+				head = []string{v.Head.Name}
+			}
 			findings = append(findings, Finding{
+				Nodes:   head,
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
 				Got:     fmt.Sprintf("%s of the nodes", leadOrLag(-common)),
 				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),

@@ -47,7 +47,7 @@ func spreadsOf(nodes []*facts.Node) map[string]*spread {
 		node.EachComparable(func(path, value string) {
 			s, known := spreads[path]
 			if !known {
-				if strings.HasPrefix(path, "names.lookups.") {
+				if isLookup(path) {
 					return
 				}
 				s = &spread{first: value, others: map[int32]string{}}
@@ -84,6 +84,10 @@ func (s *spread) groups(section facts.Section, nodes []*facts.Node) []FactGroup 
 	}
 	return groups
 }
+
+// isLookup says that a fact is there only where the probe asked for it, so that
+// its absence says nothing.
+func isLookup(path string) bool { return strings.HasPrefix(path, "names.lookups.") }
 
 // sectionOf is the first word of a fact's path.
 func sectionOf(path string) facts.Section {

@@ -86,13 +86,3 @@ func (d difference) finding(what string) Finding {
 		Want:    strings.Join(want, ", ") + ", as on most nodes",
 	}
 }
-
-// lacking reports whether the nodes differ only by not having something.
-func (d difference) lacking() bool {
-	for _, dev := range d.Deviations {
-		if dev.Got != "" {
-			return false
-		}
-	}
-	return true
-}

@@ -16,7 +16,7 @@ var diskSpace = Check{
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionDisk},
 	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
-		"extensions: free space (policy disk_free), free inodes, and whether we may write. Trouble with the working or the temporary directory " +
+		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. Trouble with the working or the temporary directory " +
 		"fails the check, with the others it is a warning. Several directories on one file system are one finding.",
 	WouldSee: "OSError: [Errno 28] No space left on device",
 	Run: func(v View) []Finding {
@@ -38,7 +38,7 @@ func fileSystems(places []facts.Place) [][]facts.Place {
 	for _, place := range places {
 		i := slices.IndexFunc(groups, func(g []facts.Place) bool {
 			return g[0].Source == place.Source && g[0].Free == place.Free && g[0].Problem == place.Problem &&
-				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly
+				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec
 		})
 		if i < 0 {
 			groups = append(groups, []facts.Place{place})
@@ -77,6 +77,13 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		finding.Want = "a directory the user who launches may write"
 		finding.Fix = []string{"{ssh} 'ls -ld " + path + "; findmnt -T " + path + "'"}
 		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
+	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
+		finding.Verdict = Warn
+		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
+		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
+		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
+		finding.Fix = []string{"{ssh} findmnt -T " + path, "echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env", "echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env"}
+		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
 		finding.Summary = "hardly any space left: " + what
 		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", humanize.IBytes(uint64(first.Free)), humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
@@ -92,6 +99,9 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 	}
 	return finding, true
 }
+
+// loadsCode reports whether a launch runs code it compiled into that place.
+func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
 
 // countsInodes reports whether a file system has a fixed number of inodes.
 // The others (btrfs, NFS servers of all kinds) may truthfully report 0.

@@ -73,7 +73,7 @@ func ignoredMaster(view View) []Finding {
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
 			WouldSee: "ranks that meet at another address or port than the one set",
-			Fix:      []string{fmt.Sprintf("deepspeed --%s=%s …   # if it is meant, else: unset %s", argument, shellWord(setting.Value), setting.Name)},
+			Fix:      []string{fmt.Sprintf("deepspeed --%s=%s …", argument, shellWord(setting.Value)), "unset " + setting.Name},
 		})
 	}
 	return findings

@@ -30,7 +30,7 @@ func ncclInterfaces(r ranks) []Finding {
 	}
 	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
 	f.Verdict = Fail
-	f.Want = "one of " + strings.Join(usable, ", ")
+	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 	f.WouldSee = "Bootstrap : no socket interface found"
 	f.Fix = append(ncclFix(r.fleet.ifnames, name), f.Fix...)
 	return []Finding{f}
@@ -59,7 +59,7 @@ func exactInterfaces(r ranks) []Finding {
 				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
 			}
 			f.Verdict = Fail
-			f.Want = "one of " + strings.Join(usable, ", ")
+			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 			f.WouldSee = "Unable to find address for: " + item
 			f.Fix = append(exactFix(r.fleet.ifnames, name), f.Fix...)
 			findings = append(findings, f)
@@ -92,6 +92,14 @@ func addressed(net *facts.Net) []string {
 		}
 	}
 	return names
+}
+
+// outward leaves the loopback out of names: nobody means it.
+func outward(net *facts.Net, names []string) []string {
+	isLoopback := func(name string) bool {
+		return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name && i.Loopback })
+	}
+	return slices.DeleteFunc(slices.Clone(names), isLoopback)
 }
 
 // ncclFix sets NCCL's interfaces for the whole fleet at once where a list is

@@ -45,7 +45,7 @@ func takeOut(view View, setting facts.Setting) []string {
 	case isExported && strings.Contains(export.Source, "/"):
 		return []string{fmt.Sprintf("sed -i '/^%s=/d' %s", name, shellWord(export.Source))}
 	case isExported:
-		return []string{"unset " + name + "   # where the launch is typed"}
+		return []string{"unset " + name}
 	case strings.HasPrefix(setting.Source, "/"):
 		return []string{fmt.Sprintf(`{ssh} "sudo sed -i '/^%s=/d' %s"`, name, setting.Source)}
 	}

@@ -133,7 +133,7 @@ func TestFolding(t *testing.T) {
 	finding := func(node, got string) Finding {
 		return Finding{Nodes: []string{node}, Summary: "bad", Got: got, Fix: []string{"{ssh} date", "ping {host}", "scan {hosts}", "x {node} {nodes}"}}
 	}
-	check := says("x", finding("w3", "1"), finding("w1", "1"), finding("user@w5", "2"))
+	check := says("x", finding("w3", "1"), finding("w1", "1"), finding("w3", "1"), finding("user@w5", "2"))
 	got := fleet.evaluate(check).Findings
 	want := []Finding{
 		{

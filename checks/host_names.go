@@ -99,10 +99,19 @@ func (t nameTable) elsewhere() []Finding {
 		if wrong[node.Name] == nil {
 			continue
 		}
-		f := difference{Nodes: []string{node.Name}, Deviations: wrong[node.Name]}.finding("addresses of hostfile names")
+		f := Finding{
+			Nodes:    []string{node.Name},
+			Summary:  "resolves hostfile names to wrong addresses",
+			WouldSee: "a hang in rendezvous, or Connection refused: this node calls another machine than it means",
+		}
 		if slices.ContainsFunc(wrong[node.Name], func(d deviation) bool { return isLoopback(d.Got) }) {
 			f.Summary = "takes another node's name for its own loopback"
 		}
+		var got, want []string
+		for _, d := range wrong[node.Name] {
+			got, want = append(got, d.Name+" "+d.Got), append(want, d.Name+" "+d.Want)
+		}
+		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
 		for _, d := range wrong[node.Name][:min(3, len(wrong[node.Name]))] {
 			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, d.Name))
 		}
@@ -135,7 +144,7 @@ func hostsFix(targets []*facts.Node) []string {
 		}
 	}
 	if len(fix) < len(targets) {
-		fix = append(fix, "{ssh} sudoedit /etc/hosts   # and so on for "+hostfile.Fold(bareNames(targets[len(fix):])))
+		fix = append(fix, "{ssh} sudoedit /etc/hosts")
 	}
 	return fix
 }

@@ -51,9 +51,9 @@ func downPorts(nodes []*facts.Node) []Finding {
 	}
 	return portFindings(nodes, down, Finding{
 		Summary:  "ports are not up that are up on other nodes",
-		Want:     "ACTIVE LinkUp",
+		Want:     "ACTIVE LinkUp (Polling: cable or switch port; INIT: no subnet manager; Disabled: switched off)",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
-		Fix:      []string{"{ssh} ibstat   # Polling: cable or switch port; INIT: no subnet manager; Disabled: ibportstate"},
+		Fix:      []string{"{ssh} ibstat"},
 	})
 }
 
@@ -83,8 +83,9 @@ func slowPorts(nodes []*facts.Node) []Finding {
 	return portFindings(nodes, slow, Finding{
 		Verdict:  Warn,
 		Summary:  "ports are slower than on other nodes",
+		Want:     "the full number of lanes at full speed: see cable, module and switch port",
 		WouldSee: "no message: every collective is as slow as its slowest port",
-		Fix:      []string{"{ssh} ibstatus   # fewer lanes or an older speed: cable, module or switch port"},
+		Fix:      []string{"{ssh} ibstatus"},
 	})
 }
 

@@ -32,7 +32,7 @@ func judgeAdapters(view View) []Finding {
 				Summary:  "no RDMA adapter, where other nodes have some",
 				Want:     deviceNames(withDevices(nodes)[0]) + ", as on " + withDevices(nodes)[0].Name,
 				WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
-				Fix:      []string{"{ssh} 'lspci -nn | grep -i mellanox; lsmod | grep mlx5_ib'", "{ssh} sudo modprobe mlx5_ib"},
+				Fix:      []string{"{ssh} 'lspci -nn | grep -iE \"infiniband|mellanox\"; lsmod | grep _ib'"},
 			})
 		}
 	}
@@ -65,7 +65,7 @@ func judgeAdapters(view View) []Finding {
 	compare("adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l",
 		[]aspect{{"adapters", deviceNames}})
 	compare("adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo", deviceAspects(nodes, " model", func(d facts.HCA) string { return d.Type }))
-	compare("adapter firmware", Warn, "nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query",
+	compare("firmware versions", Warn, "nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query",
 		deviceAspects(nodes, " firmware", func(d facts.HCA) string { return d.Firmware }))
 	return findings
 }

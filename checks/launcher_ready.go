@@ -69,8 +69,9 @@ func programFindings(view View, name string, needed []string) []Finding {
 		}
 		findings = append(findings, onHead(view, Finding{
 			Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", name, program),
+			Want:     "its environment module loaded, or its directory in PATH",
 			WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", name),
-			Fix:      []string{"command -v " + program + "   # load its module or add its directory to PATH", "deepspeed --launcher=pdsh …"},
+			Fix:      []string{"command -v " + program, "deepspeed --launcher=pdsh …"},
 		}))
 		break // the others come with it
 	}

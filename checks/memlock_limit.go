@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"preflight/facts"
-	"preflight/launch"
 
 	"github.com/dustin/go-humanize"
 )
@@ -23,12 +22,9 @@ var memlockLimit = Check{
 		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
 	WouldSee: "Call to ibv_reg_mr failed",
 	Run: func(v View) []Finding {
-		if v.Launch.Accelerator == "cpu" {
-			return skip("accelerator cpu: gloo talks TCP and locks no memory")
-		}
-		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return !usesRDMA(n, v) })
+		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return v.Launch.Accelerator == "cpu" || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
-			return skip("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")
+			return unneededMemlock(v)
 		}
 		var findings []Finding
 		for _, node := range rdma {
@@ -40,7 +36,7 @@ var memlockLimit = Check{
 			finding := Finding{
 				Nodes:   []string{node.Name},
 				Summary: "the limit on locked memory is too low for RDMA",
-				Got:     humanize.IBytes(uint64(soft)),
+				Got:     memlockText(soft),
 				Want:    "unlimited",
 				Fix:     raiseMemlock(node),
 			}
@@ -53,22 +49,45 @@ var memlockLimit = Check{
 	},
 }
 
+// unneededMemlock is the answer where nothing locks memory to speak of: the
+// limit matters to nobody today, but a node that has a lower one than most was
+// set up differently, and fails on the day the fleet gets adapters.
+func unneededMemlock(v View) []Finding {
+	var findings []Finding
+	for _, d := range differences(v.Nodes, []aspect{{"memlock", func(n *facts.Node) string { return memlockText(n.Limits.MemLock.Soft) }}}) {
+		if d.Split {
+			continue
+		}
+		finding := d.finding("limits on locked memory")
+		finding.Verdict = Warn
+		odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+		finding.Fix = raiseMemlock(v.Nodes[odd])
+		findings = append(findings, finding)
+	}
+	switch {
+	case len(findings) > 0:
+		return findings
+	case v.Launch.Accelerator == "cpu":
+		return skip("accelerator cpu: gloo talks TCP and locks no memory")
+	}
+	return skip("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")
+}
+
+func memlockText(soft int64) string {
+	if soft < 0 {
+		return "unlimited"
+	}
+	return humanize.IBytes(uint64(soft))
+}
+
 // usesRDMA is whether NCCL will find a device on the node and may use it.
 func usesRDMA(node *facts.Node, v View) bool {
-	for _, s := range launch.RankEnv(node.Env, v.Launch.Exports) {
-		if s.Name == "NCCL_IB_DISABLE" && s.Value != "" && s.Value != "0" {
-			return false
-		}
-	}
-	return len(node.IB.Devices) > 0
+	disable, set := rankEnv(v, node)["NCCL_IB_DISABLE"]
+	return len(node.IB.Devices) > 0 && (!set || disable.Value == "0")
 }
 
 func raiseMemlock(node *facts.Node) []string {
-	container := ""
-	if node.Host != nil {
-		container = node.Host.Container
-	}
-	switch container {
+	switch container := containerOf(node); container {
 	case "docker", "podman":
 		return []string{container + " run --ulimit memlock=-1 …   # start the container of {node} anew with this option"}
 	case "kubernetes":

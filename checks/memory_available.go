@@ -24,18 +24,17 @@ var memoryAvailable = Check{
 		var findings []Finding
 		for _, node := range v.Nodes {
 			total, available := usableMemory(node.Memory)
-			finding := Finding{
-				Nodes:   []string{node.Name},
-				Summary: "little memory is available",
-				Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
-				Want:    fmt.Sprintf("at least %.0f %%", 100*v.Policy.MemoryFree),
-				Fix:     []string{"{ssh} 'ps -eo pid,user,rss,etime,cmd --sort=-rss | head'"},
-			}
-			switch {
-			case available < littleMemory:
-				finding.Verdict, finding.Summary = Fail, "hardly any memory is available"
-				findings = append(findings, finding)
-			case float64(available) < v.Policy.MemoryFree*float64(total):
+			if available < littleMemory || float64(available) < v.Policy.MemoryFree*float64(total) {
+				finding := Finding{
+					Nodes:   []string{node.Name},
+					Summary: "little memory is available",
+					Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
+					Want:    fmt.Sprintf("at least %.0f %%", 100*v.Policy.MemoryFree),
+					Fix:     []string{"{ssh} 'ps -eo pid,user,rss,etime,cmd --sort=-rss | head'"},
+				}
+				if available < littleMemory {
+					finding.Verdict, finding.Summary = Fail, "hardly any memory is available"
+				}
 				findings = append(findings, finding)
 			}
 			if node.Memory.Overcommit == 2 && v.Launch.Accelerator != "cpu" {

@@ -58,7 +58,7 @@ func judgeLibrary(view View, node *facts.Node) []Finding {
 	case "LD_PRELOAD", "LD_LIBRARY_PATH":
 		f.Fix = []string{searchSession(first.From)}
 	default:
-		f.Fix = []string{fmt.Sprintf("{ssh} %s -m pip install --force-reinstall torch==%s", interpreter(view, node), shellWord(torchRelease(python.Torch)))}
+		f.Fix = []string{pipOn(view) + "install --force-reinstall " + shellWord("torch=="+torchRelease(python.Torch))}
 	}
 	return []Finding{f}
 }

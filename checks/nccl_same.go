@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ var ncclSame = Check{
 	Doc: "Compares the version in the bytes of the libnccl that torch will get, missing counted. Since 2.23.4 NCCL refuses ranks of other versions; " +
 		"older ones exchange structures of unlike size first. Equal versions built for different CUDA releases are warned of. " +
 		"A node where something hides the libnccl that torch brought is nccl-loaded's finding, and left out here.",
-	WouldSee: "Mismatched NCCL version detected : rank 1 version 22703 rank 0 version 22705 (before 2.23: Message truncated, or a hang)",
+	WouldSee: "Mismatched NCCL version detected : rank … version … rank 0 version … (before 2.23: Message truncated, or a hang)",
 	Run:      judgeNCCL,
 }
 
@@ -38,43 +39,35 @@ func judgeNCCL(view View) []Finding {
 		}
 		return silent
 	})
-	cuda := func(n *facts.Node) string {
-		if len(n.Python.NCCL) == 0 {
-			return ""
-		}
-		return n.Python.NCCL[0].CUDA
+	wanted := required{
+		Name:    "NCCL",
+		Version: ncclVersion,
+		Install: func(version string) string { return installNCCL(view, nodes, version) },
+		Look:    pipOn(view) + "list",
+		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
-	for _, d := range differences(nodes, []aspect{{"NCCL", ncclVersion}}) {
-		f := d.finding("NCCL versions")
-		f.Fix = wheelFix(view, nodes, d)
-		if d.lacking() {
-			f.Summary = "there is no libnccl"
-			f.WouldSee = "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory"
-		}
-		findings = append(findings, f)
-	}
-	if len(groupBy(nodes, ncclVersion)) > 1 {
+	findings = append(findings, wanted.findings(nodes)...)
+	if versions := groupBy(nodes, ncclVersion); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}
+	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
 	for _, d := range differences(nodes, []aspect{{"NCCL for CUDA", cuda}}) {
 		f := d.finding("NCCL builds")
 		f.Verdict, f.WouldSee = Warn, "nothing as a rule: NCCL compares only its own version"
-		f.Fix = []string{"{ssh} " + interpreter(view, nodes[0]) + " -m pip list"}
+		f.Fix = []string{wanted.Look}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-// wheelFix installs the NCCL wheel of the other nodes where theirs is one.
-func wheelFix(view View, nodes []*facts.Node, d difference) []string {
-	want := d.Deviations[0].Want
+// installNCCL installs the wheel of the nodes that have the version by one.
+func installNCCL(view View, nodes []*facts.Node, version string) string {
 	for _, node := range nodes {
-		for name, version := range node.Python.Packages {
-			if strings.HasPrefix(name, "nvidia-nccl") && want != "" && strings.HasPrefix(version, want) {
-				wheel := difference{Deviations: []deviation{{Name: name, Want: version}}}
-				return pipFix(interpreter(view, node), wheel)
+		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
+			if strings.HasPrefix(name, "nvidia-nccl") && release(node.Python.Packages[name], 3) == release(version, 3) {
+				return requiredPackage(view, name).Install(node.Python.Packages[name])
 			}
 		}
 	}
-	return []string{"{ssh} " + interpreter(view, nodes[0]) + " -m pip list"}
+	return pipOn(view) + "list"
 }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -40,6 +41,10 @@ func judgeInterfaces(view View) []Finding {
 	for _, d := range differences(nodes, []aspect{{"interface", peerInterface}}) {
 		f := d.finding("names of the interface to the peers")
 		f.Fix = ncclFix(ifnameList(view), "NCCL_SOCKET_IFNAME")
+		if ifnameList(view) == "" && !d.Split {
+			line := "NCCL_SOCKET_IFNAME==" + d.Deviations[0].Got
+			f.Fix = []string{fmt.Sprintf(`{ssh} "echo %s | sudo tee -a /etc/nccl.conf"`, line)}
+		}
 		findings = append(findings, f)
 	}
 	return findings

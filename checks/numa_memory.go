@@ -28,7 +28,7 @@ var numaMemory = Check{
 		var findings []Finding
 		for _, node := range v.Nodes {
 			odd, verdict := unlikeNUMA(node.Host.NUMA)
-			if len(odd) == 0 || ranksOn(node, v) < 2 || ncclVersion(node) == "" {
+			if len(odd) == 0 || node.Slots < 2 || ncclVersion(node) == "" {
 				continue
 			}
 			if !launch.CuMemHostProbed(node.Python.NCCL[0], "", launch.RankEnv(node.Env, v.Launch.Exports)) {
@@ -40,7 +40,7 @@ var numaMemory = Check{
 				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
 				Got:     strings.Join(odd, ", ") + "; NCCL " + ncclVersion(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
-				Fix:     []string{"echo NCCL_CUMEM_HOST_ENABLE=0 >> .deepspeed_env   # in the directory you launch from"},
+				Fix:     []string{exportLine("NCCL_CUMEM_HOST_ENABLE", "0")},
 			})
 		}
 		return findings

@@ -45,8 +45,8 @@ var openFilesLimit = Check{
 }
 
 func raiseOpenFiles(node *facts.Node) []string {
-	if node.Host != nil && (node.Host.Container == "docker" || node.Host.Container == "podman") {
-		return []string{node.Host.Container + " run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option"}
+	if container := containerOf(node); container == "docker" || container == "podman" {
+		return []string{container + " run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option"}
 	}
 	return []string{
 		"{ssh} 'printf \"* - nofile 1048576\\nroot - nofile 1048576\\n\" | sudo tee /etc/security/limits.d/90-nofile.conf'",

@@ -2,53 +2,85 @@ package checks
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
-// packageFindings compares one package that the launch cannot do without.
-func packageFindings(view View, name string) []Finding {
-	value := func(n *facts.Node) string { return n.Python.Packages[name] }
-	if !slices.ContainsFunc(answering(view), func(n *facts.Node) bool { return value(n) != "" }) {
-		return nowhere(view, name)
-	}
-	return versionFindings(view, name, value)
+// required is something the launch cannot do without on any node.
+type required struct {
+	Name    string
+	Version func(*facts.Node) string // "" where it is not installed
+	// Install is the command that brings a node to a version, Look the one
+	// that shows what is there, for when no version is known to be right.
+	Install func(version string) string
+	Look    string
+	Lacking string // what a rank without it dies with
 }
 
-// versionFindings compares one package's version, absent counted. The message
-// of a node that has none is filled in, the others' is left to the caller.
-func versionFindings(view View, name string, value func(*facts.Node) string) []Finding {
-	nodes := answering(view)
+// findings compares the versions. A node that has none is wrong whatever the
+// majority has; the others are compared among themselves. What ranks of unlike
+// versions die with is left to the caller.
+func (r required) findings(nodes []*facts.Node) []Finding {
+	var have []*facts.Node
+	var lack []string
+	for _, node := range nodes {
+		if r.Version(node) == "" {
+			lack = append(lack, node.Name)
+		} else {
+			have = append(have, node)
+		}
+	}
+	if len(have) == 0 {
+		return nil
+	}
 	var findings []Finding
-	for _, d := range differences(nodes, []aspect{{name, value}}) {
-		f := d.finding(name + " versions")
-		f.Fix = pipFix(interpreter(view, nodes[0]), d)
-		if d.lacking() {
-			f.Summary = name + " is not installed"
-			f.WouldSee = fmt.Sprintf("ModuleNotFoundError: No module named '%s'", name)
+	if most := groupBy(have, r.Version)[0]; lack != nil {
+		findings = append(findings, Finding{
+			Nodes:    lack,
+			Summary:  r.Name + " is not installed",
+			Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
+			WouldSee: r.Lacking,
+			Fix:      []string{r.Install(most.Value)},
+		})
+	}
+	for _, d := range differences(have, []aspect{{r.Name, r.Version}}) {
+		f := d.finding(r.Name + " versions")
+		f.Fix = []string{r.Look}
+		if !d.Split {
+			f.Fix = []string{r.Install(d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-// pipFix installs what most nodes have. Which side is right of a split is the
-// user's to say: then it only lists.
-func pipFix(python string, d difference) []string {
-	var install, remove []string
+// requiredPackage is a python package with its name on the package index.
+func requiredPackage(view View, name string) required {
+	pip := pipOn(view)
+	return required{
+		Name:    name,
+		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
+		Install: func(version string) string { return pip + "install " + shellWord(name+"=="+version) },
+		Look:    pip + "list",
+		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", name),
+	}
+}
+
+// pipFix installs what most nodes have of many packages. Which side is right
+// of a split is the user's to say: then it only lists.
+func pipFix(pip string, d difference) []string {
+	if d.Split {
+		return []string{pip + "list"}
+	}
+	var install, remove, fix []string
 	for _, dev := range d.Deviations {
 		if dev.Want == "" {
 			remove = append(remove, shellWord(dev.Name))
 		} else {
 			install = append(install, shellWord(dev.Name+"=="+dev.Want))
 		}
-	}
-	pip := "{ssh} " + python + " -m pip "
-	var fix []string
-	if d.Split {
-		return []string{pip + "list"}
 	}
 	if install != nil {
 		fix = append(fix, pip+"install "+strings.Join(install, " "))
@@ -57,4 +89,13 @@ func pipFix(python string, d difference) []string {
 		fix = append(fix, pip+"uninstall -y "+strings.Join(remove, " "))
 	}
 	return fix
+}
+
+// pipOn is pip of the launch's interpreter, up to its command.
+func pipOn(view View) string {
+	python := view.Launch.Interpreter
+	if nodes := answering(view); python == "" && len(nodes) > 0 {
+		python = nodes[0].Python.Path
+	}
+	return "{ssh} " + shellWord(python) + " -m pip "
 }

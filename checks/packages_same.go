@@ -16,7 +16,7 @@ var deepspeedSame = Check{
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
-	Run:      func(view View) []Finding { return packageFindings(view, "deepspeed") },
+	Run:      func(view View) []Finding { return judgePackage(view, "deepspeed") },
 }
 
 var protobufSame = Check{
@@ -29,7 +29,7 @@ var protobufSame = Check{
 	WouldSee: "TypeError: Descriptors cannot be created directly, on the odd nodes only",
 	Run: func(view View) []Finding {
 		minor := func(n *facts.Node) string { return release(n.Python.Packages["protobuf"], 2) }
-		findings := packageFindings(view, "protobuf")
+		findings := judgePackage(view, "protobuf")
 		for i := range findings {
 			if findings[i].Verdict == "" && len(groupBy(answering(view), minor)) == 1 {
 				findings[i].Verdict = Warn
@@ -71,7 +71,7 @@ func judgePackages(view View) []Finding {
 	var findings []Finding
 	for _, d := range differences(nodes, aspects) {
 		f := d.finding("packages")
-		f.Fix = pipFix(interpreter(view, nodes[0]), d)
+		f.Fix = pipFix(pipOn(view), d)
 		findings = append(findings, f)
 	}
 	return findings
@@ -79,4 +79,13 @@ func judgePackages(view View) []Finding {
 
 func hasOwnCheck(name string) bool {
 	return name == "torch" || name == "deepspeed" || name == "protobuf" || strings.HasPrefix(name, "nvidia-nccl")
+}
+
+// judgePackage compares one package, or skips where no node has it.
+func judgePackage(view View, name string) []Finding {
+	has := func(n *facts.Node) bool { return n.Python.Packages[name] != "" }
+	if !slices.ContainsFunc(answering(view), has) {
+		return nowhere(view, name)
+	}
+	return requiredPackage(view, name).findings(answering(view))
 }

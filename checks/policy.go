@@ -11,7 +11,7 @@ type Policy struct {
 	ClockSkew   float64 // seconds two clocks may differ
 	DiskFree    int64   // bytes free where the launch writes
 	MemoryFree  float64 // share of the memory that must be available, 0 to 1
-	OpenFiles   int64   // soft limit wanted
+	OpenFiles   int64   // hard limit wanted; NCCL raises its soft one to it
 }
 
 // DefaultPolicy is what holds when nobody says otherwise.

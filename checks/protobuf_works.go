@@ -24,13 +24,13 @@ func judgeProtobuf(view View) []Finding {
 	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Protobuf != nil }) {
 		return nowhere(view, "protobuf")
 	}
+	pip := pipOn(view) + "install "
 	var findings []Finding
 	for _, node := range nodes {
 		protobuf := node.Python.Protobuf
 		if protobuf == nil {
 			continue
 		}
-		pip := "{ssh} " + interpreter(view, node) + " -m pip install "
 		if len(protobuf.OldGenerated) > 0 && !before(protobuf.Runtime, "4") {
 			f := Finding{
 				Nodes:   []string{node.Name},

@@ -33,7 +33,7 @@ func judgePython(view View) []Finding {
 				Summary:  "there is no " + python.Path,
 				Want:     whoWants(view),
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
-				Fix:      interpreterFix(view, python.Path),
+				Fix:      missingFix(view, python.Path),
 			})
 		case python.Problem != "":
 			findings = append(findings, Finding{
@@ -48,11 +48,12 @@ func judgePython(view View) []Finding {
 	if !found && view.Launch.Interpreter == "" {
 		return skip("no node has a python in PATH, and nothing says which interpreter the launch uses (--python PATH)")
 	}
-	return append(findings, pythonVersions(answering(view))...)
+	return append(findings, pythonVersions(view)...)
 }
 
 // pythonVersions compares minor versions, and patch versions where those agree.
-func pythonVersions(nodes []*facts.Node) []Finding {
+func pythonVersions(view View) []Finding {
+	nodes := answering(view)
 	if len(groupBy(nodes, func(n *facts.Node) string { return n.Python.Version })) < 2 {
 		return nil
 	}
@@ -61,7 +62,7 @@ func pythonVersions(nodes []*facts.Node) []Finding {
 		for _, d := range differences(nodes, []aspect{{"python", value}}) {
 			f := d.finding("interpreter versions")
 			f.Verdict, f.WouldSee = verdict, wouldSee
-			f.Fix = []string{"{ssh} " + shellWord(nodes[0].Python.Path) + " -V"}
+			f.Fix = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })
 			findings = append(findings, f)
 		}
 		return findings
@@ -79,19 +80,29 @@ func whoWants(view View) string {
 	return fmt.Sprintf("%s (from %s)", view.Launch.Interpreter, view.Launch.InterpreterFrom)
 }
 
-// interpreterFix copies the environment from a node that has it, where it is
-// one of its own; a system interpreter is a matter of packages.
-func interpreterFix(view View, interpreter string) []string {
+// missingFix is for nodes without the interpreter.
+func missingFix(view View, interpreter string) []string {
 	look := "{ssh} ls -l " + shellWord(path.Dir(interpreter))
-	for _, node := range answering(view) {
+	if !path.IsAbs(interpreter) {
+		look = "{ssh} command -v " + shellWord(interpreter)
+	}
+	return append([]string{look}, copyFix(answering(view), func(*facts.Node) bool { return true })...)
+}
+
+// copyFix copies the environment from a node that is as it should be, where
+// the interpreter belongs to one (conda, venv); a system's python is a matter
+// of its packages, and of telling which python is meant.
+func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []string {
+	for _, node := range nodes {
 		prefix := node.Python.Prefix
-		if prefix == "" || prefix == "/usr" || prefix == "/usr/local" || !strings.HasPrefix(interpreter, prefix+"/") {
+		isSystem := prefix == "" || prefix == "/usr" || prefix == "/usr/local"
+		if !isRight(node) || isSystem || !strings.HasPrefix(node.Python.Path, prefix+"/") {
 			continue
 		}
 		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", shellWord(prefix), shellWord(prefix))
-		return []string{look, fmt.Sprintf("ssh %s %s", shellWord(node.Name), shellWord(copying))}
+		return []string{fmt.Sprintf("ssh %s %s", shellWord(node.Name), shellWord(copying))}
 	}
-	return []string{look, "preflight -H hostfile --python PATH   # when the launch uses another interpreter"}
+	return []string{"preflight -H hostfile --python PATH"}
 }
 
 // answering is the nodes whose interpreter told about itself; what is wrong
@@ -104,14 +115,6 @@ func answering(view View) []*facts.Node {
 		}
 	}
 	return nodes
-}
-
-// interpreter is the python a fix has to call.
-func interpreter(view View, node *facts.Node) string {
-	if view.Launch.Interpreter != "" {
-		return shellWord(view.Launch.Interpreter)
-	}
-	return shellWord(node.Python.Path)
 }
 
 // nowhere is the reason to skip what needs a package that no node has.

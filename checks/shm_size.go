@@ -1,10 +1,10 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 
 	"preflight/facts"
-	"preflight/launch"
 
 	"github.com/dustin/go-humanize"
 )
@@ -21,9 +21,13 @@ var shmSize = Check{
 	Run: func(v View) []Finding {
 		var findings []Finding
 		fleets := fleetNCCL(v)
+		needs := map[load]need{} // large fleets are alike
 		for _, node := range v.Nodes {
-			need, arithmetic := shmNeed(node, v, fleets)
-			if finding, found := tooSmall(node, need, arithmetic); found {
+			on := load{cmp.Or(ncclVersion(node), fleets), node.Slots}
+			if _, known := needs[on]; !known {
+				needs[on] = on.need(v)
+			}
+			if finding, found := tooSmall(node, needs[on]); found {
 				findings = append(findings, finding)
 			}
 		}
@@ -32,21 +36,28 @@ var shmSize = Check{
 }
 
 // tooSmall judges one /dev/shm by the bytes it must hold.
-func tooSmall(node *facts.Node, need int64, arithmetic string) (Finding, bool) {
+func tooSmall(node *facts.Node, need need) (Finding, bool) {
 	shm := node.SHM
+	inMemory := shm.FSType == "tmpfs" || shm.FSType == ""
+	if shm.Exists && min(shm.Size, shm.Free) >= need.bytes && inMemory {
+		return Finding{}, false
+	}
 	finding := Finding{
 		Nodes: []string{node.Name},
 		Got:   humanize.IBytes(uint64(shm.Size)),
-		Want:  fmt.Sprintf("at least %s: %s", humanize.IBytes(uint64(need)), arithmetic),
-		Fix:   enlargeSHM(node, need),
+		Want:  fmt.Sprintf("at least %s: %s", humanize.IBytes(uint64(need.bytes)), need.arithmetic),
+		Fix:   enlargeSHM(node, need.bytes),
 	}
 	switch {
 	case !shm.Exists:
 		finding.Summary, finding.Got = noSHM, ""
 		finding.WouldSee = "Call to stat failed: No such file or directory"
-	case shm.Size < need:
+	case shm.Size < need.bytes:
 		finding.Summary = "/dev/shm is too small"
-	case shm.Free < need:
+		if shm.Size >= need.nccl {
+			finding.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
+		}
+	case shm.Free < need.bytes:
 		finding.Verdict = Warn
 		finding.Summary = "/dev/shm is large enough but other programs fill it"
 		finding.Got = fmt.Sprintf("%s free of %s", humanize.IBytes(uint64(shm.Free)), humanize.IBytes(uint64(shm.Size)))
@@ -55,58 +66,17 @@ func tooSmall(node *facts.Node, need int64, arithmetic string) (Finding, bool) {
 			finding.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
 		}
 		finding.Fix = []string{"{ssh} 'ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*'"}
-	case shm.FSType != "tmpfs" && shm.FSType != "":
+	default:
 		finding.Verdict = Warn
 		finding.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"
 		finding.Got, finding.Want = shm.FSType, "tmpfs"
 		finding.WouldSee = "nothing: training is slow, and slower on this node than on the others"
-	default:
-		return Finding{}, false
 	}
 	return finding, true
 }
 
+// dataLoaderDied is torch's message (utils/data/_utils/signal_handling.py, 2.5).
+const dataLoaderDied = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
+	"It is possible that dataloader's workers are out of shared memory."
+
 const noSHM = "there is no /dev/shm"
-
-// shmNeed is the bytes /dev/shm of a node must hold, and how they come about.
-func shmNeed(node *facts.Node, v View, fleets string) (int64, string) {
-	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
-	if v.Launch.Accelerator == "cpu" {
-		return v.Policy.SHMHeadroom, headroom + ", and nothing for NCCL: it is not used with accelerator cpu"
-	}
-	version := ncclVersion(node)
-	if version == "" {
-		version = fleets
-	}
-	use := launch.SHMNeed(version, ranksOn(node, v), len(v.Launch.Hosts), 1)
-	arithmetic := use.Arithmetic + " + " + headroom
-	if use.Segments > 0 {
-		arithmetic += fmt.Sprintf("; %s more where its GPUs cannot reach each other directly", humanize.IBytes(uint64(use.Segments)))
-	}
-	return use.Bytes + v.Policy.SHMHeadroom, arithmetic
-}
-
-// enlargeSHM is how the mount is made large enough, where it is made.
-func enlargeSHM(node *facts.Node, need int64) []string {
-	gib := max(1, (need+1<<30-1)>>30) // whole GiB, as people write it
-	container := ""
-	if node.Host != nil {
-		container = node.Host.Container
-	}
-	switch container {
-	case "docker", "podman":
-		return []string{fmt.Sprintf("%s run --shm-size=%dg …   # start the container of {node} anew with this option; or --ipc=host", container, gib)}
-	case "kubernetes":
-		return []string{fmt.Sprintf(`volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: %dGi}}] and volumeMounts: [{name: shm, mountPath: /dev/shm}]   # in the pod's spec`, gib)}
-	case "lxc":
-		return []string{fmt.Sprintf("lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,size=%dG,create=dir 0 0   # in the container's configuration", gib)}
-	}
-	mount := fmt.Sprintf("{ssh} sudo mount -o remount,size=%dG /dev/shm", gib)
-	if !node.SHM.Mounted || node.SHM.FSType != "tmpfs" {
-		mount = fmt.Sprintf("{ssh} 'sudo mkdir -p /dev/shm && sudo mount -t tmpfs -o nosuid,nodev,mode=1777,size=%dG tmpfs /dev/shm'", gib)
-	}
-	return []string{
-		mount,
-		fmt.Sprintf("{ssh} 'echo tmpfs /dev/shm tmpfs nosuid,nodev,size=%dG 0 0 | sudo tee -a /etc/fstab'   # and after a reboot", gib),
-	}
-}

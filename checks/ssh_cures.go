@@ -182,7 +182,7 @@ var cures = map[string]cure{
 		summary:  "lets us in but refuses to run a command",
 		got:      "{message}",
 		fix:      []string{"sudo sshd -T -C user={user} | grep -i 'maxsessions\\|forcecommand\\|subsystem'   # on {node}'s console: MaxSessions must not be 0"},
-		wouldSee: "{node}: channel 0: open failed: administratively prohibited: open failed",
+		wouldSee: "{node}: channel 0: open failed: connect failed: open failed",
 	},
 	"no-shell": {
 		check:    "ssh-shell",

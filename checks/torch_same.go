@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -34,7 +33,10 @@ func judgeTorch(view View) []Finding {
 			return value(n.Python.Torch)
 		}
 	}
-	findings := versionFindings(view, "torch", torch(torchRelease))
+	wanted := requiredPackage(view, "torch")
+	wanted.Version = torch(torchRelease)
+	wanted.Install = func(release string) string { return installTorch(view, nodes, release) }
+	findings := wanted.findings(nodes)
 	for i := range findings {
 		if findings[i].WouldSee == "" {
 			findings[i].WouldSee = protocolsWouldSee(nodes)
@@ -49,10 +51,30 @@ func judgeTorch(view View) []Finding {
 			f.Verdict = Warn
 			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
 		}
-		f.Fix = []string{fmt.Sprintf("{ssh} %s -m pip list", interpreter(view, nodes[0]))}
+		f.Fix = []string{wanted.Look}
+		if !d.Split {
+			f.Fix = []string{installTorch(view, nodes, d.Deviations[0].Want)}
+		}
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// installTorch installs the very build of the nodes that have the release, or
+// were built for what is wanted. The builds of pytorch.org have an index each.
+func installTorch(view View, nodes []*facts.Node, wanted string) string {
+	for _, node := range nodes {
+		torch := node.Python.Torch
+		if torch == nil || torchRelease(torch) != wanted && torchBuild(torch) != wanted {
+			continue
+		}
+		index := ""
+		if _, label, _ := strings.Cut(torch.Version, "+"); label == "cpu" || strings.HasPrefix(label, "cu") || strings.HasPrefix(label, "rocm") {
+			index = " --index-url https://download.pytorch.org/whl/" + label
+		}
+		return pipOn(view) + "install " + shellWord("torch=="+torch.Version) + index
+	}
+	return pipOn(view) + "list"
 }
 
 func torchRelease(t *facts.Torch) string {

@@ -76,8 +76,6 @@ func complaint(stderr string, err error) string {
 type cappedBuffer struct{ kept bytes.Buffer }
 
 func (b *cappedBuffer) Write(p []byte) (int, error) {
-	if room := childOutput - b.kept.Len(); room > 0 {
-		b.kept.Write(p[:min(room, len(p))])
-	}
+	b.kept.Write(p[:min(childOutput-b.kept.Len(), len(p))])
 	return len(p), nil
 }

@@ -1,6 +1,9 @@
 package probe
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 func TestContainer(t *testing.T) {
 	const mountTable = "800 700 0:90 / / rw - overlay overlay rw\n"
@@ -28,6 +31,21 @@ func TestContainer(t *testing.T) {
 				t.Errorf("container is %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/.dockerenv": "", "/proc/self/stat": ""})
+	if err := os.Mkdir(o.at("/proc/self/ns"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"pid": initialPID, "uts": "uts:[4026532999]"} {
+		if err := os.Symlink(target, o.at("/proc/self/ns/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := container(o); got != "docker" {
+		t.Errorf("container is %q, want docker", got)
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 
 // object is a shared library as far as debug/elf can tell.
 type object struct {
-	rodata string // its read-only data
-	code   string // device code, which nobody should have to read
-	needed []string
-	tag    elf.DynTag // DT_RPATH or DT_RUNPATH of search, 0 for neither
-	search string
+	rodata         string // its read-only data
+	code           string // device code, which nobody should have to read
+	needed         []string
+	rpath, runpath string
 }
 
 // write makes a 64-bit little-endian ELF file of the sections that matter.
@@ -30,8 +29,11 @@ func (o object) write(t *testing.T, path string) {
 	for _, name := range o.needed {
 		tag(elf.DT_NEEDED, name)
 	}
-	if o.tag != 0 {
-		tag(o.tag, o.search)
+	if o.rpath != "" {
+		tag(elf.DT_RPATH, o.rpath)
+	}
+	if o.runpath != "" {
+		tag(elf.DT_RUNPATH, o.runpath)
 	}
 	put(dynamic, elf.Dyn64{}) // DT_NULL ends the list
 

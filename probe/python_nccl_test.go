@@ -3,7 +3,6 @@ package probe
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,15 +57,19 @@ func TestFindNCCLInLoaderOrder(t *testing.T) {
 		"2.1.1:LD_PRELOAD 2.1.2:LD_LIBRARY_PATH 2.1.4:ld.so.cache 2.1.5:default 2.1.3:wheel",
 	}, {
 		"torch's wheel, whose DT_RPATH beats LD_LIBRARY_PATH",
-		&object{needed: needs, tag: elf.DT_RPATH, search: wheelPath},
+		&object{needed: needs, rpath: wheelPath},
 		"2.1.1:LD_PRELOAD 2.1.3:wheel 2.1.2:LD_LIBRARY_PATH 2.1.4:ld.so.cache 2.1.5:default",
 	}, {
 		"the same with a DT_RUNPATH, which does not",
-		&object{needed: needs, tag: elf.DT_RUNPATH, search: wheelPath},
+		&object{needed: needs, runpath: wheelPath},
 		"2.1.1:LD_PRELOAD 2.1.2:LD_LIBRARY_PATH 2.1.3:wheel 2.1.4:ld.so.cache 2.1.5:default",
 	}, {
 		"built here against another directory",
-		&object{needed: needs, tag: elf.DT_RUNPATH, search: "${ORIGIN}/../../../opt/nccl/lib"},
+		&object{needed: needs, runpath: "${ORIGIN}/../../../opt/nccl/lib"},
+		"2.1.1:LD_PRELOAD 2.1.2:LD_LIBRARY_PATH 2.1.6:torch 2.1.4:ld.so.cache 2.1.5:default 2.1.3:wheel",
+	}, {
+		"with both, of which DT_RUNPATH counts",
+		&object{needed: needs, rpath: wheelPath, runpath: "$ORIGIN/../../../opt/nccl/lib"},
 		"2.1.1:LD_PRELOAD 2.1.2:LD_LIBRARY_PATH 2.1.6:torch 2.1.4:ld.so.cache 2.1.5:default 2.1.3:wheel",
 	}, {
 		"linked in",
@@ -154,7 +157,8 @@ func TestReadLoaderCacheOfThisMachine(t *testing.T) {
 
 func TestScanNCCLVersion(t *testing.T) {
 	const text = "NCCL version 2.21.5+cuda12.4"
-	for _, at := range []int{0, 1, 256<<10 - 5, 256<<10 + 100, 256<<10 + 127, 2*(256<<10) + 60} {
+	const firstPiece = 256<<10 + 128 // what is read at first
+	for _, at := range []int{0, 1, firstPiece - 28, firstPiece - 10, firstPiece - 1, firstPiece, firstPiece + 256<<10 - 10} {
 		data := append(bytes.Repeat([]byte{'x'}, at), text+"\x00trailing"...)
 		version, cuda := scanNCCLVersion(t.Context(), iotest.HalfReader(bytes.NewReader(data)))
 		if version != "2.21.5" || cuda != "12.4" {

@@ -140,3 +140,17 @@ func TestReadTorchWithoutVersionFile(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+func TestReadTorchStopsBeforeTheDescription(t *testing.T) {
+	metadata := filepath.Join(plant(t, `
+-- METADATA --
+Name: torch
+Requires-Dist: filelock
+
+Requires-Dist: nvidia-nccl-cu12==2.21.5 is what other builds ask for.
+`), "METADATA")
+	got := readTorch("", []installedPackage{{version: "2.4.0", metadata: metadata}})
+	if diff := cmp.Diff(&facts.Torch{Version: "2.4.0"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -59,6 +59,7 @@ func (s *sweep) run(client *ssh.Client) *Error {
 	if failure != nil {
 		return failure
 	}
+	s.runs = true
 	done := false
 	for {
 		line, err := command.stdout.next()

@@ -69,11 +69,10 @@ func (c *Client) bootstrap(ctx context.Context, client *ssh.Client, name string,
 	if failure != nil {
 		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
 			failure = late
-			failure.Stage = StageSession
 		}
 		return nil, failure
 	}
-	d.command = running
+	d.command, d.runs = running, true
 	d.write(d.tag + " " + c.offer() + "\n")
 	hello, err := d.dialogue()
 	trace.Noise = d.stdout.noise.kept()

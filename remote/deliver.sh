@@ -34,7 +34,8 @@ if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat;
 command -v head >/dev/null || how=none;
 
 # claim: makes directory $1 unless it is there, and tries whether it is private,
-# can be written to and lets programs run. Never makes a missing home.
+# can be written to and lets programs run. Never makes a missing home, and takes
+# back a directory that will not do.
 claim() {
 	LC_ALL=C; export LC_ALL; umask 077;
 	case $1 in "$c/"*) [ -d "$c" ] || mkdir "$c" || [ -d "$c" ] || return 1 ;; esac;
@@ -43,7 +44,7 @@ claim() {
 	case $(ls -ldn "$1") in "drwx------ "*|"drwx------. "*) ;; *) echo "(mode is not 0700)"; return 1 ;; esac;
 	t=$1/$p-try.$tag;
 	echo : | cat >"$t" && chmod 700 "$t" && { "$t" || { echo "(noexec)"; false; }; };
-	s=$?; rm -f "$t"; return $s;
+	s=$?; rm -f "$t"; [ $s = 0 ] || rmdir "$1" 2>/dev/null; return $s;
 };
 
 # unpack: the last cat drains what a failed unpacker leaves, so that the next
@@ -58,7 +59,7 @@ deliver() {
 	say need "$(uname -s)" "$(uname -m)" $how "$1";
 	read -r h n || exit 1;
 	t=$1/$p-$h.$tag;
-	e=$(unpack 2>&1) || { rm -f "$t"; say tried "$1:" $e; return; };
+	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	"$t" agent install "$1" "$h" </dev/null || { s=$?; rm -f "$t"; say failed $s; exit $s; };
 	become "$1";
 };

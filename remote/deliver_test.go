@@ -19,9 +19,15 @@ import (
 func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	noLeaks(t)
 	n := &testNode{shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
-	_, trace, err := n.start(t, 20*time.Second)
+	agent, trace, err := n.start(t, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var lost *Error
+	if err := agent.Call(ctx, "child", nil, nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
+		t.Errorf("a late call after a noisy login: %v, want frozen", err)
 	}
 	want := []string{"Welcome", `to \x1b[31mw1`, "no newline:"}
 	if diff := cmp.Diff(want, trace.Noise); diff != "" {

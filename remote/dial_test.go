@@ -25,12 +25,12 @@ import (
 // person is somebody with a home of their own and a key, and nothing of the
 // developer's.
 type person struct {
-	t    *testing.T
+	t    testing.TB
 	home string
 	key  ssh.Signer
 }
 
-func newPerson(t *testing.T) *person {
+func newPerson(t testing.TB) *person {
 	t.Helper()
 	noLeaks(t)
 	p := &person{t: t, home: t.TempDir()}
@@ -93,6 +93,7 @@ type node struct {
 	key     ssh.Signer
 	mu      sync.Mutex
 	logins  int
+	present int // logged in now
 }
 
 func newSigner(t testing.TB) ssh.Signer {
@@ -109,7 +110,7 @@ func newSigner(t testing.TB) ssh.Signer {
 }
 
 // listen accepts on a port of its own and hands every connection to serve.
-func listen(t *testing.T, serve func(net.Conn)) (address string, port int) {
+func listen(t testing.TB, serve func(net.Conn)) (address string, port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,7 +148,7 @@ func listen(t *testing.T, serve func(net.Conn)) (address string, port int) {
 
 // startNode runs a server. It lets in whoever config lets in, and forwards
 // connections, so that it can be a jump host as well.
-func startNode(t *testing.T, config *ssh.ServerConfig) *node {
+func startNode(t testing.TB, config *ssh.ServerConfig) *node {
 	t.Helper()
 	n := &node{key: newSigner(t)}
 	config.AddHostKey(n.key)
@@ -158,7 +159,13 @@ func startNode(t *testing.T, config *ssh.ServerConfig) *node {
 		}
 		n.mu.Lock()
 		n.logins++
+		n.present++
 		n.mu.Unlock()
+		defer func() {
+			n.mu.Lock()
+			n.present--
+			n.mu.Unlock()
+		}()
 		go ssh.DiscardRequests(requests)
 		for channel := range channels {
 			go forward(channel)

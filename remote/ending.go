@@ -18,6 +18,7 @@ import (
 type ending struct {
 	host string
 	exit
+	runs   bool     // the server took our command
 	spoke  bool     // our script ran
 	heard  bool     // it got our first line
 	pushed bool     // it was sent the binary
@@ -38,6 +39,8 @@ func (e *ending) stage() Stage {
 	switch {
 	case e.hello:
 		return StageTalk
+	case !e.runs:
+		return StageSession
 	case !e.heard:
 		return StageShell
 	case len(e.tried) > 0 && !e.pushed, e.none:
@@ -98,6 +101,8 @@ func (e *ending) explainShell() *Error {
 		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.code()))
 	case said == "":
 		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
+	case notText.MatchString(said):
+		return e.nonsense(said)
 	}
 	return fail(ForcedCommand, "something else runs in place of our command: "+said)
 }
@@ -172,6 +177,9 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	case alive && echoed && !e.spoke:
 		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
 			errors.New("something else runs in place of our command, and repeats what it is sent"))
+	case alive && !e.runs:
+		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
+			fmt.Errorf("the server answers, but opened no session within %s", waited))
 	case alive && !e.heard:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
 			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
@@ -251,6 +259,9 @@ var (
 
 // lostShell is sshd's perror of a login shell that cannot be executed.
 var lostShell = regexp.MustCompile(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
+
+// notText matches what escape makes of bytes that are in no text.
+var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
 
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"

@@ -76,6 +76,7 @@ func TestHostKey(t *testing.T) {
 		{"revoked elsewhere", func(n *node) string {
 			return line(knownhosts.Normalize(n.address), n.key.PublicKey()) + "@revoked " + line("w9", n.key.PublicKey())
 		}, "", "", ""},
+		{"an authority's key is no host's", func(n *node) string { return "@cert-authority " + line("*", n.key.PublicKey()) }, "", HostKeyUnknown, ""},
 		{"local, not minded", func(*node) string { return "" }, "NoHostAuthenticationForLocalhost yes", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

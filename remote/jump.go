@@ -72,25 +72,28 @@ func (c *Client) dialJump(j *jump, h hop, crossed []hop) {
 // connectVia opens a channel through the target's jump host.
 func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *Error) {
 	h := *a.target.jump
-	failed := func(stage Stage, err error) *Error {
-		return &Error{Stage: stage, Cause: JumpFailed, Err: fmt.Errorf("jump host %s: %w", h.name, err), Detail: map[string]string{"jump": h.name}}
+	failed := func(stage Stage, cause Cause, err error) *Error {
+		return &Error{Stage: stage, Cause: JumpFailed, Err: fmt.Errorf("jump host %s: %w", h.name, err),
+			Detail: map[string]string{"jump": h.name, "cause": string(cause)}}
 	}
 	if slices.Contains(crossed, h) {
-		return nil, failed(StageConnect, errors.New("jumphost loop: it is to be reached through itself; give it `ProxyJump none`"))
+		return nil, failed(StageConnect, Unexpected, errors.New("jumphost loop: it is to be reached through itself; give it `ProxyJump none`"))
 	}
 	j := a.client.jump(h, append(slices.Clone(crossed), h))
 	select {
 	case <-j.done:
 	case <-ctx.Done():
-		return nil, failed(StageConnect, fmt.Errorf("not logged in there after %s: %w", a.after(), context.Cause(ctx)))
+		if errors.Is(context.Cause(ctx), context.Canceled) {
+			return nil, &Error{Stage: StageConnect, Cause: Interrupted, Err: context.Cause(ctx)}
+		}
+		return nil, failed(StageConnect, TimedOut, fmt.Errorf("not logged in there after %s", a.after()))
 	}
 	a.trace.Via = append(a.trace.Via, append(j.trace.Via, h.name)...)
 	for _, note := range j.trace.OpenSSH {
 		a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("jump host %s: %s", h.name, note))
 	}
 	if j.err != nil {
-		failure := failed(j.err.Stage, j.err)
-		failure.Detail["cause"] = string(j.err.Cause)
+		failure := failed(j.err.Stage, j.err.Cause, j.err)
 		for key, value := range j.err.Detail {
 			failure.Detail["jump_"+key] = value
 		}

@@ -145,7 +145,7 @@ func TestLoginTooManyKeys(t *testing.T) {
 
 func TestLoginAccountClosed(t *testing.T) {
 	for name, banner := range map[string]string{
-		"by banner": "Your account has expired; please contact your system administrator.\n\x1b[0m",
+		"by banner":  "Your account has expired; please contact your system administrator.\n\x1b[0m",
 		"by nologin": "System is going down. Unprivileged users are not permitted to log in anymore.\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,12 +160,30 @@ func TestLoginAccountClosed(t *testing.T) {
 	}
 	t.Run("after a good signature", func(t *testing.T) {
 		server := &ssh.ServerConfig{
-			PublicKeyCallback:         func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil },
-			VerifiedPublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey, *ssh.Permissions, string) (*ssh.Permissions, error) { return nil, errors.New("expired") },
+			PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil },
+			VerifiedPublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey, *ssh.Permissions, string) (*ssh.Permissions, error) {
+				return nil, errors.New("expired")
+			},
 		}
 		p, _ := site(t, server)
 		p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, AccountClosed, "expired or locked")
 	})
+}
+
+// A server that stops in the middle of the login costs the node's deadline.
+func TestLoginFreezes(t *testing.T) {
+	release := make(chan struct{})
+	server := nobody()
+	server.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
+		<-release
+		return nil, errors.New("no")
+	}
+	p, _ := site(t, server)
+	e, _ := p.failed(p.client(Options{}), "w1", 400*time.Millisecond, StageLogin, Frozen, "no answer within")
+	if !strings.HasSuffix(e.Detail["after"], " s") {
+		t.Errorf("detail %v", e.Detail)
+	}
+	close(release)
 }
 
 func TestLoginSecondFactor(t *testing.T) {

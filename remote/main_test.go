@@ -46,6 +46,18 @@ var testMethods = map[string]Method{
 	"environment": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
 		return reply("environment", os.Environ())
 	},
+	"list": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		var dir string
+		if err := json.Unmarshal(params, &dir); err != nil {
+			return err
+		}
+		entries, _ := os.ReadDir(dir) // one that is not there has no entries
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return reply("names", names)
+	},
 	"fail": func(context.Context, json.RawMessage, func(string, any) error) error {
 		return errors.New("no luck\x1b[31m")
 	},
@@ -111,7 +123,7 @@ var testMethods = map[string]Method{
 }
 
 // noLeaks fails a test that leaves goroutines of ours or of x/crypto behind.
-func noLeaks(t *testing.T) {
+func noLeaks(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
 		var left string

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,9 +56,20 @@ func TestFallbackDirectories(t *testing.T) {
 		"only shm":      {readOnly + "/root;" + small + "/var/tmp;" + noexec + "/tmp;" + roomy + "/dev/shm", "/dev/shm/preflight-0/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, trace, err := mounted(t, c.setup).start(t, 20*time.Second)
+			agent, trace, err := mounted(t, c.setup).start(t, 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
+			}
+			var left []string
+			if err := agent.Call(t.Context(), "list", "/root/.cache", func(_ string, body json.RawMessage) {
+				if err := json.Unmarshal(body, &left); err != nil {
+					t.Error(err)
+				}
+			}); err != nil {
+				t.Error(err)
+			}
+			if c.path != "/root/.cache/preflight/" && name != "home loose" && len(left) > 0 {
+				t.Errorf("left in the home: %q", left)
 			}
 			if dir, _ := filepath.Split(trace.Path); dir != c.path || !trace.Delivered {
 				t.Errorf("delivered %v to %s, want %s", trace.Delivered, trace.Path, c.path)
@@ -110,6 +122,56 @@ func TestNoDirectory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What another user could have put in the place of our binary is not run, and
+// does not stand in the way.
+func TestPlantedBinaryIsNotRun(t *testing.T) {
+	noLeaks(t)
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: giving files to another user takes root")
+	}
+	own, err := OpenBinary(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, planted := range []string{".cache/preflight/preflight-" + own.Hash, ".cache/preflight"} {
+		n := &testNode{home: t.TempDir(), env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+		script(t, filepath.Join(n.home, ".cache/preflight/preflight-"+own.Hash), "echo planted; exit 9")
+		if err := os.Chmod(filepath.Join(n.home, ".cache/preflight"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(n.home, planted), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		_, trace, failure := n.start(t, 20*time.Second)
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		if !trace.Delivered || len(trace.Noise) > 0 {
+			t.Errorf("%s: delivered %v, noise %q", planted, trace.Delivered, trace.Noise)
+		}
+	}
+}
+
+// A link in the place of our directory leads where others may write.
+func TestLinkedDirectoryIsNotUsed(t *testing.T) {
+	noLeaks(t)
+	own, err := OpenBinary(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &testNode{home: t.TempDir(), env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+	script(t, filepath.Join(n.home, "elsewhere/preflight-"+own.Hash), "echo planted; exit 9")
+	if err := os.Mkdir(filepath.Join(n.home, ".cache"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../elsewhere", filepath.Join(n.home, ".cache/preflight")); err != nil {
+		t.Fatal(err)
+	}
+	if _, trace, failure := n.start(t, 20*time.Second); failure != nil || !trace.Delivered || len(trace.Noise) > 0 {
+		t.Errorf("%v; trace %+v", failure, trace)
 	}
 }
 

@@ -37,6 +37,7 @@ func (l *login) explain(err error) *Error {
 	case len(l.wanted) > 0:
 		l.explainWanted(e, l.wanted[0])
 	case errors.Is(l.signErr, errAgentSilent):
+		detail["socket"] = l.target.agentSocket
 		e.Cause, e.Err = AgentUnreachable, fmt.Errorf("%w: it may be waiting for a confirmation or a touch", l.signErr)
 	case l.signed != nil && len(l.partial) == 0:
 		// A signature that is right and refused leaves the account's own rules.

@@ -69,8 +69,7 @@ func (e *evaluation) login(t *target, expand expander) error {
 		t.publicKey = t.publicKey && slices.Contains(strings.Split(methods, ","), "publickey")
 	}
 	t.identitiesOnly = e.is("identitiesonly", "yes", "true")
-	t.chosen = len(e.identities) > 0
-	if !t.chosen {
+	if len(e.identities) == 0 {
 		for _, name := range defaultIdentities {
 			t.identities = append(t.identities, filepath.Join(e.local.home, ".ssh", name))
 		}

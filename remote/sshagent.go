@@ -17,6 +17,8 @@ import (
 // hung agent shows as a hung agent and not as a dead fleet.
 const agentPatience = 5 * time.Second
 
+var errAgentSilent = errors.New("the ssh-agent did not answer in time")
+
 // agents keeps a connection to every ssh-agent that some host asked for. Each
 // is asked for its keys once.
 type agents struct {
@@ -97,5 +99,3 @@ func (a *agents) close() {
 		<-one.listed
 	}
 }
-
-var errAgentSilent = errors.New("the ssh-agent did not answer in time")

@@ -2,8 +2,10 @@ package remote
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,7 +49,6 @@ type target struct {
 	publicKey      bool // public keys may be used
 	identities     []string
 	certificates   []string
-	chosen         bool   // identities come from the configuration
 	identitiesOnly bool   // of the agent's keys only those
 	agentSocket    string // "" = no agent
 	agentChosen    bool   // agentSocket comes from the configuration
@@ -61,6 +62,8 @@ type target struct {
 
 	openSSH []string // what ssh would do differently
 }
+
+func (t *target) address() string { return net.JoinHostPort(t.host, strconv.Itoa(t.port)) }
 
 // resolve applies the configuration to a hop. An error is one for which ssh
 // would not even connect.

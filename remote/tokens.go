@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -136,5 +135,3 @@ func portedName(host string, port int) string {
 	}
 	return "[" + host + "]:" + strconv.Itoa(port)
 }
-
-func (t *target) address() string { return net.JoinHostPort(t.host, strconv.Itoa(t.port)) }

@@ -122,11 +122,11 @@ func (r *lineReader) read() error {
 		if r.total += len(chunk); r.total > maxTotal {
 			return &tooMuch{fmt.Sprintf("%d MiB", maxTotal>>20)}
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
 		if len(r.line) > maxLine {
 			return &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
 		}
 		const noLater = maxNoise + len(marker)
 		if len(r.line) > noLater && !bytes.Contains(r.line[:noLater], []byte(marker)) {

@@ -140,7 +140,7 @@ func (p *page) summary(r checks.Report) string {
 	for _, v := range []checks.Verdict{checks.Pass, checks.Fail, checks.Warn, checks.Unknown} {
 		if n := len(outcomes(r, v)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", plural(n, "check"), map[checks.Verdict]string{
-				checks.Pass: "passed", checks.Fail: "failed", checks.Warn: "warned", checks.Unknown: "unknown",
+				checks.Pass: "passed", checks.Fail: "failed", checks.Warn: "warned", checks.Unknown: "not complete",
 			}[v]))
 		}
 	}
@@ -218,9 +218,24 @@ func (p *page) wrapped(indent, text string) {
 func (p *page) split(text string, indent int) []string {
 	var lines []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		wrapped := lipgloss.Wrap(Escape(paragraph), max(p.width()-indent, 20), "")
-		for line := range strings.SplitSeq(wrapped, "\n") {
-			lines = append(lines, strings.TrimRight(line, " "))
+		lines = append(lines, wrap(Escape(paragraph), max(p.width()-indent, 20))...)
+	}
+	return lines
+}
+
+// wrap breaks text at blanks alone: check IDs, paths and options keep their
+// hyphens together, and a word wider than the page stays whole, to be pasted.
+func wrap(text string, width int) []string {
+	lines := []string{""}
+	for word := range strings.SplitSeq(text, " ") {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case lipgloss.Width(*last)+1+lipgloss.Width(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
 		}
 	}
 	return lines
@@ -234,7 +249,7 @@ func (p *page) rest(r checks.Report) {
 		p.list("passed", passed, "")
 	}
 	for _, group := range byReason(r, checks.Unknown) {
-		p.list("not judged", group.checks, group.reason)
+		p.list("not complete", group.checks, group.reason)
 	}
 	for _, group := range byReason(r, checks.Skip) {
 		p.list("not needed", group.checks, group.reason)
@@ -250,8 +265,8 @@ func (p *page) list(label string, ids []string, reason string) {
 		}
 		text += ": " + reason
 	}
-	for i, line := range p.split(text, 12) {
-		p.line("%s  %s", p.faint(fmt.Sprintf("%-10s", firstOnly(i, label))), line)
+	for i, line := range p.split(text, 14) {
+		p.line("%s  %s", p.faint(fmt.Sprintf("%-12s", firstOnly(i, label))), line)
 	}
 }
 

@@ -12,8 +12,8 @@
 //
 // Both hand their client a home of its own, with a key and a known_hosts that
 // is right: host keys are checked here, never bypassed, and the home of the
-// person who runs the test is neither read nor written. Both take everything
-// with them when they end: processes, listeners, mounts, files.
+// person who runs the test is neither read nor written. Both need Linux, and
+// take everything with them when they end: processes, listeners, mounts, files.
 //
 // The package refuses to know anything of preflight. It imports none of its
 // packages and judges nothing; a node that fails a check is the caller's

@@ -84,7 +84,8 @@ func TestHealthyHost(t *testing.T) {
 	tests := []struct{ command, stdin, want string }{
 		{"pwd; echo $HOME", "", home + "\n" + home + "\n"},
 		{"bin/hello", "", "hello from " + home + "\n"},
-		{"cat; echo $COLOUR >&2", "over stdin\n", "over stdin\nred\n"},
+		{"cat; echo $COLOUR", "over stdin\n", "over stdin\nred\n"},
+		{"echo to stderr >&2", "", "to stderr\n"},
 		{"echo $PATH", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"},
 	}
 	for _, test := range tests {
@@ -107,7 +108,7 @@ func TestHealthyHost(t *testing.T) {
 	if diff := cmp.Diff("w1 slots=4\n", f.Hostfile); diff != "" {
 		t.Errorf("hostfile (-want +got):\n%s", diff)
 	}
-	want := testhosts.Counts{Connections: 6, Logins: 6, Sessions: 6, Execs: 6}
+	want := testhosts.Counts{Connections: 7, Logins: 7, Sessions: 7, Execs: 7}
 	if diff := cmp.Diff(want, f.Counts("w1")); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
@@ -210,6 +211,9 @@ func TestJumpHost(t *testing.T) {
 	}
 	if _, err := gate.Dial("tcp", f.Address("w3")); err == nil || !strings.Contains(err.Error(), "Connection refused") {
 		t.Errorf("w3 through the jump host: got %v, want a refusal", err)
+	}
+	if _, err := gate.Dial("tcp", f.Address("gate")); err == nil || !strings.Contains(err.Error(), "prohibited") {
+		t.Errorf("through the jump host to one that is not behind it: got %v, want a prohibition", err)
 	}
 	want := testhosts.Counts{Connections: 1, Logins: 1, Forwards: 2}
 	if diff := cmp.Diff(want, f.Counts("gate")); diff != "" {

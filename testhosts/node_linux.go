@@ -75,8 +75,13 @@ func (n *Node) closePidfd() {
 	}
 }
 
+// bootPatience is more than a busy machine needs for its largest cluster.
+const bootPatience = 2 * time.Minute
+
 // awaitSSHD returns when the node's sshd listens, or why it never will.
 func (n *Node) awaitSSHD(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	defer cancel()
 	pidFile := fmt.Sprintf("/proc/%d/root%s", n.pid, sshdPid)
 	for {
 		if _, err := os.Stat(pidFile); err == nil {

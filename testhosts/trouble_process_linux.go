@@ -19,16 +19,23 @@ func (n *Node) Freeze(ctx context.Context) (Undo, error) {
 	return func() error { return n.signalAll(context.Background(), "CONT") }, nil
 }
 
-// Kill ends sshd and everything else that runs on the node. Connections are
-// refused.
+// Kill ends sshd and everything else that runs on the node, and returns when
+// connections are refused.
 func (n *Node) Kill(ctx context.Context) (Undo, error) {
 	if err := n.signalAll(ctx, "KILL"); err != nil {
 		return nil, err
 	}
+	// The port is closed when the process is gone, not when it is doomed.
+	_, err := n.Run(ctx, "/bin/sh", "-c", `pid=$(cat `+sshdPid+`); while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm `+sshdPid)
+	if err != nil {
+		return nil, err
+	}
 	return func() error {
 		// The command line is node.sh's.
-		_, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log")
-		return err
+		if _, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {
+			return err
+		}
+		return n.awaitSSHD(context.Background())
 	}, nil
 }
 
@@ -66,12 +73,12 @@ func (n *Node) ChangeHostKey(ctx context.Context) (Undo, error) {
 }
 
 // reloadSSHD has sshd read its files again and returns when it listens again.
-// It keeps its process id, and its pid file until it closes the port.
 func (n *Node) reloadSSHD(ctx context.Context) error {
-	_, err := n.Run(ctx, "/bin/sh", "-c", `
-		pid=$(cat `+sshdPid+`) && rm `+sshdPid+` && kill -HUP "$pid" || exit
-		while [ ! -s `+sshdPid+` ]; do sleep 0.01; done`)
-	return err
+	_, err := n.Run(ctx, "/bin/sh", "-c", `pid=$(cat `+sshdPid+`) && rm `+sshdPid+` && kill -HUP "$pid"`)
+	if err != nil {
+		return err
+	}
+	return n.awaitSSHD(ctx)
 }
 
 // Limit sets the soft resource limit of every session to come, by prlimit's

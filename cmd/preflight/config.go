@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/viper"
 
 	"preflight/checks"
+	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -29,6 +31,7 @@ type Config struct {
 	Exclude     string        `mapstructure:"exclude"`
 	NumNodes    int           `mapstructure:"num_nodes"`
 	NumGPUs     int           `mapstructure:"num_gpus"`
+	ForceMulti  bool          `mapstructure:"force_multi"`
 	MasterAddr  string        `mapstructure:"master_addr"`
 	MasterPort  int           `mapstructure:"master_port"`
 	Launcher    string        `mapstructure:"launcher"`
@@ -58,11 +61,12 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
 	flags.StringP("include", "i", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
 	flags.StringP("exclude", "e", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
-	flags.Int("num_nodes", -1, "as deepspeed: only the first N hosts")
-	flags.Int("num_gpus", -1, "as deepspeed: slots 0 to N-1 on every host")
+	flags.Int("num_nodes", hostfile.NotGiven, "as deepspeed: only the first N hosts")
+	flags.Int("num_gpus", hostfile.NotGiven, "as deepspeed: slots 0 to N-1 on every host")
+	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single host")
 	flags.String("master_addr", "", "as deepspeed: address of the first host (default: first word of its `hostname -I`)")
-	flags.Int("master_port", 29500, "as deepspeed")
-	flags.String("launcher", "pdsh", "as deepspeed: pdsh, openmpi, mpich, impi, mvapich or slurm")
+	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed")
+	flags.String("launcher", "pdsh", "as deepspeed: "+strings.Join(launch.Launchers, ", "))
 	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
 	flags.String("python", "", "the interpreter the launch will use (default: the one of the deepspeed script here)")
 	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu a slot is a process")
@@ -94,7 +98,7 @@ func outputFlags(flags *pflag.FlagSet) {
 
 // deepspeedSpelling lists the flags that deepspeed has too: they are shown
 // with its underscores. Ours are shown with hyphens. Either spelling works.
-var deepspeedSpelling = []string{"num_nodes", "num_gpus", "master_addr", "master_port", "ssh_port"}
+var deepspeedSpelling = []string{"num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "ssh_port"}
 
 func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if underscored := strings.ReplaceAll(name, "-", "_"); slices.Contains(deepspeedSpelling, underscored) {

@@ -13,15 +13,16 @@ import (
 	"preflight/report"
 )
 
-// recordedRun is what the demo's cluster told when it was last raised
-// (preflight snapshot), for machines that cannot raise one.
+// recordedRun is a run over the demo's cluster (preflight demo -o demo.json),
+// for machines that cannot raise one.
 //
 //go:embed demo.json
 var recordedRun []byte
 
 // demoCommand raises a cluster on this machine, breaks it and reports on it.
 func demoCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Raise a small broken cluster on this very machine and report on it",
 		Long: `Raise six hosts on this very machine, each in namespaces of its own with a
@@ -32,9 +33,11 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 			if reason := cannotRaise(); reason != "" {
 				return recordedDemo(reason)
 			}
-			return demo(cmd.Context())
+			return demo(cmd.Context(), output)
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the run to this file as JSON instead of printing the report")
+	return cmd
 }
 
 // recordedDemo judges the recording and says what it is.

@@ -24,11 +24,11 @@ var demoFaults = []demoFault{
 	{"w2", "a /dev/shm of 64 MiB, docker's default", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.ShrinkSHM(64 << 20)
 	}},
-	{"w3", "another protobuf than everybody else's", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{oddPackage, "another protobuf than everybody else's", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.OtherPackage(ctx, "protobuf", "5.29.1")
 	}},
 	{"w4", "a .bashrc that prints a greeting", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.NoisyShell("echo Welcome to the cluster")
+		return n.NoisyShell("Welcome to the cluster")
 	}},
 	{"w5", "a host key that is not the one in known_hosts", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.ChangeHostKey(ctx)
@@ -51,7 +51,9 @@ func cannotRaise() string {
 	return ""
 }
 
-func demo(ctx context.Context) (err error) {
+// demo runs the main job on the head of a cluster it raises, breaks and takes
+// down again, also after Ctrl-C.
+func demo(ctx context.Context, output string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -64,19 +66,14 @@ func demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Also after Ctrl-C: what was raised is taken down.
 	defer func() { err = errors.Join(err, cluster.Down()) }()
-	for _, fault := range demoFaults {
-		node, err := cluster.Node(fault.node)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "planting on %s: %s\n", fault.node, fault.what)
-		if _, err := fault.plant(ctx, node); err != nil {
-			return fmt.Errorf("planting on %s: %w", fault.node, err)
-		}
+	if err := breakCluster(ctx, cluster); err != nil {
+		return err
 	}
-	argv := []string{self, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--timeout", "5s"}
+	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
+	if output != "" {
+		argv = append(argv, "--format", "json", "-o", output)
+	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
 	main := cluster.OnHead(ctx, argv...)
 	main.Stdout, main.Stderr = os.Stdout, os.Stderr
@@ -88,9 +85,35 @@ func demo(ctx context.Context) (err error) {
 	var ended *exec.ExitError
 	if err := main.Run(); errors.As(err, &ended) && ended.ExitCode() == exitFail {
 		fmt.Fprintln(os.Stderr, "\npreflight exited with 1, as it should: five faults were planted")
-		return nil // the demo did what it was asked for
+		return nil // which is what a demo is for
 	} else if err != nil {
 		return fmt.Errorf("the main job: %w", err)
 	}
 	return errors.New("the main job found nothing wrong with a broken cluster")
+}
+
+// oddPackage is the node that gets another protobuf than the rest.
+const oddPackage = "w3"
+
+// breakCluster gives every other node the same protobuf and plants the faults.
+func breakCluster(ctx context.Context, cluster *testhosts.Cluster) error {
+	for _, node := range cluster.Nodes {
+		if node.Name == oddPackage {
+			continue
+		}
+		if _, err := node.OtherPackage(ctx, "protobuf", "4.25.3"); err != nil {
+			return err
+		}
+	}
+	for _, fault := range demoFaults {
+		node, err := cluster.Node(fault.node)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "planting on %s: %s\n", fault.node, fault.what)
+		if _, err := fault.plant(ctx, node); err != nil {
+			return fmt.Errorf("planting on %s: %w", fault.node, err)
+		}
+	}
+	return nil
 }

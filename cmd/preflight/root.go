@@ -112,8 +112,9 @@ func (c Config) job() (preflight.Job, func(), error) {
 	}
 	job := preflight.Job{
 		Launch: launch.Options{
-			Hosts: hosts, Notes: notes, Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort,
-			SSHPort: c.SSHPort, Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
+			Hosts: hosts, Notes: notes, Filtered: c.filter().Given(), ForceMulti: c.ForceMulti, DeepSpeed: c.DeepSpeed,
+			Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
+			Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
 		},
 		Remote:  client,
 		Timeout: c.Timeout,
@@ -127,7 +128,7 @@ func (c Config) valid() error {
 		name, value string
 		allowed     []string
 	}{
-		{"launcher", c.Launcher, []string{"pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"}},
+		{"launcher", c.Launcher, launch.Launchers},
 		{"accelerator", c.Accelerator, []string{"auto", "cuda", "cpu"}},
 		{"format", cmp.Or(c.Format, "text"), []string{"text", "json"}},
 	} {
@@ -184,11 +185,15 @@ func (c Config) hosts() ([]hostfile.Host, []hostfile.Note, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	filter := hostfile.Filter{
-		Include: c.Include, Exclude: c.Exclude, NumNodes: c.NumNodes, NumGPUs: c.NumGPUs, DeepSpeed: c.DeepSpeed,
-	}
-	hosts, more, err := filter.Apply(hosts)
+	hosts, more, err := c.filter().Apply(hosts)
 	return hosts, append(notes, more...), err
+}
+
+func (c Config) filter() hostfile.Filter {
+	return hostfile.Filter{
+		Include: c.Include, Exclude: c.Exclude, NumNodes: c.NumNodes, NumGPUs: c.NumGPUs,
+		ForceMulti: c.ForceMulti, DeepSpeed: c.DeepSpeed,
+	}
 }
 
 // source names where the hosts come from, for the report.

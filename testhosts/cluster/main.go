@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command cluster raises a cluster of namespace hosts that stays up to play
 // with, breaks and heals its nodes, and takes it down again. It needs root and
 // Linux, and refuses to be anything but a handle on package testhosts.

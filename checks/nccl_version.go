@@ -2,16 +2,6 @@ package checks
 
 import "preflight/facts"
 
-// ranksOn is how many ranks the launch starts on a node.
-func ranksOn(node *facts.Node, v View) int {
-	for _, host := range v.Launch.Hosts {
-		if host.Name == node.Name {
-			return len(host.Slots)
-		}
-	}
-	return node.Slots
-}
-
 // ncclVersion is the version of the NCCL that torch gets on the node, "" when
 // the node did not show one.
 func ncclVersion(node *facts.Node) string {

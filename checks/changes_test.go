@@ -1,0 +1,45 @@
+package checks
+
+import (
+	"encoding/json"
+	"testing"
+
+	"preflight/facts"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestChanges(t *testing.T) {
+	value := func(text string) json.RawMessage { return json.RawMessage(text) }
+	for name, c := range map[string]struct {
+		change func(fleet *launchable)
+		want   []Change
+	}{
+		"nothing": {func(*launchable) {}, []Change{}},
+		"a value, an absence and an addition": {func(f *launchable) {
+			f.Nodes[1].Host.Kernel = "6.8"
+			delete(f.Nodes[1].Python.Packages, "numpy")
+			f.Nodes[1].Python.Packages["apex"] = "0.1"
+		}, []Change{
+			{Node: "w2", Fact: "host.kernel", Before: value(`"5.15.0-107-generic"`), After: value(`"6.8"`)},
+			{Node: "w2", Fact: "python.packages.apex", After: value(`"0.1"`)},
+			{Node: "w2", Fact: "python.packages.numpy", Before: value(`"1.26.4"`)},
+		}},
+		"volatile facts":           {func(f *launchable) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
+		"not seen is not changed":  {func(f *launchable) { f.Nodes[0].Python = nil }, []Change{}},
+		"not reached: nothing new": {func(f *launchable) { f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{} }, []Change{}},
+		"a node went": {func(f *launchable) { f.Nodes = f.Nodes[1:] }, []Change{
+			{Node: "w1", Before: value(`"node"`)},
+		}},
+	} {
+		after := healthyFleet(3)
+		c.change(&after)
+		if diff := cmp.Diff(c.want, Changes(healthyFleet(3).Nodes, after.Nodes)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	came := Changes(healthyFleet(2).Nodes, healthyFleet(3).Nodes)
+	if diff := cmp.Diff([]Change{{Node: "w3", After: value(`"new node"`)}}, came); diff != "" {
+		t.Errorf("a node came (-want +got):\n%s", diff)
+	}
+}

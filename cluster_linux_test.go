@@ -1,0 +1,171 @@
+package preflight_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/testhosts"
+)
+
+// nodeDeadline is the --timeout of the runs below.
+const nodeDeadline = 5 * time.Second
+
+type plant = func(context.Context, *testhosts.Node) (testhosts.Undo, error)
+
+// planted are real faults on a real node, and the one finding each must yield:
+// the right check, on the right node, and nothing beside it.
+var planted = []struct {
+	name    string
+	node    string
+	plant   plant
+	verdict checks.Verdict
+	check   string
+}{
+	{"sshd is dead", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Kill(ctx) }, checks.Fail, "ssh-reach"},
+	{"the node is frozen", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Freeze(ctx) }, checks.Fail, "ssh-reach"},
+	{"a firewall drops", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Drop(ctx) }, checks.Fail, "ssh-reach"},
+	{"a firewall rejects", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Reject(ctx) }, checks.Fail, "ssh-reach"},
+	{"there is no route", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Unroute(ctx) }, checks.Fail, "ssh-reach"},
+	{"the host key changed", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) }, checks.Fail, "ssh-host-key"},
+	{"the key is not authorized", "w3", plain((*testhosts.Node).RemoveAuthorizedKey), checks.Fail, "ssh-login"},
+	{"the account is locked", "w3", plain((*testhosts.Node).LockAccount), checks.Fail, "ssh-login"},
+	{"the shell is nologin", "w3", plain((*testhosts.Node).NoLoginShell), checks.Fail, "ssh-shell"},
+	{"a start-up file prints on the first node", "w1", plain(noisy), checks.Fail, "ssh-shell"},
+	{"a start-up file prints elsewhere", "w3", plain(noisy), checks.Warn, "ssh-shell"},
+	{"/dev/shm is small", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) }), checks.Fail, "shm-size"},
+	{"/dev/shm is read-only", "w3", plain((*testhosts.Node).ReadOnlySHM), checks.Fail, "shm-writable"},
+	{"a killed run left a segment", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.LeftoverSegment("nccl-a1B2c3", 32<<20, 48*time.Hour)
+	}), checks.Warn, "shm-leftovers"},
+	{"few open files", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Limit(ctx, "nofile", 256)
+	}, checks.Warn, "open-files-limit"},
+	{"little locked memory", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Limit(ctx, "memlock", 64<<10)
+	}, checks.Warn, "memlock-limit"},
+	{"home is noexec", "w3", plain((*testhosts.Node).NoExecHome), checks.Warn, "disk-space"},
+	{"home is full", "w3", plain((*testhosts.Node).FullHome), checks.Warn, "disk-space"},
+	{"home is read-only", "w3", plain((*testhosts.Node).ReadOnlyHome), checks.Warn, "disk-space"},
+	{"a name resolves elsewhere", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") }), checks.Fail, "host-names"},
+	{"the own name is loopback", "w3", plain((*testhosts.Node).LoopbackHostname), checks.Warn, "host-names"},
+	{"the master port is held", "w1", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(29500) }), checks.Fail, "master-port-free"},
+	{"another protobuf", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.OtherPackage(ctx, "protobuf", "3.20.1")
+	}, checks.Fail, "protobuf-same"},
+	{"a stray nccl.conf", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.NCCLConf("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")
+	}), checks.Fail, "env-sane"},
+	{"the interface has another name", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") }), checks.Warn, "nic-same"},
+}
+
+func plain(method func(*testhosts.Node) (testhosts.Undo, error)) plant {
+	return func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) { return method(n) }
+}
+
+func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome to the cluster") }
+
+// TestCluster runs the real binary on real hosts with Debian's sshd: nothing is
+// found on a healthy cluster, and every planted fault is found alone.
+func TestCluster(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: namespace hosts need root; the in-process hosts stand in for what they can")
+	}
+	binary := buildBinary(t)
+	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: "test", Nodes: 4, Share: []string{filepath.Dir(binary)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("healthy", func(t *testing.T) {
+		for _, accelerator := range []string{"cpu", "cuda"} {
+			report := judge(t, cluster, binary, accelerator)
+			if report.ExitCode != 0 || len(report.Findings) > 0 {
+				t.Errorf("%s: exit code %d, findings %v", accelerator, report.ExitCode, short(report.Findings))
+			}
+		}
+	})
+	for _, fault := range planted {
+		t.Run(fault.name, func(t *testing.T) {
+			node, err := cluster.Node(fault.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			undo, err := fault.plant(t.Context(), node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			report := judge(t, cluster, binary, "cuda")
+			if took := time.Since(began); took > nodeDeadline+time.Second {
+				t.Errorf("it took %v, the node had %v", took, nodeDeadline)
+			}
+			if err := undo(); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{fmt.Sprintf("%s %s [%s]", fault.verdict, fault.check, fault.node)}
+			if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if wantCode := map[checks.Verdict]int{checks.Fail: 1}[fault.verdict]; report.ExitCode != wantCode {
+				t.Errorf("exit code %d, want %d", report.ExitCode, wantCode)
+			}
+			for _, finding := range report.Findings {
+				if len(finding.Fix) == 0 {
+					t.Errorf("%s names no way out", finding.Check)
+				}
+			}
+		})
+	}
+}
+
+// short says findings in a word each: verdict, check, nodes.
+func short(findings []checks.Finding) []string {
+	out := []string{}
+	for _, f := range findings {
+		out = append(out, fmt.Sprintf("%s %s %v", f.Verdict, f.Check, f.Nodes))
+	}
+	return out
+}
+
+// judge runs the main job on the cluster's head.
+func judge(t *testing.T, cluster *testhosts.Cluster, binary, accelerator string) checks.Report {
+	t.Helper()
+	cmd := cluster.OnHead(t.Context(), binary, "-H", testhosts.HostfilePath, "--accelerator", accelerator,
+		"--timeout", nodeDeadline.String(), "--format", "json")
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	var report checks.Report
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	return report
+}
+
+// buildBinary builds what users run.
+func buildBinary(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "preflight")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/preflight")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}

@@ -1,0 +1,120 @@
+package preflight
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/remote"
+	"preflight/testhosts"
+)
+
+// BenchmarkFleet looks at thousands of in-process hosts from a process of its
+// own, so that its memory and processor time are the launching machine's
+// alone: ns/op is the wall time of one run, which should grow with the number
+// of hosts and no faster.
+func BenchmarkFleet(b *testing.B) {
+	recorded := recordedFacts(b)
+	for _, size := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			hosts := make([]testhosts.Host, size)
+			for i := range hosts {
+				hosts[i].Exec = answerWith(recorded)
+			}
+			fleet := testhosts.Start(b, hosts...)
+			list := filepath.Join(b.TempDir(), "hostfile")
+			if err := os.WriteFile(list, []byte(fleet.Hostfile), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				client := exec.Command(os.Args[0], "bench-client", fleet.Home, list)
+				client.Stderr = os.Stderr
+				if err := client.Run(); err != nil {
+					b.Fatal(err)
+				}
+				used := client.ProcessState.SysUsage().(*syscall.Rusage)
+				b.ReportMetric(float64(used.Maxrss)/1024, "MiB-client")
+				cpu := client.ProcessState.UserTime() + client.ProcessState.SystemTime()
+				b.ReportMetric(cpu.Seconds()*1000/float64(size), "ms-cpu/host")
+			}
+		})
+	}
+}
+
+// benchClient is the measured process.
+func benchClient(home, list string) error {
+	hosts, _, err := hostfile.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	client, err := remote.New(remote.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	report := Run(context.Background(), Job{
+		Launch:  launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: "/"},
+		Policy:  checks.DefaultPolicy(),
+		Remote:  client,
+		Timeout: 5 * time.Minute,
+	})
+	for _, node := range report.Nodes {
+		if !node.Reached || len(node.Missing) > 0 {
+			return fmt.Errorf("%s: reached %v, missing %v, %+v", node.Name, node.Reached, node.Missing, node.SSH)
+		}
+	}
+	return nil
+}
+
+// recordedFacts is what a healthy node tells.
+func recordedFacts(b *testing.B) facts.Facts {
+	text, err := os.ReadFile("checks/testdata/healthy4.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var fleet facts.Fleet
+	if err := json.Unmarshal(text, &fleet); err != nil {
+		b.Fatal(err)
+	}
+	return fleet.Nodes[0].Facts
+}
+
+// answerWith is a host whose agent tells recorded facts, without starting a
+// shell or a probe: what is measured is the launching machine.
+func answerWith(recorded facts.Facts) func(string, io.Reader, io.Writer, io.Writer) int {
+	return func(_ string, stdin io.Reader, stdout, _ io.Writer) int {
+		in := bufio.NewReader(stdin)
+		if _, err := in.ReadString('\n'); err != nil && !strings.Contains(err.Error(), "EOF") {
+			return 1
+		}
+		err := remote.Serve(context.Background(), in, stdout, map[string]remote.Method{
+			methodProbe: func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+				for _, section := range NodeSections {
+					var one facts.Facts
+					one.Take(section, recorded)
+					if err := reply(string(section), sectionReply{Seen: one}); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			return 1
+		}
+		return 0
+	}
+}

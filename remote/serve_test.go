@@ -1,0 +1,199 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// conversation is a Serve spoken to by hand, over pipes.
+type conversation struct {
+	in    *io.PipeWriter
+	lines *lineReader
+	ended chan error
+}
+
+func converse(t *testing.T, ctx context.Context, methods map[string]Method) *conversation {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	c := &conversation{in: inW, lines: newLineReader(outR), ended: make(chan error, 1)}
+	go func() {
+		c.ended <- Serve(ctx, inR, outW, methods)
+		outW.Close()
+		inR.Close()
+	}()
+	t.Cleanup(func() {
+		inW.Close()
+		outR.Close()
+	})
+	if got := c.next(t); !strings.HasPrefix(got, `{"hello":{"build":"`+ownBuildID()+`","os":"linux"`) {
+		t.Errorf("the first line is %s, want a hello", got)
+	}
+	return c
+}
+
+func (c *conversation) next(t *testing.T) string {
+	t.Helper()
+	line, err := c.lines.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line)
+}
+
+func (c *conversation) say(lines ...string) {
+	for _, line := range lines {
+		io.WriteString(c.in, line+"\n")
+	}
+}
+
+func TestServe(t *testing.T) {
+	noLeaks(t)
+	c := converse(t, t.Context(), map[string]Method{
+		"parts": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+			return errors.Join(reply("given", params), reply("tag", "<b>\x1e"))
+		},
+		"wait": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"unencodable": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			return reply("f", func() {})
+		},
+	})
+	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"wait"}`, `{"id":2,"method":"parts","params":{"a":1}}`)
+	want := []string{
+		`{"node":"w1","id":2,"part":"given","body":{"a":1}}`,
+		`{"node":"w1","id":2,"part":"tag","body":"\u003cb\u003e\u001e"}`,
+		`{"node":"w1","id":2,"done":true}`,
+	}
+	for _, want := range want {
+		if diff := cmp.Diff(want, c.next(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	c.say(`{"id":7,"cancel":true}`, `{"id":1,"cancel":true}`)
+	if got, want := c.next(t), `{"node":"w1","id":1,"done":true,"error":"context canceled"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.say(`{"id":3,"method":"unencodable"}`)
+	if got, want := c.next(t), `{"node":"w1","id":3,"done":true,"error":"part f: json: unsupported type: func()"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.in.Close()
+	if err := <-c.ended; err != nil {
+		t.Errorf("the end of its input made Serve say %v", err)
+	}
+}
+
+func TestServeEnds(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		end  func(c *conversation, cancel func())
+		want string
+	}{
+		"input ends":  {func(c *conversation, _ func()) { c.in.Close() }, "<nil>"},
+		"life over":   {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":0.1}}`) }, "the agent's time is up"},
+		"interrupted": {func(_ *conversation, cancel func()) { cancel() }, "context canceled"},
+		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a request that is none: invalid character"},
+		"read fails":  {func(c *conversation, _ func()) { c.in.CloseWithError(errors.New("unplugged")) }, "reading requests: unplugged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			running, stopped := make(chan struct{}), make(chan struct{})
+			conversation := converse(t, ctx, map[string]Method{
+				"wait": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+					close(running)
+					<-ctx.Done()
+					time.Sleep(50 * time.Millisecond) // winding up takes a moment
+					close(stopped)
+					return nil
+				},
+			})
+			conversation.say(`{"id":1,"method":"wait"}`)
+			<-running
+			go io.Copy(io.Discard, conversation.lines.in)
+			c.end(conversation, cancel)
+			if got := <-conversation.ended; !strings.HasPrefix(errorText(got), c.want) {
+				t.Errorf("got %v, want %s", got, c.want)
+			}
+			select {
+			case <-stopped:
+			default:
+				t.Error("the method was not cancelled, or not waited for")
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "<nil>"
+	}
+	return err.Error()
+}
+
+// A method that is stuck in a system call does not keep the agent alive.
+func TestServeAbandonsStuckMethods(t *testing.T) {
+	free := make(chan struct{})
+	defer close(free)
+	c := converse(t, t.Context(), map[string]Method{
+		"stuck": func(context.Context, json.RawMessage, func(string, any) error) error {
+			<-free
+			return nil
+		},
+	})
+	go io.Copy(io.Discard, c.lines.in)
+	c.say(`{"id":1,"method":"stuck"}`)
+	c.in.Close()
+	select {
+	case err := <-c.ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(farewell + 10*time.Second):
+		t.Error("still running")
+	}
+}
+
+// A head node that is gone shows where answers are written.
+func TestServeEndsWhenNobodyListens(t *testing.T) {
+	noLeaks(t)
+	in, requests := io.Pipe()
+	defer requests.Close()
+	broken := errors.New("broken pipe")
+	failing := &failingWriter{err: broken, after: 1}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(t.Context(), in, failing, nil)
+		in.Close()
+	}()
+	io.WriteString(requests, `{"id":1,"method":"any"}`+"\n")
+	if err := <-ended; !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if err := Serve(t.Context(), strings.NewReader(""), failing, nil); !errors.Is(err, broken) {
+		t.Errorf("greeting nobody: %v, want %v", err, broken)
+	}
+}
+
+// failingWriter fails after some writes.
+type failingWriter struct {
+	err   error
+	after int
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.after--; w.after < 0 {
+		return 0, w.err
+	}
+	return len(p), nil
+}
