@@ -3,19 +3,14 @@ package checks
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"preflight/facts"
 )
 
 // strayFiles names NCCL configuration files that only a minority of the nodes
-// has, where no finding on the settings in them does.
+// has, where no finding on the settings in them does, here or in env-sane.
 func strayFiles(view View, findings []Finding) []Finding {
-	named := map[string]bool{}
-	for _, f := range findings {
-		for _, node := range f.Nodes {
-			named[node] = true
-		}
-	}
 	holders := map[string][]*facts.Node{}
 	for _, node := range view.Nodes {
 		for _, file := range node.Env.Files {
@@ -26,8 +21,12 @@ func strayFiles(view View, findings []Finding) []Finding {
 	}
 	var stray []Finding
 	for _, path := range slices.Sorted(maps.Keys(holders)) {
+		if 2*len(holders[path]) >= len(view.Nodes) {
+			continue
+		}
 		for _, node := range holders[path] {
-			if 2*len(holders[path]) >= len(view.Nodes) || named[node.Name] {
+			one := ranks{node, rankEnv(view, node), &envFleet{view: view}}
+			if named(path, node, append(one.judge(), findings...)) {
 				continue
 			}
 			stray = append(stray, Finding{
@@ -41,4 +40,11 @@ func strayFiles(view View, findings []Finding) []Finding {
 		}
 	}
 	return stray
+}
+
+// named reports whether a finding on the node already speaks of the file.
+func named(path string, node *facts.Node, findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool {
+		return slices.Contains(f.Nodes, node.Name) && strings.Contains(f.Got, path)
+	})
 }

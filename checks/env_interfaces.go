@@ -73,7 +73,7 @@ func exactInterfaces(r ranks) []Finding {
 // an address and, since 2.28.3, with a carrier.
 // Source: NVIDIA/nccl, ncclOsFindInterfaces.
 func ncclUsable(node *facts.Node) []string {
-	wantsCarrier := ncclVersion(node) != "" && !before(ncclVersion(node), "2.28.3")
+	wantsCarrier := ncclVersion(node) != "" && !launch.Before(ncclVersion(node), "2.28.3")
 	var names []string
 	for _, i := range node.Net.Interfaces {
 		if len(i.Addresses) > 0 && (i.Running || !wantsCarrier) {

@@ -49,11 +49,18 @@ func judgeEnv(view View) []Finding {
 	fleet.meant = slips(all)
 	findings := append(unexported(view, all), ignoredMaster(view)...)
 	for _, r := range all {
-		for _, rule := range []func(ranks) []Finding{
-			wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
-		} {
-			findings = append(findings, rule(r)...)
-		}
+		findings = append(findings, r.judge()...)
+	}
+	return findings
+}
+
+// judge applies every rule that looks at one node.
+func (r ranks) judge() []Finding {
+	var findings []Finding
+	for _, rule := range []func(ranks) []Finding{
+		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
+	} {
+		findings = append(findings, rule(r)...)
 	}
 	return findings
 }

@@ -3,15 +3,15 @@ package checks
 import (
 	"fmt"
 	"maps"
+	"preflight/launch"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // wrongNames warns of names that no library reads: known dead ones, misspelt
 // ones, and those that torch 2.2 renamed.
 func wrongNames(r ranks) []Finding {
-	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !before(r.node.Python.Torch.Version, "2.2")
+	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !launch.Before(r.node.Python.Torch.Version, "2.2")
 	var findings []Finding
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
 		instead, isDead := deadNames[name]
@@ -100,7 +100,7 @@ func editDistance(a, b string, limit int) int {
 func wrongNumbers(r ranks) []Finding {
 	var findings []Finding
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
-		if _, isNumber := number(r.value(name)); !ncclNumbers[name] || isNumber {
+		if _, isNumber := launch.Number(r.value(name)); !ncclNumbers[name] || isNumber {
 			continue
 		}
 		f := r.finding(name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", name))
@@ -108,16 +108,4 @@ func wrongNumbers(r ranks) []Finding {
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-// number is what C's strtoll with base 0 makes of a text, and whether the text
-// starts with a number at all; what follows the number does not matter to it.
-func number(text string) (value int64, isNumber bool) {
-	text = strings.TrimLeft(text, " \t\n\v\f\r")
-	for end := len(text); end > 0; end-- {
-		if value, err := strconv.ParseInt(text[:end], 0, 64); err == nil {
-			return value, true
-		}
-	}
-	return 0, false
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // missingAdapters finds settings that demand InfiniBand where there is none.
@@ -18,7 +19,7 @@ func missingAdapters(r ranks) []Finding {
 		f.WouldSee = "Failed to initialize any NET plugin"
 		findings = append(findings, f)
 	}
-	if disabled, isNumber := number(r.value("NCCL_IB_DISABLE")); isNumber && disabled == 0 {
+	if disabled, isNumber := launch.Number(r.value("NCCL_IB_DISABLE")); isNumber && disabled == 0 {
 		f := r.finding("NCCL_IB_DISABLE", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter")
 		f.WouldSee = "NET/IB : No device found, and everything over TCP"
 		findings = append(findings, f)
@@ -57,7 +58,7 @@ func costlySwitches(r ranks) []Finding {
 }
 
 func isOn(value string) bool {
-	n, isNumber := number(value)
+	n, isNumber := launch.Number(value)
 	return isNumber && n != 0
 }
 
@@ -96,7 +97,7 @@ func confFile(r ranks) []Finding {
 	if strings.HasPrefix(file, "~") {
 		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
 	}
-	if file != "" && before(ncclVersion(r.node), "2.23") {
+	if file != "" && launch.Before(ncclVersion(r.node), "2.23") {
 		f := r.finding(name, "NCCL reads this variable since 2.23 only")
 		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + ncclVersion(r.node)
 		findings = append(findings, f)

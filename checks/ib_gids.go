@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // unaddressable finds RoCE ports whose GID is not there: the one that
@@ -21,7 +22,7 @@ func unaddressable(view View, node *facts.Node, index facts.Setting) []Finding {
 				WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
 				Fix:      []string{fmt.Sprintf("{ssh} cat /sys/class/infiniband/%s/ports/%d/gid_attrs/types/*", device.Name, port.Port)},
 			}
-			wanted, isNumber := number(index.Value)
+			wanted, isNumber := launch.Number(index.Value)
 			switch {
 			case isNumber && wanted >= 0 && !hasGID(port, func(g facts.GID) bool { return int64(g.Index) == wanted }):
 				f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device.Name

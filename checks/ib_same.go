@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var ibSame = Check{
@@ -76,7 +77,7 @@ func firstPartition(port facts.IBPort) string {
 	if len(port.PKeys) == 0 {
 		return ""
 	}
-	key, isNumber := number(port.PKeys[0])
+	key, isNumber := launch.Number(port.PKeys[0])
 	if !isNumber {
 		return port.PKeys[0]
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // pdshFanOut is how many hosts DeepSpeed lets pdsh work on at a time.
@@ -72,7 +73,7 @@ var pdshVariables = []struct {
 	WouldSee string
 }{
 	{"PDSH_COMMAND_TIMEOUT", Fail, isOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
-	{"PDSH_CONNECT_TIMEOUT", Warn, func(v string) bool { n, isNumber := number(v); return isNumber && n > 0 && n < 5 },
+	{"PDSH_CONNECT_TIMEOUT", Warn, func(v string) bool { n, isNumber := launch.Number(v); return isNumber && n > 0 && n < 5 },
 		"PDSH_CONNECT_TIMEOUT leaves ssh less time than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
 	{"PDSH_SSH_ARGS", Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own -2 -a -x for ssh, so that the launch logs in otherwise than preflight did",
 		"whatever ssh says with these options"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var ncclLoaded = Check{
@@ -50,7 +51,7 @@ func judgeLibrary(view View, node *facts.Node) []Finding {
 		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
 		Want:    want,
 	}
-	if !before(first.Version, want) {
+	if !launch.Before(first.Version, want) {
 		f.Verdict = Warn
 		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
 	}

@@ -19,24 +19,36 @@ type required struct {
 	Lacking string // what a rank without it dies with
 }
 
-// findings compares the versions. A node that has none is wrong whatever the
-// majority has; the others are compared among themselves. What ranks of unlike
-// versions die with is left to the caller.
+// findings compares the versions. A node that has none is wrong unless most
+// have none, and then the few that have it are the odd ones; those that have it
+// are compared among themselves. What ranks of unlike versions die with is left
+// to the caller.
 func (r required) findings(nodes []*facts.Node) []Finding {
 	var have []*facts.Node
-	var lack []string
+	var held, lack []string
 	for _, node := range nodes {
 		if r.Version(node) == "" {
 			lack = append(lack, node.Name)
-		} else {
-			have = append(have, node)
+			continue
 		}
+		have, held = append(have, node), append(held, node.Name)
 	}
 	if len(have) == 0 {
 		return nil
 	}
 	var findings []Finding
-	if most := groupBy(have, r.Version)[0]; lack != nil {
+	most := groupBy(have, r.Version)[0]
+	switch {
+	case len(lack) > len(have):
+		return []Finding{{
+			Nodes:    held,
+			Summary:  r.Name + " is installed here and not on most nodes",
+			Got:      r.Name + " " + most.Value,
+			Want:     "on every node, or on none",
+			WouldSee: r.Lacking + ", on the others",
+			Fix:      []string{r.Look},
+		}}
+	case lack != nil:
 		findings = append(findings, Finding{
 			Nodes:    lack,
 			Summary:  r.Name + " is not installed",

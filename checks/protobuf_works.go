@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var protobufWorks = Check{
@@ -31,7 +32,7 @@ func judgeProtobuf(view View) []Finding {
 		if protobuf == nil {
 			continue
 		}
-		if len(protobuf.OldGenerated) > 0 && !before(protobuf.Runtime, "4") {
+		if len(protobuf.OldGenerated) > 0 && !launch.Before(protobuf.Runtime, "4") {
 			f := Finding{
 				Nodes:   []string{node.Name},
 				Summary: "generated code is too old for the protobuf runtime",

@@ -17,7 +17,7 @@ var shmSize = Check{
 	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
 		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
 		"With accelerator cpu NCCL is not used and the head-room alone counts. A mount that is large enough but filled by others is warned of.",
-	WouldSee: "Error: failed to extend /dev/shm/nccl-XXXXXX to 33030532 bytes, error: No space left on device (28)",
+	WouldSee: noRoomFor(34210180),
 	Run: func(v View) []Finding {
 		var findings []Finding
 		fleets := fleetNCCL(v)
@@ -54,6 +54,7 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 		finding.WouldSee = "Call to stat failed: No such file or directory"
 	case shm.Size < need.bytes:
 		finding.Summary = "/dev/shm is too small"
+		finding.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
 			finding.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
 		}
@@ -73,6 +74,12 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 		finding.WouldSee = "nothing: training is slow, and slower on this node than on the others"
 	}
 	return finding, true
+}
+
+// noRoomFor is NCCL's message (misc/shmutils.cc, 2.23.4 and later): the size
+// tells which kind of block found no room.
+func noRoomFor(bytes int64) string {
+	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
 // dataLoaderDied is torch's message (utils/data/_utils/signal_handling.py, 2.5).

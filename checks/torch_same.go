@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var torchSame = Check{
@@ -103,9 +104,9 @@ func torchKind(t *facts.Torch) string {
 // Source: pytorch/pytorch, torch/csrc/distributed/c10d/TCPStore.cpp, v2.0 to v2.8.
 func storeProtocol(t *facts.Torch) int {
 	switch {
-	case before(t.Version, "2.1"):
+	case launch.Before(t.Version, "2.1"):
 		return 0
-	case before(t.Version, "2.5"):
+	case launch.Before(t.Version, "2.5"):
 		return 1
 	}
 	return 2

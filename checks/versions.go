@@ -16,11 +16,3 @@ func release(text string, parts int) string {
 	numbers := strings.Split(v.Core().String(), ".")
 	return strings.Join(numbers[:min(parts, len(numbers))], ".")
 }
-
-// before reports whether a version is older than a release, which must parse.
-// Pre-releases and local labels count as the release they lead to; a text that
-// is not a version is older than nothing.
-func before(text, than string) bool {
-	v, err := version.NewVersion(text)
-	return err == nil && v.Core().LessThan(version.Must(version.NewVersion(than)))
-}

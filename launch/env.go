@@ -85,7 +85,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 func (x Exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	return slices.ContainsFunc(exportedPrefixes, begins) ||
-		begins("NCCL") && (x.Accelerator == "cuda" || older(x.DeepSpeed, "0.12.6"))
+		begins("NCCL") && (x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.12.6"))
 }
 
 // ownSettings are what a launcher adds by itself (multinode_runner.py,
@@ -142,10 +142,10 @@ func (x Exporter) sent(all map[string]facts.Setting) ([]facts.Setting, []hostfil
 // when it holds anything but word characters and @%+=:,./-, from v0.15.2 on
 // always, and never before (multinode_runner.py, add_export).
 func (x Exporter) quotes(value string) bool {
-	if older(x.DeepSpeed, "0.15.2") {
+	if Before(x.DeepSpeed, "0.15.2") {
 		return false
 	}
-	if older(x.DeepSpeed, "0.16.5") {
+	if Before(x.DeepSpeed, "0.16.5") {
 		return true
 	}
 	return strings.ContainsFunc(value, func(r rune) bool {

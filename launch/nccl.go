@@ -19,13 +19,6 @@ func ParseNCCL(text string) (*version.Version, error) {
 	return v.Core(), nil
 }
 
-// older is whether a version can be read and comes before a release. What
-// cannot be read is taken for the newest.
-func older(text, release string) bool {
-	v, err := version.NewVersion(text)
-	return err == nil && v.Core().LessThan(version.Must(version.NewVersion(release)))
-}
-
 // opPool is how much one proxy reserves in /dev/shm since a release.
 type opPool struct {
 	since string
@@ -67,6 +60,9 @@ type SHMUse struct {
 	// Bytes are certain: no launch takes less. 0 for a job on one node, whose
 	// only use is Segments.
 	Bytes int64
+	// Block is one op pool as NCCL asks for it and names it when there is no
+	// room; 0 where there is none.
+	Block int64
 	// Segments come on top where the node's GPUs cannot reach each other
 	// directly (no NVLink or peer access, NCCL_P2P_DISABLE) and NCCL does not
 	// use cuMem host memory: two channels of rings over all ranks, which is
@@ -98,7 +94,8 @@ func SHMNeed(nccl string, ranks, nodes, communicators int) SHMUse {
 		return use
 	}
 	pool, which := poolOf(nccl)
-	use.Bytes = int64(ranks) * int64(communicators) * (pool.bytes + shmReference)
+	use.Block = pool.bytes + shmReference
+	use.Bytes = int64(ranks) * int64(communicators) * use.Block
 	use.Arithmetic = fmt.Sprintf("%s × %s × %.1f MiB op pool (%s)",
 		count(ranks, "rank"), count(communicators, "communicator"), float64(pool.bytes)/(1<<20), which)
 	return use
@@ -113,8 +110,8 @@ func poolOf(nccl string) (pool opPool, which string) {
 		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
 	}
 	for _, row := range opPools {
-		if !older(nccl, row.since) {
-			if row == newest && !older(nccl, beyondPools) {
+		if !Before(nccl, row.since) {
+			if row == newest && !Before(nccl, beyondPools) {
 				return row, fmt.Sprintf("NCCL %s is newer than the table, taken as %s", nccl, row.label)
 			}
 			return row, "NCCL " + row.label
@@ -143,7 +140,7 @@ func count(n int, noun string) string {
 // by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
 // NCCL_CUMEM_ENABLE first.
 func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.Setting) bool {
-	if older(library.Version, "2.26.3") || older(library.CUDA, "12.2") || older(driverCUDA, "12.2") {
+	if Before(library.Version, "2.26.3") || Before(library.CUDA, "12.2") || Before(driverCUDA, "12.2") {
 		return false
 	}
 	if enable, set := parameter(env, "NCCL_CUMEM_ENABLE"); set && enable == 0 {
@@ -152,15 +149,14 @@ func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.S
 	if host, set := parameter(env, "NCCL_CUMEM_HOST_ENABLE"); set && host != -1 {
 		return host != 0
 	}
-	return !older(driverCUDA, "12.6")
+	return !Before(driverCUDA, "12.6")
 }
 
-// parameter is the value of a numeric variable as NCCL reads it, by strtoll
-// with base 0: the number it begins with, or 0 (misc/param.cc, ncclLoadParam).
+// parameter is the value of a numeric variable as NCCL reads it.
 func parameter(env []facts.Setting, name string) (value int64, set bool) {
 	for _, s := range env {
 		if s.Name == name && s.Value != "" {
-			_, _ = fmt.Sscanf(s.Value, "%v", &value) // 0 where it fails, as there
+			value, _ = Number(s.Value) // 0 where it is no number, as there
 			return value, true
 		}
 	}

@@ -42,7 +42,7 @@ func container(o Options) string {
 		}
 	}
 	for _, file := range containerFiles {
-		if exists(o.at(file.path)) && (!file.namespaces || inNamespaces(o)) {
+		if exists(o.at(file.path)) && (!file.namespaces || inNamespaces(o) && !onOwnDisk(o)) {
 			return file.kind
 		}
 	}
@@ -63,6 +63,17 @@ func inNamespaces(o Options) bool {
 	pid, _ := os.Readlink(o.at("/proc/self/ns/pid"))
 	uts, _ := os.Readlink(o.at("/proc/self/ns/uts"))
 	return pid != initialPID || uts != initialUTS
+}
+
+// onOwnDisk is whether the root directory is the top of a disk. Runtimes put
+// containers on layers, or on a directory or volume of a disk.
+func onOwnDisk(o Options) bool {
+	table, err := mounts(o)
+	if err != nil {
+		return false
+	}
+	root := mountOf(table, "/")
+	return root != nil && root.Root == "/" && strings.HasPrefix(root.Source, "/dev/") && !strings.HasPrefix(root.Source, "/dev/mapper/docker-")
 }
 
 // parseContainerGroup tells the kind from the cgroup that process 1 is in,

@@ -23,6 +23,13 @@ func TestContainer(t *testing.T) {
 		"apptainer":         {map[string]string{"/.singularity.d/runscript": "", "/.dockerenv": ""}, "apptainer"},
 		"enroot": {map[string]string{"/.dockerenv": "", "/.lock": "",
 			"/proc/self/mountinfo": mountTable + "801 800 0:91 /x/.lock /.lock ro - ext4 /dev/sda rw\n"}, "enroot"},
+		"docker on layers": {map[string]string{"/.dockerenv": "", "/proc/self/mountinfo": mountTable}, "docker"},
+		"docker on a volume": {map[string]string{"/.dockerenv": "",
+			"/proc/self/mountinfo": "800 700 253:4 / / rw - ext4 /dev/mapper/docker-253:0-1-8a rw\n"}, "docker"},
+		"docker on a subvolume": {map[string]string{"/.dockerenv": "",
+			"/proc/self/mountinfo": "800 700 0:44 /docker/btrfs/subvolumes/8a / rw - btrfs /dev/sda2 rw\n"}, "docker"},
+		"an image as the disk of a machine": {map[string]string{"/.dockerenv": "",
+			"/proc/self/mountinfo": "27 1 254:0 / / rw - ext4 /dev/vda rw\n"}, ""},
 		"systemd's note": {map[string]string{"/run/systemd/container": "lxc\n", "/proc/self/mountinfo": mountTable}, "lxc"},
 		"process 1":      {map[string]string{"/proc/1/environ": "PATH=/bin\x00container=lxc\x00"}, "lxc"},
 	} {

@@ -29,7 +29,7 @@ var oracleConfigs = []struct {
 	{"match user by config", map[string]string{"config": "Host w1\n User carol\nMatch user carol\n Port 2003\n"}, []string{"w1", "w2", "carol@w2"}},
 	{"match localuser", map[string]string{"config": "Match localuser root,nobody,*\n Port 2004\n"}, []string{"w1"}},
 	{"match final", map[string]string{"config": "Host w1\n HostName real\nHost real\n Port 2005\nMatch final host real\n User late\nMatch canonical\n IdentitiesOnly yes\n"}, []string{"w1", "real", "w2"}},
-	{"match not final", map[string]string{"config": "Match !final host w1\n User first\nMatch !final\n Port 2006\nMatch final\n User second\n"}, []string{"w1", "w2"}},
+	{"match not final", map[string]string{"config": "Match final\n User second\nMatch !final host w1\n User first\nMatch !final\n Port 2006\n"}, []string{"w1", "w2"}},
 	{"no final pass unless asked", map[string]string{"config": "Host w1\n HostName real\nHost real\n Port 2005\nMatch canonical\n User never\n"}, []string{"w1"}},
 	{"include inside a block", map[string]string{
 		"config":   "Host w1\n Include $DIR/one*.conf\nUser after\nHost *\n Port 2100\n",

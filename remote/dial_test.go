@@ -356,6 +356,18 @@ func TestDialNetwork(t *testing.T) {
 	}
 }
 
+func TestDialInterrupted(t *testing.T) {
+	p := newPerson(t)
+	_, port := listen(t, stay)
+	p.write("config", host("w1", port))
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	var e *Error
+	if _, _, err := p.client(Options{}).dial(ctx, "w1"); !errors.As(err, &e) || e.Stage != StageGreet || e.Cause != Interrupted {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDialConnectTimeout(t *testing.T) {
 	p := newPerson(t)
 	_, port := listen(t, stay)

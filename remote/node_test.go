@@ -18,6 +18,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// promptExit keeps an agent that is tested for races from sleeping for a second
+// before it exits.
+const promptExit = "GORACE=atexit_sleep_ms=0"
+
 // testNode is a node as seen behind a login: a home, a login shell, and what
 // its sshd does.
 type testNode struct {
@@ -129,7 +133,7 @@ func (n *testNode) run(command string, channel ssh.Channel) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = n.home
-	cmd.Env = append([]string{"HOME=" + n.home, "PATH=/usr/bin:/bin"}, n.env...)
+	cmd.Env = append([]string{"HOME=" + n.home, "PATH=/usr/bin:/bin", promptExit}, n.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()

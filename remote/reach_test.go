@@ -18,6 +18,9 @@ import (
 func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*Client, *testhosts.Fleet) {
 	t.Helper()
 	noLeaks(t)
+	for i := range hosts {
+		hosts[i].Env = append(hosts[i].Env, promptExit)
+	}
 	fleet := testhosts.Start(t, hosts...)
 	c, err := New(Options{Home: fleet.Home, SystemConfig: filepath.Join(fleet.Home, "none"), AgentSocket: "none", Timeout: timeout})
 	if err != nil {
@@ -60,13 +63,13 @@ func TestReachCallClean(t *testing.T) {
 
 // An agent outlives the time Reach may take, but not the context it was given.
 func TestReachedAgentLivesWithItsContext(t *testing.T) {
-	c, _ := reaching(t, 2*time.Second, testhosts.Host{Name: "w1"})
+	c, _ := reaching(t, 5*time.Second, testhosts.Host{Name: "w1"})
 	ctx, cancel := context.WithCancel(t.Context())
 	agent, _, err := c.Reach(ctx, "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2100 * time.Millisecond)
+	time.Sleep(5100 * time.Millisecond)
 	if err := agent.Call(t.Context(), "echo", nil, nothing); err != nil {
 		t.Errorf("after the time Reach had: %v", err)
 	}

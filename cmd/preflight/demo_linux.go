@@ -72,11 +72,14 @@ func demo(ctx context.Context, output string) (err error) {
 	}
 	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
 	if output != "" {
+		if output, err = filepath.Abs(output); err != nil {
+			return err
+		}
 		argv = append(argv, "--format", "json", "-o", output)
 	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
 	main := cluster.OnHead(ctx, argv...)
-	main.Stdout, main.Stderr = os.Stdout, os.Stderr
+	main.Dir, main.Stdout, main.Stderr = "/root", os.Stdout, os.Stderr
 	for _, name := range []string{"TERM", "NO_COLOR"} {
 		if value := os.Getenv(name); value != "" {
 			main.Env = append(main.Env, name+"="+value)
