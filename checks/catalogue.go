@@ -13,6 +13,7 @@ var Catalogue = []Check{
 	hostDistinct,
 	hostNames,
 	launcherReady,
+	launcherArgs,
 
 	pythonSame,
 	torchSame,

@@ -105,7 +105,11 @@ func (a *Agent) Close() error {
 		a.hangUp(a.fail(Frozen, map[string]string{"after": parting.String()}, fmt.Errorf("the agent did not end within %s", parting)))
 	})
 	defer late.Stop()
-	a.command.stdin.Close() // fails only on a connection that is gone
+	select {
+	case a.writing <- struct{}{}: // kept: nothing may be written any more
+		a.command.stdin.Close() // fails only on a connection that is gone
+	case <-a.dead:
+	}
 	<-a.dead
 	if errors.Is(a.err, errClosed) {
 		return nil

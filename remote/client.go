@@ -1,14 +1,3 @@
-// Package remote gets typed calls to a preflight that runs on another machine:
-// it dials, verifies host keys and logs in as the user's own ssh would, starts
-// our binary there, which it delivers when it is missing, and speaks with it.
-//
-// What stops a node on that way is an [Error], which names the step and the
-// cause. What ssh itself would have done otherwise is in the [Trace], because
-// the launch goes through ssh.
-//
-// The package refuses to retry, to ask for a password or a passphrase, to write
-// known_hosts, and to change anything on a node but its own cached binary. It
-// knows nothing of what the calls are about.
 package remote
 
 import (

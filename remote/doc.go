@@ -1,7 +1,9 @@
 // Package remote gets typed calls to a preflight that runs on another machine:
 // it dials, verifies the host key as OpenSSH would, logs in, sees to it that our
 // binary lies there, and speaks with it. Every node costs one TCP connection and
-// one command.
+// one command. What stops a node on the way is an [Error], which names the step
+// and the cause; what ssh itself would have done otherwise is in the [Trace],
+// because the launch goes through ssh.
 //
 // The two ends are [Client.Reach], which returns a talking [Agent], and [Serve],
 // which is that agent. Between them are lines of JSON (wire.go) that know nothing
@@ -14,9 +16,9 @@
 //
 // The package refuses to know what is asked and what the answers mean. It refuses
 // to retry: a link that works the second time is what preflight exists to find.
-// It refuses to ask for a password, to believe a host key that OpenSSH would not,
-// to write to any file of the user here, and to change anything on a node but
-// our own cached binary, of which it keeps a few builds and [Client.Clean]
-// removes all. And it does not trust a node: what one sends is bounded, escaped
-// before it gets into an error, and named as what it is.
+// It refuses to ask for a password or a passphrase, to believe a host key that
+// OpenSSH would not, to write to any file of the user here, and to change anything
+// on a node but our own cached binary, of which it keeps a few builds and
+// [Client.Clean] removes all. And it does not trust a node: what one sends is
+// bounded, escaped before it gets into an error, and named as what it is.
 package remote

@@ -67,11 +67,19 @@ var testMethods = map[string]Method{
 		os.Exit(3)
 		return nil
 	},
-	"killed": func(context.Context, json.RawMessage, func(string, any) error) error {
-		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	"killed": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			return err
+		}
+		<-ctx.Done() // a signal takes a moment to reach every thread
+		return ctx.Err()
 	},
-	"stop": func(context.Context, json.RawMessage, func(string, any) error) error {
-		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	"stop": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			return err
+		}
+		<-ctx.Done() // a signal takes a moment to reach every thread
+		return ctx.Err()
 	},
 	"print": func(_ context.Context, params json.RawMessage, _ func(string, any) error) error {
 		var text string

@@ -10,9 +10,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/hashicorp/go-multierror"
+
+	"preflight/hostfile"
+	"preflight/report"
 )
 
 // Exit codes: a contract.
@@ -45,12 +51,33 @@ func run(args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "preflight: %v\n", err)
-	var hint *hinted
-	if errors.As(err, &hint) {
-		fmt.Fprintf(os.Stderr, "  %s\n", hint.hint)
-	}
+	complain(os.Stderr, err)
 	return exitTrouble
+}
+
+// complain says what is wrong and the way out. Of a bad hostfile it says every
+// line, and what DeepSpeed would have made of it.
+func complain(w io.Writer, err error) {
+	var several *multierror.Error
+	if errors.As(err, &several) && len(several.Errors) > 1 {
+		for _, one := range several.Errors {
+			complain(w, one)
+		}
+		return
+	}
+	fmt.Fprintf(w, "preflight: %s\n", report.Escape(err.Error()))
+	var line *hostfile.LineError
+	var filter *hostfile.FilterError
+	var hint *hinted
+	if errors.As(err, &line) && line.DeepSpeed != "" {
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(line.DeepSpeed))
+	}
+	if errors.As(err, &filter) && filter.DeepSpeed != "" {
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
+	}
+	if errors.As(err, &hint) {
+		fmt.Fprintf(w, "  %s\n", hint.hint)
+	}
 }
 
 // exitCode ends the program after everything has been said already.

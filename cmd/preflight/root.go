@@ -186,6 +186,9 @@ func (c Config) hosts() ([]hostfile.Host, []hostfile.Note, error) {
 		return nil, nil, err
 	}
 	hosts, more, err := c.filter().Apply(hosts)
+	if c.Hosts != "" {
+		return hosts, nil, err // deepspeed has no -w: what it would make of these hosts is nobody's question
+	}
 	return hosts, append(notes, more...), err
 }
 
