@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
-	"preflight/facts"
 	"preflight/report"
 )
 
@@ -47,6 +46,5 @@ func recordedDemo(reason string) error {
 	if err != nil {
 		return err
 	}
-	judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, checks.DefaultPolicy())
-	return report.Text(os.Stdout, judged, terminalStyle(os.Stdout))
+	return report.Text(os.Stdout, rejudge(saved, checks.DefaultPolicy()), terminalStyle(os.Stdout))
 }

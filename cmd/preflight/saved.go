@@ -85,8 +85,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, policy)
-			judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
+			judged := rejudge(saved, policy)
 			if err := config.write(judged); err != nil {
 				return err
 			}
@@ -95,6 +94,13 @@ func judgeCommand() *cobra.Command {
 	}
 	judgeFlags(cmd.Flags())
 	return cmd
+}
+
+// rejudge judges the facts of a saved run by today's catalogue.
+func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
+	judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, policy)
+	judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
+	return judged
 }
 
 // diffCommand compares two saved runs.
