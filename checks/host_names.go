@@ -26,7 +26,7 @@ var hostNames = Check{
 func judgeNames(view View) []Finding {
 	table := newNameTable(view)
 	var findings []Finding
-	findings = append(findings, table.unresolved()...)
+	findings = append(findings, table.unresolved(view)...)
 	findings = append(findings, table.elsewhere()...)
 	for _, node := range view.Nodes {
 		findings = append(findings, ownName(view, node)...)
@@ -36,16 +36,23 @@ func judgeNames(view View) []Finding {
 
 // unresolved says on which node many names do not resolve, and which names
 // resolve on few nodes: the side that needs mending gets the line.
-func (t nameTable) unresolved() []Finding {
-	var widely []*facts.Node
+func (t nameTable) unresolved(view View) []Finding {
+	var nowhere, widely []*facts.Node
 	var nodes []string
 	here := map[string][]*facts.Node{} // observer → names it alone lacks
 	for _, target := range t.targets {
+		if target.SSH != nil && target.SSH.Cause == "name-unknown" {
+			continue // that the name is no name at all has been said by ssh-reach
+		}
 		var lacking []string
 		for _, answer := range t.answers[target.Name] {
 			if len(answer.Addresses) == 0 {
 				lacking = append(lacking, answer.observer)
 			}
+		}
+		if len(lacking) == len(t.answers[target.Name]) && isAlias(view, target) {
+			nowhere = append(nowhere, target)
+			continue
 		}
 		if 2*len(lacking) > len(t.answers[target.Name]) {
 			widely = append(widely, target)
@@ -57,6 +64,16 @@ func (t nameTable) unresolved() []Finding {
 		}
 	}
 	var findings []Finding
+	if nowhere != nil {
+		findings = append(findings, Finding{
+			Verdict:  Warn,
+			Nodes:    entries(t.observers),
+			Summary:  hostfile.Fold(bareNames(nowhere)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
+			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
+			Fix:      hostsFix(nowhere),
+			WouldSee: "nothing under pdsh, which hands around addresses",
+		})
+	}
 	if widely != nil {
 		findings = append(findings, Finding{
 			Nodes:   nodes,
@@ -76,6 +93,14 @@ func (t nameTable) unresolved() []Finding {
 		}
 	}
 	return findings
+}
+
+// isAlias reports whether a name that no node resolves hurts nobody: its node
+// was reached all the same, by a name of the ssh configuration, calls itself
+// otherwise, and neither the launcher nor the ranks will hand it around.
+func isAlias(view View, target *facts.Node) bool {
+	ownName := target.Names != nil && target.Names.Own == bare(target.Name)
+	return target.Reached && !ownName && view.Launch.Launcher == "pdsh" && view.Launch.MasterAddr != bare(target.Name)
 }
 
 // elsewhere finds names that lead to another address than for the other nodes.

@@ -99,3 +99,11 @@ func bareNames(nodes []*facts.Node) []string {
 	}
 	return names
 }
+
+func entries(nodes []*facts.Node) []string {
+	var names []string
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
+}
