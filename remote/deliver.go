@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -50,12 +51,16 @@ func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error)
 	return agent, trace, nil
 }
 
+// maxPlaces is more directories than deliver.sh tries.
+const maxPlaces = 10
+
 // delivery is one dialogue with deliver.sh.
 type delivery struct {
 	*command
 	ending
 	tag    string
 	wrote  time.Time // when we last did
+	needs  int       // how often it asked for the binary
 	binary func(goos, arch string) (*Binary, error)
 }
 
@@ -125,9 +130,10 @@ func (d *delivery) dialogue() (Hello, error) {
 			d.spoke = true
 		case verb == "heard":
 			d.heard = true
-		case verb == "tried" && len(d.tried) < 10:
+		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, escape(rest))
-		case verb == "need":
+		case verb == "need" && d.needs < maxPlaces:
+			d.needs++
 			if err := d.supply(strings.SplitN(rest, " ", 4)); err != nil {
 				return Hello{}, err
 			}
@@ -153,6 +159,9 @@ func (d *delivery) supply(need []string) error {
 		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
 	}
 	b, err := d.binary("linux", goarch(machine))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+	}
 	if err != nil {
 		return d.fail(StageDeliver, WrongArch, map[string]string{"arch": goarch(machine), "want": runtime.GOARCH}, err)
 	}
@@ -196,13 +205,17 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	if err := json.Unmarshal(line, &g); err != nil || g.Hello == nil {
 		return Hello{}, d.garbage(line)
 	}
-	b, err := d.binary(g.Hello.OS, g.Hello.Arch)
-	if err != nil || b.BuildID != g.Hello.Build {
-		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": escape(g.Hello.Path)},
-			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", escape(g.Hello.Path)))
+	h := *g.Hello
+	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
+		*text = escape(*text)
+	}
+	b, err := d.binary(h.OS, h.Arch)
+	if err != nil || b.BuildID != h.Build {
+		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": h.Path},
+			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", h.Path))
 	}
 	d.hello = true
-	return *g.Hello, nil
+	return h, nil
 }
 
 // offer is what every node is told of the binaries at hand: the one for

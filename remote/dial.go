@@ -3,6 +3,7 @@ package remote
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,16 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+)
+
+// What a node gets whose configuration says no ConnectTimeout.
+const (
+	// connectTimeout is what pdsh gives ssh (pdsh 2.34, ssh module): a launch
+	// does not wait longer for a node that answers no packet.
+	connectTimeout = 10 * time.Second
+	// handshakeTimeout covers the connection and the key exchange. It is three
+	// times as long because it depends on how busy both ends are.
+	handshakeTimeout = 30 * time.Second
 )
 
 // dial logs in to a node by the name the hostfile gives it, and returns the
@@ -80,10 +91,7 @@ type attempt struct {
 // run connects and logs in. ConnectTimeout bounds everything up to the host
 // key, as it does in OpenSSH.
 func (a *attempt) run(ctx context.Context, crossed []hop) (*ssh.Client, *Error) {
-	handshake, cancel := context.WithCancel(ctx)
-	if a.target.connectTimeout > 0 {
-		handshake, cancel = context.WithTimeout(ctx, a.target.connectTimeout)
-	}
+	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
 	defer cancel()
 	conn, failure := a.connect(handshake, crossed)
 	if failure != nil {
@@ -181,6 +189,8 @@ func (a *attempt) lookup(ctx context.Context) ([]netip.Addr, *Error) {
 // gets an equal part of the time that is left, so that a dead first address
 // does not hide a live second one.
 func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *Error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
+	defer cancel()
 	var dialer net.Dialer
 	if a.target.bindAddress != "" {
 		local, err := netip.ParseAddr(a.target.bindAddress)

@@ -31,7 +31,8 @@ const (
 	maxNoise = 64 << 10
 )
 
-// Hello is the first line of an agent: who is talking.
+// Hello is the first line of an agent: who is talking. What reaches a caller of
+// Reach is escaped.
 type Hello struct {
 	Build string    `json:"build"` // Go build ID of the running binary
 	OS    string    `json:"os"`    // as GOOS
