@@ -102,7 +102,7 @@ func answerWith(recorded facts.Facts) func(string, io.Reader, io.Writer, io.Writ
 		}
 		err := remote.Serve(context.Background(), in, stdout, map[string]remote.Method{
 			methodProbe: func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-				for _, section := range NodeSections {
+				for _, section := range nodeSections {
 					var one facts.Facts
 					one.Take(section, recorded)
 					if err := reply(string(section), sectionReply{Seen: one}); err != nil {

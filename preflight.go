@@ -25,8 +25,13 @@ import (
 // which only wait for a dead peer's deadline do not hold up the others.
 const AtOnce = 512
 
-// HeadTime bounds the look at the launching machine.
-const HeadTime = 10 * time.Second
+const (
+	// headTime bounds the look at the launching machine.
+	headTime = 10 * time.Second
+	// answerTime is what an agent leaves of its node's time, so that what it has
+	// to say of a section that hangs still arrives before the node is given up.
+	answerTime = 500 * time.Millisecond
+)
 
 // Job is everything one run needs.
 type Job struct {
@@ -73,29 +78,23 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	for _, host := range prediction.Hosts {
 		names = append(names, host.Name)
 	}
-	// The same for every node and long for a long hostfile: encoded once.
-	request := encode(probeRequest{
-		Options: probe.Options{
-			Names:       names,
-			Peers:       peerAddresses(ctx, names),
-			Master:      prediction.MasterAddr,
-			MasterPort:  prediction.MasterPort,
-			Interpreter: prediction.Interpreter,
-			WorkDir:     prediction.WorkDir,
-			Deadline:    job.Timeout,
-		},
-		Sections: NodeSections,
+	options := encode(probe.Options{
+		Names:       names,
+		Peers:       peerAddresses(ctx, names),
+		Master:      prediction.MasterAddr,
+		MasterPort:  prediction.MasterPort,
+		Interpreter: prediction.Interpreter,
+		WorkDir:     prediction.WorkDir,
 	})
 	var all sync.WaitGroup
 	places := make(chan struct{}, AtOnce)
 	for i, host := range prediction.Hosts {
 		fleet.Nodes[i] = facts.Node{Name: host.Name, Slots: len(host.Slots)}
-		all.Add(1)
 		places <- struct{}{}
-		go func(node *facts.Node) {
-			defer func() { <-places; all.Done() }()
-			job.look(ctx, node, request)
-		}(&fleet.Nodes[i])
+		all.Go(func() {
+			defer func() { <-places }()
+			job.look(ctx, &fleet.Nodes[i], options)
+		})
 	}
 	all.Wait()
 	return fleet, prediction
@@ -103,8 +102,9 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason.
-func (job Job) look(ctx context.Context, node *facts.Node, request json.RawMessage) {
-	ctx, cancel := context.WithTimeout(ctx, job.Timeout)
+func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessage) {
+	end := time.Now().Add(job.Timeout)
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	step := func(s Step) {
 		if job.Progress != nil {
@@ -125,10 +125,11 @@ func (job Job) look(ctx context.Context, node *facts.Node, request json.RawMessa
 	step(Reached)
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}
+	request := probeRequest{Sections: nodeSections, Options: options, Deadline: max(time.Until(end)-answerTime, time.Millisecond)}
 	err = agent.Call(ctx, methodProbe, request, func(part string, body json.RawMessage) {
 		take(node, facts.Section(part), body)
 	})
-	for _, section := range NodeSections {
+	for _, section := range nodeSections {
 		if !node.Has(section) && node.Missing[section] == "" {
 			node.Missing[section] = lostReason(err)
 		}
@@ -145,14 +146,11 @@ func (job Job) look(ctx context.Context, node *facts.Node, request json.RawMessa
 
 // lookHere probes the launching machine itself, without ssh.
 func lookHere(ctx context.Context, workDir string) *facts.Node {
-	ctx, cancel := context.WithTimeout(ctx, HeadTime)
+	ctx, cancel := context.WithTimeout(ctx, headTime)
 	defer cancel()
 	head := &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}
-	options := probe.Options{WorkDir: workDir, Deadline: HeadTime}
-	var one sync.Mutex
-	probe.Run(ctx, options, HeadSections, func(section facts.Section, seen facts.Facts, missing string) {
-		one.Lock()
-		defer one.Unlock()
+	options := probe.Options{WorkDir: workDir, Deadline: headTime}
+	probe.Run(ctx, options, headSections, func(section facts.Section, seen facts.Facts, missing string) {
 		if missing != "" {
 			head.Missing[section] = missing
 			return
@@ -164,7 +162,7 @@ func lookHere(ctx context.Context, workDir string) *facts.Node {
 
 func everySection(reason string) map[facts.Section]string {
 	missing := map[facts.Section]string{facts.SectionClock: reason}
-	for _, section := range NodeSections {
+	for _, section := range nodeSections {
 		missing[section] = reason
 	}
 	return missing

@@ -104,7 +104,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 		if node.SSH == nil {
 			t.Errorf("%s: nothing is known of its login", node.Name)
 		}
-		for _, section := range append(slices.Clone(NodeSections), facts.SectionClock) {
+		for _, section := range append(slices.Clone(nodeSections), facts.SectionClock) {
 			if node.Has(section) == (node.Missing[section] != "") {
 				t.Errorf("%s: %s seen %v, missing %q: exactly one must hold", node.Name, section, node.Has(section), node.Missing[section])
 			}
@@ -155,6 +155,63 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 			}
 			if report.ExitCode != 1 {
 				t.Errorf("exit code %d", report.ExitCode)
+			}
+		})
+	}
+}
+
+// TestHungSectionCostsItselfOnly: an agent gives a section up before its node
+// is given up, however short the node's time is.
+func TestHungSectionCostsItselfOnly(t *testing.T) {
+	warm(t)
+	hangs := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(hangs, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome})
+	job := job(t, fleet, 3*time.Second)
+	job.Launch.Interpreter = hangs
+	look, _ := Look(t.Context(), job)
+	node := look.Nodes[0]
+	if !node.Reached {
+		t.Fatalf("the node is given up for one section: %+v", node.SSH)
+	}
+	if node.Python == nil || node.Python.Problem == "" {
+		t.Errorf("python %+v, missing %q: nothing says that it hangs", node.Python, node.Missing[facts.SectionPython])
+	}
+	if node.Host == nil || node.Net == nil {
+		t.Errorf("other sections are missing too: %v", node.Missing)
+	}
+}
+
+// TestTakeBelievesNobody: a node cannot change what it has said, nor speak of
+// what it was not asked.
+func TestTakeBelievesNobody(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers [][2]string // section and body
+		seen    []facts.Section
+		missing []facts.Section
+	}{
+		"seen":             {[][2]string{{"host", `{"seen":{"host":{}}}`}}, []facts.Section{facts.SectionHost}, nil},
+		"missing":          {[][2]string{{"host", `{"missing":"why"}`}}, nil, []facts.Section{facts.SectionHost}},
+		"another section":  {[][2]string{{"host", `{"seen":{"net":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
+		"garbage":          {[][2]string{{"host", `7`}}, nil, []facts.Section{facts.SectionHost}},
+		"not asked":        {[][2]string{{"ssh", `{"seen":{"ssh":{}}}`}}, nil, nil},
+		"seen and missing": {[][2]string{{"host", `{"seen":{"host":{}}}`}, {"host", `{"missing":"why"}`}}, []facts.Section{facts.SectionHost}, nil},
+		"missing and seen": {[][2]string{{"host", `{"missing":"why"}`}, {"host", `{"seen":{"host":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := facts.Node{Missing: map[facts.Section]string{}}
+			for _, answer := range test.answers {
+				take(&node, facts.Section(answer[0]), []byte(answer[1]))
+			}
+			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
+				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {
+					t.Errorf("%s: seen %v, want %v", section, !seen, seen)
+				}
+				if missing := slices.Contains(test.missing, section); (node.Missing[section] != "") != missing {
+					t.Errorf("%s: missing %q, want %v", section, node.Missing[section], missing)
+				}
 			}
 		})
 	}

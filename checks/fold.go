@@ -42,7 +42,7 @@ func writeNodes(f *Finding, port int) {
 	set, first := hostfile.Fold(f.Nodes), f.Nodes[0]
 	var hosts []string
 	for _, node := range f.Nodes {
-		hosts = append(hosts, shellWord(hostOf(node)))
+		hosts = append(hosts, shellWord(hostfile.Bare(node)))
 	}
 	fix := strings.NewReplacer(
 		"{ssh}", remoteShell(f.Nodes, port), "{nodes}", shellWord(set), "{node}", shellWord(first),
@@ -51,11 +51,8 @@ func writeNodes(f *Finding, port int) {
 	for i := range f.Fix {
 		f.Fix[i] = fix.Replace(f.Fix[i])
 	}
-	f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostOf(first)).Replace(f.WouldSee)
+	f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostfile.Bare(first)).Replace(f.WouldSee)
 }
-
-// hostOf is a hostfile name without the user it may carry.
-func hostOf(name string) string { return name[strings.LastIndexByte(name, '@')+1:] }
 
 // remoteShell is the command a person puts before another to run it on nodes.
 func remoteShell(nodes []string, port int) string {

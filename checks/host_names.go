@@ -99,8 +99,8 @@ func (t nameTable) unresolved(view View) []Finding {
 // was reached all the same, by a name of the ssh configuration, calls itself
 // otherwise, and neither the launcher nor the ranks will hand it around.
 func isAlias(view View, target *facts.Node) bool {
-	ownName := target.Names != nil && target.Names.Own == bare(target.Name)
-	return target.Reached && !ownName && view.Launch.Launcher == "pdsh" && view.Launch.MasterAddr != bare(target.Name)
+	ownName := target.Names != nil && target.Names.Own == hostfile.Bare(target.Name)
+	return target.Reached && !ownName && view.Launch.Launcher == "pdsh" && view.Launch.MasterAddr != hostfile.Bare(target.Name)
 }
 
 // elsewhere finds names that lead to another address than for the other nodes.
@@ -116,7 +116,7 @@ func (t nameTable) elsewhere() []Finding {
 		for _, answer := range t.answers[target.Name] {
 			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !overlap(answer.Addresses, right) {
 				wrong[answer.observer] = append(wrong[answer.observer],
-					deviation{bare(target.Name), strings.Join(answer.Addresses, " "), cmp.Or(strings.Join(right, " "), "an address of its own")})
+					deviation{hostfile.Bare(target.Name), strings.Join(answer.Addresses, " "), cmp.Or(strings.Join(right, " "), "an address of its own")})
 			}
 		}
 	}
@@ -147,8 +147,8 @@ func (t nameTable) elsewhere() []Finding {
 
 func splitName(target *facts.Node, groups []group) Finding {
 	f := Finding{
-		Summary: bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
-		Fix:     []string{fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, bare(target.Name))},
+		Summary: hostfile.Bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
+		Fix:     []string{fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, hostfile.Bare(target.Name))},
 	}
 	var parts []string
 	for _, g := range groups {
@@ -164,8 +164,8 @@ func hostsFix(targets []*facts.Node) []string {
 	const lines = 4
 	var fix []string
 	for _, target := range targets {
-		if target.Address != "" && isPlain(bare(target.Name)) && len(fix) < lines {
-			fix = append(fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, target.Address, bare(target.Name)))
+		if target.Address != "" && isPlain(hostfile.Bare(target.Name)) && len(fix) < lines {
+			fix = append(fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, target.Address, hostfile.Bare(target.Name)))
 		}
 	}
 	if len(fix) < len(targets) {

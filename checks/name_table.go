@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // nameTable is who resolves which hostfile name to what.
@@ -24,7 +25,7 @@ type answer struct {
 func newNameTable(view View) nameTable {
 	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}}
 	for i := range view.All {
-		if _, err := netip.ParseAddr(bare(view.All[i].Name)); err != nil {
+		if _, err := netip.ParseAddr(hostfile.Bare(view.All[i].Name)); err != nil {
 			t.targets = append(t.targets, &view.All[i])
 		}
 	}
@@ -87,15 +88,10 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(address string) bool { return slices.Contains(b, address) })
 }
 
-// bare is a hostfile entry without its user@.
-func bare(entry string) string {
-	return entry[strings.LastIndex(entry, "@")+1:]
-}
-
 func bareNames(nodes []*facts.Node) []string {
 	var names []string
 	for _, node := range nodes {
-		names = append(names, bare(node.Name))
+		names = append(names, hostfile.Bare(node.Name))
 	}
 	return names
 }

@@ -44,6 +44,10 @@ type Host struct {
 	Line  int   `json:"line,omitempty"` // where the hostfile names it, 0 when it came from elsewhere
 }
 
+// Bare is the host that a name is of, without the user it may carry: "w1" of
+// "user@w1". ssh takes what stands behind the last @.
+func Bare(name string) string { return name[strings.LastIndexByte(name, '@')+1:] }
+
 // Note is a place where the launch will do something its user is unlikely to
 // want, although the input is valid. launcher-args reports it.
 type Note struct {

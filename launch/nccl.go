@@ -8,17 +8,6 @@ import (
 	"preflight/facts"
 )
 
-// ParseNCCL reads a version of NCCL as its library, its tags and its wheels
-// spell it ("2.21.5", "2.21.5+cuda12.4", "2.19.3-1") and keeps the three
-// numbers, which are all that NCCL itself compares.
-func ParseNCCL(text string) (*version.Version, error) {
-	v, err := version.NewVersion(text)
-	if err != nil {
-		return nil, fmt.Errorf("%q is no version of NCCL", text)
-	}
-	return v.Core(), nil
-}
-
 // opPool is how much one proxy reserves in /dev/shm since a release.
 type opPool struct {
 	since string
@@ -106,7 +95,7 @@ func poolOf(nccl string) (pool opPool, which string) {
 	if nccl == "" {
 		return newest, "NCCL version unknown, taken as " + newest.label
 	}
-	if _, err := ParseNCCL(nccl); err != nil {
+	if _, err := version.NewVersion(nccl); err != nil {
 		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
 	}
 	for _, row := range opPools {

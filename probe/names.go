@@ -98,7 +98,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) ([]
 // lookUp resolves one name as a hostfile spells it: the user of user@host is
 // left out and an address is its own answer.
 func lookUp(ctx context.Context, ask lookup, name string) (addresses []string, canonical, problem string) {
-	host := name[strings.LastIndex(name, "@")+1:]
+	host := bare(name)
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []string{address.String()}, host, ""
 	}
@@ -113,6 +113,9 @@ func lookUp(ctx context.Context, ask lookup, name string) (addresses []string, c
 	}
 	return addresses, canonical, ""
 }
+
+// bare is a hostfile's name without the user it may carry.
+func bare(name string) string { return name[strings.LastIndex(name, "@")+1:] }
 
 // lookupProblem says in words why a name did not resolve.
 func lookupProblem(err error) string {
@@ -216,7 +219,7 @@ func sampleNames(names []string, own string) []string {
 		return names
 	}
 	isOwn := func(name string) bool {
-		host := name[strings.LastIndex(name, "@")+1:]
+		host := bare(name)
 		short, _, _ := strings.Cut(host, ".")
 		return host == own || short == own
 	}

@@ -44,8 +44,8 @@ const (
 	lastWords = 200 * time.Millisecond
 )
 
-// Options says what to look at and where the roots are. It travels as the
-// parameters of a request. The zero value is the machine itself, nothing asked.
+// Options says what to look at and where the roots are. What is alike for all
+// nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
 type Options struct {
 	Root        string            `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
 	Names       []string          `json:"names,omitempty"`       // hostfile names to resolve
@@ -53,8 +53,8 @@ type Options struct {
 	MasterPort  int               `json:"master_port,omitempty"` // 0 when unknown
 	Interpreter string            `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
 	WorkDir     string            `json:"workdir,omitempty"`     // where the launch runs
-	Peers       map[string]string `json:"peers,omitempty"`       // hostfile name → address the head connected to
-	Deadline    time.Duration     `json:"deadline,omitempty"`    // nanoseconds for all sections together; 0 is DefaultDeadline
+	Peers       map[string]string `json:"peers,omitempty"`       // hostfile name → IP address to ask a route for
+	Deadline    time.Duration     `json:"-"`                     // for all sections together; 0 is DefaultDeadline
 }
 
 // at is where an absolute path of the machine lies below the root.

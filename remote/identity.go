@@ -56,7 +56,7 @@ func readIdentity(path string) *identity {
 	id := &identity{from: path, public: readPublic(path + ".pub")}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && id.public != nil {
-		id.unusable, id.problem = Unexpected, errors.New("only the public half is here") // the agent may hold the other
+		id.unusable, id.problem = NoKey, errors.New("only the public half is here") // the agent may hold the other
 		return id
 	}
 	if err != nil || !info.Mode().IsRegular() {
@@ -68,7 +68,7 @@ func readIdentity(path string) *identity {
 		return id
 	}
 	if public := readPublic(path); public != nil {
-		id.public, id.unusable, id.problem = public, Unexpected, errors.New("the file holds a public key only")
+		id.public, id.unusable, id.problem = public, NoKey, errors.New("the file holds a public key only")
 		return id
 	}
 	id.parse(text)

@@ -95,8 +95,7 @@ func (noGSSAPI) DeleteSecContext() error        { return nil }
 // The server is asked about a key we cannot use, and its yes is the finding.
 func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 	t.Run("too open", func(t *testing.T) {
-		p, n := site(t, nobody())
-		_ = n
+		p, _ := site(t, nobody())
 		wants := startNode(t, admits(p.key.PublicKey()))
 		p.knows(wants)
 		p.write("config", host("w1", wants.port))
@@ -114,6 +113,18 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		p.write("config", host("w1", n.port))
 		p.write("id_rsa.pub", string(ssh.MarshalAuthorizedKey(locked.PublicKey())))
 		p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, KeyLocked, "the server would take the key ssh-ed25519 "+ssh.FingerprintSHA256(locked.PublicKey()))
+	})
+	t.Run("public half alone", func(t *testing.T) {
+		p := newPerson(t)
+		n := startNode(t, admits(p.key.PublicKey()))
+		p.knows(n)
+		p.write("config", host("w1", n.port))
+		p.write("id_ed25519.pub", string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))
+		os.Remove(p.path("id_ed25519"))
+		e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, NoKey, "only the public half is here")
+		if want := p.path("id_ed25519") + ": only the public half is here"; e.Detail["looked"] != want {
+			t.Errorf("looked at %q, want %q", e.Detail["looked"], want)
+		}
 	})
 	t.Run("but another works", func(t *testing.T) {
 		p := newPerson(t)

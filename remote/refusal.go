@@ -58,8 +58,11 @@ func (l *login) explain(err error) *Error {
 // explainWanted is for a key that the server would take and we cannot use.
 func (l *login) explainWanted(e *Error, id *identity) {
 	e.Cause = id.unusable
-	if e.Cause == Unexpected { // a security key, a public half alone: none of it works without a person
+	if e.Cause == Unexpected { // a security key: it does not work without a person
 		e.Cause = KeyLocked
+	}
+	if e.Cause == NoKey {
+		e.Detail["looked"] = fmt.Sprintf("%s: %v", id.from, id.problem)
 	}
 	e.Detail["file"] = id.from
 	e.Detail["mode"] = fmt.Sprintf("%04o", id.mode)

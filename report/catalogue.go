@@ -7,14 +7,22 @@ import (
 	"preflight/checks"
 )
 
-// Catalogue lists the checks, one line each.
+// Catalogue lists the checks: what each weighs and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
-	var rows [][]string
+	widest := 0
 	for _, check := range catalogue {
-		rows = append(rows, []string{check.ID, string(check.Severity), check.Title})
+		widest = max(widest, len(check.ID))
 	}
-	p.line("%s", p.table([]string{"check", "weighs", "passes when"}, rows))
+	row := func(id, severity, title string) {
+		for i, line := range p.split(title, widest+len("  warning  ")) {
+			p.line("%-*s  %-7s  %s", widest, firstOnly(i, id), firstOnly(i, severity), line)
+		}
+	}
+	row("check", "weighs", "passes when")
+	for _, check := range catalogue {
+		row(check.ID, string(check.Severity), check.Title)
+	}
 	_, err := io.WriteString(w, p.out.String())
 	return err
 }
@@ -22,7 +30,7 @@ func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 // Check explains one check.
 func Check(w io.Writer, check checks.Check, style Style) error {
 	p := &page{style: style}
-	p.line("%s: %s", check.ID, check.Title)
+	p.wrapped("", check.ID+": passes when "+check.Title)
 	p.line("")
 	p.wrapped("", check.Doc)
 	p.line("")

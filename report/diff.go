@@ -13,8 +13,12 @@ import (
 	"preflight/facts"
 )
 
-// MostDifferences is how many differing facts are shown unless all are asked for.
-const MostDifferences = 12
+const (
+	// mostDifferences is how many differing facts are shown unless all are asked for.
+	mostDifferences = 12
+	// longestValue is how many characters of one value are, likewise.
+	longestValue = 48
+)
 
 // diff writes the facts on which the nodes differ, the majority first.
 func (p *page) diff(diffs []checks.FactDiff) {
@@ -22,8 +26,8 @@ func (p *page) diff(diffs []checks.FactDiff) {
 		return
 	}
 	shown := diffs
-	if !p.style.Verbose && len(shown) > MostDifferences {
-		shown = shown[:MostDifferences]
+	if !p.style.Verbose && len(shown) > mostDifferences {
+		shown = shown[:mostDifferences]
 	}
 	var rows [][]string
 	for _, d := range shown {
@@ -41,8 +45,8 @@ func (p *page) diff(diffs []checks.FactDiff) {
 
 func (p *page) group(fact string, g checks.FactGroup) string {
 	value := Value(fact, g.Value)
-	if limit := 48; len([]rune(value)) > limit && !p.style.Verbose {
-		value = string([]rune(value)[:limit]) + "…"
+	if runes := []rune(value); len(runes) > longestValue && !p.style.Verbose {
+		value = string(runes[:longestValue]) + "…"
 	}
 	return fmt.Sprintf("%s (%s)", value, p.nodes(g.Nodes))
 }
@@ -102,7 +106,7 @@ func Value(fact string, raw json.RawMessage) string {
 		return Escape(v)
 	case float64:
 		switch unit := facts.Unit(fact); {
-		case v < 0:
+		case v < 0 && strings.HasPrefix(fact, string(facts.SectionLimits)+"."):
 			return "unlimited"
 		case unit == "bytes":
 			return humanize.IBytes(uint64(v))

@@ -144,6 +144,49 @@ func TestJSONIsReadBack(t *testing.T) {
 	}
 }
 
+func TestValue(t *testing.T) {
+	for _, test := range []struct{ fact, value, want string }{
+		{"shm.size", "67108864", "64 MiB"},
+		{"net.interfaces.eth0.speed", "100000000000", "100 Gbit/s"},
+		{"net.interfaces.eth0.mtu", "9000", "9000"},
+		{"limits.nofile.soft", "-1", "unlimited"},
+		{"ib.devices.mlx5_0.numa_node", "-1", "-1"},
+		{"python.sys_path", `["/a","/b"]`, "/a, /b"},
+		{"python.found", "true", "true"},
+		{"shm.write_error", `""`, `""`},
+		{"shm.mode", "null", "absent"},
+		{"shm.mode", "", "absent"},
+		{"host.os", `"a\u001b[2Jb"`, `a\x1b[2Jb`},
+	} {
+		if got := Value(test.fact, json.RawMessage(test.value)); got != test.want {
+			t.Errorf("Value(%s, %s) = %q, want %q", test.fact, test.value, got, test.want)
+		}
+	}
+}
+
+func TestCatalogueFitsThePage(t *testing.T) {
+	list := []checks.Check{
+		{ID: "a-check", Title: "it is", Severity: checks.Error},
+		{ID: "another-check", Title: strings.Repeat("many words ", 20) + "end", Severity: checks.Warning},
+	}
+	var out bytes.Buffer
+	if err := Catalogue(&out, list, Style{Width: 60}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for _, line := range lines {
+		if len(line) > 60 {
+			t.Errorf("%d columns on a page of 60: %q", len(line), line)
+		}
+	}
+	if want := "a-check        error    it is"; lines[1] != want {
+		t.Errorf("got  %q\nwant %q", lines[1], want)
+	}
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, strings.Repeat(" ", 24)) || !strings.HasSuffix(last, "end") {
+		t.Errorf("a long title goes on below itself, got %q", last)
+	}
+}
+
 func TestReadRefusesOtherSchemas(t *testing.T) {
 	for _, text := range []string{"", "{", `{"schema":2}`, `[]`, `{"schema":"1"}`} {
 		if _, err := Read(strings.NewReader(text)); err == nil {

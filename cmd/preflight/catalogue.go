@@ -15,7 +15,7 @@ func checksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checks [ID]",
 		Short: "List the checks, or explain one",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  arguments(0, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var ids []string
 			for _, check := range checks.Catalogue {

@@ -64,7 +64,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.Int("num_nodes", hostfile.NotGiven, "as deepspeed: only the first N hosts")
 	flags.Int("num_gpus", hostfile.NotGiven, "as deepspeed: slots 0 to N-1 on every host")
 	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single host")
-	flags.String("master_addr", "", "as deepspeed: address of the first host (default: first word of its `hostname -I`)")
+	flags.String("master_addr", "", "as deepspeed: address of the first host (default: the first word that hostname -I prints there)")
 	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed")
 	flags.String("launcher", "pdsh", "as deepspeed: "+strings.Join(launch.Launchers, ", "))
 	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
@@ -85,7 +85,7 @@ func judgeFlags(flags *pflag.FlagSet) {
 	flags.String("disk_free", humanize.IBytes(uint64(policy.DiskFree)), "space that must be free where the launch writes")
 	flags.Float64("memory_free", policy.MemoryFree, "share of a node's memory that must be available")
 	flags.Duration("clock_skew", time.Duration(policy.ClockSkew*float64(time.Second)), "how far two clocks may differ")
-	flags.Int64("open_files", policy.OpenFiles, "soft limit on open files wanted")
+	flags.Int64("open_files", policy.OpenFiles, "hard limit on open files wanted")
 }
 
 // outputFlags adds the flags that say where the report goes.

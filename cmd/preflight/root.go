@@ -55,6 +55,16 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return withHint(fmt.Errorf("unexpected argument %q", args[0]), "a hostfile is given as: preflight -H %s", args[0])
 }
 
+// arguments refuses too few and too many words, and says how they are given.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if least <= len(args) && len(args) <= most {
+			return nil
+		}
+		return withHint(fmt.Errorf("%d arguments do not make a %s", len(args), cmd.Name()), "it is called as: %s", cmd.UseLine())
+	}
+}
+
 // judgeFleet is the main job.
 func judgeFleet(cmd *cobra.Command, _ []string) error {
 	config, err := readConfig(cmd.Flags())

@@ -39,20 +39,20 @@ func snapshotCommand() *cobra.Command {
 			saved.Version, saved.Hostfile = Version, config.source()
 			saved.Seconds = time.Since(began).Seconds()
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
-			var lost []string
+			lost := 0
 			for _, node := range fleet.Nodes {
 				if !node.Reached {
-					lost = append(lost, node.Name)
+					lost++
 				}
 			}
-			if len(lost) > 0 {
+			if lost > 0 {
 				saved.Verdict, saved.ExitCode = checks.Unknown, exitTrouble
 			}
 			if err := config.write(saved); err != nil {
 				return err
 			}
-			if len(lost) > 0 {
-				fmt.Fprintf(os.Stderr, "preflight: the snapshot lacks %d of %d nodes that were not reached\n", len(lost), len(fleet.Nodes))
+			if lost > 0 {
+				fmt.Fprintf(os.Stderr, "preflight: the snapshot lacks %d of %d nodes that were not reached\n", lost, len(fleet.Nodes))
 			}
 			return verdictCode(saved)
 		},
@@ -68,7 +68,7 @@ func judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE",
 		Short: "Judge a saved run again, offline",
-		Args:  cobra.ExactArgs(1),
+		Args:  arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := readConfig(cmd.Flags())
 			if err != nil {
@@ -96,10 +96,13 @@ func judgeCommand() *cobra.Command {
 	return cmd
 }
 
-// rejudge judges the facts of a saved run by today's catalogue.
+// rejudge judges the facts of a saved run by today's catalogue. That the run was
+// interrupted stays true.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
+	judged.Interrupted = saved.Interrupted
+	judged.Conclude(policy.Strict)
 	return judged
 }
 
@@ -113,7 +116,7 @@ and every value that is not the same any more. Values that change by
 themselves (load, free memory) are left out.
 
 Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, err := readReport(args[0])
 			if err != nil {
