@@ -3,7 +3,8 @@ package facts
 // Env is the part of the environment that changes how a launch behaves. Only
 // allow-listed names are read; nothing secret is among them.
 type Env struct {
-	// Vars are the allow-listed variables of this non-interactive ssh session.
+	// Vars are the allow-listed variables of this session: a node's non-interactive
+	// one by ssh, on the launching machine the one preflight was typed in.
 	Vars []Setting `json:"vars" fact:"key=name"`
 	// NCCL is the configuration NCCL will see: environment first, then
 	// $NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf (NCCL 2.23+).

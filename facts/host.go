@@ -2,30 +2,32 @@ package facts
 
 // Host is the machine itself.
 type Host struct {
-	Hostname     string   `json:"hostname" fact:"own"`
-	BootID       string   `json:"boot_id" fact:"own"`
-	MachineID    string   `json:"machine_id" fact:"own"`
-	NetNamespace string   `json:"net_namespace" fact:"own"` // "net:[4026531840]"
-	OS           string   `json:"os"`                       // "Debian GNU/Linux 12 (bookworm)"
-	Kernel       string   `json:"kernel"`
-	Arch         string   `json:"arch"` // uname's spelling: x86_64, aarch64
-	Libc         string   `json:"libc"` // "glibc 2.36", "musl 1.2.4", "" when not found
-	CPU          CPU      `json:"cpu"`
-	NUMA         []NUMA   `json:"numa" fact:"key=id"`
-	Container    string   `json:"container"`       // "docker", "podman", "kubernetes", "lxc", "enroot", "apptainer", "" for none seen
-	User         string   `json:"user" fact:"own"` // who we are there
-	Home         string   `json:"home" fact:"own"`
-	Shell        string   `json:"shell"`                  // login shell by passwd, "" when not found
-	Uptime       float64  `json:"uptime" fact:"volatile"` // seconds
-	Load         *float64 `json:"load" fact:"volatile"`   // one minute
+	Hostname     string `json:"hostname" fact:"own"`
+	BootID       string `json:"boot_id" fact:"own"`
+	MachineID    string `json:"machine_id" fact:"own"`
+	NetNamespace string `json:"net_namespace" fact:"own"` // "net:[4026531840]"
+	OS           string `json:"os"`                       // "Debian GNU/Linux 12 (bookworm)"
+	Kernel       string `json:"kernel"`
+	Arch         string `json:"arch"` // uname's spelling: x86_64, aarch64
+	Libc         string `json:"libc"` // "glibc 2.36", "musl 1.2.4", "" when not found
+	CPU          CPU    `json:"cpu"`
+	NUMA         []NUMA `json:"numa" fact:"key=id"`
+	// Container is docker, podman, kubernetes, lxc, enroot, apptainer or, of
+	// another kind, systemd's word for it ("systemd-nspawn"); "" for none seen.
+	Container string   `json:"container"`
+	User      string   `json:"user" fact:"own"` // who we are there
+	Home      string   `json:"home" fact:"own"`
+	Shell     string   `json:"shell"`                  // login shell by passwd, "" when not found
+	Uptime    float64  `json:"uptime" fact:"volatile"` // seconds
+	Load      *float64 `json:"load" fact:"volatile"`   // one minute
 }
 
 // CPU is the processor as the kernel and our cgroup give it.
 type CPU struct {
-	Model   string `json:"model"`
-	Sockets int    `json:"sockets"`
-	Online  int    `json:"online"` // logical processors
-	Usable  int    `json:"usable"` // by our affinity mask
+	Model   string `json:"model"`   // "" when the kernel does not say
+	Sockets int    `json:"sockets"` // 0 when the kernel does not say
+	Online  int    `json:"online"`  // logical processors
+	Usable  int    `json:"usable"`  // by our affinity mask
 	// Quota is the cgroup's limit in processors, nil when there is none.
 	Quota *float64 `json:"quota"`
 }
@@ -71,7 +73,7 @@ type Memory struct {
 	CgroupLimit *int64 `json:"cgroup_limit" unit:"bytes"`
 	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile" unit:"bytes"`
 	HugePages   int64  `json:"huge_pages" unit:"bytes"` // reserved, in bytes
-	THP         string `json:"thp"`                     // always, madvise, never
+	THP         string `json:"thp"`                     // always, madvise, never; "" in a kernel without
 	Overcommit  int    `json:"overcommit"`              // vm.overcommit_memory
 }
 
@@ -94,7 +96,7 @@ type Place struct {
 	ReadOnly   bool   `json:"read_only"`
 	Total      int64  `json:"total" fact:"own" unit:"bytes"`
 	Free       int64  `json:"free" fact:"volatile" unit:"bytes"` // what we may still write
-	FreeInodes int64  `json:"free_inodes" fact:"volatile"`
+	FreeInodes int64  `json:"free_inodes" fact:"volatile"`       // math.MaxInt64 where the file system makes them as needed
 	// Problem says why the file system could not be asked (a hung mount), "" when it could.
 	Problem string `json:"problem,omitempty"`
 }

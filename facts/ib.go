@@ -17,7 +17,7 @@ type HCA struct {
 	Firmware string   `json:"firmware"`
 	Board    string   `json:"board"`
 	GUID     string   `json:"guid" fact:"own"`
-	NUMANode int      `json:"numa_node"`
+	NUMANode int      `json:"numa_node"` // -1 when the kernel does not say
 	Ports    []IBPort `json:"ports" fact:"key=port"`
 }
 
@@ -30,10 +30,10 @@ type IBPort struct {
 	Rate      int64    `json:"rate" unit:"bit/s"` // bits per second
 	Width     string   `json:"width"`             // "4X"
 	LID       int      `json:"lid" fact:"own"`
-	SMLID     int      `json:"sm_lid"`
-	NetDev    string   `json:"netdev"`
+	SMLID     int      `json:"sm_lid"` // 0 for RoCE and before a subnet manager came
+	NetDev    string   `json:"netdev"` // its network interface, "" when there is none
 	GIDs      []GID    `json:"gids" fact:"own"`
-	PKeys     []string `json:"pkeys"`
+	PKeys     []string `json:"pkeys"` // "0xffff", empty slots left out
 }
 
 // GID is one entry of a port's GID table.

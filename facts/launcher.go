@@ -3,7 +3,7 @@ package facts
 // Launcher is what the launching machine has to start a launch with.
 type Launcher struct {
 	SSHPath    string `json:"ssh_path"`    // "" when there is no ssh client
-	SSHVersion string `json:"ssh_version"` // "OpenSSH_9.2p1"
+	SSHVersion string `json:"ssh_version"` // "OpenSSH_9.2p1", "" when it does not say
 	PDSH       *PDSH  `json:"pdsh"`        // nil when pdsh is not in PATH
 	// Backends lists which of the other launchers' programs are in PATH, by
 	// program name: ompi_info, mpirun, mpiname, sinfo, srun.
@@ -22,7 +22,8 @@ type PDSH struct {
 	Path    string   `json:"path"`
 	Version string   `json:"version"` // "2.34"
 	Modules []string `json:"modules"` // rcmd modules it can load: ssh, rsh, exec
-	// Problem is what pdsh said when it refused to load its modules.
+	// Problem is what pdsh complained of when it was asked for its modules, or
+	// how it ended.
 	Problem string `json:"problem,omitempty"`
 	// ModuleDir and Insecure: the directories on the way to the modules that
 	// pdsh refuses, each with the reason ("/usr/lib mode 0777").

@@ -18,17 +18,21 @@ type Names struct {
 	Resolver string `json:"resolver"`
 }
 
-// Lookup is one name and what it resolves to here, in the order given.
+// Lookup is one name as it was asked for, a user@ included, and what the host
+// resolves to here, in the order given.
 type Lookup struct {
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses"` // empty when it does not resolve
 	Error     string   `json:"error,omitempty"`
+	// Unanswered is set when nobody answered in time: the name may well resolve.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // Net is the network of one node.
 type Net struct {
 	Interfaces []Interface `json:"interfaces" fact:"key=name"` // in kernel order (ifindex)
-	// Routes says, for each address asked about, how packets leave.
+	// Routes says how packets leave to each node, this one included, whose name
+	// resolves on the launching machine; to a sample of them in a large fleet.
 	Routes []Route `json:"routes" fact:"own"`
 	// EphemeralLow and EphemeralHigh bound net.ipv4.ip_local_port_range.
 	EphemeralLow  int `json:"ephemeral_low"`
@@ -65,7 +69,7 @@ type Interface struct {
 // Route is how packets to one address leave this node.
 type Route struct {
 	Name      string `json:"name"` // the hostfile name asked for
-	To        string `json:"to"`
+	To        string `json:"to"`   // its first address on the launching machine
 	Interface string `json:"interface,omitempty"`
 	Source    string `json:"source,omitempty"`
 	Gateway   string `json:"gateway,omitempty"`
@@ -76,7 +80,10 @@ type Route struct {
 type Listener struct {
 	Address string `json:"address"` // "0.0.0.0", "::", "10.0.0.1"
 	Port    int    `json:"port"`
-	PID     int    `json:"pid,omitempty"`     // 0 when the holder cannot be seen
-	Command string `json:"command,omitempty"` // first words of its command line
+	// PID is its holder, looked for only at the ports where a launch meets: the
+	// master's, 29400 and 29500. It is 0 elsewhere and when the holder cannot be
+	// seen. Command is the first words of its command line.
+	PID     int    `json:"pid,omitempty"`
+	Command string `json:"command,omitempty"`
 	UID     int    `json:"uid"`
 }

@@ -6,7 +6,8 @@ type Python struct {
 	// Path is the interpreter asked for; Found is false when it is not there.
 	Path  string `json:"path"`
 	Found bool   `json:"found"`
-	// Problem says why an interpreter that is there did not answer.
+	// Problem says why an interpreter that is there did not answer, or to what
+	// missing file one that is not there is a link.
 	Problem    string   `json:"problem,omitempty" fact:"own"`
 	Executable string   `json:"executable"` // sys.executable, symlinks kept
 	Version    string   `json:"version"`    // "3.11.7"
@@ -19,8 +20,9 @@ type Python struct {
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
 	Torch    *Torch   `json:"torch"` // nil when torch is not installed
-	// NCCL lists every libnccl that could be loaded, in the order the
-	// loader would take them: the first is the one torch gets.
+	// NCCL lists every NCCL that could be loaded, in the order the loader would
+	// take them: the first is the one torch gets. One that is linked into torch
+	// has the path of torch's own library.
 	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
 	// Protobuf is about generated code that needs an older runtime.
 	Protobuf *Protobuf `json:"protobuf"`
@@ -41,7 +43,7 @@ type NCCLLibrary struct {
 	Path    string `json:"path"`
 	Version string `json:"version"` // "2.21.5", "" when the file does not say
 	CUDA    string `json:"cuda"`    // "12.4"
-	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache
+	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache, default
 }
 
 // Protobuf is what decides whether generated code can load.

@@ -6,11 +6,11 @@ type SHM struct {
 	Exists     bool   `json:"exists"`
 	Mounted    bool   `json:"mounted"` // a mount of its own, not a directory of /
 	FSType     string `json:"fstype"`
-	Options    string `json:"options"` // mount options, size= left out
-	Mode       string `json:"mode"`    // "1777"
-	Size       int64  `json:"size" unit:"bytes"`
+	Options    string `json:"options"`           // of mount and file system, sorted, its size left out
+	Mode       string `json:"mode"`              // "1777"
+	Size       int64  `json:"size" unit:"bytes"` // of a tmpfs without a size, the memory
 	Free       int64  `json:"free" fact:"volatile" unit:"bytes"`
-	FreeInodes int64  `json:"free_inodes" fact:"volatile"`
+	FreeInodes int64  `json:"free_inodes" fact:"volatile"` // math.MaxInt64 where they are not counted
 	// Writable is whether a file could be made, filled and removed there;
 	// WriteError says why not.
 	Writable   bool      `json:"writable"`
@@ -31,7 +31,7 @@ type Segment struct {
 	Size  int64   `json:"size" unit:"bytes"` // blocks really taken
 	Age   float64 `json:"age"`               // seconds since last change
 	Owner string  `json:"owner"`
-	// Mapped is whether a process has it open or mapped; nil when other
-	// users' processes could not be looked at and none of ours has it.
+	// Mapped is whether a process has it open or mapped; nil when not every
+	// process that may could be looked at and none of the others has it.
 	Mapped *bool `json:"mapped"`
 }

@@ -19,8 +19,8 @@ func TestPlaces(t *testing.T) {
 		env     map[string]string
 		want    map[string]string
 	}{
-		"nothing set": {"/work", nil, map[string]string{
-			"workdir": "/work", "tmp": "/tmp", "home": "/home/ml", "hf-cache": "/home/ml/.cache/huggingface",
+		"nothing set": {"/srv", nil, map[string]string{
+			"workdir": "/srv", "tmp": "/tmp", "home": "/home/ml", "hf-cache": "/home/ml/.cache/huggingface",
 			"triton-cache": "/home/ml/.triton", "torch-extensions": "/home/ml/.cache/torch_extensions",
 		}},
 		"all set": {"", map[string]string{

@@ -96,7 +96,7 @@ SOME_TOKEN=hunter2
 -- home/me/.nccl.conf --
 NCCL_DEBUG=TRACE
 NCCL_IB_HCA=mlx5_0
--- work/run.conf --
+-- srv/run.conf --
 NCCL_IB_HCA=mlx5_7
 `)
 	o := Options{Root: root}
@@ -128,9 +128,9 @@ NCCL_IB_HCA=mlx5_7
 				setting("NCCL_ALGO", "", "environment"), // set to nothing is still set
 				setting("NCCL_CONF_FILE", "run.conf", "environment"),
 				setting("NCCL_DEBUG", "WARN", "/etc/nccl.conf"),
-				setting("NCCL_IB_HCA", "mlx5_7", "/work/run.conf"),
+				setting("NCCL_IB_HCA", "mlx5_7", "/srv/run.conf"),
 			},
-			Files: []facts.ConfFile{{Path: "/work/run.conf", Count: 1}, {Path: "/etc/nccl.conf", Count: 4}},
+			Files: []facts.ConfFile{{Path: "/srv/run.conf", Count: 1}, {Path: "/etc/nccl.conf", Count: 4}},
 		},
 	}, {
 		"a named file that cannot be read",
@@ -147,13 +147,13 @@ NCCL_IB_HCA=mlx5_7
 		},
 	}}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, lookAtEnv(tt.environ, o.at, "/home/me", "/work")); diff != "" {
+		if diff := cmp.Diff(tt.want, lookAtEnv(tt.environ, o.at, "/home/me", "/srv")); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)
 		}
 	}
 
-	missing := lookAtEnv([]string{"NCCL_CONF_FILE=~/x"}, Options{Root: t.TempDir()}.at, "/home/me", "/work")
-	want := []facts.ConfFile{{Path: filepath.Join("/work", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
+	missing := lookAtEnv([]string{"NCCL_CONF_FILE=~/x"}, Options{Root: t.TempDir()}.at, "/home/me", "/srv")
+	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
 	if diff := cmp.Diff(want, missing.Files); diff != "" {
 		t.Errorf("a named file that is not there: (-want +got)\n%s", diff)
 	}

@@ -88,7 +88,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) ([]
 		done.Go(func() {
 			open <- struct{}{}
 			defer func() { <-open }()
-			answers[i].Addresses, canonical[i], answers[i].Error = lookUp(ctx, ask, answers[i].Name)
+			answers[i], canonical[i] = lookUp(ctx, ask, answers[i].Name)
 		})
 	}
 	done.Wait()
@@ -97,21 +97,28 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) ([]
 
 // lookUp resolves one name as a hostfile spells it: the user of user@host is
 // left out and an address is its own answer.
-func lookUp(ctx context.Context, ask lookup, name string) (addresses []string, canonical, problem string) {
+func lookUp(ctx context.Context, ask lookup, name string) (answer facts.Lookup, canonical string) {
+	answer = facts.Lookup{Name: name, Addresses: []string{}}
 	host := bare(name)
 	if address, err := netip.ParseAddr(host); err == nil {
-		return []string{address.String()}, host, ""
+		answer.Addresses = []string{address.String()}
+		return answer, host
 	}
 	if ctx.Err() != nil {
-		return []string{}, "", "not asked: the name service took all the time for other names"
+		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
+		return answer, ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	addresses, canonical, err := ask(ctx, host)
 	if err != nil {
-		return []string{}, "", lookupProblem(err)
+		var dns *net.DNSError
+		answer.Error = lookupProblem(err)
+		answer.Unanswered = ctx.Err() != nil || errors.As(err, &dns) && (dns.IsTimeout || dns.IsTemporary)
+		return answer, ""
 	}
-	return addresses, canonical, ""
+	answer.Addresses = addresses
+	return answer, canonical
 }
 
 // bare is a hostfile's name without the user it may carry.

@@ -161,6 +161,9 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 		problems := map[string]int{}
 		for _, answer := range answers {
 			problems[answer.Error]++
+			if answer.Unanswered != (answer.Error != "") {
+				t.Errorf("%s: unanswered %v with %q", answer.Name, answer.Unanswered, answer.Error)
+			}
 		}
 		want := map[string]int{
 			"": 1,

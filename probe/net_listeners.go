@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,27 +30,19 @@ func listeners(ctx context.Context, o Options) ([]facts.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
-	sockets, err := proc.NetTCP()
+	sockets, err := listening(o, proc)
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
-	six, err := proc.NetTCP6()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
-		return nil, fmt.Errorf("listening ports: %w", err)
-	}
-
 	found := []facts.Listener{}
 	holders := map[uint64]*procfs.Proc{} // by socket inode, nil until found
 	inodes := map[facts.Listener]uint64{}
-	for _, socket := range append(sockets, six...) {
-		if socket.St != tcpListen {
-			continue
-		}
-		listener := facts.Listener{Address: socket.LocalAddr.String(), Port: int(socket.LocalPort), UID: int(socket.UID)}
+	for _, socket := range sockets {
+		listener := facts.Listener{Address: socket.address.String(), Port: socket.port, UID: socket.uid}
 		found = append(found, listener)
 		if listener.Port == o.MasterPort || slices.Contains(launchPorts, listener.Port) {
-			inodes[listener] = socket.Inode
-			holders[socket.Inode] = nil
+			inodes[listener] = socket.inode
+			holders[socket.inode] = nil
 		}
 	}
 	findHolders(ctx, proc, holders)
@@ -63,6 +56,33 @@ func listeners(ctx context.Context, o Options) ([]facts.Listener, error) {
 	slices.SortStableFunc(found, func(a, b facts.Listener) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address))
 	})
+	return found, nil
+}
+
+// listening lists the TCP sockets that listen: asked of the kernel, or read from
+// /proc where it has no answer to that and on a recorded machine.
+func listening(o Options, proc procfs.FS) ([]listeningSocket, error) {
+	if o.Root == "" {
+		if sockets, err := listeningByDiag(); err == nil {
+			return sockets, nil
+		}
+	}
+	//lint:ignore SA1019 what it recommends has been tried above
+	sockets, err := proc.NetTCP()
+	if err != nil {
+		return nil, err
+	}
+	//lint:ignore SA1019 as above
+	six, err := proc.NetTCP6()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
+		return nil, err
+	}
+	var found []listeningSocket
+	for _, socket := range append(sockets, six...) {
+		if address, ok := netip.AddrFromSlice(socket.LocalAddr); ok && socket.St == tcpListen {
+			found = append(found, listeningSocket{address, int(socket.LocalPort), int(socket.UID), socket.Inode})
+		}
+	}
 	return found, nil
 }
 

@@ -177,10 +177,10 @@ func TestDeadlinesNest(t *testing.T) {
 	}
 }
 
-func TestOptionsTravelWithoutTheirRoot(t *testing.T) {
+func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	sent := Options{
 		Root: "/fixture", Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
-		WorkDir: "/work", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
+		WorkDir: "/srv", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
 	}
 	wire, err := json.Marshal(sent)
 	if err != nil {
@@ -190,7 +190,7 @@ func TestOptionsTravelWithoutTheirRoot(t *testing.T) {
 	if err := json.Unmarshal(wire, &got); err != nil {
 		t.Fatal(err)
 	}
-	sent.Root = ""
+	sent.Root, sent.Deadline = "", 0
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Errorf("after a round trip (-sent +got):\n%s", diff)
 	}

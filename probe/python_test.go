@@ -41,7 +41,7 @@ func TestParseAnswer(t *testing.T) {
 		"with noise around",
 		"hello from sitecustomize\npreflight version 3.11.7\n\npreflight executable /v/bin/python\n\npreflight prefix /v\n\npreflight path \n\npreflight path /a b\nbye",
 		true,
-		facts.Python{Version: "3.11.7", Executable: "/v/bin/python", Prefix: "/v", SysPath: []string{"/work", "/a b"}},
+		facts.Python{Version: "3.11.7", Executable: "/v/bin/python", Prefix: "/v", SysPath: []string{"/srv", "/a b"}},
 	}, {
 		"Windows line ends and an embedded interpreter",
 		"preflight version 3.9.1\r\npreflight executable \r\npreflight path /a\r\n",
@@ -54,7 +54,7 @@ func TestParseAnswer(t *testing.T) {
 	}}
 	for _, tt := range tests {
 		var got facts.Python
-		if complete := parseAnswer(tt.output, "/work", &got); complete != tt.complete {
+		if complete := parseAnswer(tt.output, "/srv", &got); complete != tt.complete {
 			t.Errorf("%s: complete = %v, want %v", tt.name, complete, tt.complete)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
