@@ -125,7 +125,8 @@ func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessa
 	step(Reached)
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}
-	request := probeRequest{Sections: nodeSections, Options: options, Deadline: max(time.Until(end)-answerTime, time.Millisecond)}
+	left := max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+	request := probeRequest{Sections: nodeSections, Options: options, Deadline: left}
 	err = agent.Call(ctx, methodProbe, request, func(part string, body json.RawMessage) {
 		take(node, facts.Section(part), body)
 	})

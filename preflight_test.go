@@ -161,14 +161,16 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 }
 
 // TestHungSectionCostsItselfOnly: an agent gives a section up before its node
-// is given up, however short the node's time is.
+// is given up, however much of the node's time its login took.
 func TestHungSectionCostsItselfOnly(t *testing.T) {
 	warm(t)
-	hangs := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(hangs, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
-		t.Fatal(err)
+	hangs, slow := filepath.Join(t.TempDir(), "python"), filepath.Join(t.TempDir(), "shell")
+	for path, script := range map[string]string{hangs: "exec sleep 60", slow: `sleep 1; exec /bin/sh "$@"`} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome})
+	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
 	job := job(t, fleet, 3*time.Second)
 	job.Launch.Interpreter = hangs
 	look, _ := Look(t.Context(), job)

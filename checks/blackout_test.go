@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/facts"
-
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
 )
 
 // without is a fleet of which one node lacks one section.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"preflight/facts"
 )
@@ -35,6 +36,9 @@ func TestCatalogueIsDocumented(t *testing.T) {
 			if strings.TrimSpace(text) == "" {
 				t.Errorf("%s has no %s", check.ID, name)
 			}
+		}
+		if unicode.IsUpper([]rune(check.Title + " ")[0]) {
+			t.Errorf("%s: a title goes on after \"passes when\": %q", check.ID, check.Title)
 		}
 		if strings.HasSuffix(check.Title, ".") || strings.Contains(check.Doc, "\n") || !strings.HasSuffix(check.Doc, ".") {
 			t.Errorf("%s: a title has no full stop, a doc is one paragraph that ends in one", check.ID)

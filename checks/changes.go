@@ -12,7 +12,7 @@ import (
 // null where the fact, or the node, was not there.
 type Change struct {
 	Node   string          `json:"node"`
-	Fact   string          `json:"fact"` // "" when the node itself came or went
+	Fact   string          `json:"fact"` // "" when the node itself came, went or is reached otherwise
 	Before json.RawMessage `json:"before"`
 	After  json.RawMessage `json:"after"`
 }
@@ -34,6 +34,9 @@ func Changes(before, after []facts.Node) []Change {
 			changes = append(changes, Change{Node: node.Name, After: json.RawMessage(`"new node"`)})
 			continue
 		}
+		if standing(was) != standing(node) {
+			changes = append(changes, Change{Node: node.Name, Before: quoted(standing(was)), After: quoted(standing(node))})
+		}
 		changes = append(changes, changesOf(was, node)...)
 	}
 	for i := range before {
@@ -42,6 +45,30 @@ func Changes(before, after []facts.Node) []Change {
 		}
 	}
 	return changes
+}
+
+// standing is how far the login to a node got.
+func standing(node *facts.Node) string {
+	cause := ""
+	if node.SSH != nil && node.SSH.Cause != "" {
+		cause = ": " + node.SSH.Cause
+	}
+	switch {
+	case !node.Reached:
+		return "not reached" + cause
+	case cause != "":
+		return "reached, then lost" + cause
+	}
+	return "reached"
+}
+
+// quoted is plain words as JSON.
+func quoted(words string) json.RawMessage {
+	text, err := json.Marshal(words)
+	if err != nil {
+		panic("checks: " + err.Error()) // a string always encodes
+	}
+	return text
 }
 
 func changesOf(was, is *facts.Node) []Change {

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"preflight/facts"
-
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
 )
 
 func TestChanges(t *testing.T) {
@@ -25,9 +25,14 @@ func TestChanges(t *testing.T) {
 			{Node: "w2", Fact: "python.packages.apex", After: value(`"0.1"`)},
 			{Node: "w2", Fact: "python.packages.numpy", Before: value(`"1.26.4"`)},
 		}},
-		"volatile facts":           {func(f *launchable) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
-		"not seen is not changed":  {func(f *launchable) { f.Nodes[0].Python = nil }, []Change{}},
-		"not reached: nothing new": {func(f *launchable) { f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{} }, []Change{}},
+		"volatile facts":          {func(f *launchable) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
+		"not seen is not changed": {func(f *launchable) { f.Nodes[0].Python = nil }, []Change{}},
+		"not reached any more": {func(f *launchable) {
+			f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "timed-out"}}
+		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"not reached: timed-out"`)}}},
+		"lost midway": {func(f *launchable) {
+			f.Nodes[0].Facts = facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "killed"}}
+		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"reached, then lost: killed"`)}}},
 		"a node went": {func(f *launchable) { f.Nodes = f.Nodes[1:] }, []Change{
 			{Node: "w1", Before: value(`"node"`)},
 		}},

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"preflight/facts"
-
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
 )
 
 func TestDiff(t *testing.T) {

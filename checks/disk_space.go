@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 var diskSpace = Check{

@@ -3,9 +3,10 @@ package checks
 import (
 	"fmt"
 	"maps"
-	"preflight/launch"
 	"slices"
 	"strings"
+
+	"preflight/launch"
 )
 
 // wrongNames warns of names that no library reads: known dead ones, misspelt

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/facts"
-
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
 )
 
 // says is a check that returns the same findings whatever it sees.

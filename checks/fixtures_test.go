@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"preflight/facts"
 	"preflight/launch"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // fixture is testdata/<check-id>/<name>.json: what is different from a healthy
@@ -106,7 +106,7 @@ func wellSpoken(t *testing.T, f Finding) {
 		}
 	}
 	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
-		if left := placeholder.FindString(text); left != "" && left != "{cmd}" {
+		if left := placeholder.FindString(text); left != "" {
 			t.Errorf("%s is left in %q", left, text)
 		}
 	}

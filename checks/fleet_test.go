@@ -8,11 +8,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/healthy4.json")

@@ -49,8 +49,7 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 	hasDevices, disabled := false, 0
 	for _, node := range view.Nodes {
 		hasDevices = hasDevices || len(node.IB.Devices) > 0
-		env := rankEnv(view, node)
-		if isOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket") {
+		if keptOffRDMA(rankEnv(view, node)) {
 			disabled++
 			continue
 		}
@@ -63,6 +62,11 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 		return nil, "the environment keeps NCCL off InfiniBand on every node"
 	}
 	return nodes, ""
+}
+
+// keptOffRDMA is whether what ranks see has NCCL leave adapters alone.
+func keptOffRDMA(env map[string]facts.Setting) bool {
+	return isOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket")
 }
 
 // lacksVerbs: the adapter shows in sysfs, but nothing can open it.

@@ -3,9 +3,9 @@ package checks
 import (
 	"slices"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 // littleMemlock is what RDMA cannot start with: NCCL registers some tens of
@@ -82,8 +82,7 @@ func memlockText(soft int64) string {
 
 // usesRDMA is whether NCCL will find a device on the node and may use it.
 func usesRDMA(node *facts.Node, v View) bool {
-	disable, set := rankEnv(v, node)["NCCL_IB_DISABLE"]
-	return len(node.IB.Devices) > 0 && (!set || disable.Value == "0")
+	return len(node.IB.Devices) > 0 && !keptOffRDMA(rankEnv(v, node))
 }
 
 func raiseMemlock(node *facts.Node) []string {

@@ -3,9 +3,9 @@ package checks
 import (
 	"fmt"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 // littleMemory is what not even one python with torch can be loaded into.

@@ -51,8 +51,8 @@ func judgeInterfaces(view View) []Finding {
 }
 
 // peerInterface is the interface that holds the address the node was reached
-// at. Behind a translated address, or on the launching machine itself, it is the one its routes to peers leave by,
-// where they agree. "" when neither tells.
+// at. Behind a translated address, or on the launching machine itself, it is the
+// one its routes to peers leave by, where they agree. "" when neither tells.
 func peerInterface(node *facts.Node) string {
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
 		for _, i := range node.Net.Interfaces {

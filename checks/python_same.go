@@ -31,6 +31,7 @@ func judgePython(view View) []Finding {
 			findings = append(findings, Finding{
 				Nodes:    []string{node.Name},
 				Summary:  "there is no " + python.Path,
+				Got:      python.Problem,
 				Want:     whoWants(view),
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
 				Fix:      missingFix(view, python.Path),

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 // staleAfter is the age in seconds from which an unmapped segment is a

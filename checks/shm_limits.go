@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 var shmLimits = Check{

@@ -3,9 +3,9 @@ package checks
 import (
 	"fmt"
 
-	"preflight/launch"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/launch"
 )
 
 // load is what decides how much a node's /dev/shm must hold.

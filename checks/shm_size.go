@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 
-	"preflight/facts"
-
 	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
 )
 
 var shmSize = Check{

@@ -262,7 +262,7 @@ var cures = map[string]cure{
 		check:    "agent-start",
 		summary:  "our program was killed there by signal {signal}",
 		fix:      []string{"{ssh} 'sudo dmesg -T | grep -i \"killed process\" | tail -n 5'", "{ssh} 'ulimit -a; free -m'"},
-		wouldSee: "{cmd} exits with return code = -9",
+		wouldSee: "['python', '-u', …] exits with return code = -9",
 	},
 	"agent-exited": {
 		check:   "agent-start",

@@ -14,6 +14,7 @@
 package hostfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,9 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 )
+
+// DefaultPath is where DeepSpeed looks for a hostfile when none is named.
+const DefaultPath = "/job/hostfile"
 
 const (
 	// maxFile is far above any real hostfile and far below what a checkpoint
@@ -85,7 +89,7 @@ func ReadFile(path string) ([]Host, []Note, error) {
 	switch {
 	case err != nil:
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly, Err: err,
-			Message: fmt.Sprintf("no hostfile there (%v); DeepSpeed would only warn and quietly train on this one machine: correct the path given to -H", cause(err))}
+			Message: fmt.Sprintf("no hostfile there (%v); DeepSpeed would only warn and quietly train on this one machine: %s", cause(err), findIt(path))}
 	case !info.Mode().IsRegular():
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
 			Message: "not a regular file; DeepSpeed would only warn and quietly train on this one machine: give -H a file"}
@@ -98,6 +102,15 @@ func ReadFile(path string) ([]Host, []Note, error) {
 	}
 	defer file.Close()
 	return Parse(file, path)
+}
+
+// findIt says what to do about a hostfile that is not there. The default path
+// was most likely given by nobody, so there is nothing in it to correct.
+func findIt(path string) string {
+	if path == DefaultPath {
+		return "name yours with -H FILE, or the hosts themselves with -w 'node[01-16]'"
+	}
+	return "correct the path given to -H"
 }
 
 // cause is the system's error without the path, which LineError names already.
@@ -125,6 +138,9 @@ func Parse(r io.Reader, name string) ([]Host, []Note, error) {
 	if !utf8.Valid(data) {
 		p.undecodable = pyDecodeError(data)
 	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, nil, p.noText(data)
+	}
 	for i, line := range pyLines(string(data)) {
 		p.read(i+1, line)
 	}
@@ -148,6 +164,16 @@ type parser struct {
 	hosts       []Host
 	notes       []Note
 	bad         *multierror.Error
+}
+
+// noText is the one error of a file with a NUL byte in it, a program or UTF-16:
+// its other lines would be as wrong, each in a way that helps nobody. DeepSpeed
+// would take a name with a NUL, but no command can be told to reach it.
+func (p *parser) noText(data []byte) error {
+	if utf16Marked(string(data)) {
+		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
+	}
+	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is no text file (it holds a NUL byte): correct the path given to -H"}
 }
 
 func (p *parser) read(number int, raw string) {
@@ -230,10 +256,14 @@ func hasSlots(words []string) bool {
 }
 
 func encodingHint(raw string) string {
-	if strings.HasPrefix(raw, "\xff\xfe") || strings.HasPrefix(raw, "\xfe\xff") {
+	if utf16Marked(raw) {
 		return "the file is UTF-16; save it as UTF-8 without byte order mark"
 	}
 	return "save the file as UTF-8, or take the accented letters out"
+}
+
+func utf16Marked(text string) bool {
+	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
 // firstSlots is 0 … n-1, never nil.

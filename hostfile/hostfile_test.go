@@ -69,7 +69,6 @@ func TestParseAccepts(t *testing.T) {
 		// And what is none: part of the name.
 		{"w\u200bx slots=4\n", "w\u200bx:4", ""},
 		{"w\u180ex slots=4\n", "w\u180ex:4", ""},
-		{"w\x00x slots=4\n", "w\x00x:4", ""},
 		// Decimal digits of any script.
 		{"w slots=٤\n", "w:4", ""},
 		{"w slots=１２\n", "w:12", ""},
@@ -158,6 +157,8 @@ func TestParseRefuses(t *testing.T) {
 		{"w\xed\xa0\x80 slots=4\n", undecodable("byte 0xed in position 1: invalid continuation byte"), "is not UTF-8"},
 		{"w slots=4 \xf0\x9f", undecodable("bytes in position 0-1: unexpected end of data"), "is not UTF-8"},
 		{"# caf\xe9\nw slots=4\n", undecodable("byte 0xe9 in position 5: invalid continuation byte"), "is not UTF-8"},
+		{"w\x00x slots=4\n", "", "is no text file"},
+		{"\x7fELF\xff\x00\nw\nw\n", undecodable("byte 0xff in position 4: invalid start byte"), "is no text file"},
 		{"\xff\xfew\x00 \x00", undecodable("byte 0xff in position 0: invalid start byte"), "UTF-16"},
 	} {
 		hosts, _, err := Parse(strings.NewReader(c.text), "hostfile")
@@ -189,6 +190,25 @@ cluster/hostfile:3: host "w1" is named in line 1 already: remove one of the two 
 cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without blanks around "=", N in digits`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A program given by mistake is one mistake, however many lines it has.
+func TestParseStopsAtNoText(t *testing.T) {
+	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls")
+	if want := "/bin/ls: is no text file (it holds a NUL byte): correct the path given to -H"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Nobody gave the default path, so nobody can correct it.
+func TestReadFileAtTheDefaultPath(t *testing.T) {
+	if _, err := os.Stat(DefaultPath); err == nil {
+		t.Skip(DefaultPath + " is there")
+	}
+	_, _, err := ReadFile(DefaultPath)
+	if err == nil || !strings.Contains(err.Error(), "name yours with -H FILE") || strings.Contains(err.Error(), "given to -H") {
+		t.Errorf("got %v", err)
 	}
 }
 

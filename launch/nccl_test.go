@@ -8,26 +8,6 @@ import (
 	"preflight/facts"
 )
 
-func TestParseNCCL(t *testing.T) {
-	for text, want := range map[string]string{
-		"2.21.5":          "2.21.5",
-		"2.21.5+cuda12.4": "2.21.5",
-		"2.19.3-1":        "2.19.3",
-		"v2.30.7-1":       "2.30.7",
-		"2.28":            "2.28.0",
-	} {
-		got, err := ParseNCCL(text)
-		if err != nil || got.String() != want {
-			t.Errorf("ParseNCCL(%q) = %v, %v; want %s", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "unknown", "2.x"} {
-		if got, err := ParseNCCL(text); err == nil {
-			t.Errorf("ParseNCCL(%q) = %v, want an error", text, got)
-		}
-	}
-}
-
 // The pools are those of NVIDIA/nccl's tags; four bytes more is what a file in
 // /dev/shm has, as 4194660 in NVIDIA's own troubleshooting page.
 func TestSHMNeed(t *testing.T) {

@@ -27,7 +27,7 @@ func ChangesText(w io.Writer, changes []checks.Change, style Style) error {
 		for _, key := range order {
 			rows = append(rows, []string{p.nodes(nodes[key]), Escape(key.fact), key.before, key.after})
 		}
-		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, rows))
+		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, rows))
 	}
 	_, err := io.WriteString(w, p.out.String())
 	return err

@@ -25,6 +25,9 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	if len(diffs) == 0 {
 		return
 	}
+	if !p.style.Verbose {
+		diffs = foldEntries(diffs)
+	}
 	shown := diffs
 	if !p.style.Verbose && len(shown) > mostDifferences {
 		shown = shown[:mostDifferences]
@@ -37,7 +40,7 @@ func (p *page) diff(diffs []checks.FactDiff) {
 		}
 		rows = append(rows, []string{Escape(d.Fact), p.group(d.Fact, d.Groups[0]), strings.Join(others, "; ")})
 	}
-	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, rows))
+	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("%d more differences: -v shows them", hidden)))
 	}
@@ -52,8 +55,9 @@ func (p *page) group(fact string, g checks.FactGroup) string {
 }
 
 // table draws rows under a header, columns two blanks apart; where the page is
-// too narrow for that, one cell below the other.
-func (p *page) table(header []string, rows [][]string) string {
+// too narrow for that, one cell below the other, each after the label of its
+// column where there are labels.
+func (p *page) table(header, labels []string, rows [][]string) string {
 	t := table.New().Headers(header...).Rows(rows...).
 		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
 		BorderHeader(false).BorderColumn(false).
@@ -66,7 +70,7 @@ func (p *page) table(header []string, rows [][]string) string {
 		})
 	text := t.String()
 	if lipgloss.Width(text) > p.width() {
-		return p.stacked(rows)
+		return p.stacked(labels, rows)
 	}
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -76,11 +80,17 @@ func (p *page) table(header []string, rows [][]string) string {
 }
 
 // stacked draws rows that are wider than the page: the first cell on a line
-// of its own, the others below it.
-func (p *page) stacked(rows [][]string) string {
+// of its own, the others that are not empty below it.
+func (p *page) stacked(labels []string, rows [][]string) string {
 	var out []string
 	for _, row := range rows {
 		for i, cell := range row {
+			if cell == "" {
+				continue
+			}
+			if labels != nil {
+				cell = labels[i] + cell
+			}
 			for n, line := range p.split(cell, 6) {
 				out = append(out, strings.Repeat(" ", 2*min(i, 1)+2*min(n, 1))+line)
 			}

@@ -27,9 +27,14 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{style: style, fleet: len(r.Nodes)}
 	p.headline(r)
 	p.findings(r)
-	if !style.Quiet {
+	switch {
+	case !style.Quiet:
 		p.diff(r.Diff)
 		p.rest(r)
+	case r.Verdict == checks.Unknown && !slices.ContainsFunc(r.Findings, isUnknown):
+		// Nothing above says why it cannot be told.
+		p.line("")
+		p.incomplete(r)
 	}
 	_, err := io.WriteString(w, p.out.String())
 	return err
@@ -39,7 +44,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 type page struct {
 	out   strings.Builder
 	style Style
-	fleet int // how many nodes there are, to say "all 4 nodes"
+	fleet int // how many nodes there are, to say "all 4 nodes"; two are named
 }
 
 // words says each verdict as a fixed-width word, so that blocks line up and
@@ -77,7 +82,7 @@ func (p *page) nodes(names []string) string {
 	switch {
 	case len(names) == 0:
 		return "the launching machine"
-	case len(names) == p.fleet && p.fleet > 1:
+	case len(names) == p.fleet && p.fleet > 2:
 		return fmt.Sprintf("all %d nodes", p.fleet)
 	}
 	return Escape(hostfile.Fold(names))
@@ -248,13 +253,20 @@ func (p *page) rest(r checks.Report) {
 	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
 		p.list("passed", passed, "")
 	}
-	for _, group := range byReason(r, checks.Unknown) {
-		p.list("not complete", group.checks, group.reason)
-	}
+	p.incomplete(r)
 	for _, group := range byReason(r, checks.Skip) {
 		p.list("not needed", group.checks, group.reason)
 	}
 }
+
+// incomplete lists the checks that could not be told, and why.
+func (p *page) incomplete(r checks.Report) {
+	for _, group := range byReason(r, checks.Unknown) {
+		p.list("not complete", group.checks, group.reason)
+	}
+}
+
+func isUnknown(f checks.Finding) bool { return f.Verdict == checks.Unknown }
 
 // list writes a label, the checks it is about, and why.
 func (p *page) list(label string, ids []string, reason string) {

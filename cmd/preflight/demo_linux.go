@@ -93,7 +93,7 @@ func demo(ctx context.Context, output string) (err error) {
 	case !errors.As(err, &ended) || ended.ExitCode() != exitFail:
 		return fmt.Errorf("the main job: %w", err)
 	}
-		fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(demoFaults))
+	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(demoFaults))
 	return nil // which is what a demo is for
 }
 

@@ -61,7 +61,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 		if least <= len(args) && len(args) <= most {
 			return nil
 		}
-		return withHint(fmt.Errorf("%d arguments do not make a %s", len(args), cmd.Name()), "it is called as: %s", cmd.UseLine())
+		return withHint(fmt.Errorf("%s takes another number of arguments than the %d given", cmd.Name(), len(args)), "it is called as: %s", cmd.UseLine())
 	}
 }
 

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+)
+
+// foldEntries makes one row of all the facts of a list entry that only some
+// nodes have: one interface too many is one difference, not one a field.
+func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
+	entries := map[string]bool{} // entry and who has it
+	for _, d := range diffs {
+		if entry := entryNamedBy(d); entry != "" {
+			entries[entryKey(entry, d)] = true
+		}
+	}
+	var folded []checks.FactDiff
+	shown := map[string]bool{}
+	for _, d := range diffs {
+		entry := outermost(d, entries)
+		key := entryKey(entry, d)
+		switch {
+		case entry == "":
+			folded = append(folded, d)
+		case !shown[key]:
+			shown[key] = true
+			folded = append(folded, presence(entry, d))
+		}
+	}
+	return folded
+}
+
+// entryNamedBy is the list entry whose own name the fact is, "" when it is no
+// such fact: net.interfaces.docker0.name is "docker0", so net.interfaces.docker0
+// is an entry. Its name may hold dots.
+func entryNamedBy(d checks.FactDiff) string {
+	dot := strings.LastIndexByte(d.Fact, '.')
+	if !oneValueOrNone(d) || dot < 0 {
+		return ""
+	}
+	entry := d.Fact[:dot]
+	for _, g := range d.Groups {
+		if !absent(g) && strings.HasSuffix(entry, "."+strings.Trim(string(g.Value), `"`)) {
+			return entry
+		}
+	}
+	return ""
+}
+
+// outermost is the entry highest up that the fact belongs to: of a device
+// that is missing with its ports, the device.
+func outermost(d checks.FactDiff, entries map[string]bool) string {
+	if !oneValueOrNone(d) {
+		return ""
+	}
+	for i, c := range d.Fact {
+		if c == '.' && entries[entryKey(d.Fact[:i], d)] {
+			return d.Fact[:i]
+		}
+	}
+	return ""
+}
+
+// oneValueOrNone is whether the nodes that have the fact agree on it.
+func oneValueOrNone(d checks.FactDiff) bool {
+	return len(d.Groups) == 2 && slices.ContainsFunc(d.Groups, absent)
+}
+
+func absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
+
+// entryKey tells entries apart, and facts of one entry that other nodes lack.
+func entryKey(entry string, d checks.FactDiff) string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%q", entry)
+	for _, g := range d.Groups {
+		fmt.Fprintf(&key, " %t%q", absent(g), g.Nodes)
+	}
+	return key.String()
+}
+
+// presence is the row of a whole entry.
+func presence(entry string, d checks.FactDiff) checks.FactDiff {
+	row := checks.FactDiff{Fact: entry, Groups: slices.Clone(d.Groups)}
+	for i := range row.Groups {
+		if !absent(row.Groups[i]) {
+			row.Groups[i].Value = json.RawMessage(`"present"`)
+		}
+	}
+	return row
+}

@@ -1,0 +1,101 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+)
+
+func group(value string, nodes ...string) checks.FactGroup {
+	return checks.FactGroup{Value: json.RawMessage(value), Nodes: nodes}
+}
+
+func TestFoldEntries(t *testing.T) {
+	odd := func(fact, value string) checks.FactDiff {
+		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group("null", "w1", "w3"), group(value, "w2")}}
+	}
+	mtu := checks.FactDiff{Fact: "net.interfaces.eth0.100.mtu", Groups: []checks.FactGroup{group("1500", "w1"), group("9000", "w2")}}
+	folded := foldEntries([]checks.FactDiff{
+		odd("ib.devices.mlx5_1.name", `"mlx5_1"`), odd("ib.devices.mlx5_1.ports.1.port", "1"), odd("ib.devices.mlx5_1.ports.1.state", `"ACTIVE"`),
+		odd("net.interfaces.docker0.mtu", "1500"), odd("net.interfaces.docker0.name", `"docker0"`),
+		mtu,
+		odd("net.interfaces.eth0.100.name", `"eth0.100"`),
+		odd("python.packages.apex", `"0.1"`), odd("python.packages.dllogger", `"1.0"`),
+	})
+	present := `"present"`
+	want := []checks.FactDiff{
+		odd("ib.devices.mlx5_1", present), odd("net.interfaces.docker0", present), mtu, odd("net.interfaces.eth0.100", present),
+		odd("python.packages.apex", `"0.1"`), odd("python.packages.dllogger", `"1.0"`),
+	}
+	if diff := cmp.Diff(want, folded); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEntriesAreWholeWithVerbose(t *testing.T) {
+	r := failing()
+	r.Diff = []checks.FactDiff{
+		{Fact: "net.interfaces.docker0.mtu", Groups: []checks.FactGroup{group("null", "w1"), group("1500", "w2")}},
+		{Fact: "net.interfaces.docker0.name", Groups: []checks.FactGroup{group("null", "w1"), group(`"docker0"`, "w2")}},
+	}
+	for verbose, want := range map[bool]string{false: "docker0  ", true: "docker0.mtu"} {
+		var out bytes.Buffer
+		if err := Text(&out, r, Style{Verbose: verbose}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "net.interfaces."+want) {
+			t.Errorf("verbose %t lacks %q:\n%s", verbose, want, &out)
+		}
+	}
+}
+
+// Quiet leaves out what helps nobody now, not why the verdict is unknown.
+func TestQuietSaysWhyItCannotTell(t *testing.T) {
+	r := passing()
+	r.Verdict = checks.Unknown
+	r.Checks = append(r.Checks, checks.Outcome{Check: "ssh-login", Verdict: checks.Unknown, Reason: "w1 not reached"})
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n\nnot complete  ssh-login: w1 not reached\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("lacks %q:\n%s", want, &out)
+	}
+}
+
+func TestTwoNodesAreNamed(t *testing.T) {
+	for fleet, want := range map[int]string{2: "w[1-2]", 3: "all 3 nodes"} {
+		p := &page{fleet: fleet}
+		if got := p.nodes([]string{"w1", "w2", "w3"}[:fleet]); got != want {
+			t.Errorf("all of %d: %q, want %q", fleet, got, want)
+		}
+	}
+}
+
+func TestChangesOnANarrowPage(t *testing.T) {
+	changes := []checks.Change{
+		{Node: "w1", Fact: "host.kernel", Before: json.RawMessage(`"5.15.0"`), After: json.RawMessage(`"6.8.0"`)},
+		{Node: "w2", Before: json.RawMessage(`"reached"`), After: json.RawMessage(`"not reached: timed-out"`)},
+	}
+	var out bytes.Buffer
+	if err := ChangesText(&out, changes, Style{Width: 30}); err != nil {
+		t.Fatal(err)
+	}
+	want := `w1
+  host.kernel
+  before 5.15.0
+  after 6.8.0
+w2
+  before reached
+  after not reached:
+    timed-out
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
