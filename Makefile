@@ -31,11 +31,14 @@ setup:
 demo: setup build
 	bin/preflight demo
 
+# One package at a time: real nodes have real deadlines, and the tests that hold
+# them must not compete for the processors with compilers and other clusters.
 test: setup
-	go test ./...
+	go test -p 1 ./...
 
+# The tests on real nodes run binaries of their own, which no race is looked for in.
 race:
-	go test -race ./...
+	go test -race -short -p 1 ./...
 
 lint:
 	test -z "$$(gofmt -l .)"
@@ -60,6 +63,7 @@ cluster-down: bin/cluster
 # Ratios against pdsh, clush and parallel-ssh in one run (root, Linux).
 bench: setup build
 	go run ./testhosts/bench -n $(or $(HOSTS),128)
+	go test -run '^$$' -bench Fleet -benchtime 1x .
 
 clean:
 	rm -rf bin dist

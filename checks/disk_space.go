@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ var diskSpace = Check{
 	Run: func(v View) []Finding {
 		var findings []Finding
 		for _, node := range v.Nodes {
-			for _, group := range fileSystems(node.Disk.Places) {
+			for _, group := range fileSystems(usedPlaces(v, node)) {
 				if finding, found := judgePlaces(node, group, v.Policy.DiskFree); found {
 					findings = append(findings, finding)
 				}
@@ -30,6 +31,30 @@ var diskSpace = Check{
 		}
 		return findings
 	},
+}
+
+// movedBy are the variables that send to another directory what a launch would
+// write to a place, the first that is set.
+var movedBy = map[string][]string{
+	"tmp":              {"TMPDIR"},
+	"hf-cache":         {"HF_HUB_CACHE", "HF_HOME"},
+	"triton-cache":     {"TRITON_CACHE_DIR"},
+	"torch-extensions": {"TORCH_EXTENSIONS_DIR"},
+}
+
+// usedPlaces leaves out the places that the launch's exports move elsewhere:
+// the probe looked where its own session's environment led it.
+func usedPlaces(v View, node *facts.Node) []facts.Place {
+	settings := rankEnv(v, node)
+	return slices.DeleteFunc(slices.Clone(node.Disk.Places), func(place facts.Place) bool {
+		for _, name := range movedBy[place.Role] {
+			if setting, set := settings[name]; set {
+				_, isExported := exported(v, name)
+				return isExported && path.Clean(setting.Value) != place.Path
+			}
+		}
+		return false
+	})
 }
 
 // fileSystems groups places by what they lie on and whether they can be used.
@@ -61,9 +86,9 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		}
 	}
 	what := strings.Join(roles, ", ")
-	path := first.Path
-	if !isPlain(path) {
-		path = "." // a name that a shell would take apart is not put into a command
+	dir := first.Path
+	if !isPlain(dir) {
+		dir = "." // a name that a shell would take apart is not put into a command
 	}
 	switch {
 	case first.Problem != "":
@@ -75,25 +100,26 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		finding.Summary = "cannot be written: " + what
 		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 		finding.Want = "a directory the user who launches may write"
-		finding.Fix = []string{"{ssh} 'ls -ld " + path + "; findmnt -T " + path + "'"}
+		finding.Fix = []string{"{ssh} 'ls -ld " + dir + "; findmnt -T " + dir + "'"}
 		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
 		finding.Verdict = Warn
 		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
 		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
 		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
-		finding.Fix = []string{"{ssh} findmnt -T " + path, "echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env", "echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env"}
+		finding.Fix = []string{"{ssh} findmnt -T " + dir, "echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env", "echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env"}
 		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
 		finding.Summary = "hardly any space left: " + what
-		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", humanize.IBytes(uint64(first.Free)), humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
-		finding.Want = "at least " + humanize.IBytes(uint64(wanted))
-		finding.Fix = []string{"{ssh} df -h " + path, "{ssh} 'du -xh -d 2 " + path + " | sort -h | tail'"}
+		free, least := apart(first.Free, wanted)
+		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
+		finding.Want = "at least " + least
+		finding.Fix = []string{"{ssh} df -h " + dir, "{ssh} 'du -xh -d 2 " + dir + " | sort -h | tail'"}
 	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
 		finding.Summary = "hardly any inode left: " + what
 		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		finding.Want = fmt.Sprintf("at least %d", fewInodes)
-		finding.Fix = []string{"{ssh} df -i " + path, "{ssh} 'du -x --inodes -d 2 " + path + " | sort -n | tail'"}
+		finding.Fix = []string{"{ssh} df -i " + dir, "{ssh} 'du -x --inodes -d 2 " + dir + " | sort -n | tail'"}
 	default:
 		return Finding{}, false
 	}

@@ -108,7 +108,11 @@ func ncclFix(list, name string) []string {
 	if list == "" {
 		return []string{"{ssh} ip -br addr"}
 	}
-	return []string{exportLine(name, list)}
+	line := exportLine(name, list)
+	if strings.HasPrefix(list, "=") {
+		line += exactMark
+	}
+	return []string{line}
 }
 
 // exactFix is the like for gloo, which wants each name to exist everywhere.

@@ -24,16 +24,13 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Diff:     Diff(fleet.Nodes),
 		Advice:   Advice{Env: []AdvisedEnv{}, Args: []string{}},
 	}
-	position := map[string]int{}
-	for i := range fleet.Nodes {
-		position[fleet.Nodes[i].Name] = i
-	}
+	roster := newRoster(fleet, prediction.SSHPort)
 	said := map[[2]string]bool{}
 	for _, check := range catalogue {
 		outcome, findings := judge(check, fleet, prediction, policy)
 		findings = unsaid(said, findings)
 		report.Checks = append(report.Checks, outcome)
-		report.Findings = append(report.Findings, fold(findings, position, prediction.SSHPort)...)
+		report.Findings = append(report.Findings, roster.fold(findings)...)
 	}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Compare(weight(a.Verdict), weight(b.Verdict))
@@ -74,7 +71,7 @@ func weight(v Verdict) int {
 // judge runs one check on the nodes that can be judged by it.
 func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) (Outcome, []Finding) {
 	outcome := Outcome{Check: check.ID, Severity: check.Severity}
-	if slices.Contains(policy.Skip, check.ID) || len(policy.Only) > 0 && !slices.Contains(policy.Only, check.ID) {
+	if policy.switchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, "switched off"
 		return outcome, nil
 	}
@@ -83,7 +80,7 @@ func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy 
 	if check.OnHead {
 		view.Nodes, blind = everyNode(fleet), headBlindness(check, fleet.Head)
 	} else {
-		view.Nodes, blind = visible(check, fleet)
+		view.Nodes, blind = visible(check, fleet, policy)
 	}
 	if fleet.Head != nil && blind.head == "" {
 		view.Head = fleet.Head
@@ -159,16 +156,18 @@ type blindness struct {
 }
 
 // visible parts the fleet into the nodes a check can judge and the others.
-func visible(check Check, fleet facts.Fleet) (nodes []*facts.Node, blind blindness) {
+func visible(check Check, fleet facts.Fleet, policy Policy) (nodes []*facts.Node, blind blindness) {
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
-		switch reason := missing(check, node); {
-		case stoppedBefore(check.ID, node):
+		reason := missing(check, node)
+		stopped := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
+		switch unreached := stoppedBefore(check.ID, node) || reason != "" && stopped; {
+		case unreached && node.SSH != nil && policy.switchesOff(rung(node.SSH)):
+			blind.findings = append(blind.findings, notReached(node))
+		case unreached:
 			blind.unreached = append(blind.unreached, node.Name)
 		case reason == "":
 			nodes = append(nodes, node)
-		case !node.Reached || node.SSH != nil && node.SSH.Cause != "":
-			blind.unreached = append(blind.unreached, node.Name)
 		default:
 			blind.findings = append(blind.findings, unknown(node, reason))
 		}

@@ -3,16 +3,35 @@ package checks
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
+// roster is what it takes to address commands to the machines of a launch.
+type roster struct {
+	position map[string]int  // a node's place in the hostfile
+	root     map[string]bool // nodes where we are root
+	headRoot bool            // the same of the launching machine
+	port     int             // --ssh_port, 0 for none
+}
+
+func newRoster(fleet facts.Fleet, port int) roster {
+	r := roster{position: map[string]int{}, root: map[string]bool{}, port: port}
+	for i := range fleet.Nodes {
+		node := &fleet.Nodes[i]
+		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
+	}
+	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
+	return r
+}
+
 // fold joins findings that say the same of different nodes, and writes the
-// nodes into their fixes and messages. position is a node's place in the
-// hostfile, port the --ssh_port of the launch, 0 for none.
-func fold(findings []Finding, position map[string]int, port int) []Finding {
+// nodes into their fixes and messages.
+func (r roster) fold(findings []Finding) []Finding {
 	var folded []Finding
 	at := map[string]int{}
 	for _, f := range findings {
@@ -27,15 +46,18 @@ func fold(findings []Finding, position map[string]int, port int) []Finding {
 	}
 	for i := range folded {
 		f := &folded[i]
-		slices.SortStableFunc(f.Nodes, func(a, b string) int { return cmp.Compare(position[a], position[b]) })
+		slices.SortStableFunc(f.Nodes, func(a, b string) int { return cmp.Compare(r.position[a], r.position[b]) })
 		f.Nodes = slices.Compact(f.Nodes)
-		writeNodes(f, port)
+		r.writeNodes(f)
 	}
 	return folded
 }
 
+// loopOverHosts is a loop over a finding's hosts: with one host, its body is enough.
+var loopOverHosts = regexp.MustCompile(`for host in \{hosts\}; do (.*?); done`)
+
 // writeNodes fills in the placeholders of a finding's fixes and message.
-func writeNodes(f *Finding, port int) {
+func (r roster) writeNodes(f *Finding) {
 	if len(f.Nodes) == 0 {
 		return
 	}
@@ -45,11 +67,19 @@ func writeNodes(f *Finding, port int) {
 		hosts = append(hosts, shellWord(hostfile.Bare(node)))
 	}
 	fix := strings.NewReplacer(
-		"{ssh}", remoteShell(f.Nodes, port), "{nodes}", shellWord(set), "{node}", shellWord(first),
+		"{ssh}", remoteShell(f.Nodes, r.port), "{nodes}", shellWord(set), "{node}", shellWord(first),
 		"{host}", hosts[0], "{hosts}", strings.Join(hosts, " "))
 	f.Fix = slices.Clone(f.Fix)
-	for i := range f.Fix {
-		f.Fix[i] = fix.Replace(f.Fix[i])
+	for i, template := range f.Fix {
+		if r.asRoot(template, f.Nodes) {
+			template = withoutSudo.Replace(template)
+		}
+		if len(hosts) == 1 {
+			template = loopOverHosts.ReplaceAllStringFunc(template, func(loop string) string {
+				return strings.ReplaceAll(loopOverHosts.FindStringSubmatch(loop)[1], "$host", "{host}")
+			})
+		}
+		f.Fix[i] = fix.Replace(template)
 	}
 	f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostfile.Bare(first)).Replace(f.WouldSee)
 }

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"strings"
 
 	"preflight/facts"
 	"preflight/hostfile"
@@ -45,19 +46,27 @@ var hostDistinct = Check{
 	},
 }
 
-// duplicateLines says which lines of the hostfile to take out: all but the first.
+// duplicateLines takes out of the hostfile all entries but the first: in one
+// command, for lines move up when others go. Who came by -w has no line.
 func duplicateLines(names []string, v View) []string {
 	line := map[string]int{}
 	for _, host := range v.Launch.Hosts {
 		line[host.Name] = host.Line
 	}
-	var fixes []string
+	var deletions, deleted, excluded []string
 	for _, name := range names[1:] {
 		if line[name] == 0 {
-			fixes = append(fixes, fmt.Sprintf("leave out %s: it is %s", shellWord(name), shellWord(names[0])))
+			excluded = append(excluded, name)
 			continue
 		}
-		fixes = append(fixes, fmt.Sprintf("delete line %d (%s) from the hostfile: it is %s", line[name], shellWord(name), shellWord(names[0])))
+		deletions, deleted = append(deletions, fmt.Sprintf("%dd", line[name])), append(deleted, name)
+	}
+	var fixes []string
+	if deleted != nil {
+		fixes = append(fixes, fmt.Sprintf("sed -i '%s' hostfile   # leaves out %s: the same as %s", strings.Join(deletions, ";"), hostfile.Fold(deleted), names[0]))
+	}
+	if excluded != nil {
+		fixes = append(fixes, fmt.Sprintf("deepspeed --exclude %s …   # the same as %s", shellWord(strings.Join(excluded, "@")), names[0]))
 	}
 	return fixes
 }

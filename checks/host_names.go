@@ -29,20 +29,39 @@ func judgeNames(view View) []Finding {
 	findings = append(findings, table.unresolved(view)...)
 	findings = append(findings, table.elsewhere()...)
 	for _, node := range view.Nodes {
+		findings = append(findings, unanswered(node)...)
 		findings = append(findings, ownName(view, node)...)
 	}
 	return findings
+}
+
+// unanswered says which names a node got no answer for in time: they may well
+// resolve, so nothing is judged by them.
+func unanswered(node *facts.Node) []Finding {
+	var names []string
+	for _, lookup := range node.Names.Lookups {
+		if lookup.Unanswered {
+			names = append(names, hostfile.Bare(lookup.Name))
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []Finding{unknown(node, "names: no answer for "+hostfile.Fold(names)+" in time")}
 }
 
 // unresolved says on which node many names do not resolve, and which names
 // resolve on few nodes: the side that needs mending gets the line.
 func (t nameTable) unresolved(view View) []Finding {
 	var nowhere, widely []*facts.Node
-	var nodes []string
+	var askers, nodes []string         // who lacks the names of nowhere, of widely
 	here := map[string][]*facts.Node{} // observer → names it alone lacks
 	for _, target := range t.targets {
-		if target.SSH != nil && target.SSH.Cause == "name-unknown" {
+		switch {
+		case target.SSH != nil && target.SSH.Cause == "name-unknown":
 			continue // that the name is no name at all has been said by ssh-reach
+		case len(t.answers[target.Name]) == 0:
+			continue // nobody asked, or nobody was answered
 		}
 		var lacking []string
 		for _, answer := range t.answers[target.Name] {
@@ -52,6 +71,7 @@ func (t nameTable) unresolved(view View) []Finding {
 		}
 		if len(lacking) == len(t.answers[target.Name]) && isAlias(view, target) {
 			nowhere = append(nowhere, target)
+			askers = append(askers, lacking...)
 			continue
 		}
 		if 2*len(lacking) > len(t.answers[target.Name]) {
@@ -67,7 +87,7 @@ func (t nameTable) unresolved(view View) []Finding {
 	if nowhere != nil {
 		findings = append(findings, Finding{
 			Verdict:  Warn,
-			Nodes:    entries(t.observers),
+			Nodes:    askers,
 			Summary:  hostfile.Fold(bareNames(nowhere)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
 			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
 			Fix:      hostsFix(nowhere),
@@ -105,21 +125,7 @@ func isAlias(view View, target *facts.Node) bool {
 
 // elsewhere finds names that lead to another address than for the other nodes.
 func (t nameTable) elsewhere() []Finding {
-	var findings []Finding
-	wrong := map[string][]deviation{}
-	for _, target := range t.targets {
-		right, groups := t.rightAddresses(target)
-		if right == nil && len(groups) > 1 {
-			findings = append(findings, splitName(target, groups))
-			continue
-		}
-		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !overlap(answer.Addresses, right) {
-				wrong[answer.observer] = append(wrong[answer.observer],
-					deviation{hostfile.Bare(target.Name), strings.Join(answer.Addresses, " "), cmp.Or(strings.Join(right, " "), "an address of its own")})
-			}
-		}
-	}
+	wrong, findings := t.wrongNames()
 	for _, node := range t.observers {
 		if wrong[node.Name] == nil {
 			continue
@@ -129,17 +135,16 @@ func (t nameTable) elsewhere() []Finding {
 			Summary:  "resolves hostfile names to wrong addresses",
 			WouldSee: "a hang in rendezvous, or Connection refused: this node calls another machine than it means",
 		}
-		if slices.ContainsFunc(wrong[node.Name], func(d deviation) bool { return isLoopback(d.Got) }) {
+		if slices.ContainsFunc(wrong[node.Name], func(w wrongName) bool { return isLoopback(w.got[0]) }) {
 			f.Summary = "takes another node's name for its own loopback"
 		}
 		var got, want []string
-		for _, d := range wrong[node.Name] {
-			got, want = append(got, d.Name+" "+d.Got), append(want, d.Name+" "+d.Want)
+		for _, w := range wrong[node.Name] {
+			got = append(got, w.name+" "+strings.Join(w.got, " "))
+			want = append(want, w.name+" "+cmp.Or(strings.Join(w.right, " "), "an address of its own"))
 		}
 		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
-		for _, d := range wrong[node.Name][:min(3, len(wrong[node.Name]))] {
-			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, d.Name))
-		}
+		f.Fix = correctNames(wrong[node.Name])
 		findings = append(findings, f)
 	}
 	return findings
@@ -148,7 +153,7 @@ func (t nameTable) elsewhere() []Finding {
 func splitName(target *facts.Node, groups []group) Finding {
 	f := Finding{
 		Summary: hostfile.Bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
-		Fix:     []string{fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, hostfile.Bare(target.Name))},
+		Fix:     []string{lookUpName(hostfile.Bare(target.Name))},
 	}
 	var parts []string
 	for _, g := range groups {

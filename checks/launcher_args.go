@@ -1,12 +1,10 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 // fatalTraps are those after which the launch cannot come up as the hostfile
@@ -15,6 +13,10 @@ var fatalTraps = []string{
 	"byte-order-mark", "pdsh-operator", "pdsh-range", "pdsh-list", "pdsh-rcmd",
 	"launcher-refuses-filter", "launcher-needs-equal-slots",
 }
+
+// rankTraps are those that start ranks on devices the hostfile does not give:
+// fatal where a rank needs a device of its own.
+var rankTraps = []string{"include-unchecked-slots", "num-gpus-beyond-slots"}
 
 var launcherArgs = Check{
 	ID:       "launcher-args",
@@ -32,26 +34,12 @@ var launcherArgs = Check{
 			if strings.HasPrefix(note.Trap, "export-") {
 				continue // what is exported is launcher-env's to judge
 			}
-			finding := Finding{Verdict: Warn, Nodes: []string{v.Head.Name}, Summary: note.Message, Got: note.Trap, Fix: trapFix(note)}
-			if slices.Contains(fatalTraps, note.Trap) {
+			finding := Finding{Verdict: Warn, Nodes: []string{v.Head.Name}, Summary: note.Message, Got: note.Trap, Fix: trapFix(note, v.Launch)}
+			if slices.Contains(fatalTraps, note.Trap) || slices.Contains(rankTraps, note.Trap) && v.Launch.Accelerator != "cpu" {
 				finding.Verdict = Fail
 			}
 			findings = append(findings, finding)
 		}
 		return findings
 	},
-}
-
-// trapFix is the command, or the place in the hostfile, to change.
-func trapFix(note hostfile.Note) []string {
-	if note.Line > 0 {
-		return []string{fmt.Sprintf("${EDITOR:-vi} +%d hostfile   # the line to change", note.Line)}
-	}
-	switch note.Trap {
-	case "include-drops-host":
-		return []string{"deepspeed --include 'NAME:0,1,2,3,4,5,6,7' …   # name the slots of every host"}
-	case "single-host-runs-here":
-		return []string{"deepspeed --force_multi …   # or type the launch on that host, without a hostfile"}
-	}
-	return []string{"deepspeed --help   # change the option named above"}
 }

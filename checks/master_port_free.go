@@ -61,7 +61,7 @@ func held(node *facts.Node, listener facts.Listener) Finding {
 	}
 	if listener.PID != 0 {
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
-		f.Fix[0] = fmt.Sprintf("{ssh} kill %d", listener.PID)
+		f.Fix = []string{fmt.Sprintf("{ssh} ps -fp %d", listener.PID), fmt.Sprintf("{ssh} kill %d", listener.PID), f.Fix[1]}
 	}
 	return f
 }

@@ -92,8 +92,5 @@ func raiseMemlock(node *facts.Node) []string {
 	case "kubernetes":
 		return []string{`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`}
 	}
-	return []string{
-		"{ssh} 'echo \"* - memlock unlimited\" | sudo tee /etc/security/limits.d/90-memlock.conf'",
-		"{ssh} ulimit -l   # in a new session: unlimited",
-	}
+	return append(raiseLimit("memlock", "unlimited", "LimitMEMLOCK=infinity"), "{ssh} ulimit -l   # in a new session: unlimited")
 }

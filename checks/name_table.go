@@ -31,7 +31,9 @@ func newNameTable(view View) nameTable {
 	}
 	for _, node := range view.Nodes {
 		for _, lookup := range node.Names.Lookups {
-			t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, lookup})
+			if !lookup.Unanswered {
+				t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, lookup})
+			}
 		}
 	}
 	return t
@@ -92,14 +94,6 @@ func bareNames(nodes []*facts.Node) []string {
 	var names []string
 	for _, node := range nodes {
 		names = append(names, hostfile.Bare(node.Name))
-	}
-	return names
-}
-
-func entries(nodes []*facts.Node) []string {
-	var names []string
-	for _, node := range nodes {
-		names = append(names, node.Name)
 	}
 	return names
 }

@@ -43,12 +43,15 @@ func judgeInterfaces(view View) []Finding {
 		f.Fix = ncclFix(ifnameList(view), "NCCL_SOCKET_IFNAME")
 		if ifnameList(view) == "" && !d.Split {
 			line := "NCCL_SOCKET_IFNAME==" + d.Deviations[0].Got
-			f.Fix = []string{fmt.Sprintf(`{ssh} "echo %s | sudo tee -a /etc/nccl.conf"`, line)}
+			f.Fix = []string{fmt.Sprintf(`{ssh} "echo %s | sudo tee -a /etc/nccl.conf"`, line) + exactMark}
 		}
 		findings = append(findings, f)
 	}
 	return findings
 }
+
+// exactMark explains what looks like a slip of the pen.
+const exactMark = "   # the second = means: exactly this name"
 
 // peerInterface is the interface that holds the address the node was reached
 // at. Behind a translated address, or on the launching machine itself, it is the

@@ -48,10 +48,7 @@ func raiseOpenFiles(node *facts.Node) []string {
 	if container := containerOf(node); container == "docker" || container == "podman" {
 		return []string{container + " run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option"}
 	}
-	return []string{
-		"{ssh} 'printf \"* - nofile 1048576\\nroot - nofile 1048576\\n\" | sudo tee /etc/security/limits.d/90-nofile.conf'",
-		"{ssh} 'ulimit -Sn; ulimit -Hn'   # in a new session",
-	}
+	return append(raiseLimit("nofile", "1048576", "LimitNOFILE=1048576"), "{ssh} 'ulimit -Sn; ulimit -Hn'   # in a new session")
 }
 
 func limitText(limit int64) string {

@@ -29,7 +29,7 @@ func ownName(view View, node *facts.Node) []Finding {
 	}
 	for _, lookup := range node.Names.Lookups {
 		switch {
-		case lookup.Name != own && lookup.Name != node.Name:
+		case lookup.Unanswered || lookup.Name != own && lookup.Name != node.Name:
 			continue
 		case own != "" && strings.Trim(own, "0123456789") == "":
 			f.Summary = "the hostname is all digits, which resolvers read as an address"

@@ -16,6 +16,8 @@ type required struct {
 	// that shows what is there, for when no version is known to be right.
 	Install func(version string) string
 	Look    string
+	Remove  string // the command that takes it away, "" for none
+	Port    int    // --ssh_port, for commands to other nodes than a finding's
 	Lacking string // what a rank without it dies with
 }
 
@@ -46,7 +48,7 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 			Got:      r.Name + " " + most.Value,
 			Want:     "on every node, or on none",
 			WouldSee: r.Lacking + ", on the others",
-			Fix:      []string{r.Look},
+			Fix:      r.evenOut(lack, most.Value),
 		}}
 	case lack != nil:
 		findings = append(findings, Finding{
@@ -68,15 +70,30 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 	return findings
 }
 
+// evenOut takes a thing away where it is alone, or brings it to those that lack it.
+func (r required) evenOut(lack []string, version string) []string {
+	if r.Remove == "" {
+		return []string{r.Look}
+	}
+	install := strings.Replace(r.Install(version), "{ssh}", remoteShell(lack, r.Port), 1)
+	return []string{r.Remove, install + "   # or: on every node"}
+}
+
 // requiredPackage is a python package with its name on the package index.
 func requiredPackage(view View, name string) required {
 	pip := pipOn(view)
+	module := name
+	if name == "protobuf" {
+		module = "google"
+	}
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
 		Install: func(version string) string { return pip + "install " + shellWord(name+"=="+version) },
 		Look:    pip + "list",
-		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", name),
+		Remove:  pip + "uninstall -y " + shellWord(name),
+		Port:    view.Launch.SSHPort,
+		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}
 }
 

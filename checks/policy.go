@@ -1,5 +1,7 @@
 package checks
 
+import "slices"
+
 // Policy is what a team may set: thresholds and which checks run.
 type Policy struct {
 	Only []string // IDs; empty means all
@@ -23,4 +25,9 @@ func DefaultPolicy() Policy {
 		MemoryFree:  0.10,
 		OpenFiles:   4096,
 	}
+}
+
+// switchesOff reports whether a check is not to run.
+func (p Policy) switchesOff(check string) bool {
+	return slices.Contains(p.Skip, check) || len(p.Only) > 0 && !slices.Contains(p.Only, check)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"preflight/facts"
 )
@@ -86,7 +87,7 @@ func leftBehind(node *facts.Node, left []facts.Segment) Finding {
 	finding := Finding{
 		Nodes:   []string{node.Name},
 		Summary: "ended programs left segments in /dev/shm",
-		Got:     fmt.Sprintf("%s in %d segments that no process maps, of %s in all", humanize.IBytes(uint64(total)), len(left), humanize.IBytes(uint64(node.SHM.Size))),
+		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
 		Fix:     []string{"{ssh} ls -lSh /dev/shm"},
 	}
 	if len(names) > 0 {

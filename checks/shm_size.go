@@ -42,10 +42,11 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 	if shm.Exists && min(shm.Size, shm.Free) >= need.bytes && inMemory {
 		return Finding{}, false
 	}
+	got, want := apart(shm.Size, need.bytes)
 	finding := Finding{
 		Nodes: []string{node.Name},
-		Got:   humanize.IBytes(uint64(shm.Size)),
-		Want:  fmt.Sprintf("at least %s: %s", humanize.IBytes(uint64(need.bytes)), need.arithmetic),
+		Got:   got,
+		Want:  fmt.Sprintf("at least %s: %s", want, need.arithmetic),
 		Fix:   enlargeSHM(node, need.bytes),
 	}
 	switch {
@@ -61,7 +62,9 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 	case shm.Free < need.bytes:
 		finding.Verdict = Warn
 		finding.Summary = "/dev/shm is large enough but other programs fill it"
-		finding.Got = fmt.Sprintf("%s free of %s", humanize.IBytes(uint64(shm.Free)), humanize.IBytes(uint64(shm.Size)))
+		free, want := apart(shm.Free, need.bytes)
+		finding.Got = fmt.Sprintf("%s free of %s", free, got)
+		finding.Want = fmt.Sprintf("at least %s: %s", want, need.arithmetic)
 		if len(shm.Segments) > 0 {
 			largest := shm.Segments[0]
 			finding.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)

@@ -90,6 +90,15 @@ func stopped(check string) func(View) []Finding {
 	}
 }
 
+// notReached stands in for the finding of an ssh check that is switched off: a
+// node that nobody looked at is never left out in silence.
+func notReached(node *facts.Node) Finding {
+	finding := cureOf(node.SSH).finding(node)
+	finding.Verdict, finding.WouldSee = Unknown, ""
+	finding.Summary = "not reached: " + finding.Summary
+	return finding
+}
+
 // stoppedBefore reports whether the way in to the node ended at a rung below
 // the check's: the check then has nothing to judge there.
 func stoppedBefore(check string, node *facts.Node) bool {

@@ -18,6 +18,7 @@ type cure struct {
 	summary  string
 	got      string // "" where more words would keep equal failures of many nodes apart
 	fix      []string
+	installs bool   // how to bring our key there goes before these fixes
 	wouldSee string // "" is the check's own
 }
 
@@ -46,7 +47,11 @@ func (c cure) finding(node *facts.Node) Finding {
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
-	for _, template := range c.fix {
+	fixes := c.fix
+	if c.installs {
+		fixes = append(installKey(node.SSH), c.fix...)
+	}
+	for _, template := range fixes {
 		if fix, complete := fillIn(template, values, shellWord); complete {
 			f.Fix = append(f.Fix, fix)
 		}

@@ -3,6 +3,7 @@ package checks
 // Fixes that several causes share.
 const (
 	askForKey = "ssh {node} true   # asks, and writes the right entry where ~/.ssh/config gives HostName or ProxyJump"
+	deniedBy  = "{node}: Permission denied ({methods})."
 	tryBySSH  = "ssh -v -o BatchMode=yes {node} true"
 	copyID    = "for host in {hosts}; do ssh-copy-id -p {port} {user}@$host; done"
 	showKeys  = "ssh-keyscan -p {port} {hosts} | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each console"
@@ -131,26 +132,30 @@ var cures = map[string]cure{
 	},
 
 	"no-key": {
-		check:   "ssh-login",
-		summary: "there is no key here to log in with",
-		got:     "looked at {looked}",
-		fix:     []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519", copyID},
+		check:    "ssh-login",
+		summary:  "there is no key here to log in with",
+		got:      "looked at {looked}",
+		installs: true,
+		wouldSee: deniedBy,
 	},
 	"keys-refused": {
-		check:   "ssh-login",
-		summary: "refuses every key offered to it",
-		got:     "as {user}: {offered}",
+		check:    "ssh-login",
+		summary:  "refuses every key offered to it",
+		got:      "as {user}: {offered}",
+		installs: true,
+		wouldSee: deniedBy,
 		fix: []string{
-			copyID,
 			"ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write",
 			"chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there",
+			"sudo passwd -S {user}; sudo usermod -U {user}   # there, if it says L: sshd without PAM lets nobody into a locked account",
 			lastLogin,
 		},
 	},
 	"key-locked": {
-		check:   "ssh-login",
-		summary: "the key {file} is locked by a passphrase, and no agent holds it",
-		fix:     []string{`eval "$(ssh-agent -s)" && ssh-add {file}`},
+		check:    "ssh-login",
+		summary:  "the key {file} is locked by a passphrase, and no agent holds it",
+		fix:      []string{`eval "$(ssh-agent -s)" && ssh-add {file}`},
+		wouldSee: deniedBy,
 	},
 	"key-permissions": {
 		check:    "ssh-login",
@@ -159,15 +164,17 @@ var cures = map[string]cure{
 		wouldSee: "{node}: Permissions {mode} for '{file}' are too open.",
 	},
 	"agent-unreachable": {
-		check:   "ssh-login",
-		summary: "the ssh agent does not answer at {socket}",
-		fix:     []string{"ssh-add -l", `eval "$(ssh-agent -s)" && ssh-add`},
+		check:    "ssh-login",
+		summary:  "the ssh agent does not answer at {socket}",
+		fix:      []string{"ssh-add -l", `eval "$(ssh-agent -s)" && ssh-add`},
+		wouldSee: deniedBy,
 	},
 	"password-only": {
-		check:   "ssh-login",
-		summary: "lets in only who answers a prompt",
-		got:     "it accepts {methods}",
-		fix:     []string{copyID, "sudo sshd -T | grep -i 'pubkeyauthentication\\|authenticationmethods'   # on {node}'s console"},
+		check:    "ssh-login",
+		summary:  "lets in only who answers a prompt",
+		got:      "it accepts {methods}",
+		wouldSee: deniedBy,
+		fix:      []string{copyID, "sudo sshd -T | grep -i 'pubkeyauthentication\\|authenticationmethods'   # on {node}'s console"},
 	},
 	"account-closed": {
 		check:    "ssh-login",
@@ -188,7 +195,7 @@ var cures = map[string]cure{
 		check:    "ssh-shell",
 		summary:  "the account {user} has no usable login shell there",
 		got:      "{message}",
-		fix:      []string{"getent passwd {user}   # on {node}'s console", "sudo chsh -s /bin/bash {user}   # there"},
+		fix:      []string{"getent passwd {user}   # on {node}'s console", "sudo usermod -s /bin/bash {user}   # there"},
 		wouldSee: "{node}: This account is currently not available.",
 	},
 	"forced-command": {

@@ -35,8 +35,8 @@ type child struct {
 //
 // The error says how the child ended; when ctx ended first it is ctx's.
 func (c child) run(ctx context.Context) (stdout, stderr string, err error) {
-	// The kernel delivers Pdeathsig when the thread that forked ends, so that
-	// thread has to outlive the child.
+	// Linux kills the child when the thread that forked it ends, so that thread
+	// has to outlive the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -44,7 +44,7 @@ func (c child) run(ctx context.Context) (stdout, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
 	cmd.Dir, cmd.Env = c.dir, c.env
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = childGrace
 

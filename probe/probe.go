@@ -76,19 +76,12 @@ type collector struct {
 	collect func(ctx context.Context, o Options, into *facts.Facts) error
 }
 
-var collectors = []collector{
-	{facts.SectionHost, hostLimit, "a hung mount", into(collectHost, func(f *facts.Facts) **facts.Host { return &f.Host })},
-	{facts.SectionLimits, limitsLimit, "a hung mount", into(collectLimits, func(f *facts.Facts) **facts.Limits { return &f.Limits })},
-	{facts.SectionMemory, memoryLimit, "a hung mount", into(collectMemory, func(f *facts.Facts) **facts.Memory { return &f.Memory })},
-	{facts.SectionDisk, diskLimit, "a hung mount", into(collectDisk, func(f *facts.Facts) **facts.Disk { return &f.Disk })},
-	{facts.SectionSHM, shmLimit, "a process stuck in the kernel", into(collectSHM, func(f *facts.Facts) **facts.SHM { return &f.SHM })},
-	{facts.SectionNet, netLimit, "a driver that does not answer", into(collectNet, func(f *facts.Facts) **facts.Net { return &f.Net })},
-	{facts.SectionNames, namesLimit, "a dead name server", into(collectNames, func(f *facts.Facts) **facts.Names { return &f.Names })},
+// collectors are those of this system. Anywhere can be looked at what the
+// launching machine starts a launch with; the rest is Linux's own.
+var collectors = append([]collector{
 	{facts.SectionEnv, envLimit, "a hung home directory", into(collectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
-	{facts.SectionPython, pythonLimit, "packages on a hung or slow mount", into(collectPython, func(f *facts.Facts) **facts.Python { return &f.Python })},
-	{facts.SectionIB, ibLimit, "an adapter that does not answer", into(collectIB, func(f *facts.Facts) **facts.IB { return &f.IB })},
 	{facts.SectionLauncher, launcherLimit, "a PATH directory on a hung mount", into(collectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
-}
+}, linuxCollectors...)
 
 // into lets a typed collector fill its own pointer of facts.Facts.
 func into[T any](collect func(context.Context, Options) (*T, error), pointer func(*facts.Facts) **T) func(context.Context, Options, *facts.Facts) error {
@@ -157,7 +150,15 @@ func look(ctx context.Context, collectors []collector, o Options, section facts.
 		}
 		return seen, err
 	}
-	return facts.Facts{}, fmt.Errorf("this preflight has no collector for %q", section)
+	return facts.Facts{}, noCollector(runtime.GOOS, section)
+}
+
+// noCollector is why a section cannot be looked at on this system.
+func noCollector(goos string, section facts.Section) error {
+	if goos != "linux" {
+		return errors.New("preflight looks at Linux machines only")
+	}
+	return fmt.Errorf("this preflight has no collector for %q", section)
 }
 
 // within does work in a goroutine of its own. When ctx ends first, the work is

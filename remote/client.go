@@ -42,6 +42,7 @@ type Client struct {
 	keys     keyFiles
 	agents   agents
 	jumps    jumps
+	nsswitch string        // nsswitchFile, but for tests
 	offer    func() string // see deliver.go; made when the first node asks
 }
 
@@ -81,9 +82,10 @@ func New(o Options) (*Client, error) {
 		o.Binary = (&siblings{directories: besideUs}).open
 	}
 	c := &Client{
-		options: o,
-		offer:   sync.OnceValue(func() string { return offer(o.Binary) }),
-		local:   account{name: me.Username, home: o.Home, uid: me.Uid, hostname: hostname},
+		options:  o,
+		nsswitch: nsswitchFile,
+		offer:    sync.OnceValue(func() string { return offer(o.Binary) }),
+		local:    account{name: me.Username, home: o.Home, uid: me.Uid, hostname: hostname},
 	}
 	c.config, err = readConfig(filepath.Join(o.Home, ".ssh", "config"), o.SystemConfig, o.Home)
 	if err != nil {

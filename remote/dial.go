@@ -35,10 +35,8 @@ const (
 // ends, by closing the connection below. The connection that comes back is the
 // caller's to close, which frees its calls in the same way.
 func (c *Client) dial(ctx context.Context, name string) (*ssh.Client, *Trace, error) {
-	h := hop{name: name, user: c.options.User, port: c.options.Port}
-	if at := strings.LastIndexByte(name, '@'); at >= 0 {
-		h.user, h.name = name[:at], name[at+1:]
-	}
+	user, host := userAndHost(name)
+	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 	client, trace, err := c.dialHop(ctx, h, nil)
 	if err != nil {
 		err.Host = name
@@ -164,25 +162,6 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *Error)
 		return nil, failure
 	}
 	return a.connectTo(ctx, addresses)
-}
-
-// lookup resolves the host name, once.
-func (a *attempt) lookup(ctx context.Context) ([]netip.Addr, *Error) {
-	host := a.target.host
-	if address, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{address}, nil
-	}
-	family := strings.Replace(a.target.network, "tcp", "ip", 1)
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
-	if err == nil && len(addresses) > 0 {
-		return addresses, nil
-	}
-	if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-		return nil, &Error{Stage: StageResolve, Cause: Interrupted, Err: cause}
-	}
-	return nil, &Error{Stage: StageResolve, Cause: NameUnknown, Err: err, Detail: map[string]string{
-		"name": host, "resolver": resolverWords(err),
-	}}
 }
 
 // connectTo tries the addresses in the resolver's order, as ssh does. Each

@@ -26,11 +26,10 @@ type proxyConn struct {
 // sshconnect.c): by the user's shell, with the connection on its standard
 // input and output. The command is the user's own, from the ssh configuration.
 func startProxy(shell, command string) (*proxyConn, error) {
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy")
 	defer theirs.Close()
 	conn, err := net.FileConn(ours) // a duplicate
 	ours.Close()
@@ -51,6 +50,20 @@ func startProxy(shell, command string) (*proxyConn, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// socketPair is two ends that no child inherits. Not every system can close
+// them on exec from the start, so nothing may fork in between.
+func socketPair() (ours, theirs *os.File, err error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	syscall.CloseOnExec(pair[0])
+	syscall.CloseOnExec(pair[1])
+	return os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy"), nil
 }
 
 func (p *proxyConn) Close() error {

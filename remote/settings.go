@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"preflight/hostfile"
 )
 
 // connection settles how the host is dialled.
@@ -154,9 +156,7 @@ func parseJump(list string) (*hop, error) {
 		before, last = list[:i], list[i+1:]
 	}
 	h := hop{name: strings.TrimPrefix(strings.TrimSpace(last), "ssh://"), jump: before}
-	if i := strings.LastIndexByte(h.name, '@'); i >= 0 {
-		h.user, h.name = h.name[:i], h.name[i+1:]
-	}
+	h.user, h.name = userAndHost(h.name)
 	port := ""
 	if bracketed, ok := strings.CutPrefix(h.name, "["); ok {
 		h.name, port, ok = strings.Cut(bracketed, "]")
@@ -177,6 +177,12 @@ func parseJump(list string) (*hop, error) {
 		return nil, fmt.Errorf("invalid ProxyJump %q", list)
 	}
 	return &h, nil
+}
+
+// userAndHost takes user@host apart; the user is "" when the name has none.
+func userAndHost(name string) (user, host string) {
+	host = hostfile.Bare(name)
+	return strings.TrimSuffix(name[:len(name)-len(host)], "@"), host
 }
 
 // differences names what is in effect for this host and would have ssh do

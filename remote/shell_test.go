@@ -11,8 +11,9 @@ import (
 // The wrapped scripts must mean the same to every login shell.
 func TestCommandsAreSafeInEveryShell(t *testing.T) {
 	for name, command := range map[string]string{"deliver": deliverCommand, "clean": cleanCommand} {
-		inner, ok := strings.CutPrefix(command, "exec /bin/sh -c '")
-		if inner, ok = strings.CutSuffix(inner, "'"); !ok {
+		inner, opened := strings.CutPrefix(command, "exec /bin/sh -c '")
+		inner, closed := strings.CutSuffix(inner, "'")
+		if !opened || !closed {
 			t.Errorf("%s is not wrapped: %.40s", name, command)
 		}
 		if i := strings.IndexAny(inner, "'\\!\n\r"); i >= 0 {

@@ -10,23 +10,29 @@ import (
 )
 
 // foldEntries makes one row of all the facts of a list entry that only some
-// nodes have: one interface too many is one difference, not one a field.
+// nodes have: one interface too many is one difference, not one a field. Of an
+// entry that is a name and one value, such as a variable, that value is the row.
 func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
-	entries := map[string]bool{} // entry and who has it
+	facts := map[string]int{} // entry and who has it → how many facts
 	for _, d := range diffs {
 		if entry := entryNamedBy(d); entry != "" {
-			entries[entryKey(entry, d)] = true
+			facts[entryKey(entry, d)] = 0
+		}
+	}
+	for _, d := range diffs {
+		if entry := outermost(d, facts); entry != "" {
+			facts[entryKey(entry, d)]++
 		}
 	}
 	var folded []checks.FactDiff
 	shown := map[string]bool{}
 	for _, d := range diffs {
-		entry := outermost(d, entries)
+		entry := outermost(d, facts)
 		key := entryKey(entry, d)
 		switch {
-		case entry == "":
+		case entry == "", facts[key] == 2 && entryNamedBy(d) == "":
 			folded = append(folded, d)
-		case !shown[key]:
+		case facts[key] != 2 && !shown[key]:
 			shown[key] = true
 			folded = append(folded, presence(entry, d))
 		}
@@ -53,12 +59,15 @@ func entryNamedBy(d checks.FactDiff) string {
 
 // outermost is the entry highest up that the fact belongs to: of a device
 // that is missing with its ports, the device.
-func outermost(d checks.FactDiff, entries map[string]bool) string {
+func outermost(d checks.FactDiff, entries map[string]int) string {
 	if !oneValueOrNone(d) {
 		return ""
 	}
 	for i, c := range d.Fact {
-		if c == '.' && entries[entryKey(d.Fact[:i], d)] {
+		if c != '.' {
+			continue
+		}
+		if _, is := entries[entryKey(d.Fact[:i], d)]; is {
 			return d.Fact[:i]
 		}
 	}

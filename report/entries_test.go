@@ -21,14 +21,16 @@ func TestFoldEntries(t *testing.T) {
 	}
 	mtu := checks.FactDiff{Fact: "net.interfaces.eth0.100.mtu", Groups: []checks.FactGroup{group("1500", "w1"), group("9000", "w2")}}
 	folded := foldEntries([]checks.FactDiff{
+		odd("env.vars.NCCL_DEBUG.name", `"NCCL_DEBUG"`), odd("env.vars.NCCL_DEBUG.value", `"INFO"`),
 		odd("ib.devices.mlx5_1.name", `"mlx5_1"`), odd("ib.devices.mlx5_1.ports.1.port", "1"), odd("ib.devices.mlx5_1.ports.1.state", `"ACTIVE"`),
-		odd("net.interfaces.docker0.mtu", "1500"), odd("net.interfaces.docker0.name", `"docker0"`),
+		odd("net.interfaces.docker0.mtu", "1500"), odd("net.interfaces.docker0.name", `"docker0"`), odd("net.interfaces.docker0.up", "true"),
 		mtu,
-		odd("net.interfaces.eth0.100.name", `"eth0.100"`),
+		odd("net.interfaces.eth0.100.driver", `"8021q"`), odd("net.interfaces.eth0.100.kind", `"vlan"`), odd("net.interfaces.eth0.100.name", `"eth0.100"`),
 		odd("python.packages.apex", `"0.1"`), odd("python.packages.dllogger", `"1.0"`),
 	})
 	present := `"present"`
 	want := []checks.FactDiff{
+		odd("env.vars.NCCL_DEBUG.value", `"INFO"`),
 		odd("ib.devices.mlx5_1", present), odd("net.interfaces.docker0", present), mtu, odd("net.interfaces.eth0.100", present),
 		odd("python.packages.apex", `"0.1"`), odd("python.packages.dllogger", `"1.0"`),
 	}
@@ -41,6 +43,7 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 	r := failing()
 	r.Diff = []checks.FactDiff{
 		{Fact: "net.interfaces.docker0.mtu", Groups: []checks.FactGroup{group("null", "w1"), group("1500", "w2")}},
+		{Fact: "net.interfaces.docker0.up", Groups: []checks.FactGroup{group("null", "w1"), group("true", "w2")}},
 		{Fact: "net.interfaces.docker0.name", Groups: []checks.FactGroup{group("null", "w1"), group(`"docker0"`, "w2")}},
 	}
 	for verbose, want := range map[bool]string{false: "docker0  ", true: "docker0.mtu"} {

@@ -29,12 +29,13 @@ func needRoot(t *testing.T) {
 }
 
 // raise raises a cluster for the time of the test. The name has the process
-// in it, so that tests of several packages do not meet.
+// in it, so that tests of several packages do not meet. It shares nothing: what
+// the nodes see must not depend on where the sources lie.
 func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	t.Helper()
 	needRoot(t)
 	name := fmt.Sprintf("test%d", os.Getpid())
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Slots: 2})
+	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Slots: 2, Share: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +59,12 @@ func onHead(t *testing.T, c *testhosts.Cluster, command string) string {
 func TestCluster(t *testing.T) {
 	c := raise(t, 3)
 	head := c.Name + "-head"
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
 	machine, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct{ command, want string }{
-		{"hostname; hostname -I; pwd", head + "\n10.77.0.1 \n" + here + "\n"},
+		{"hostname; hostname -I", head + "\n10.77.0.1 \n"},
 		{"for h in w1 w2 w3 $(hostname) 10.77.1.2; do ssh -o BatchMode=yes $h hostname; done", "w1\nw2\nw3\n" + head + "\nw2\n"},
 		{"ssh w1 ssh w3 ssh " + head + " hostname", head + "\n"},
 		{"cat " + testhosts.HostfilePath, "w1 slots=2\nw2 slots=2\nw3 slots=2\n"},
@@ -123,6 +120,7 @@ func TestOnHeadIsADirectChild(t *testing.T) {
 // A directory below one the nodes have for themselves is shared on demand.
 func TestShare(t *testing.T) {
 	needRoot(t)
+	t.Setenv("TMPDIR", "/tmp") // the nodes have their own
 	dir := filepath.Join(t.TempDir(), "with space")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -138,6 +136,12 @@ func TestShare(t *testing.T) {
 	got, err := c.Nodes[0].Run(t.Context(), "cat", filepath.Join(dir, "file"))
 	if err != nil || got != "shared\n" {
 		t.Errorf("got %q, %v", got, err)
+	}
+	for here, want := range map[string]string{dir: dir, "/usr/bin": "/usr/bin", t.TempDir(): "/root"} {
+		t.Chdir(here)
+		if got := onHead(t, c, "pwd"); got != want+"\n" {
+			t.Errorf("called in %s, a command on the head is in %q, want %s", here, got, want)
+		}
 	}
 }
 
@@ -169,6 +173,39 @@ func TestAttachAndRestart(t *testing.T) {
 	}
 	if _, err := testhosts.Attach("nobody"); !errors.Is(err, testhosts.ErrNotUp) {
 		t.Errorf("attaching to nothing: got %v, want ErrNotUp", err)
+	}
+}
+
+// A changed host key that was taken for good on the way is no trouble after the
+// restart that brings the old one back.
+func TestRestartIsKnownAgain(t *testing.T) {
+	c := raise(t, 3)
+	w2, w3 := c.Nodes[1], c.Nodes[2]
+	for _, n := range []*testhosts.Node{w2, w3} {
+		if _, err := n.ChangeHostKey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const (
+		cure  = "for h in w2 w3; do ssh-keygen -R $h; ssh-keyscan -H $h 10.77.1.${h#w} >>~/.ssh/known_hosts; done; "
+		login = "for h in w2 10.77.1.2 w3; do ssh -o BatchMode=yes $h hostname; done 2>/dev/null"
+	)
+	// w1 has lost its file and w2 is as it was raised.
+	if _, err := c.Nodes[0].Run(t.Context(), "rm", "/root/.ssh/known_hosts"); err != nil {
+		t.Fatal(err)
+	}
+	if got := onHead(t, c, "{ "+cure+"} >/dev/null 2>&1; "+login); got != "w2\nw2\nw3\n" {
+		t.Fatalf("with the new keys known: %q", got)
+	}
+	if err := w2.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// w3 keeps its new key, and what is known of it.
+	if got := onHead(t, c, login+"; ls ~/.ssh"); got != "w2\nw2\nw3\nauthorized_keys\nid_ed25519\nid_ed25519.pub\nknown_hosts\n" {
+		t.Errorf("after the restart: %q", got)
+	}
+	if got, err := c.Nodes[0].Run(t.Context(), "ssh", "-o", "BatchMode=yes", "w2", "hostname"); err != nil || got != "w2\n" {
+		t.Errorf("from w1: %q, %v", got, err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Cmd is an [exec.Cmd] that starts inside a node. It is a direct child of the
@@ -27,14 +29,25 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 	return &Cmd{Cmd: cmd, node: n}
 }
 
-// OnHead prepares argv to run on the head, in the caller's directory (see
-// Options.Share).
+// OnHead prepares argv to run on the head, in the caller's directory where the
+// head sees it (see Options.Share) and in /root where it does not.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
-	if here, err := os.Getwd(); err == nil {
+	if here, err := os.Getwd(); err == nil && c.Head.sees(here) {
 		cmd.Dir = here
 	}
 	return cmd
+}
+
+// sees tells whether the node has that directory.
+func (n *Node) sees(dir string) bool {
+	return n.inside(func() error {
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			err = unix.ENOTDIR
+		}
+		return err
+	}) == nil
 }
 
 // lookPath finds a command as the node would. What is not found is returned as

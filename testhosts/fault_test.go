@@ -52,6 +52,7 @@ func both(a, b func(outcome) bool) func(outcome) bool {
 }
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	const page = "hello" // what the healthy command prints
 	tests := map[string]struct {
 		fault testhosts.Fault

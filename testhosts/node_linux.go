@@ -179,7 +179,8 @@ func initProcesses(dir string) (map[string]int, error) {
 }
 
 // Restart ends the node as a power cut does and starts it as it was raised:
-// every fault healed, every file it had written lost.
+// every fault healed, every file it had written lost. As its host key is the
+// old one again, the other machines know it again.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := unix.Kill(n.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("restart %s: %w", n.Name, err)
@@ -197,7 +198,10 @@ func (n *Node) Restart(ctx context.Context) error {
 	if err := n.cluster.wire([]*Node{n}); err != nil {
 		return err
 	}
-	return n.awaitSSHD(ctx)
+	if err := n.awaitSSHD(ctx); err != nil {
+		return err
+	}
+	return n.cluster.knowAgain(ctx, n)
 }
 
 // WriteFile writes a file of the node, with the directories above it.

@@ -66,7 +66,7 @@ func (c *Cluster) writeState(share []string) error {
 		if err != nil {
 			return err
 		}
-		known.WriteString(knownLine([]string{n.Name, n.Address}, public))
+		known.WriteString(n.knownLine(public))
 		files[filepath.Join(n.Name, "fstab")] = c.fstab(n, shared)
 		files[filepath.Join(etc, "hosts")] = hosts.Bytes()
 		files[filepath.Join(etc, "hostname")] = []byte(n.Name + "\n")

@@ -12,6 +12,7 @@ import (
 // TestTroubles plants every trouble in w2, looks at it from the head the way a
 // launch would meet it, and looks again when it has been taken back.
 func TestTroubles(t *testing.T) {
+	t.Parallel()
 	c := raise(t, 3)
 	w1, w2 := c.Nodes[0], c.Nodes[1]
 	ctx := t.Context()

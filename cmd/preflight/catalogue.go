@@ -15,17 +15,13 @@ func checksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checks [ID]",
 		Short: "List the checks, or explain one",
-		Args:  arguments(0, 1),
+		Args:  arguments(0, 1, "takes one check at most"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var ids []string
-			for _, check := range checks.Catalogue {
-				ids = append(ids, check.ID+"\t"+check.Title)
-			}
-			return ids, cobra.ShellCompDirectiveNoFileComp
+			return checkIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, _ := cmd.Flags().GetString("format")
-			if err := oneOf("format", format, []string{"text", "markdown"}); err != nil {
+			if err := oneOf("format", format, pageFormats); err != nil {
 				return err
 			}
 			style := terminalStyle(os.Stdout)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"preflight"
 	"preflight/report"
@@ -36,6 +38,11 @@ func cleanCommand() *cobra.Command {
 		},
 	}
 	launchFlags(cmd.Flags())
+	// A launch's other flags are taken, so that its line can be used as it is,
+	// but they change nothing here.
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains([]string{"hostfile", "hosts", "include", "exclude", "ssh_port", "timeout"}, flag.Name)
+	})
 	return cmd
 }
 

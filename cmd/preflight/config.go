@@ -1,9 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -131,24 +132,61 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if file != "" {
-		v.SetConfigFile(file)
-		if err := v.ReadInConfig(); err != nil {
-			return config, fmt.Errorf("configuration: %w", err)
-		}
+	if err := readFile(v, file, keys); err != nil {
+		return config, err
+	}
+	if err := readableValues(v, flags, file); err != nil {
+		return config, err
 	}
 	if err := v.UnmarshalExact(&config); err != nil {
-		return config, readableConfigError(file, err)
+		return config, err
 	}
-	return config, nil
+	return config, namedHosts(flags)
 }
 
-// readableConfigError puts mapstructure's several lines on one and says where
-// the names can be looked up.
-func readableConfigError(file string, err error) error {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	return withHint(fmt.Errorf("%s: %s", cmp.Or(file, "configuration"), text),
-		"keys are the long names of the flags, with underscores: preflight --help lists them")
+// readFile adds the configuration file, if there is one. An unknown key is an
+// error: a typo would silently change nothing.
+func readFile(v *viper.Viper, file string, keys map[string]bool) error {
+	if file == "" {
+		return nil
+	}
+	v.SetConfigFile(file)
+	v.SetConfigType("yaml") // whatever it is called
+	if err := v.ReadInConfig(); err != nil {
+		return unreadableFile(file, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.AllSettings())) {
+		if !keys[key] {
+			return withHint(fmt.Errorf("%s: there is no setting %q", file, key),
+				"keys are the long names of the flags, with underscores: preflight --help lists them")
+		}
+	}
+	return nil
+}
+
+// unreadableFile says in one line, with the file first, why it cannot be used.
+func unreadableFile(file string, err error) error {
+	if parse, ok := errors.AsType[viper.ConfigParseError](err); ok {
+		return fmt.Errorf("%s is not YAML: %w", file, parse.Unwrap())
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return fmt.Errorf("configuration file %s: %w", file, err)
+}
+
+// namedHosts refuses -w and -H that were given and name nothing, as an unset
+// shell variable makes them: the default would be another launch.
+func namedHosts(flags *pflag.FlagSet) error {
+	for name, missing := range map[string]string{
+		"hosts":    "no host in -w: name some, as in -w 'node[01-16]'",
+		"hostfile": "no file in -H: name the hostfile",
+	} {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
+			return errors.New(missing)
+		}
+	}
+	return nil
 }
 
 // knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
@@ -197,6 +235,9 @@ func (c Config) policy() (checks.Policy, error) {
 			return policy, withHint(fmt.Errorf("there is no check %q", id), "preflight checks lists them")
 		}
 	}
+	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return runs(policy, check.ID) }) {
+		return policy, fmt.Errorf("--only and --skip leave no check to run: take one of the two out")
+	}
 	for _, size := range []struct {
 		name, text string
 		to         *int64
@@ -211,4 +252,9 @@ func (c Config) policy() (checks.Policy, error) {
 		return policy, fmt.Errorf("memory_free is %v, but it is a share between 0 and 1", c.MemoryFree)
 	}
 	return policy, nil
+}
+
+// runs is whether --only and --skip leave the check in.
+func runs(policy checks.Policy, id string) bool {
+	return !slices.Contains(policy.Skip, id) && (len(policy.Only) == 0 || slices.Contains(policy.Only, id))
 }

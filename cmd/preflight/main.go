@@ -55,13 +55,20 @@ func run(args []string) int {
 	return exitTrouble
 }
 
+// mostErrors is how many errors are said at once: a hostfile that is wrong
+// everywhere is wrong in one way.
+const mostErrors = 10
+
 // complain says what is wrong and the way out. Of a bad hostfile it says every
-// line, and what DeepSpeed would have made of it.
+// line, up to a number, and what DeepSpeed would have made of it.
 func complain(w io.Writer, err error) {
 	var several *multierror.Error
 	if errors.As(err, &several) && len(several.Errors) > 1 {
-		for _, one := range several.Errors {
+		for _, one := range several.Errors[:min(len(several.Errors), mostErrors)] {
 			complain(w, one)
+		}
+		if more := len(several.Errors) - mostErrors; more > 0 {
+			fmt.Fprintf(w, "preflight: and %d more\n", more)
 		}
 		return
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +25,9 @@ func (c Config) write(r checks.Report) error {
 		return err
 	}
 	if err := os.WriteFile(c.Output, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("the report cannot be written: %w", err)
+		// The run must not have been for nothing.
+		return errors.Join(c.render(os.Stdout, r, terminalStyle(os.Stdout)),
+			fmt.Errorf("the report cannot be written, so it is on standard output: %w", err))
 	}
 	return nil
 }
@@ -71,7 +74,7 @@ func readReport(path string) (checks.Report, error) {
 	}
 	r, err := report.Read(in)
 	if err != nil {
-		return r, withHint(fmt.Errorf("%s: %w", path, err), "preflight snapshot -H hostfile -o %s writes one", path)
+		return r, withHint(fmt.Errorf("%s: %w", path, err), "preflight snapshot -H hostfile -o golden.json writes one")
 	}
 	return r, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -43,10 +44,21 @@ func startProgress(config Config, total int) *progress {
 	if config.Quiet || total == 0 || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return p
 	}
-	p.lines = mpb.New(mpb.WithOutput(os.Stderr), mpb.WithRefreshRate(120*time.Millisecond))
+	p.lines = mpb.New(append(screen(os.Stderr), mpb.WithRefreshRate(120*time.Millisecond))...)
 	p.bar = p.lines.New(int64(total), mpb.NopStyle(), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.text(time.Now()) })))
 	return p
+}
+
+// screen lets mpb draw on a terminal. Of one that does not tell its size, as
+// serial lines and some containers' are, mpb would use no column and no row; it
+// is taken for 80 columns, which mpb does only for what it thinks is none.
+func screen(terminal *os.File) []mpb.ContainerOption {
+	width, height, err := term.GetSize(int(terminal.Fd()))
+	if err == nil && width > 0 && height > 0 {
+		return []mpb.ContainerOption{mpb.WithOutput(terminal)}
+	}
+	return []mpb.ContainerOption{mpb.WithOutput(struct{ io.Writer }{terminal}), mpb.WithAutoRefresh(), mpb.WithWidth(80)}
 }
 
 // step takes in what one node did.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/go-version"
 	"github.com/spf13/cobra"
 
 	"preflight"
@@ -42,26 +43,33 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	judgeFlags(root.Flags())
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), cleanCommand(), demoCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return withHint(err, "%s --help lists the flags", c.CommandPath())
+		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
+	strictCompletion(root)
+	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
+		panic("preflight: " + err.Error()) // there is no such flag
+	}
+	for _, cmd := range append(root.Commands(), root) {
+		completeFlags(cmd)
+	}
 	return root
 }
 
 // noArguments refuses stray words with the likely reason.
-func noArguments(_ *cobra.Command, args []string) error {
+func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return withHint(fmt.Errorf("unexpected argument %q", args[0]), "a hostfile is given as: preflight -H %s", args[0])
+	return withHint(fmt.Errorf("unexpected argument %q", args[0]), "a hostfile is given as: %s -H %s", cmd.CommandPath(), args[0])
 }
 
 // arguments refuses too few and too many words, and says how they are given.
-func arguments(least, most int) cobra.PositionalArgs {
+func arguments(least, most int, rule string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if least <= len(args) && len(args) <= most {
 			return nil
 		}
-		return withHint(fmt.Errorf("%s takes another number of arguments than the %d given", cmd.Name(), len(args)), "it is called as: %s", cmd.UseLine())
+		return fmt.Errorf("%s %s: %s %s", cmd.Name(), rule, cmd.Parent().CommandPath(), cmd.Use)
 	}
 }
 
@@ -81,6 +89,9 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer closeJob()
+	if err := config.writable(); err != nil {
+		return err
+	}
 	job.Policy = policy
 	progress := startProgress(config, len(job.Launch.Hosts))
 	job.Progress = progress.step
@@ -139,8 +150,8 @@ func (c Config) valid() error {
 		allowed     []string
 	}{
 		{"launcher", c.Launcher, launch.Launchers},
-		{"accelerator", c.Accelerator, []string{"auto", "cuda", "cpu"}},
-		{"format", cmp.Or(c.Format, "text"), []string{"text", "json"}},
+		{"accelerator", c.Accelerator, accelerators},
+		{"format", cmp.Or(c.Format, "text"), reportFormats},
 	} {
 		if err := oneOf(one.name, one.value, one.allowed); err != nil {
 			return err
@@ -152,8 +163,11 @@ func (c Config) valid() error {
 	if c.SSHPort < 0 || c.SSHPort > 65535 {
 		return fmt.Errorf("--ssh_port %d is not a TCP port", c.SSHPort)
 	}
-	if c.Timeout <= 0 {
-		return fmt.Errorf("--timeout %v leaves no time to look at a node", c.Timeout)
+	if c.Timeout < time.Second {
+		return fmt.Errorf("--timeout %v leaves no time to look at a node: give it a second or more", c.Timeout)
+	}
+	if _, err := version.NewVersion(c.DeepSpeed); c.DeepSpeed != "" && err != nil {
+		return fmt.Errorf("--deepspeed_version %q is not a version: write it like 0.15.2", c.DeepSpeed)
 	}
 	if c.Python != "" && !filepath.IsAbs(c.Python) {
 		return withHint(fmt.Errorf("--python %q is not an absolute path", c.Python),
@@ -188,9 +202,6 @@ func (c Config) hosts() ([]hostfile.Host, []hostfile.Note, error) {
 		hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
 	default:
 		hosts, notes, err = hostfile.ReadFile(c.source())
-		if err != nil && c.Hostfile == "" {
-			err = withHint(err, "say which hosts: preflight -H FILE, or -w 'node[01-16]'")
-		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -219,5 +230,5 @@ func (c Config) source() string {
 	case os.Getenv("SLURM_JOB_NODELIST") != "":
 		return "SLURM_JOB_NODELIST"
 	}
-	return "/job/hostfile"
+	return hostfile.DefaultPath
 }

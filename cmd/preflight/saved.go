@@ -31,6 +31,9 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
+			if err := config.writable(); err != nil {
+				return err
+			}
 			progress := startProgress(config, len(job.Launch.Hosts))
 			job.Progress = progress.step
 			fleet, prediction := preflight.Look(cmd.Context(), job)
@@ -68,7 +71,7 @@ func judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE",
 		Short: "Judge a saved run again, offline",
-		Args:  arguments(1, 1),
+		Args:  arguments(1, 1, "needs one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := readConfig(cmd.Flags())
 			if err != nil {
@@ -78,11 +81,14 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := oneOf("format", config.Format, []string{"text", "json"}); err != nil {
+			if err := oneOf("format", config.Format, reportFormats); err != nil {
 				return err
 			}
 			saved, err := readReport(args[0])
 			if err != nil {
+				return err
+			}
+			if err := config.writable(); err != nil {
 				return err
 			}
 			judged := rejudge(saved, policy)
@@ -116,7 +122,7 @@ and every value that is not the same any more. Values that change by
 themselves (load, free memory) are left out.
 
 Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
-		Args: arguments(2, 2),
+		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, err := readReport(args[0])
 			if err != nil {

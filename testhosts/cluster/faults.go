@@ -46,10 +46,10 @@ var faults = []fault{
 	{"no-login", "the login shell is nologin", plain((*testhosts.Node).NoLoginShell)},
 	{"locked", "the account is locked", plain((*testhosts.Node).LockAccount)},
 	{"host-key", "the host key has changed", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) }},
-	{"memlock", "64 KiB of locked memory", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"memlock", "64 KiB of locked memory, set on sshd itself: limits.conf has no say here", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Limit(ctx, "memlock", 64<<10)
 	}},
-	{"open-files", "256 open files", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"open-files", "256 open files, set on sshd itself: limits.conf has no say here", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Limit(ctx, "nofile", 256)
 	}},
 	{"port-held", "something listens on 29500", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(29500) })},

@@ -1,0 +1,59 @@
+package checks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// correctNames rewrites /etc/hosts so that each name leads where it should, or
+// looks where the wrong answer comes from when nobody knows better. The file is
+// written in place: in a container it is a mount, which sed -i cannot replace.
+func correctNames(wrong []wrongName) []string {
+	var fix []string
+	for _, w := range wrong[:min(3, len(wrong))] {
+		if !isPlain(w.name) || !isPlain(w.cure) || strings.Contains(w.name, "/") {
+			fix = append(fix, lookUpName(w.name))
+			continue
+		}
+		fix = append(fix, fmt.Sprintf(`{ssh} 'hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s'`,
+			regexp.QuoteMeta(w.name), w.cure, w.name))
+	}
+	return fix
+}
+
+// wrongName is a name that leads elsewhere than it should on some node.
+type wrongName struct {
+	name       string
+	got, right []string // addresses; right is empty when only the node itself has one
+	cure       string   // the right address to write down: where the node was reached, if that is one
+}
+
+func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) {
+	wrong = map[string][]wrongName{} // by observer
+	for _, target := range t.targets {
+		right, groups := t.rightAddresses(target)
+		if right == nil && len(groups) > 1 {
+			split = append(split, splitName(target, groups))
+			continue
+		}
+		cure := strings.Join(right[:min(1, len(right))], "")
+		if slices.Contains(right, target.Address) {
+			cure = target.Address
+		}
+		for _, answer := range t.answers[target.Name] {
+			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !overlap(answer.Addresses, right) {
+				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, cure})
+			}
+		}
+	}
+	return wrong, split
+}
+
+// lookUpName shows where a node takes a name from.
+func lookUpName(name string) string {
+	return fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, name)
+}

@@ -1,0 +1,32 @@
+package checks
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// offeredFile is the file of a key as remote describes it; what an agent holds
+// has none.
+var offeredFile = regexp.MustCompile(`\((/[^()]*)\)`)
+
+// installKey brings our public key to a node: by ssh-copy-id where the server
+// lets somebody in by password, and else by hand on the node's console.
+func installKey(ssh *facts.SSH) (fixes []string) {
+	show := "ssh-add -L   # the public keys of the agent"
+	if ssh.Cause == "no-key" {
+		fixes = []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519"}
+		show = "cat ~/.ssh/id_ed25519.pub"
+	}
+	if file := offeredFile.FindStringSubmatch(ssh.Detail["offered"]); file != nil {
+		show = "cat " + shellWord(strings.TrimSuffix(file[1], ".pub")+".pub")
+	}
+	methods := strings.Split(ssh.Detail["methods"], ",")
+	if ssh.Detail["methods"] == "" || slices.Contains(methods, "password") || slices.Contains(methods, "keyboard-interactive") {
+		return append(fixes, copyID)
+	}
+	return append(fixes, show,
+		"mkdir -p -m 700 ~{user}/.ssh && echo '<the line shown>' >> ~{user}/.ssh/authorized_keys && chown -R {user}: ~{user}/.ssh   # on {node}'s console: it takes no password")
+}

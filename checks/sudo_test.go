@@ -1,0 +1,44 @@
+package checks
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// Where we are root there may be no sudo, and it is not needed.
+func TestNoSudoForRoot(t *testing.T) {
+	fixes := []string{"{ssh} 'sudo mount x && sudo tee y'", "sudo start   # on {node}'s console", "sudo tee /etc/hosts", "{ssh} sudoedit z"}
+	plain := []string{"ssh w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 vi z"}
+	for name, c := range map[string]struct {
+		change func(*launchable)
+		want   []string
+	}{
+		"an account": {func(*launchable) {}, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 sudoedit z"}},
+		"root":       {func(f *launchable) { f.Nodes[0].Host.User = "root" }, plain},
+		"root, not seen": {func(f *launchable) {
+			f.Nodes[0].Host, f.Nodes[0].SSH = nil, &facts.SSH{User: "root"}
+		}, plain},
+		"root here": {func(f *launchable) { f.Head.Host.User = "root" }, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "tee /etc/hosts", "ssh w1 sudoedit z"}},
+	} {
+		fleet := healthyFleet(2)
+		c.change(&fleet)
+		got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fix: fixes})).Findings[0].Fix
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// One account among the nodes of a finding needs sudo: root can do with it.
+func TestSudoForMixedAccounts(t *testing.T) {
+	fleet := healthyFleet(2)
+	fleet.Nodes[0].Host.User = "root"
+	got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fix: []string{"{ssh} sudo true"}})).Findings[0].Fix
+	if !slices.Equal(got, []string{"pdsh -R ssh -w 'w[1-2]' sudo true"}) {
+		t.Errorf("fix %q", got)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"preflight/checks"
+	"preflight/launch"
+)
+
+// The values that flags of a fixed choice take.
+var (
+	accelerators  = []string{"auto", "cuda", "cpu"}
+	reportFormats = []string{"text", "json"}
+	pageFormats   = []string{"text", "markdown"} // of the catalogue
+)
+
+// completeFlags teaches the shell the values of a command's flags.
+func completeFlags(cmd *cobra.Command) {
+	formats := reportFormats
+	if cmd.Name() == "checks" {
+		formats = pageFormats
+	}
+	for name, complete := range map[string]cobra.CompletionFunc{
+		"only":        completeCheckList,
+		"skip":        completeCheckList,
+		"launcher":    cobra.FixedCompletions(launch.Launchers, cobra.ShellCompDirectiveNoFileComp),
+		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
+		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
+		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+	} {
+		if cmd.Flags().Lookup(name) == nil {
+			continue
+		}
+		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+			panic("preflight: " + err.Error()) // registered twice
+		}
+	}
+}
+
+// checkIDs are the catalogue's IDs with their titles, as the shell shows them.
+func checkIDs() []cobra.Completion {
+	var ids []cobra.Completion
+	for _, check := range checks.Catalogue {
+		ids = append(ids, cobra.CompletionWithDesc(check.ID, check.Title))
+	}
+	return ids
+}
+
+// completeCheckList completes the last of several IDs joined by commas.
+func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ids := checkIDs()
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	for i := range ids {
+		ids[i] = before + ids[i]
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// strictCompletion makes cobra's own command refuse a shell it does not know:
+// it would print its help instead, which a shell then takes for a script.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var shells []string
+			for _, shell := range cmd.Commands() {
+				shells = append(shells, shell.Name())
+			}
+			return fmt.Errorf("completion is not written for %q: it is for %s", args[0], strings.Join(shells, ", "))
+		}
+	}
+}

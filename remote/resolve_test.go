@@ -1,0 +1,136 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+func TestHasModules(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                         false,
+		"passwd: files sss\n":      false,
+		"hosts: files dns\n":       false,
+		"hosts:files dns # sss\n":  false,
+		"# hosts: files sss\n":     false,
+		"hosts: files sss dns\n":   true,
+		"hosts:\tfiles myhostname": true,
+		"hosts: files resolve [!UNAVAIL=return] dns\n":                      false,
+		"hosts: files [NOTFOUND=return SUCCESS=merge] dns\n":                false,
+		"hosts: files mdns4_minimal [NOTFOUND=return] dns\n":                true,
+		"hosts: files dns [NOTFOUND=return\n":                               false,
+		"passwd: files\nhosts: files ldap dns\nnetworks: files\nhosts: dns": true,
+	} {
+		if got := hasModules(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// nameServer replaces the system's, for one test.
+func nameServer(t *testing.T, dial func(ctx context.Context) error) {
+	real := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = real })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return nil, dial(ctx)
+	}}
+}
+
+func noServer(context.Context) error { return errors.New("no name server here") }
+
+// withGetent is a client on a machine with the sources of names and a getent
+// that runs the script. The file asked holds what it was started with.
+func (p *person) withGetent(sources, script string) (c *Client, asked string) {
+	p.t.Helper()
+	asked = filepath.Join(p.home, "asked")
+	program := fmt.Sprintf("#!/bin/sh\necho \"$LC_ALL $*\" >> %s\n%s\n", asked, script)
+	if err := os.WriteFile(filepath.Join(p.home, "getent"), []byte(program), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Setenv("PATH", p.home+":"+os.Getenv("PATH"))
+	c = p.client(Options{})
+	c.nsswitch = filepath.Join(p.home, "nsswitch.conf")
+	if err := os.WriteFile(c.nsswitch, []byte("hosts: "+sources+"\n"), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return c, asked
+}
+
+// ahosts prints what getent does for a name of two families.
+const ahosts = "printf '::1 STREAM w1.lan\\n::1 DGRAM\\n::1 RAW\\n127.0.0.1 STREAM\\n127.0.0.1 DGRAM\\n127.0.0.9 RAW\\n'"
+
+// ssh resolves a name that only a module of glibc's knows, so we must.
+func TestNameOfAModule(t *testing.T) {
+	p := newPerson(t)
+	nameServer(t, noServer)
+	n := startNode(t, admits(p.key.PublicKey()))
+	p.write("known_hosts", knownhosts.Line([]string{fmt.Sprintf("w1-of-ldap:%d", n.port)}, n.key.PublicKey())+"\n")
+	p.write("config", fmt.Sprintf("Port %d\nAddressFamily inet\n", n.port))
+	c, asked := p.withGetent("files sss dns", ahosts)
+	client, trace, err := c.dial(context.Background(), "w1-of-ldap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	if trace.Address != "127.0.0.1" {
+		t.Errorf("connected to %q", trace.Address)
+	}
+	if text, _ := os.ReadFile(asked); string(text) != "C ahosts -- w1-of-ldap\n" {
+		t.Errorf("getent was started with %q", text)
+	}
+}
+
+func TestGetentChangesNothingWhereItCannotHelp(t *testing.T) {
+	for name, test := range map[string]struct {
+		sources, script string
+		asks            bool
+	}{
+		"nothing more to ask": {"files resolve [!UNAVAIL=return] dns", ahosts, false},
+		"not known to it":     {"files sss", "exit 2", true},
+		"addresses it failed": {"files sss", ahosts + "; exit 1", true},
+		"garbage":             {"files sss", "echo who STREAM; echo 127.0.0.1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPerson(t)
+			nameServer(t, noServer)
+			c, asked := p.withGetent(test.sources, test.script)
+			e, _ := p.failed(c, "w1-of-ldap", 5*time.Second, StageResolve, NameUnknown, "no name server here")
+			if !strings.Contains(e.Detail["resolver"], "no name server here") {
+				t.Errorf("detail %v", e.Detail)
+			}
+			if _, err := os.Stat(asked); (err == nil) != test.asks {
+				t.Errorf("getent asked: %v, want %v", err == nil, test.asks)
+			}
+		})
+	}
+}
+
+func TestResolverThatDoesNotAnswerInTime(t *testing.T) {
+	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, test := range map[string]struct {
+		server func(context.Context) error
+		script string
+	}{
+		"name server": {silent, ahosts},
+		"getent":      {noServer, "exec sleep 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPerson(t)
+			nameServer(t, test.server)
+			c, _ := p.withGetent("files sss dns", test.script)
+			const words = "the resolver did not answer in time"
+			e, _ := p.failed(c, "w1-of-ldap", 300*time.Millisecond, StageResolve, NameUnknown, words)
+			if !strings.HasPrefix(e.Detail["resolver"], words) {
+				t.Errorf("detail %v", e.Detail)
+			}
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Wrote is whether the file is a report of any schema, as text or JSON, or is
+// empty, so that nothing of a user's is lost with it.
+func Wrote(in io.Reader) bool {
+	buffered := bufio.NewReader(in)
+	first, err := buffered.Peek(1)
+	switch {
+	case err == io.EOF:
+		return true
+	case err != nil:
+		return false
+	case first[0] == '{':
+		return beginsAsJSON(buffered)
+	}
+	return beginsAsText(buffered)
+}
+
+// beginsAsJSON looks no further than the schema, which JSON writes first.
+func beginsAsJSON(in io.Reader) bool {
+	decoder := json.NewDecoder(in)
+	var tokens [3]json.Token
+	for i := range tokens {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		tokens[i] = token
+	}
+	_, isNumber := tokens[2].(float64)
+	return tokens[1] == "schema" && isNumber
+}
+
+// summaryLine is how the second line of a text report begins.
+var summaryLine = regexp.MustCompile(`^\d+ nodes?,`)
+
+func beginsAsText(in *bufio.Reader) bool {
+	lines := bufio.NewScanner(in)
+	lines.Scan()
+	word, _, _ := strings.Cut(lines.Text(), "  ")
+	lines.Scan()
+	isVerdict := slices.Contains(slices.Collect(maps.Values(words)), word)
+	return isVerdict && summaryLine.MatchString(lines.Text())
+}
