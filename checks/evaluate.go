@@ -71,7 +71,7 @@ func weight(v Verdict) int {
 // judge runs one check on the nodes that can be judged by it.
 func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) (Outcome, []Finding) {
 	outcome := Outcome{Check: check.ID, Severity: check.Severity}
-	if policy.switchesOff(check.ID) {
+	if policy.SwitchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, "switched off"
 		return outcome, nil
 	}
@@ -162,7 +162,7 @@ func visible(check Check, fleet facts.Fleet, policy Policy) (nodes []*facts.Node
 		reason := missing(check, node)
 		stopped := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
 		switch unreached := stoppedBefore(check.ID, node) || reason != "" && stopped; {
-		case unreached && node.SSH != nil && policy.switchesOff(rung(node.SSH)):
+		case unreached && node.SSH != nil && policy.SwitchesOff(rung(node.SSH)):
 			blind.findings = append(blind.findings, notReached(node))
 		case unreached:
 			blind.unreached = append(blind.unreached, node.Name)

@@ -27,7 +27,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// switchesOff reports whether a check is not to run.
-func (p Policy) switchesOff(check string) bool {
+// SwitchesOff reports whether a check is not to run.
+func (p Policy) SwitchesOff(check string) bool {
 	return slices.Contains(p.Skip, check) || len(p.Only) > 0 && !slices.Contains(p.Only, check)
 }

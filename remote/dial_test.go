@@ -298,7 +298,13 @@ func say(text string, then func(net.Conn)) func(net.Conn) {
 // stay waits for the other side to hang up.
 func stay(conn net.Conn) { io.Copy(io.Discard, conn) }
 
-func hangUp(conn net.Conn) { bufio.NewReader(conn).ReadString('\n') }
+// hangUp reads on to the end, because what is left unread makes the kernel
+// reset the connection.
+func hangUp(conn net.Conn) {
+	bufio.NewReader(conn).ReadString('\n')
+	conn.(*net.TCPConn).CloseWrite()
+	stay(conn)
+}
 
 func TestDialStrangePeers(t *testing.T) {
 	const short = 400 * time.Millisecond

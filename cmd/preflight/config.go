@@ -235,7 +235,7 @@ func (c Config) policy() (checks.Policy, error) {
 			return policy, withHint(fmt.Errorf("there is no check %q", id), "preflight checks lists them")
 		}
 	}
-	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return runs(policy, check.ID) }) {
+	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
 		return policy, fmt.Errorf("--only and --skip leave no check to run: take one of the two out")
 	}
 	for _, size := range []struct {
@@ -252,9 +252,4 @@ func (c Config) policy() (checks.Policy, error) {
 		return policy, fmt.Errorf("memory_free is %v, but it is a share between 0 and 1", c.MemoryFree)
 	}
 	return policy, nil
-}
-
-// runs is whether --only and --skip leave the check in.
-func runs(policy checks.Policy, id string) bool {
-	return !slices.Contains(policy.Skip, id) && (len(policy.Only) == 0 || slices.Contains(policy.Only, id))
 }
