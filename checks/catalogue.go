@@ -43,3 +43,7 @@ var Catalogue = []Check{
 	ibLinks,
 	ibSame,
 }
+
+// NotCovered is what can end a launch and no check looks at: a pass says
+// nothing of it, and the report says so.
+const NotCovered = "GPUs and their drivers; whether the nodes reach each other on the ports of a launch"

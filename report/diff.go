@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -36,9 +37,9 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	for _, d := range shown {
 		var others []string
 		for _, g := range d.Groups[1:] {
-			others = append(others, p.group(d.Fact, g))
+			others = append(others, p.group(d.Fact, g, d.Groups[0]))
 		}
-		rows = append(rows, []string{Escape(d.Fact), p.group(d.Fact, d.Groups[0]), strings.Join(others, "; ")})
+		rows = append(rows, []string{Escape(d.Fact), p.group(d.Fact, d.Groups[0], d.Groups[1]), strings.Join(others, "; ")})
 	}
 	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
@@ -46,12 +47,30 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	}
 }
 
-func (p *page) group(fact string, g checks.FactGroup) string {
+// group is one value and the nodes that have it. Of a list that is too long for
+// its place only what another group's lacks is shown.
+func (p *page) group(fact string, g, other checks.FactGroup) string {
 	value := Value(fact, g.Value)
+	if own, ok := beyond(g, other); ok && len(value) > longestValue && !p.style.Verbose {
+		value = own
+	}
 	if runes := []rune(value); len(runes) > longestValue && !p.style.Verbose {
 		value = string(runes[:longestValue]) + "…"
 	}
 	return fmt.Sprintf("%s (%s)", value, p.nodes(g.Nodes))
+}
+
+// beyond is what a list has that another has not; ok is whether both are lists.
+func beyond(g, other checks.FactGroup) (text string, ok bool) {
+	var own, theirs []string
+	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {
+		return "", false
+	}
+	extra := slices.DeleteFunc(own, func(entry string) bool { return slices.Contains(theirs, entry) })
+	if len(extra) == 0 {
+		return "without those", true
+	}
+	return "with " + Escape(strings.Join(extra, ", ")), true
 }
 
 // table draws rows under a header, columns two blanks apart; where the page is

@@ -120,6 +120,21 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
+func TestLongListsShowWhatTheOthersLack(t *testing.T) {
+	long := `["/usr/lib/python311.zip","/usr/lib/python3.11","/usr/lib/python3.11/lib-dynload"`
+	r := checks.Report{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}, Diff: []checks.FactDiff{{Fact: "python.sys_path", Groups: []checks.FactGroup{
+		{Value: json.RawMessage(long + "]"), Nodes: []string{"w1", "w2"}},
+		{Value: json.RawMessage(long + `,"/root/.local/lib"]`), Nodes: []string{"w3"}},
+	}}}}
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "python.sys_path  without those (w[1-2])  with /root/.local/lib (w3)"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in:\n%s", want, out.String())
+	}
+}
+
 func TestJSONIsReadBack(t *testing.T) {
 	want := failing()
 	want.Advice = checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}

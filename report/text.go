@@ -247,7 +247,7 @@ func wrap(text string, width int) []string {
 }
 
 // rest says what passed, what could not be told for nodes that were never
-// reached, and what did not apply.
+// reached, what did not apply, and what no check looks at.
 func (p *page) rest(r checks.Report) {
 	p.line("")
 	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
@@ -257,6 +257,7 @@ func (p *page) rest(r checks.Report) {
 	for _, group := range byReason(r, checks.Skip) {
 		p.list("not needed", group.checks, group.reason)
 	}
+	p.list("not covered", []string{checks.NotCovered}, "")
 }
 
 // incomplete lists the checks that could not be told, and why.
