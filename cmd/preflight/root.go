@@ -28,7 +28,7 @@ command fixes it.
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,
 		Example: `  preflight -H hostfile
-  preflight -H hostfile --include 'w1@w2:0,1' --accelerator cpu
+  preflight -H hostfile --include 'w1:0,1@w2:0,1' --accelerator cpu
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
   preflight -H hostfile --format json -o report.json`,
 		Version:       Version,
