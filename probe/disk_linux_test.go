@@ -79,7 +79,7 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 			"workdir": {FSType: "lustre", Source: "mds@o2ib:/scratch", NoExec: true, ReadOnly: true, Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
 			"home":    {FSType: "nfs4", Source: "filer:/export/home", Problem: "no answer within 2s: a hung mount?"},
 			"tmp": {FSType: "xfs", Source: "/dev/mapper/rhel-root",
-				Problem: "the collector crashed at disk_test.go:70, which is a bug in preflight: planted"},
+				Problem: "the collector crashed at disk_linux_test.go:70, which is a bug in preflight: planted"},
 			"hf-cache":         nfs,
 			"triton-cache":     nfs,
 			"torch-extensions": {FSType: "nfs4", Source: "filer:/export/home", Problem: "permission denied"},
