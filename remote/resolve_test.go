@@ -80,8 +80,8 @@ func TestNameOfAModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	if trace.Address != "127.0.0.1" {
-		t.Errorf("connected to %q", trace.Address)
+	if trace.Address != "127.0.0.1" || strings.Contains(strings.Join(trace.OpenSSH, "\n"), "earlier address") {
+		t.Errorf("connected to %q, with %q", trace.Address, trace.OpenSSH)
 	}
 	if text, _ := os.ReadFile(asked); string(text) != "C ahosts -- w1-of-ldap\n" {
 		t.Errorf("getent was started with %q", text)
