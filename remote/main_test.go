@@ -152,3 +152,12 @@ func noLeaks(t testing.TB) {
 		t.Errorf("goroutines left behind:\n%s", left)
 	})
 }
+
+// slack is how late after its deadline a call may return. The race detector
+// (make race runs it with -short) makes everything slower, ends included.
+func slack() time.Duration {
+	if testing.Short() {
+		return 5 * time.Second
+	}
+	return time.Second
+}
