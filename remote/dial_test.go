@@ -242,7 +242,7 @@ func (p *person) failed(c *Client, name string, timeout time.Duration, stage Sta
 	if client != nil {
 		client.Close()
 	}
-	if took := time.Since(begun); took > timeout+slack() {
+	if took := time.Since(begun); took > timeout+slack {
 		p.t.Errorf("%s: took %v, the deadline was %v", name, took, timeout)
 	}
 	var e *Error

@@ -153,11 +153,13 @@ func noLeaks(t testing.TB) {
 	})
 }
 
-// slack is how late after its deadline a call may return. The race detector
-// (make race runs it with -short) makes everything slower, ends included.
-func slack() time.Duration {
-	if testing.Short() {
-		return 5 * time.Second
-	}
-	return time.Second
+// slack is how late after its deadline a call may return.
+const slack = time.Second
+
+// lasted reports whether a detail says that a wait of this length ran out, to
+// the tenth of a second that it is told in, and no later than slack allows.
+func lasted(detail string, limit time.Duration) bool {
+	seconds, err := strconv.ParseFloat(strings.TrimSuffix(detail, " s"), 64)
+	told := time.Duration(seconds * float64(time.Second))
+	return err == nil && strings.HasSuffix(detail, " s") && told >= limit-100*time.Millisecond && told <= limit+slack
 }

@@ -124,7 +124,7 @@ func TestReachFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			agent, trace, err := c.Reach(t.Context(), name)
-			if took := time.Since(began); took > timeout+slack() {
+			if took := time.Since(began); took > timeout+slack {
 				t.Errorf("took %s of %s", took, timeout)
 			}
 			if trace == nil {

@@ -9,6 +9,7 @@
 #   iproute2 iptables   to look at and to break the hosts' networks
 #   python3          the interpreter a launch would use
 #   procps           ps, pkill and free inside the hosts
+#   zsh tcsh fish    login shells that a node may have and that are not POSIX
 #
 # No service is started: an sshd of the machine's own is nobody's wish here.
 set -eu
@@ -26,6 +27,9 @@ done <<LIST
 /usr/sbin/iptables iptables
 /usr/bin/python3 python3
 /usr/bin/ps procps
+/bin/zsh zsh
+/bin/tcsh tcsh
+/usr/bin/fish fish
 LIST
 [ -n "$missing" ] || exit 0
 
