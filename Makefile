@@ -35,6 +35,7 @@ demo: setup build
 # them must not compete for the processors with compilers and other clusters.
 test: setup
 	go test -p 1 ./...
+	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
 
 # The tests on real nodes run binaries of their own, which no race is looked for in.
 race:
