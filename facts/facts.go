@@ -40,6 +40,15 @@ const (
 	SectionPython   Section = "python"
 	SectionIB       Section = "ib"
 	SectionLauncher Section = "launcher" // the launching machine only
+
+	// Known only where a drill tried it. The peer sections are the same drills on
+	// the addresses that lead to the peers, where the ranks will use others.
+	SectionMesh           Section = "mesh"
+	SectionPeerMesh       Section = "peer_mesh"
+	SectionRendezvous     Section = "rendezvous"
+	SectionPeerRendezvous Section = "peer_rendezvous"
+	SectionLogins         Section = "logins"
+	SectionThroughput     Section = "throughput"
 )
 
 // Fleet is every node of the launch in hostfile order, and the machine it is
@@ -74,6 +83,13 @@ type Facts struct {
 	Python   *Python   `json:"python,omitempty"`
 	IB       *IB       `json:"ib,omitempty"`
 	Launcher *Launcher `json:"launcher,omitempty"`
+
+	Mesh           *Mesh       `json:"mesh,omitempty"`
+	PeerMesh       *Mesh       `json:"peer_mesh,omitempty"`
+	Rendezvous     *Rendezvous `json:"rendezvous,omitempty"`
+	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty"`
+	Logins         *Logins     `json:"logins,omitempty"`
+	Throughput     *Throughput `json:"throughput,omitempty"`
 }
 
 // fieldOf maps a section to its field in Facts, by the JSON name both share.

@@ -9,12 +9,14 @@ import (
 var sections = []Section{
 	SectionSSH, SectionHost, SectionClock, SectionNames, SectionNet, SectionSHM, SectionLimits, SectionMemory,
 	SectionDisk, SectionEnv, SectionPython, SectionIB, SectionLauncher,
+	SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous, SectionLogins, SectionThroughput,
 }
 
 func all() Facts {
 	return Facts{
 		SSH: &SSH{}, Host: &Host{}, Clock: &Clock{}, Names: &Names{}, Net: &Net{}, SHM: &SHM{}, Limits: &Limits{},
 		Memory: &Memory{}, Disk: &Disk{}, Env: &Env{}, Python: &Python{}, IB: &IB{}, Launcher: &Launcher{},
+		Mesh: &Mesh{}, PeerMesh: &Mesh{}, Rendezvous: &Rendezvous{}, PeerRendezvous: &Rendezvous{}, Logins: &Logins{}, Throughput: &Throughput{},
 	}
 }
 

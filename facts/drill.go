@@ -1,0 +1,166 @@
+package facts
+
+// What follows can only be known by trying it: nodes that call each other. The
+// sections are there only where a drill ran, and nothing in them is compared
+// across nodes.
+
+// Mesh is one node's part in the mesh drill: what it listened on for the
+// others, and what came of calling them.
+type Mesh struct {
+	// Interface and Address are where it listened and called from: those that
+	// the ranks will use in section mesh, those that lead to the peers in
+	// section peer_mesh.
+	Interface string `json:"interface" fact:"own"`
+	Address   string `json:"address" fact:"own"`
+	// Ports it listened on, one in each third of the ephemeral range.
+	Ports []int `json:"ports" fact:"volatile"`
+	// Error is why it did not listen, "" when it did. Nobody called it then.
+	Error string `json:"error,omitempty" fact:"own"`
+	// Reached is every node that answered as it should on the first port
+	// tried, itself among them: from the call to the answer, in seconds.
+	Reached map[string]float64 `json:"reached" fact:"volatile"`
+	// Failed is every other node that was called.
+	Failed []Path `json:"failed,omitempty" fact:"own"`
+	// MSS is the smallest maximum segment of its connections to others, in
+	// bytes; 0 when there was none.
+	MSS int `json:"mss,omitempty" fact:"volatile"`
+}
+
+// PathOutcome is what became of a call that failed.
+type PathOutcome string
+
+const (
+	PathDropped     PathOutcome = "dropped"     // no answer to the connection request within the time
+	PathRefused     PathOutcome = "refused"     // answered by a reset, although somebody listened
+	PathRejected    PathOutcome = "rejected"    // answered by "host unreachable" or "prohibited", as routers and firewalls do
+	PathUnroutable  PathOutcome = "unroutable"  // the caller itself has no route there
+	PathReset       PathOutcome = "reset"       // connected, then reset
+	PathSilent      PathOutcome = "silent"      // connected, and nobody answered
+	PathStranger    PathOutcome = "stranger"    // connected, and somebody else answered
+	PathMisdirected PathOutcome = "misdirected" // connected, and another node of the fleet answered
+	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
+	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
+)
+
+// Path is one call from this node to a peer that failed.
+type Path struct {
+	Peer    string      `json:"peer"`
+	To      string      `json:"to"` // the address called
+	Port    int         `json:"port"`
+	Outcome PathOutcome `json:"outcome"`
+	// Seconds from the call to the outcome.
+	Seconds float64 `json:"seconds"`
+	Error   string  `json:"error,omitempty"` // in the system's words
+	// Answered is the node that answered instead (misdirected).
+	Answered string `json:"answered,omitempty"`
+	// Open and Shut are the peer's other ports that were then tried; Control is
+	// whether its ssh port takes connections, nil when it was not tried.
+	Open    []int `json:"open,omitempty"`
+	Shut    []int `json:"shut,omitempty"`
+	Control *bool `json:"control,omitempty"`
+	// MSS is the connection's maximum segment in bytes and Stuck the direction
+	// in which full packets vanish: "to" the peer or "from" it (blackhole).
+	MSS   int    `json:"mss,omitempty"`
+	Stuck string `json:"stuck,omitempty"`
+}
+
+// Generation is a class of torch releases whose TCPStore protocol is the same.
+type Generation string
+
+// The generations (pytorch/pytorch, torch/csrc/distributed/c10d/TCPStoreBackend.cpp).
+const (
+	GenerationLegacy    Generation = "2.0 or older" // query types from 0, no greeting
+	GenerationValidates Generation = "2.1 to 2.4"   // the first request is VALIDATE
+	GenerationPings     Generation = "2.5 or newer" // then PING
+)
+
+// Hop is a step on the way into a rendezvous.
+type Hop string
+
+const (
+	HopServe    Hop = "serve"    // bind the port and serve the store
+	HopResolve  Hop = "resolve"  // look the endpoint's name up
+	HopConnect  Hop = "connect"  // reach it
+	HopValidate Hop = "validate" // find a store there
+	HopJoin     Hop = "join"     // be counted
+	HopWait     Hop = "wait"     // see the whole world join
+)
+
+// Rendezvous is one node's part in the rendezvous drill.
+type Rendezvous struct {
+	// Endpoint is host:port as the ranks will be told.
+	Endpoint string `json:"endpoint"`
+	// Serves is whether this node holds itself for the host of the store, and
+	// ServesWhy by which rule.
+	Serves    bool   `json:"serves" fact:"own"`
+	ServesWhy string `json:"serves_why,omitempty" fact:"own"`
+	// Generation is the protocol that was spoken.
+	Generation Generation `json:"generation"`
+	// Addresses are what the endpoint's host is here, in the order tried, and
+	// Address the one connected to, by Interface.
+	Addresses []string `json:"addresses,omitempty" fact:"own"`
+	Address   string   `json:"address,omitempty" fact:"own"`
+	Interface string   `json:"interface,omitempty" fact:"own"`
+	// Joined is when it was counted and Complete when it saw the whole world,
+	// in seconds since it was told to join; 0 when that never came.
+	Joined   float64 `json:"joined,omitempty" fact:"volatile"`
+	Complete float64 `json:"complete,omitempty" fact:"volatile"`
+	// Failed is the hop it did not get past, "" when it saw the whole world;
+	// Outcome says how for connect, Error in the system's words.
+	Failed  Hop         `json:"failed,omitempty" fact:"own"`
+	Outcome PathOutcome `json:"outcome,omitempty" fact:"own"`
+	Error   string      `json:"error,omitempty" fact:"own"`
+	// Missing are, on the node that serves, those that were never counted.
+	Missing []string `json:"missing,omitempty" fact:"own"`
+	// Next is the second meeting of torchrun's c10d mode, at the address that
+	// group rank 0 publishes: its own name and a new port. nil in other modes.
+	Next *Rendezvous `json:"next,omitempty" fact:"own"`
+}
+
+// Logins is what this node's own ssh said of logging in to its peers.
+type Logins struct {
+	Passed []string `json:"passed" fact:"own"`
+	Failed []Login  `json:"failed,omitempty" fact:"own"`
+	// Error is why ssh could not be tried at all ("ssh is not installed").
+	Error string `json:"error,omitempty"`
+}
+
+// Login is one login that failed.
+type Login struct {
+	Peer string `json:"peer"`
+	// Cause is one of name, connect, timeout, host-key, denied, shell, other.
+	Cause   string  `json:"cause"`
+	Message string  `json:"message"` // the last line ssh printed
+	Seconds float64 `json:"seconds"`
+}
+
+// Throughput is what this node could send to its neighbour in the ring while
+// all others did the same.
+type Throughput struct {
+	Peer      string  `json:"peer" fact:"own"`
+	Interface string  `json:"interface" fact:"own"`
+	Rate      float64 `json:"rate" fact:"volatile" unit:"bit/s"` // of payload that arrived
+	Seconds   float64 `json:"seconds" fact:"volatile"`
+	Error     string  `json:"error,omitempty" fact:"own"`
+}
+
+// Endpoint is what one machine finds at a host:port where a store should be.
+type Endpoint struct {
+	Endpoint  string   `json:"endpoint"`
+	Addresses []string `json:"addresses"` // what the host resolves to here
+	Address   string   `json:"address,omitempty"`
+	Interface string   `json:"interface,omitempty"` // by which it was called
+	Source    string   `json:"source,omitempty"`    // the own address it was called from
+	// Failed is the hop that failed, "" when a store answered.
+	Failed  Hop         `json:"failed,omitempty"`
+	Outcome PathOutcome `json:"outcome,omitempty"`
+	Error   string      `json:"error,omitempty"`
+	Seconds float64     `json:"seconds"`
+	// Store is the generation of the store that answered, "" when none did.
+	Store Generation `json:"store,omitempty"`
+	// Keys is how many keys the store holds.
+	Keys int64 `json:"keys,omitempty"`
+	// Greeting is the first line of whoever spoke first, escaped: an ssh
+	// server, for one.
+	Greeting string `json:"greeting,omitempty"`
+}
