@@ -16,8 +16,7 @@ import (
 func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) Report {
 	report := Report{
 		Schema:   Schema,
-		Head:     fleet.Head,
-		Nodes:    fleet.Nodes,
+		Fleet:    fleet,
 		Launch:   prediction,
 		Checks:   []Outcome{},
 		Findings: []Finding{},
@@ -74,6 +73,12 @@ func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy 
 	if policy.SwitchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, "switched off"
 		return outcome, nil
+	}
+	for _, section := range check.Needs {
+		if reason, rightly := fleet.NotTried[section]; rightly {
+			outcome.Verdict, outcome.Reason = Skip, reason
+			return outcome, nil
+		}
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy}
 	var blind blindness

@@ -21,8 +21,7 @@ type Report struct {
 	Hostfile string  `json:"hostfile"`
 	// Interrupted is set when the run was stopped before every node answered.
 	Interrupted bool              `json:"interrupted,omitempty"`
-	Head        *facts.Node       `json:"head,omitempty"`
-	Nodes       []facts.Node      `json:"nodes"`
+	facts.Fleet                   // head, nodes and what was not tried, as seen
 	Launch      launch.Prediction `json:"launch"`
 	Checks      []Outcome         `json:"checks"`
 	Findings    []Finding         `json:"findings"`

@@ -56,6 +56,9 @@ const (
 type Fleet struct {
 	Head  *Node  `json:"head,omitempty"` // nil when the launching machine was not looked at
 	Nodes []Node `json:"nodes"`
+	// NotTried are the sections that were rightly not looked at on any node,
+	// each with the reason. Nobody misses them.
+	NotTried map[Section]string `json:"not_tried,omitempty"`
 }
 
 // Node is one machine and what it told.

@@ -9,7 +9,6 @@ import (
 
 	"preflight"
 	"preflight/checks"
-	"preflight/facts"
 	"preflight/report"
 )
 
@@ -105,7 +104,7 @@ func judgeCommand() *cobra.Command {
 // rejudge judges the facts of a saved run by today's catalogue. That the run was
 // interrupted stays true.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
-	judged := checks.Evaluate(checks.Catalogue, facts.Fleet{Head: saved.Head, Nodes: saved.Nodes}, saved.Launch, policy)
+	judged := checks.Evaluate(checks.Catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
 	judged.Interrupted = saved.Interrupted
 	judged.Conclude(policy.Strict)
