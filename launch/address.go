@@ -1,27 +1,24 @@
 package launch
 
-import "preflight/facts"
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
 
 // Choice is the interface and address that a library will take on one node.
+// Where neither Address nor Error is set the choice is not known, because what
+// it hangs on was not seen; Rule says what.
 type Choice struct {
 	Interface string // "" when the rule names an address of no known interface
 	Address   string // an IP address without a prefix length
 	Rule      string // why this one, for a person: "NCCL_SOCKET_IFNAME=eth0 from /etc/nccl.conf"
 	Error     string // what the library will die with where it can choose nothing, else ""
 }
-
-// NCCL is the interface that NCCL's bootstrap will use on the node.
-func (p Prediction) NCCL(node *facts.Node) Choice { return PeerAddress(node) }
-
-// NCCLSockets are the interfaces that NCCL's NET/Socket will use on the node
-// where it uses sockets at all: at most 16, bootstrap's first.
-func (p Prediction) NCCLSockets(node *facts.Node) []Choice { return []Choice{p.NCCL(node)} }
-
-// Gloo is the address that gloo's first device will use on the node.
-func (p Prediction) Gloo(node *facts.Node) Choice { return PeerAddress(node) }
-
-// TensorPipe is the address that torch's RPC will use on the node.
-func (p Prediction) TensorPipe(node *facts.Node) Choice { return PeerAddress(node) }
 
 // RankAddress is where the ranks of the node will listen for the others: NCCL's
 // choice, or gloo's where a slot is a process.
@@ -32,32 +29,85 @@ func (p Prediction) RankAddress(node *facts.Node) Choice {
 	return p.NCCL(node)
 }
 
-// PeerAddress is the interface and address that lead to the peers: the one
-// the node was reached at, else the one its routes to them leave by.
-func PeerAddress(node *facts.Node) Choice { return Choice{Address: node.Address} }
+// unseenNet is the choice of whoever chooses among interfaces that nobody saw.
+var unseenNet = Choice{Rule: "not known: the node's interfaces were not seen"}
 
-// Meeting is where the ranks will meet.
-type Meeting struct {
-	Host  string // a name or an address, as the ranks are told; "" with Error
-	Port  int
-	Rule  string // how it comes about, for a person
-	Error string // why there is none
+// heldAddress is one address and the interface that holds it.
+type heldAddress struct {
+	facts.Interface
+	netip.Prefix
 }
 
-// Meeting is where the ranks will meet, first being the node of rank 0.
-func (p Prediction) Meeting(first *facts.Node) Meeting {
-	return Meeting{Host: first.Address, Port: p.MasterPort}
+func (a heldAddress) choice(rule string) Choice {
+	return Choice{Interface: a.Name, Address: a.Addr().String(), Rule: rule}
 }
 
-// Serves is whether a node will hold itself for the host of the store at the
-// meeting, and by which rule.
-func (p Prediction) Serves(m Meeting, node, first *facts.Node) (serves bool, why string) {
-	return node == first, "node 0 serves"
+// getifaddrs lists the addresses of a node in the order in which the C library
+// hands them out: all IPv4 addresses, interface by interface, then all IPv6 ones,
+// within an interface as they were added. NCCL, gloo, tensorpipe and hostname all
+// walk this list and take the first that suits them.
+//
+// Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of
+// the kernel's dump; seen with glibc 2.36 on Linux 6.18.
+func getifaddrs(node *facts.Node) []heldAddress {
+	inTurn := byIndex
+	if kernel := node.Host; kernel != nil && Before(release(kernel.Kernel), "6.9") {
+		inTurn = byHash
+	}
+	var v4, v6 []heldAddress
+	for _, i := range slices.SortedStableFunc(slices.Values(node.Net.Interfaces), inTurn) {
+		for _, text := range i.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			switch {
+			case err != nil:
+			case prefix.Addr().Is4():
+				v4 = append(v4, heldAddress{i, prefix})
+			default:
+				v6 = append(v6, heldAddress{i, prefix})
+			}
+		}
+	}
+	return append(v4, v6...)
 }
 
-// GenerationOf is the store protocol of a torch release, the newest for "".
-func GenerationOf(torch string) facts.Generation { return facts.GenerationPings }
+func byIndex(a, b facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 
-// Mixed is what happens when a client of one generation meets a server of
-// another, "" when they understand each other.
-func Mixed(client, server facts.Generation) string { return "" }
+// byHash is the order of kernels before 6.9, which walk a hash table of 256
+// buckets, the newest interface of a bucket first: a bridge that docker made as
+// number 258 comes before the adapter that has been number 2 since the start.
+//
+// Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c,
+// list_netdevice; 6.9, commit cdb2f80f1c10.
+func byHash(a, b facts.Interface) int {
+	const buckets = 256
+	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
+}
+
+// release is the version that a kernel's name begins with ("5.14.0-362.el9_3").
+func release(kernel string) string {
+	version, _, _ := strings.Cut(kernel, "-")
+	return version
+}
+
+// holder is the interface of a list that holds an address.
+func holder(held []heldAddress, address netip.Addr) (facts.Interface, bool) {
+	address = address.Unmap().WithZone("")
+	at := slices.IndexFunc(held, func(h heldAddress) bool { return h.Addr() == address })
+	if at < 0 {
+		return facts.Interface{}, false
+	}
+	return held[at].Interface, true
+}
+
+// told is a setting with the place where its author would look for it.
+func (p Prediction) told(setting facts.Setting) string {
+	from := setting.Source
+	exported := slices.ContainsFunc(p.Exports, func(s facts.Setting) bool { return s.Name == setting.Name })
+	switch {
+	case from == "environment" && exported:
+		from = "the launching machine's environment"
+	case from == "environment":
+		from = "the ssh session's environment"
+	}
+	return fmt.Sprintf("%s=%s from %s", setting.Name, setting.Value, from)
+}

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -216,6 +217,11 @@ func identifier(name string) bool {
 // An exported NCCL_CONF_FILE replaces the file of the node's home. What that
 // file says is known only when the node looked at the same one.
 func RankEnv(node *facts.Env, exports []facts.Setting) []facts.Setting {
+	byName := func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
+	return slices.SortedFunc(maps.Values(rankEnv(node, exports)), byName)
+}
+
+func rankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
 	all := map[string]facts.Setting{}
 	if node != nil {
 		for _, s := range node.Vars {
@@ -225,20 +231,16 @@ func RankEnv(node *facts.Env, exports []facts.Setting) []facts.Setting {
 	for _, s := range exports {
 		all[s.Name] = s
 	}
-	if node != nil {
-		confFile, named := all["NCCL_CONF_FILE"]
-		for _, s := range node.NCCL {
-			_, set := all[s.Name]
-			replaced := named && s.Source != confFile.Value && s.Source != systemConf
-			if !set && !replaced && s.Source != "environment" {
-				all[s.Name] = s
-			}
+	if node == nil {
+		return all
+	}
+	confFile, named := all["NCCL_CONF_FILE"]
+	for _, s := range node.NCCL {
+		_, set := all[s.Name]
+		replaced := named && s.Source != confFile.Value && s.Source != systemConf
+		if !set && !replaced && s.Source != "environment" {
+			all[s.Name] = s
 		}
 	}
-	settings := make([]facts.Setting, 0, len(all))
-	for _, s := range all {
-		settings = append(settings, s)
-	}
-	slices.SortFunc(settings, func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) })
-	return settings
+	return all
 }

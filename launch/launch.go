@@ -1,7 +1,8 @@
 // Package launch predicts, by rule alone, what DeepSpeed's launcher, torch and
 // NCCL will do with these hosts, this command line and this environment: who
-// starts what, with which interpreter, which variables a rank really sees, how
-// much shared memory NCCL takes.
+// starts what, with which interpreter, which variables a rank really sees, on
+// which addresses the ranks listen and where they meet, how much shared memory
+// NCCL takes.
 //
 // Every rule names the foreign source and version it was read from. The
 // package refuses to look at anything (no file, no network, no clock) and to
@@ -41,6 +42,10 @@ type Options struct {
 	WorkDir     string // absolute
 	Interpreter string // --python
 	DeepSpeed   string // version, "" for the newest
+	// Rendezvous is deepspeed, static or c10d, "" for deepspeed; RdzvEndpoint is
+	// torchrun's host[:port] for the latter two.
+	Rendezvous   string
+	RdzvEndpoint string
 }
 
 // Prediction is what the launch will do.
@@ -55,6 +60,10 @@ type Prediction struct {
 	MasterAddr string `json:"master_addr"`
 	MasterPort int    `json:"master_port"`
 	SSHPort    int    `json:"ssh_port,omitempty"`
+	// Rendezvous is how the ranks will find each other: deepspeed, static or
+	// c10d, "" for deepspeed. RdzvEndpoint is what torchrun was given for it.
+	Rendezvous   string `json:"rendezvous"`
+	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
 	// Accelerator is cuda or cpu. With cpu a slot is a process.
 	Accelerator string `json:"accelerator"`
 	WorkDir     string `json:"workdir"` // absolute, on the launching machine and on every node
@@ -77,15 +86,17 @@ func Predict(o Options, head *facts.Node) Prediction {
 		seen = head.Facts
 	}
 	p := Prediction{
-		Hosts:       o.Hosts,
-		Launcher:    strings.ToLower(cmp.Or(o.Launcher, Launchers[0])),
-		Local:       len(o.Hosts) == 1 && !o.ForceMulti,
-		MasterAddr:  o.MasterAddr,
-		MasterPort:  cmp.Or(o.MasterPort, DefaultMasterPort),
-		SSHPort:     o.SSHPort,
-		Accelerator: cmp.Or(o.Accelerator, "cuda"),
-		WorkDir:     o.WorkDir,
-		Notes:       slices.Clone(o.Notes),
+		Hosts:        o.Hosts,
+		Launcher:     strings.ToLower(cmp.Or(o.Launcher, Launchers[0])),
+		Local:        len(o.Hosts) == 1 && !o.ForceMulti,
+		MasterAddr:   o.MasterAddr,
+		MasterPort:   cmp.Or(o.MasterPort, DefaultMasterPort),
+		SSHPort:      o.SSHPort,
+		Accelerator:  cmp.Or(o.Accelerator, "cuda"),
+		WorkDir:      o.WorkDir,
+		Rendezvous:   cmp.Or(o.Rendezvous, RendezvousDeepSpeed),
+		RdzvEndpoint: o.RdzvEndpoint,
+		Notes:        slices.Clone(o.Notes),
 	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	if p.Local {
@@ -118,7 +129,7 @@ func launcherTraps(launcher string, o Options) []hostfile.Note {
 	if mpi && launcher != "openmpi" && !sameSlots(o.Hosts) {
 		note("launcher-needs-equal-slots", `--launcher %s "requires same number of devices per node", and the hostfile's slots differ: make them equal, or use --launcher pdsh`, launcher)
 	}
-	if o.MasterAddr != "" && (launcher == "openmpi" || launcher == "mvapich" || launcher == "slurm") {
+	if o.MasterAddr != "" && !handsMasterOn(launcher) {
 		note("master-addr-ignored", "--launcher %s passes no master address on; the ranks take the first word of `hostname -I` on rank 0 and port %d, not %s", launcher, DefaultMasterPort, o.MasterAddr)
 	}
 	if launcher == "slurm" {

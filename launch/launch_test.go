@@ -54,14 +54,14 @@ func TestPredict(t *testing.T) {
 		traps []string
 	}{
 		{"defaults", Options{Hosts: two, WorkDir: "/job"}, nil,
-			Prediction{Hosts: two, Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
 		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
-			Prediction{Hosts: two, Launcher: "pdsh", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
+			Prediction{Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
 				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
 		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
-			Prediction{Hosts: one, Launcher: "pdsh", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, nil},
+			Prediction{Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, nil},
 		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", ForceMulti: true}, nil,
-			Prediction{Hosts: one, Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
 	} {
 		got := Predict(c.o, c.head)
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {

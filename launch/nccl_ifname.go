@@ -11,11 +11,12 @@ type Device struct {
 	Port int    // from 1
 }
 
-// How many items of a list NCCL reads; it drops the others without a word.
+// How many items of a list NCCL reads, and how many interfaces or adapters it
+// takes; it drops the others without a word.
 // Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
 const (
-	maxIfnames = 16
-	maxHCAs    = 32
+	maxIfs  = 16
+	maxHCAs = 32
 )
 
 // MatchIfname applies NCCL_SOCKET_IFNAME (and NCCL_OOB_NET_IFNAME, which is
@@ -34,7 +35,7 @@ func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
 	if len(spec) < 2 {
 		return nil, false
 	}
-	filter := parseNameFilter(spec, maxIfnames)
+	filter := parseNameFilter(spec, maxIfs)
 	for _, name := range names {
 		if filter.selects(Device{Name: name}) {
 			selected = append(selected, name)

@@ -1,0 +1,87 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// pytorch/pytorch 2.7, ProcessGroupGloo.cpp and GlooDeviceFactory.cpp;
+// facebookincubator/gloo of May 2025, transport/tcp/device.cc.
+func TestGloo(t *testing.T) {
+	net := netOf("lo 127.0.0.1/8 ::1/128", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 fd00::1/64", "!eth1 10.1.0.1/24", "ib0 fe80::2/64", "eth2")
+	own := namesOf("w1 10.0.0.1")
+	for _, c := range []struct {
+		name  string
+		names *facts.Names
+		env   []string
+		want  string
+	}{
+		// lookupAddrForIface
+		{"exactly named", own, []string{"GLOO_SOCKET_IFNAME=docker0"}, "docker0 172.17.0.1"},
+		{"a prefix is no name", own, []string{"GLOO_SOCKET_IFNAME=eth"}, "Unable to find address for: eth"},
+		{"NCCL's marks mean nothing", own, []string{"GLOO_SOCKET_IFNAME=^docker0"}, "Unable to find address for: ^docker0"},
+		{"the first of a list", own, []string{"GLOO_SOCKET_IFNAME=eth0,docker0"}, "eth0 10.0.0.1"},
+		{"all of a list must exist", own, []string{"GLOO_SOCKET_IFNAME=eth0,eth9"}, "Unable to find address for: eth9"},
+		{"an empty name is none", own, []string{"GLOO_SOCKET_IFNAME=eth0,,docker0"}, "makeTCPDevice(): interface or hostname can't be empty"},
+		{"a last comma is nothing", own, []string{"GLOO_SOCKET_IFNAME=eth0,"}, "eth0 10.0.0.1"},
+		{"down", own, []string{"GLOO_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
+		{"IPv6 where there is nothing else", own, []string{"GLOO_SOCKET_IFNAME=ib0"}, "ib0 fe80::2"},
+		{"no address", own, []string{"GLOO_SOCKET_IFNAME=eth2"}, "Unable to find address for: eth2"},
+		{"two characters are not", own, []string{"GLOO_SOCKET_IFNAME=ib"}, "Unable to find address for: ib"},
+		{"one character is unset", own, []string{"GLOO_SOCKET_IFNAME=x"}, "eth0 10.0.0.1"},
+
+		// createDefaultDevice, lookupAddrForHostname
+		{"by name", own, nil, "eth0 10.0.0.1"},
+		{"IPv6 by name", namesOf("w1 fd00::1"), nil, "eth0 fd00::1"},
+		{"Debian's line", namesOf("w1 127.0.1.1"), nil, "lo 127.0.1.1"},
+		{"the first that can be bound", namesOf("w1 203.0.113.5 127.0.0.1 10.0.0.1"), nil, "lo 127.0.0.1"},
+		{"IPv6 loopback", namesOf("w1 ::1"), nil, "lo ::1"},
+		{"a mapped address", namesOf("w1 ::ffff:10.0.0.1"), nil, "eth0 10.0.0.1"},
+		{"with a zone", namesOf("w1 fe80::2%ib0"), nil, "ib0 fe80::2"},
+		{"nothing of this node", namesOf("w1 203.0.113.5"), nil, "lo 127.0.0.1"},
+		{"nothing at all", namesOf("w1"), nil, "lo 127.0.0.1"},
+		{"names not seen", nil, nil, "?"},
+		{"no answer in time", &facts.Names{Own: "w1", Lookups: []facts.Lookup{{Name: "w1", Unanswered: true}}}, nil, "?"},
+	} {
+		if diff := cmp.Diff(c.want, place(Prediction{}.Gloo(nodeOf(net, c.names, c.env...)))); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+	if got := place(Prediction{}.Gloo(nodeOf(netOf("eth0 10.0.0.1/24", "lo 127.0.0.1/8"), own))); got != "eth0 10.0.0.1" {
+		t.Errorf("the very first address: %s", got)
+	}
+	if got := place(Prediction{}.Gloo(nodeOf(nil, own))); got != "?" {
+		t.Errorf("without interfaces: %s", got)
+	}
+	fallback := Prediction{}.Gloo(nodeOf(net, namesOf("w1 203.0.113.5")))
+	if !strings.Contains(fallback.Rule, "gloo falls back to the loopback") {
+		t.Errorf("rule of the fallback: %s", fallback.Rule)
+	}
+}
+
+// pytorch/pytorch, rpc/tensorpipe_agent.cpp, guessAddress.
+func TestTensorPipe(t *testing.T) {
+	net := netOf("lo 127.0.0.1/8", "eth0 10.0.0.1/24", "eth1 10.1.0.1/24")
+	for _, c := range []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"by name", nil, "eth0 10.0.0.1"},
+		{"exactly named", []string{"TP_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
+		{"a list is one name", []string{"TP_SOCKET_IFNAME=eth1,eth0"}, "lo 127.0.0.1"},
+		{"not there", []string{"TP_SOCKET_IFNAME=eth"}, "lo 127.0.0.1"},
+		{"empty is a name", []string{"TP_SOCKET_IFNAME="}, "lo 127.0.0.1"},
+	} {
+		if diff := cmp.Diff(c.want, place(Prediction{}.TensorPipe(nodeOf(net, namesOf("w1 10.0.0.1"), c.env...)))); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+	if got := place(Prediction{}.TensorPipe(nodeOf(nil, nil))); got != "?" {
+		t.Errorf("without interfaces: %s", got)
+	}
+}

@@ -1,0 +1,139 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// The ways in which ranks find each other, the values of Options.Rendezvous.
+const (
+	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher hands out
+	RendezvousStatic    = "static"    // torchrun --rdzv_backend=static, with --node_rank on every node
+	RendezvousC10d      = "c10d"      // torchrun --rdzv_backend=c10d
+)
+
+const (
+	// defaultC10dPort is of c10d_rendezvous_backend.py, DEFAULT_PORT.
+	defaultC10dPort = 29400
+	// defaultStaticHost is of torch/distributed/run.py, --master_addr.
+	defaultStaticHost = "127.0.0.1"
+)
+
+// Meeting is where the ranks will meet.
+type Meeting struct {
+	Host  string // a name or an address, as the ranks are told; "" with Error
+	Port  int
+	Rule  string // how it comes about, for a person
+	Error string // why there is none
+}
+
+// Meeting is where the ranks will meet, first being the node of rank 0.
+func (p Prediction) Meeting(first *facts.Node) Meeting {
+	switch p.Rendezvous {
+	case RendezvousStatic:
+		return p.staticMeeting()
+	case RendezvousC10d:
+		host, port, err := ParseEndpoint(p.RdzvEndpoint, defaultC10dPort)
+		if err != nil {
+			return Meeting{Error: err.Error()}
+		}
+		rule := "--rdzv_endpoint=" + p.RdzvEndpoint
+		if strings.TrimSpace(p.RdzvEndpoint) == "" {
+			rule = "torchrun's default without --rdzv_endpoint: every node meets itself"
+		}
+		return Meeting{Host: host, Port: port, Rule: rule}
+	}
+	return p.deepspeedMeeting(first)
+}
+
+// MeetingHost is the host of the meeting where the command line says it, "" where
+// a node has to be looked at first.
+func (p Prediction) MeetingHost() string {
+	switch {
+	case p.Rendezvous == RendezvousStatic || p.Rendezvous == RendezvousC10d:
+		return p.Meeting(nil).Host
+	case !p.Local && !handsMasterOn(p.Launcher):
+		return ""
+	}
+	return p.MasterAddr
+}
+
+// staticMeeting is --rdzv_endpoint, else --master_addr and --master_port.
+//
+// Source: pytorch/pytorch 2.15, distributed/run.py, get_rdzv_endpoint;
+// elastic/rendezvous/static_tcp_rendezvous.py, create_rdzv_handler.
+func (p Prediction) staticMeeting() Meeting {
+	endpoint, rule := p.RdzvEndpoint, "--rdzv_endpoint="+p.RdzvEndpoint
+	if endpoint == "" {
+		endpoint = fmt.Sprintf("%s:%d", cmp.Or(p.MasterAddr, defaultStaticHost), p.MasterPort)
+		rule = "--master_addr and --master_port"
+		if p.MasterAddr == "" {
+			rule = "torchrun's default without --master_addr: every node meets itself"
+		}
+	}
+	const none = -1
+	host, port, err := ParseEndpoint(endpoint, none)
+	switch {
+	case strings.TrimSpace(endpoint) == "":
+		return Meeting{Error: "ValueError: endpoint is absent in RendezvousParametersTry add --master_port and --master_addr to the cmd request"}
+	case err != nil:
+		return Meeting{Error: err.Error()}
+	case port == none:
+		return Meeting{Error: fmt.Sprintf("ValueError: Port is absent in endpoint: %s. Try launching with --master_port", endpoint)}
+	}
+	return Meeting{Host: host, Port: port, Rule: rule}
+}
+
+// handsMasterOn is whether the ranks learn master address and port from the
+// launcher. Under the others they ask MPI who is rank 0, and that one runs
+// `hostname -I` itself and takes the default port.
+//
+// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, and
+// deepspeed/comm/comm.py, mpi_discovery, 0.19.6 of development.
+func handsMasterOn(launcher string) bool {
+	return !slices.Contains([]string{"openmpi", "mvapich", "slurm"}, launcher)
+}
+
+// deepspeedMeeting is --master_addr, else the first word that `ssh first
+// hostname -I` prints, whatever prints it: what start-up files print comes before
+// the addresses. It is the same for a single host, whose ranks then run on the
+// launching machine.
+//
+// Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
+func (p Prediction) deepspeedMeeting(first *facts.Node) Meeting {
+	asks := "DeepSpeed takes the first word that `hostname -I` prints on " + first.Name
+	port := p.MasterPort
+	switch {
+	case !p.Local && !handsMasterOn(p.Launcher):
+		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 takes the first word of its own `hostname -I`", p.Launcher)
+		port = DefaultMasterPort
+	case p.MasterAddr != "":
+		return Meeting{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
+	case first.SSH != nil:
+		if words := strings.Fields(strings.Join(first.SSH.Noise, " ")); len(words) > 0 {
+			return Meeting{Host: words[0], Port: port, Rule: asks + ": a start-up file printed it"}
+		}
+	}
+	if first.Net == nil {
+		return Meeting{Port: port, Error: "the network of " + first.Name + " was not seen, so that nobody knows what `hostname -I` prints there"}
+	}
+	addresses := hostnameI(first)
+	if len(addresses) == 0 {
+		return Meeting{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface but the loopback is up and has an address)", first.Name)}
+	}
+	return Meeting{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: of %s", asks, addresses[0].Name)}
+}
+
+// hostnameI is what `hostname -I` prints: the addresses of all interfaces that
+// are up, loopbacks and IPv6 link-local addresses left out.
+//
+// Source: Debian's hostname 3.23, run on interfaces of all these kinds.
+func hostnameI(node *facts.Node) []heldAddress {
+	return slices.DeleteFunc(getifaddrs(node), func(h heldAddress) bool {
+		return h.Loopback || !h.Up || h.Addr().Is6() && h.Addr().IsLinkLocalUnicast()
+	})
+}

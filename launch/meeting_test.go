@@ -1,0 +1,128 @@
+package launch
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery,
+// 0.19.6 of development.
+func TestDeepSpeedMeeting(t *testing.T) {
+	docker := netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
+	const asks = "DeepSpeed takes the first word that `hostname -I` prints on w1"
+	for _, c := range []struct {
+		name  string
+		p     Prediction
+		net   *facts.Net
+		noise []string
+		want  Meeting
+	}{
+		{"the first address", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, nil,
+			Meeting{Host: "172.17.0.1", Port: 29500, Rule: asks + ": of docker0"}},
+		{"the first word of noise", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, []string{"", "  Welcome to w1", "have fun"},
+			Meeting{Host: "Welcome", Port: 29500, Rule: asks + ": a start-up file printed it"}},
+		{"empty lines are no words", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, []string{"", " "},
+			Meeting{Host: "172.17.0.1", Port: 29500, Rule: asks + ": of docker0"}},
+		{"noise, nothing seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, []string{"hi"},
+			Meeting{Host: "hi", Port: 29500, Rule: asks + ": a start-up file printed it"}},
+		{"given", Prediction{Launcher: "pdsh", MasterAddr: "w1.cluster", MasterPort: 4000}, docker, []string{"hi"},
+			Meeting{Host: "w1.cluster", Port: 4000, Rule: "--master_addr"}},
+		{"a single host asks ssh too", Prediction{Launcher: "pdsh", Local: true, MasterPort: 29500}, docker, nil,
+			Meeting{Host: "172.17.0.1", Port: 29500, Rule: asks + ": of docker0"}},
+		{"mpich passes it on", Prediction{Launcher: "mpich", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, nil,
+			Meeting{Host: "10.0.0.1", Port: 4000, Rule: "--master_addr"}},
+		{"openmpi does not, and rank 0 has no login", Prediction{Launcher: "openmpi", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, []string{"hi"},
+			Meeting{Host: "172.17.0.1", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 takes the first word of its own `hostname -I`: of docker0"}},
+		{"IPv6 only", Prediction{Launcher: "pdsh", MasterPort: 29500}, netOf("eth0 fd00::1/64"), nil,
+			Meeting{Host: "fd00::1", Port: 29500, Rule: asks + ": of eth0"}},
+		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, netOf("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
+			Meeting{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface but the loopback is up and has an address)"}},
+		{"not seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, nil,
+			Meeting{Port: 29500, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
+	} {
+		first := nodeOf(c.net, nil)
+		first.SSH = &facts.SSH{Noise: c.noise}
+		if diff := cmp.Diff(c.want, c.p.Meeting(first)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+// Debian's hostname 3.23 printed this line on these interfaces, added in another
+// order than their names and their indexes.
+func TestHostnameI(t *testing.T) {
+	net := netOf(
+		"lo 127.0.0.1/8 10.0.0.9/32 ::1/128",
+		"z0 10.9.0.1/24 10.1.0.1/24 2001:db8::5/64 fe80::7a:dcff:fe26:72aa/64",
+		"a1 10.2.0.1/16 fd01::1/64 fe80::d4c6:3aff:fe86:bd00/64",
+		"~b2 127.0.9.9/8 169.254.3.3/16 fec0::1/64 fe80::b482:a3ff:fe5f:93cf/64",
+		"!e4 10.77.0.1/24")
+	want := []string{"10.9.0.1", "10.1.0.1", "10.2.0.1", "127.0.9.9", "169.254.3.3", "2001:db8::5", "fd01::1", "fec0::1"}
+	var got []string
+	for _, h := range hostnameI(nodeOf(net, nil)) {
+		got = append(got, h.Addr().String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// pytorch/pytorch 2.15, distributed/run.py, static_tcp_rendezvous.py and
+// c10d_rendezvous_backend.py.
+func TestTorchrunMeeting(t *testing.T) {
+	const itself = "every node meets itself"
+	for _, c := range []struct {
+		name string
+		p    Prediction
+		want Meeting
+	}{
+		{"static", Prediction{Rendezvous: "static", MasterAddr: "w1", MasterPort: 4000},
+			Meeting{Host: "w1", Port: 4000, Rule: "--master_addr and --master_port"}},
+		{"static, IPv6", Prediction{Rendezvous: "static", MasterAddr: "fd00::1", MasterPort: 4000},
+			Meeting{Host: "fd00::1", Port: 4000, Rule: "--master_addr and --master_port"}},
+		{"static by default", Prediction{Rendezvous: "static", MasterPort: 29500},
+			Meeting{Host: "127.0.0.1", Port: 29500, Rule: "torchrun's default without --master_addr: " + itself}},
+		{"static by endpoint", Prediction{Rendezvous: "static", MasterAddr: "w1", MasterPort: 29500, RdzvEndpoint: "w2:5000"},
+			Meeting{Host: "w2", Port: 5000, Rule: "--rdzv_endpoint=w2:5000"}},
+		{"static without a port", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: "w2"},
+			Meeting{Error: "ValueError: Port is absent in endpoint: w2. Try launching with --master_port"}},
+		{"static, blank", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: " "},
+			Meeting{Error: "ValueError: endpoint is absent in RendezvousParametersTry add --master_port and --master_addr to the cmd request"}},
+		{"static, unreadable", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: "w2:x"},
+			Meeting{Error: "ValueError: The port number of the rendezvous endpoint 'w2:x' must be an integer between 0 and 65536"}},
+		{"c10d", Prediction{Rendezvous: "c10d", MasterAddr: "10.0.0.9", MasterPort: 29500, RdzvEndpoint: "w1"},
+			Meeting{Host: "w1", Port: 29400, Rule: "--rdzv_endpoint=w1"}},
+		{"c10d with a port", Prediction{Rendezvous: "c10d", RdzvEndpoint: "w1:5000"},
+			Meeting{Host: "w1", Port: 5000, Rule: "--rdzv_endpoint=w1:5000"}},
+		{"c10d by default", Prediction{Rendezvous: "c10d", MasterAddr: "10.0.0.9", MasterPort: 29500},
+			Meeting{Host: "localhost", Port: 29400, Rule: "torchrun's default without --rdzv_endpoint: " + itself}},
+		{"c10d, unreadable", Prediction{Rendezvous: "c10d", RdzvEndpoint: "u@w1"},
+			Meeting{Error: "ValueError: The hostname of the rendezvous endpoint 'u@w1' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"}},
+	} {
+		if diff := cmp.Diff(c.want, c.p.Meeting(&facts.Node{Name: "w1"})); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestMeetingHost(t *testing.T) {
+	for _, c := range []struct {
+		p    Prediction
+		want string
+	}{
+		{Prediction{Launcher: "pdsh"}, ""},
+		{Prediction{Launcher: "pdsh", MasterAddr: "w1"}, "w1"},
+		{Prediction{Launcher: "slurm", MasterAddr: "w1"}, ""},
+		{Prediction{Launcher: "slurm", Local: true, MasterAddr: "w1"}, "w1"},
+		{Prediction{Launcher: "pdsh", Rendezvous: "static", MasterAddr: "w1", MasterPort: 1}, "w1"},
+		{Prediction{Launcher: "pdsh", Rendezvous: "c10d", MasterAddr: "w1"}, "localhost"},
+		{Prediction{Launcher: "slurm", Rendezvous: "c10d", RdzvEndpoint: "w2:1"}, "w2"},
+	} {
+		if got := c.p.MeetingHost(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p, got, c.want)
+		}
+	}
+}

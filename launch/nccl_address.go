@@ -1,0 +1,217 @@
+package launch
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// NCCL is the interface that NCCL's bootstrap will use on the node: exactly one,
+// in the subnet of NCCL_COMM_ID where that is set, else the first that NET/Socket
+// would use.
+//
+// Source: NVIDIA/nccl 2.30.7, bootstrap.cc, bootstrapNetInit and netGetDevice.
+func (p Prediction) NCCL(node *facts.Node) Choice {
+	if node.Net == nil {
+		return unseenNet
+	}
+	s := p.ncclSearch(node)
+	choice := Choice{Error: "Bootstrap : no socket interface found"}
+	if id, set := s.env["NCCL_COMM_ID"]; set {
+		choice = s.inSubnetOf(id)
+	} else if found := s.find(); len(found) > 0 {
+		choice = found[0]
+	}
+	if failure := s.ringFailure(); failure != "" {
+		return Choice{Error: failure}
+	}
+	return choice
+}
+
+// NCCLSockets are the interfaces that NCCL's NET/Socket will use on the node
+// where it uses sockets at all, as its devices are numbered: at most 16, and
+// without NCCL_COMM_ID bootstrap's first. Where it finds none the only entry has
+// an Error.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_socket.cc, ncclNetSocketInit.
+func (p Prediction) NCCLSockets(node *facts.Node) []Choice {
+	if node.Net == nil {
+		return []Choice{unseenNet}
+	}
+	if found := p.ncclSearch(node).find(); len(found) > 0 {
+		return found
+	}
+	return []Choice{{Error: "NET/Socket : no interface found"}}
+}
+
+// NCCLCandidates are the interfaces that NCCL_SOCKET_IFNAME selects from on the
+// node, in the kernel's order, each with the address that NCCL would take there.
+func (p Prediction) NCCLCandidates(node *facts.Node) []Choice {
+	if node.Net == nil {
+		return nil
+	}
+	return p.ncclSearch(node).candidates
+}
+
+// ncclSearch is one node as NCCL sees it when it looks for interfaces.
+type ncclSearch struct {
+	prediction Prediction
+	node       *facts.Node
+	held       []heldAddress
+	version    string // of NCCL, "" for the newest
+	env        map[string]facts.Setting
+	candidates []Choice
+}
+
+func (p Prediction) ncclSearch(node *facts.Node) ncclSearch {
+	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), env: rankEnv(node.Env, p.Exports)}
+	if node.Python != nil && len(node.Python.NCCL) > 0 {
+		s.version = node.Python.NCCL[0].Version
+	}
+	s.candidates = s.eligible()
+	return s
+}
+
+// eligible leaves out what NCCL never takes: interfaces without a carrier
+// since 2.28.3, the family that NCCL_SOCKET_FAMILY did not ask for, ::1. An
+// interface comes once, with its first address. IPv6 link-local addresses are
+// not left out, although nobody can connect to one.
+//
+// Source: NVIDIA/nccl, misc/socket.cc, findInterfaces, 2.4.2 to 2.27.7;
+// os/linux.cc, ncclOsFindInterfaces, 2.28.3 to 2.30.7.
+func (s ncclSearch) eligible() []Choice {
+	family := s.env["NCCL_SOCKET_FAMILY"].Value
+	wantsCarrier := !Before(s.version, "2.28.3")
+	var found []Choice
+	for _, h := range s.held {
+		isOther := family == "AF_INET" && !h.Addr().Is4() || family == "AF_INET6" && h.Addr().Is4()
+		isListed := slices.ContainsFunc(found, func(c Choice) bool { return c.Interface == h.Name })
+		if isOther || isListed || wantsCarrier && !h.Running || h.Addr() == netip.IPv6Loopback() {
+			continue
+		}
+		found = append(found, h.choice(""))
+	}
+	return found
+}
+
+// find is what NCCL's search takes, at most 16 interfaces: what
+// NCCL_SOCKET_IFNAME selects and nothing else where that is set, else what the
+// first of its defaults finds that finds anything.
+//
+// Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2,
+// virbr told apart since 2.28.3.
+func (s ncclSearch) find() []Choice {
+	if given, set := s.env["NCCL_SOCKET_IFNAME"]; set {
+		if found, chosen := s.matching(given.Value, s.prediction.told(given)); chosen {
+			return found[:min(maxIfs, len(found))]
+		}
+	}
+	const only = "NCCL's default: there is nothing but "
+	found, _ := s.matching("ib", "NCCL's default: interfaces named ib… come first")
+	if id, set := s.env["NCCL_COMM_ID"]; set && len(found) == 0 {
+		if choice := s.inSubnetOf(id); choice.Address != "" {
+			return []Choice{choice}
+		}
+	}
+	others, last := "^docker,lo,virbr", []string{"docker", "lo", "virbr"}
+	if Before(s.version, "2.28.3") {
+		others, last = "^docker,lo", []string{"docker", "lo"}
+	}
+	if len(found) == 0 {
+		found, _ = s.matching(others, "NCCL's default: all but "+strings.ReplaceAll(others[1:], ",", "…, ")+"…")
+	}
+	for _, prefix := range last {
+		if len(found) == 0 {
+			found, _ = s.matching(prefix, only+prefix+"…")
+		}
+	}
+	return found[:min(maxIfs, len(found))]
+}
+
+// matching are the candidates that a value of NCCL_SOCKET_IFNAME selects.
+func (s ncclSearch) matching(spec, rule string) (found []Choice, chosen bool) {
+	var names []string
+	for _, c := range s.candidates {
+		names = append(names, c.Interface)
+	}
+	selected, chosen := MatchIfname(spec, names)
+	for _, c := range s.candidates {
+		if slices.Contains(selected, c.Interface) {
+			c.Rule = rule
+			found = append(found, c)
+		}
+	}
+	return found, chosen
+}
+
+// inSubnetOf is the first address in the subnet of NCCL_COMM_ID, a link-local
+// one only where the id names its interface. What else decides about interfaces
+// does not count here, a carrier no more than a name.
+//
+// Source: NVIDIA/nccl 2.30.7, os/linux.cc, ncclFindInterfaceMatchSubnet.
+func (s ncclSearch) inSubnetOf(id facts.Setting) Choice {
+	remote, problem := s.commID(id)
+	if problem != (Choice{}) {
+		return problem
+	}
+	for _, h := range s.held {
+		scope := ""
+		if h.Addr().Is6() && h.Addr().IsLinkLocalUnicast() {
+			scope = h.Name
+		}
+		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
+			return h.choice("in the subnet of " + s.prediction.told(id))
+		}
+	}
+	return Choice{Error: "NET/Socket : No usable listening interface found"}
+}
+
+// commID reads NCCL_COMM_ID, "10.0.0.1:4000", "[fd00::1]:4000" or "w1:4000". A
+// name leads to the first address it has on the node.
+//
+// Source: NVIDIA/nccl 2.30.7, misc/socket.cc, ncclSocketGetAddrFromString.
+func (s ncclSearch) commID(id facts.Setting) (address netip.Addr, problem Choice) {
+	invalid := Choice{Error: "Invalid NCCL_COMM_ID, please use format: <ipv4>:<port> or [<ipv6>]:<port> or <hostname>:<port>"}
+	if bracketed, isIPv6 := strings.CutPrefix(id.Value, "["); isIPv6 {
+		text, _, closed := strings.Cut(bracketed, "]")
+		address, err := netip.ParseAddr(text)
+		if !closed || err != nil {
+			return netip.Addr{}, invalid
+		}
+		return address, Choice{}
+	}
+	first, _, _ := strings.Cut(strings.TrimLeft(id.Value, ","), ",")
+	host, _, _ := strings.Cut(first, ":")
+	if len(id.Value) < 2 || host == "" {
+		return netip.Addr{}, invalid
+	}
+	addresses, asked := lookedUp(s.node.Names, host)
+	if !asked {
+		return netip.Addr{}, Choice{Rule: fmt.Sprintf("not known: what %s of NCCL_COMM_ID resolves to was not seen", host)}
+	}
+	if len(addresses) == 0 {
+		return netip.Addr{}, invalid
+	}
+	return addresses[0], Choice{}
+}
+
+// ringFailure is what ends NCCL where its ring of ranks is to be built over
+// NET/Socket's devices and NCCL_OOB_NET_IFNAME selects none of them. Over other
+// networks the names are those of adapters, and a plugin's own.
+//
+// Source: NVIDIA/nccl, bootstrap.cc, netGetDevice, 2.23.4 to 2.30.7.
+func (s ncclSearch) ringFailure() string {
+	enabled, _ := Number(s.env["NCCL_OOB_NET_ENABLE"].Value)
+	spec := s.env["NCCL_OOB_NET_IFNAME"].Value
+	if enabled == 0 || spec == "" || !strings.EqualFold(s.env["NCCL_NET"].Value, "Socket") || Before(s.version, "2.23") {
+		return ""
+	}
+	filter := parseNameFilter(spec, maxIfs)
+	if slices.ContainsFunc(s.find(), func(c Choice) bool { return filter.selects(Device{Name: c.Interface}) }) {
+		return ""
+	}
+	return fmt.Sprintf("no device found matching %s, verify NCCL_OOB_NET_IFNAME", spec)
+}
