@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,17 +24,28 @@ import (
 	"preflight/testhosts"
 )
 
+// benchNetwork holds the addresses the hosts tell of. They must all be this
+// machine's own, as `ip route add local 10.99.0.0/16 dev lo` makes them in a
+// network namespace made for it.
+const benchNetwork = "10.99.%d.%d"
+
 // BenchmarkFleet looks at thousands of in-process hosts from a process of its
 // own, so that its memory and processor time are the launching machine's
 // alone: ns/op is the wall time of one run, which should grow with the number
-// of hosts and no faster.
+// of hosts and no faster. The hosts tell recorded facts, and call each other for
+// real: a sampled mesh and one rendezvous.
 func BenchmarkFleet(b *testing.B) {
+	if probe, err := net.Listen("tcp", fmt.Sprintf(benchNetwork, 1, 1)+":0"); err != nil {
+		b.Skip("NOT RUN: it needs a network of its own, which `make bench` makes as root: ", err)
+	} else {
+		probe.Close()
+	}
 	recorded := recordedFacts(b)
 	for _, size := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			hosts := make([]testhosts.Host, size)
 			for i := range hosts {
-				hosts[i].Exec = answerWith(recorded)
+				hosts[i].Exec = answerWith(recorded, i)
 			}
 			fleet := testhosts.Start(b, hosts...)
 			list := filepath.Join(b.TempDir(), "hostfile")
@@ -66,14 +79,19 @@ func benchClient(home, list string) error {
 	}
 	defer client.Close()
 	report := Run(context.Background(), Job{
-		Launch:  launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: "/"},
+		Launch:  launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"},
 		Policy:  checks.DefaultPolicy(),
 		Remote:  client,
 		Timeout: 5 * time.Minute,
 	})
 	for _, node := range report.Nodes {
-		if !node.Reached || len(node.Missing) > 0 {
+		switch {
+		case !node.Reached || len(node.Missing) > 0:
 			return fmt.Errorf("%s: reached %v, missing %v, %+v", node.Name, node.Reached, node.Missing, node.SSH)
+		case len(node.Mesh.Failed) > 0 || len(node.Mesh.Reached) != 2+randomPeers:
+			return fmt.Errorf("%s: reached %d peers, failed %+v", node.Name, len(node.Mesh.Reached), node.Mesh.Failed)
+		case node.Rendezvous.Failed != "":
+			return fmt.Errorf("%s: the rendezvous failed: %+v", node.Name, node.Rendezvous)
 		}
 	}
 	return nil
@@ -92,27 +110,35 @@ func recordedFacts(b *testing.B) facts.Facts {
 	return fleet.Nodes[0].Facts
 }
 
-// answerWith is a host whose agent tells recorded facts, without starting a
-// shell or a probe: what is measured is the launching machine.
-func answerWith(recorded facts.Facts) func(string, io.Reader, io.Writer, io.Writer) int {
+// answerWith is the i-th host, whose agent tells recorded facts, without
+// starting a shell or a probe: what is measured is the launching machine. What
+// the hosts try among themselves is real.
+func answerWith(recorded facts.Facts, i int) func(string, io.Reader, io.Writer, io.Writer) int {
+	network := *recorded.Net
+	network.Interfaces = slices.Clone(network.Interfaces)
+	for at, link := range network.Interfaces {
+		if !link.Loopback {
+			network.Interfaces[at].Addresses = []string{fmt.Sprintf(benchNetwork, i/250, i%250+1) + "/16"}
+		}
+	}
+	recorded.Net = &network
+	methods := agentMethods()
+	methods[methodProbe] = func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		for _, section := range nodeSections {
+			var one facts.Facts
+			one.Take(section, recorded)
+			if err := reply(string(section), sectionReply{Seen: one}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return func(_ string, stdin io.Reader, stdout, _ io.Writer) int {
 		in := bufio.NewReader(stdin)
 		if _, err := in.ReadString('\n'); err != nil && !strings.Contains(err.Error(), "EOF") {
 			return 1
 		}
-		err := remote.Serve(context.Background(), in, stdout, map[string]remote.Method{
-			methodProbe: func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-				for _, section := range nodeSections {
-					var one facts.Facts
-					one.Take(section, recorded)
-					if err := reply(string(section), sectionReply{Seen: one}); err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		})
-		if err != nil {
+		if err := remote.Serve(context.Background(), in, stdout, methods); err != nil {
 			return 1
 		}
 		return 0

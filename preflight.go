@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,9 @@ type Job struct {
 	Launch  launch.Options
 	Policy  checks.Policy
 	Remote  *remote.Client
-	Timeout time.Duration // for one node, from its name to its last section
+	Timeout time.Duration // for one node, from its name to its last probed section
+	// Throughput is for how long neighbours send to each other, 0 for not at all.
+	Throughput time.Duration
 	// Progress hears of every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once.
 	Progress func(node string, step Step)
@@ -51,7 +54,8 @@ const (
 	Started Step = "started"
 	Reached Step = "reached"
 	Probed  Step = "probed"
-	Lost    Step = "lost" // it will not be probed
+	Lost    Step = "lost"    // it will not be probed
+	Drilled Step = "drilled" // it has called its peers, or was told not to
 )
 
 // Run looks at the whole fleet and judges it. A run whose context ends early
@@ -67,8 +71,8 @@ func Run(ctx context.Context, job Job) checks.Report {
 }
 
 // Look gathers the facts: of the launching machine first, because it knows
-// which interpreter the nodes will be told to run, then of all nodes at once.
-// Results keep hostfile order.
+// which interpreter the nodes will be told to run, then of all nodes at once,
+// then what only their calling each other can tell. Results keep hostfile order.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	head := lookHere(ctx, job.Launch.WorkDir)
 	prediction := launch.Predict(job.Launch, head)
@@ -81,36 +85,35 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	options := encode(probe.Options{
 		Names:       names,
 		Peers:       peerAddresses(ctx, names),
-		Master:      prediction.MasterAddr,
+		Master:      prediction.MeetingHost(),
 		MasterPort:  prediction.MasterPort,
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
 	})
 	var all sync.WaitGroup
 	places := make(chan struct{}, AtOnce)
+	agents := make([]*remote.Agent, len(prediction.Hosts))
 	for i, host := range prediction.Hosts {
 		fleet.Nodes[i] = facts.Node{Name: host.Name, Slots: len(host.Slots)}
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			job.look(ctx, &fleet.Nodes[i], options)
+			agents[i] = job.look(ctx, &fleet.Nodes[i], options)
 		})
 	}
 	all.Wait()
+	crew := muster(fleet.Nodes, agents)
+	defer crew.dismiss()
+	job.drill(ctx, &fleet, prediction, crew)
 	return fleet, prediction
 }
 
 // look reaches one node and has it probed. Whatever happens, every section
-// ends up seen or missing with a reason.
-func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessage) {
+// ends up seen or missing with a reason. The agent is the caller's to close; it
+// is nil when the node was lost.
+func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessage) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	step := func(s Step) {
-		if job.Progress != nil {
-			job.Progress(node.Name, s)
-		}
-	}
+	step := func(s Step) { job.step(node.Name, s) }
 	step(Started)
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	node.SSH = sshFacts(trace, err)
@@ -118,16 +121,17 @@ func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessa
 	if err != nil {
 		node.Missing = everySection("not reached")
 		step(Lost)
-		return
+		return nil
 	}
-	defer agent.Close()
 	node.Reached = true
 	step(Reached)
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}
+	probing, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	left := max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
 	request := probeRequest{Sections: nodeSections, Options: options, Deadline: left}
-	err = agent.Call(ctx, methodProbe, request, func(part string, body json.RawMessage) {
+	err = agent.Call(probing, methodProbe, request, func(part string, body json.RawMessage) {
 		take(node, facts.Section(part), body)
 	})
 	for _, section := range nodeSections {
@@ -140,9 +144,17 @@ func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessa
 		node.SSH = sshFacts(trace, err)
 		node.Reached = false
 		step(Lost)
-		return
+		agent.Close()
+		return nil
 	}
 	step(Probed)
+	return agent
+}
+
+func (job Job) step(node string, step Step) {
+	if job.Progress != nil {
+		job.Progress(node, step)
+	}
 }
 
 // lookHere probes the launching machine itself, without ssh.
@@ -163,7 +175,7 @@ func lookHere(ctx context.Context, workDir string) *facts.Node {
 
 func everySection(reason string) map[facts.Section]string {
 	missing := map[facts.Section]string{facts.SectionClock: reason}
-	for _, section := range nodeSections {
+	for _, section := range slices.Concat(nodeSections, drillSections) {
 		missing[section] = reason
 	}
 	return missing

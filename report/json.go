@@ -8,8 +8,8 @@ import (
 	"preflight/checks"
 )
 
-// JSON writes the report in schema 1. Snapshots are the same file.
-func JSON(w io.Writer, r checks.Report) error {
+// JSON writes a report in schema 1. Snapshots are the same file.
+func JSON[Report checks.Report | checks.EndpointReport](w io.Writer, r Report) error {
 	encoder := json.NewEncoder(jsonGuard{w})
 	encoder.SetIndent("", " ")
 	return encoder.Encode(r)

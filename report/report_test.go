@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func failing() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: "v0", Verdict: checks.Fail, ExitCode: 1, Seconds: 0.42, Hostfile: "hostfile",
-		Nodes: []facts.Node{{Name: "w1", Reached: true}, {Name: "w2", Reached: true}, {Name: "w3", Reached: true}, {Name: "w4"}},
+		Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1", Reached: true}, {Name: "w2", Reached: true}, {Name: "w3", Reached: true}, {Name: "w4"}}},
 		Checks: []checks.Outcome{
 			{Check: "ssh-reach", Verdict: checks.Fail, Severity: checks.Error},
 			{Check: "ssh-login", Verdict: checks.Unknown, Severity: checks.Error, Reason: "w4 not reached"},
@@ -60,7 +60,7 @@ func failing() checks.Report {
 func passing() checks.Report {
 	return checks.Report{
 		Schema: 1, Verdict: checks.Pass, Seconds: 0.3, Hostfile: "hostfile",
-		Nodes:  []facts.Node{{Name: "w1", Reached: true}},
+		Fleet:  facts.Fleet{Nodes: []facts.Node{{Name: "w1", Reached: true}}},
 		Checks: []checks.Outcome{{Check: "ssh-reach", Verdict: checks.Pass}, {Check: "ib-links", Verdict: checks.Skip, Reason: "no node has InfiniBand"}},
 	}
 }
@@ -122,7 +122,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestLongListsShowWhatTheOthersLack(t *testing.T) {
 	long := `["/usr/lib/python311.zip","/usr/lib/python3.11","/usr/lib/python3.11/lib-dynload"`
-	r := checks.Report{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}, Diff: []checks.FactDiff{{Fact: "python.sys_path", Groups: []checks.FactGroup{
+	r := checks.Report{Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}}, Diff: []checks.FactDiff{{Fact: "python.sys_path", Groups: []checks.FactGroup{
 		{Value: json.RawMessage(long + "]"), Nodes: []string{"w1", "w2"}},
 		{Value: json.RawMessage(long + `,"/root/.local/lib"]`), Nodes: []string{"w3"}},
 	}}}}

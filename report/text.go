@@ -30,6 +30,9 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	switch {
 	case !style.Quiet:
 		p.diff(r.Diff)
+		p.advice(r)
+		p.line("")
+		p.wire(r)
 		p.rest(r)
 	case r.Verdict == checks.Unknown && !slices.ContainsFunc(r.Findings, isUnknown):
 		// Nothing above says why it cannot be told.
@@ -249,7 +252,6 @@ func wrap(text string, width int) []string {
 // rest says what passed, what could not be told for nodes that were never
 // reached, what did not apply, and what no check looks at.
 func (p *page) rest(r checks.Report) {
-	p.line("")
 	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
 		p.list("passed", passed, "")
 	}

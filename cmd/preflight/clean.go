@@ -38,12 +38,14 @@ func cleanCommand() *cobra.Command {
 		},
 	}
 	launchFlags(cmd.Flags())
-	// A launch's other flags are taken, so that its line can be used as it is,
-	// but they change nothing here.
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		flag.Hidden = !slices.Contains([]string{"hostfile", "hosts", "include", "exclude", "ssh_port", "timeout"}, flag.Name)
-	})
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout")
 	return cmd
+}
+
+// showOnly hides a command's other flags. They are a launch's: taken, so that
+// its line can be used as it is, but they change nothing here.
+func showOnly(cmd *cobra.Command, names ...string) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(names, flag.Name) })
 }
 
 // cleanAll cleans every node, says in hostfile order what happened, and

@@ -12,9 +12,10 @@ import (
 
 // The values that flags of a fixed choice take.
 var (
-	accelerators  = []string{"auto", "cuda", "cpu"}
-	reportFormats = []string{"text", "json"}
-	pageFormats   = []string{"text", "markdown"} // of the catalogue
+	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
+	accelerators    = []string{"auto", "cuda", "cpu"}
+	reportFormats   = []string{"text", "json"}
+	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
 
 // completeFlags teaches the shell the values of a command's flags.
@@ -27,6 +28,7 @@ func completeFlags(cmd *cobra.Command) {
 		"only":        completeCheckList,
 		"skip":        completeCheckList,
 		"launcher":    cobra.FixedCompletions(launch.Launchers, cobra.ShellCompDirectiveNoFileComp),
+		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),

@@ -40,6 +40,10 @@ type Config struct {
 	Python      string        `mapstructure:"python"`
 	Accelerator string        `mapstructure:"accelerator"`
 	DeepSpeed   string        `mapstructure:"deepspeed_version"`
+	Rendezvous  string        `mapstructure:"rendezvous"`
+	Endpoint    string        `mapstructure:"rdzv_endpoint"`
+	Throughput  bool          `mapstructure:"throughput"`
+	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
 	Output      string        `mapstructure:"output"`
 	Only        []string      `mapstructure:"only"`
@@ -71,8 +75,15 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
 	flags.String("python", "", "the interpreter the launch will use (default: the one of the deepspeed script here)")
 	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu a slot is a process")
+	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks meet: deepspeed (and plain env://), or torchrun's static or c10d")
+	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: HOST[:PORT]")
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
+}
+
+// drillFlags adds the flags that say what the nodes try among themselves.
+func drillFlags(flags *pflag.FlagSet) {
+	flags.Bool("throughput", false, "have every node send to the next one for a few seconds, and name the slow link")
 }
 
 // judgeFlags adds the flags that say how to judge and what to print.

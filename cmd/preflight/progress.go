@@ -45,7 +45,8 @@ func startProgress(config Config, total int) *progress {
 		return p
 	}
 	p.lines = mpb.New(append(screen(os.Stderr), mpb.WithRefreshRate(120*time.Millisecond))...)
-	p.bar = p.lines.New(int64(total), mpb.NopStyle(), mpb.BarRemoveOnComplete(),
+	// One more than there are nodes: the line stays while they call each other.
+	p.bar = p.lines.New(int64(total)+1, mpb.NopStyle(), mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.text(time.Now()) })))
 	return p
 }
@@ -83,7 +84,10 @@ func (p *progress) step(node string, step preflight.Step) {
 func (p *progress) text(now time.Time) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := fmt.Sprintf("reached %d of %d, done %d", p.reached, p.total, p.ended)
+	text := fmt.Sprintf("reached %d of %d, looked at %d", p.reached, p.total, p.ended)
+	if p.ended == p.total {
+		text += ", now they call each other"
+	}
 	var late []string
 	for node, since := range p.since {
 		if now.Sub(since) > slowAfter {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,10 @@ import (
 	"preflight/launch"
 	"preflight/remote"
 )
+
+// throughputTime is how long --throughput has neighbours send to each other:
+// long enough for TCP to find its rate.
+const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -40,8 +45,10 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
 	launchFlags(root.Flags())
+	drillFlags(root.Flags())
 	judgeFlags(root.Flags())
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), cleanCommand(), demoCommand(), agentCommand())
+	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), rendezvousCommand(), cleanCommand(), demoCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
@@ -89,7 +96,7 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := config.writable(); err != nil {
+	if err := errors.Join(config.writable(), config.envWritable()); err != nil {
 		return err
 	}
 	job.Policy = policy
@@ -99,7 +106,7 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 	progress.stop()
 	report.Version, report.Hostfile = Version, config.source()
 	report.Seconds = time.Since(began).Seconds()
-	if err := config.write(report); err != nil {
+	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
 	}
 	return verdictCode(report)
@@ -136,9 +143,13 @@ func (c Config) job() (preflight.Job, func(), error) {
 			Hosts: hosts, Notes: notes, Filtered: c.filter().Given(), ForceMulti: c.ForceMulti, DeepSpeed: c.DeepSpeed,
 			Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
 			Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
+			Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
 		},
 		Remote:  client,
 		Timeout: c.Timeout,
+	}
+	if c.Throughput {
+		job.Throughput = throughputTime
 	}
 	return job, func() { client.Close() }, nil
 }
@@ -151,6 +162,7 @@ func (c Config) valid() error {
 	}{
 		{"launcher", c.Launcher, launch.Launchers},
 		{"accelerator", c.Accelerator, accelerators},
+		{"rendezvous", c.Rendezvous, rendezvousModes},
 		{"format", cmp.Or(c.Format, "text"), reportFormats},
 	} {
 		if err := oneOf(one.name, one.value, one.allowed); err != nil {
@@ -159,6 +171,9 @@ func (c Config) valid() error {
 	}
 	if c.MasterPort < 1 || c.MasterPort > 65535 {
 		return fmt.Errorf("--master_port %d is not a TCP port", c.MasterPort)
+	}
+	if c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed {
+		return withHint(errors.New("--rdzv-endpoint is torchrun's, and this is a deepspeed launch"), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	}
 	if c.SSHPort < 0 || c.SSHPort > 65535 {
 		return fmt.Errorf("--ssh_port %d is not a TCP port", c.SSHPort)

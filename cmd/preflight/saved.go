@@ -60,6 +60,7 @@ func snapshotCommand() *cobra.Command {
 		},
 	}
 	launchFlags(cmd.Flags())
+	drillFlags(cmd.Flags())
 	cmd.Flags().StringP("output", "o", "", "file to write (default: standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	return cmd

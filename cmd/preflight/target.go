@@ -18,9 +18,9 @@ func (c Config) writable() error {
 	info, err := os.Stat(c.Output)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return creatable(c.Output)
+		return creatable("-o", c.Output)
 	case err != nil:
-		return cannotWrite(c.Output, err)
+		return cannotWrite("-o", c.Output, err)
 	case info.IsDir():
 		return withHint(fmt.Errorf("-o %s is a directory", c.Output), "name a file in it: -o %s/report.json", c.Output)
 	case !info.Mode().IsRegular():
@@ -41,10 +41,10 @@ func (c Config) isHostfile(output os.FileInfo) bool {
 }
 
 // creatable tries to make the file, which only a try can tell, and takes it away.
-func creatable(path string) error {
+func creatable(flag, path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return cannotWrite(path, err)
+		return cannotWrite(flag, path, err)
 	}
 	return errors.Join(file.Close(), os.Remove(path))
 }
@@ -53,7 +53,7 @@ func creatable(path string) error {
 func replaceable(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return cannotWrite(path, err)
+		return cannotWrite("-o", path, err)
 	}
 	defer file.Close()
 	if !report.Wrote(file) {
@@ -62,9 +62,9 @@ func replaceable(path string) error {
 	return nil
 }
 
-func cannotWrite(path string, err error) error {
+func cannotWrite(flag, path string, err error) error {
 	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		err = in.Err
 	}
-	return withHint(fmt.Errorf("-o %s cannot be written: %w", path, err), "name a file in a directory of yours, or leave -o out: the report then goes to standard output")
+	return withHint(fmt.Errorf("%s %s cannot be written: %w", flag, path, err), "name a file in a directory of yours")
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/launch"
+	"preflight/report"
+)
+
+// rendezvousCommand is for a job that hangs now.
+func rendezvousCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rendezvous HOST:PORT [-H hostfile]",
+		Short: "Say who listens where a job should meet, from here and from every node",
+		Long: `Say who listens at an endpoint where ranks should meet: nobody, a firewall,
+another service, or a torch store, and of which generation. With a hostfile every
+node is asked too: what the name is there, whether it gets through, by which
+interface. A store that serves a running job is asked nothing that changes it.
+
+Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
+		Example: `  preflight rendezvous w1:29500
+  preflight rendezvous w1:29500 -H hostfile`,
+		Args: arguments(1, 1, "needs one HOST:PORT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := validEndpoint(args[0]); err != nil {
+				return err
+			}
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			job, closeJob, err := config.callers()
+			if err != nil {
+				return err
+			}
+			defer closeJob()
+			progress := startProgress(config, len(job.Launch.Hosts))
+			job.Progress = progress.step
+			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
+			progress.stop()
+			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
+			if config.Format == "json" {
+				err = report.JSON(os.Stdout, seen)
+			} else {
+				err = report.EndpointText(os.Stdout, seen, terminalStyle(os.Stdout))
+			}
+			if err == nil && seen.ExitCode != exitPass {
+				err = exitCode(seen.ExitCode)
+			}
+			return err
+		},
+	}
+	launchFlags(cmd.Flags())
+	cmd.Flags().String("format", "text", "text or json")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "quiet")
+	return cmd
+}
+
+// callers is the job of the nodes to call from: none where none were named.
+func (c Config) callers() (preflight.Job, func(), error) {
+	if c.Hostfile != "" || c.Hosts != "" {
+		return c.job()
+	}
+	return preflight.Job{Launch: launch.Options{}}, func() {}, oneOf("format", c.Format, reportFormats)
+}
+
+// validEndpoint refuses what cannot be HOST:PORT.
+func validEndpoint(endpoint string) error {
+	const example = "write it as a rank is told it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+	host, port, err := net.SplitHostPort(endpoint)
+	if err == nil && host == "" {
+		err = errors.New("there is no host in it")
+	}
+	if number, notNumber := strconv.Atoi(port); err == nil && (notNumber != nil || number < 1 || number > 65535) {
+		err = fmt.Errorf("%q is not a TCP port", port)
+	}
+	if err != nil {
+		return withHint(fmt.Errorf("%q is no HOST:PORT: %w", endpoint, err), example)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package preflight
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/remote"
+)
+
+// member is a node whose agent is still there when all nodes have been probed.
+type member struct {
+	*facts.Node
+	agent *remote.Agent
+
+	mu sync.Mutex // over the node's sections and what is missing of it
+}
+
+// learn files what a drill told of a section, or why it told nothing.
+func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.Missing[name] = lostReason(err)
+		return
+	}
+	*into = &seen
+}
+
+// miss says why a section was not looked at.
+func (m *member) miss(section facts.Section, format string, values ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Missing[section] = fmt.Sprintf(format, values...)
+}
+
+// crew is the members in hostfile order.
+type crew []*member
+
+// muster gathers the nodes that kept an agent.
+func muster(nodes []facts.Node, agents []*remote.Agent) crew {
+	var c crew
+	for i, agent := range agents {
+		if agent != nil {
+			c = append(c, &member{Node: &nodes[i], agent: agent})
+		}
+	}
+	return c
+}
+
+// each has work done for every member at once.
+func (c crew) each(work func(int, *member)) {
+	var all sync.WaitGroup
+	for i, m := range c {
+		all.Go(func() { work(i, m) })
+	}
+	all.Wait()
+}
+
+// named is the member of a hostfile name, nil when it is lost.
+func (c crew) named(name string) *member {
+	for _, m := range c {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (c crew) names() []string {
+	names := make([]string, len(c))
+	for i, m := range c {
+		names[i] = m.Name
+	}
+	return names
+}
+
+// dismiss ends the agents, and with them whatever they still do.
+func (c crew) dismiss() {
+	c.each(func(_ int, m *member) { m.agent.Close() })
+}
+
+// stand asks for something that lasts until ctx ends. It returns as soon as the
+// agent has said how it stands, or that it does not; at the latest after limit.
+func stand[Answer any](ctx context.Context, agent *remote.Agent, method string, request any, limit time.Duration) (Answer, error) {
+	type outcome struct {
+		answer Answer
+		err    error
+	}
+	first := make(chan outcome, 1) // room for one, so that the call can end when nobody waits
+	go func() {
+		said := false
+		err := agent.Call(ctx, method, request, func(_ string, body json.RawMessage) {
+			if !said {
+				said = true
+				var o outcome
+				o.answer, o.err = decode[Answer](body)
+				first <- o
+			}
+		})
+		if !said {
+			first <- outcome{err: err}
+		}
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case o := <-first:
+		return o.answer, o.err
+	case <-late.C:
+		return outcome{}.answer, fmt.Errorf("no answer to %s within %s", method, limit)
+	}
+}

@@ -1,0 +1,106 @@
+package preflight
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+const (
+	// listenTime is what a node gets to open its listeners.
+	listenTime = 2 * time.Second
+)
+
+// drills is what is tried between the nodes once all have been probed.
+type drills struct {
+	Job
+	prediction launch.Prediction
+	fleet      *facts.Fleet
+	crew       crew
+	token      string // tells our calls from strangers'
+}
+
+// drill has the nodes call each other. Nodes that were lost take no part, and
+// those that are lost meanwhile cost only themselves.
+func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.Prediction, crew crew) {
+	d := drills{Job: job, prediction: prediction, fleet: fleet, crew: crew, token: rand.Text()}
+	fleet.NotTried = d.notTried()
+	var all sync.WaitGroup
+	called := make(chan struct{})
+	all.Go(func() {
+		defer close(called)
+		d.callEachOther(ctx)
+	})
+	if d.tries(facts.SectionRendezvous) {
+		all.Go(func() { d.meet(ctx) })
+	}
+	if d.tries(facts.SectionLogins) {
+		all.Go(func() {
+			// Logins take processors; the calls' times are told, and theirs are not.
+			select {
+			case <-called:
+			case <-time.After(loginDelay):
+			}
+			d.logIn(ctx)
+		})
+	}
+	all.Wait()
+	for _, m := range crew {
+		job.step(m.Name, Drilled)
+	}
+}
+
+// tries is whether a section is to be tried.
+func (d *drills) tries(section facts.Section) bool {
+	_, not := d.fleet.NotTried[section]
+	return !not
+}
+
+// pdshLogins is up to how many nodes logins between them are tried when only
+// an MPI launcher would need them: each costs both ends a whole ssh session.
+const pdshLogins = 16
+
+// notTried says what will not be tried, and why that is right.
+func (d *drills) notTried() map[facts.Section]string {
+	not := map[facts.Section]string{}
+	for _, section := range drillSections {
+		if !d.wanted(section) {
+			not[section] = "switched off"
+		}
+	}
+	switch launcher := d.prediction.Launcher; {
+	case launcher == "slurm":
+		not[facts.SectionLogins] = "--launcher slurm starts ranks without ssh"
+	case launcher == "pdsh" && len(d.fleet.Nodes) > pdshLogins && !slices.Contains(d.Policy.Only, "ssh-between-nodes"):
+		not[facts.SectionLogins] = fmt.Sprintf("pdsh logs in from here only, and %d nodes are many: --only ssh-between-nodes tries it", len(d.fleet.Nodes))
+	}
+	if d.Throughput == 0 {
+		not[facts.SectionThroughput] = "only with --throughput"
+	}
+	if len(d.fleet.Nodes) == 1 {
+		for _, section := range []facts.Section{facts.SectionMesh, facts.SectionLogins, facts.SectionThroughput} {
+			not[section] = "a single node has no peers"
+		}
+	}
+	return not
+}
+
+// wanted is whether any check that runs needs the section.
+func (d *drills) wanted(section facts.Section) bool {
+	return slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool {
+		return slices.Contains(check.Needs, section) && !d.Policy.SwitchesOff(check.ID)
+	})
+}
+
+// within bounds one request to an agent: a little more than the agent has, so
+// that what it has to say of a hang still arrives.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, limit+answerTime)
+}

@@ -1,0 +1,46 @@
+package preflight
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"preflight/drill"
+	"preflight/facts"
+)
+
+const (
+	// allLogins is up to how many nodes everybody logs in to everybody; above
+	// it, to the next one and to one more by chance.
+	allLogins = 8
+	// loginDelay is how long logins wait for the calls to be over, and loginTime
+	// what a node then gets to log in to its peers. Together they fit into the five
+	// seconds in which a fault is to be named.
+	loginDelay = 500 * time.Millisecond
+	loginTime  = 4 * time.Second
+)
+
+// logIn has every node log in to its peers by its own ssh, as MPI launchers do.
+func (d *drills) logIn(ctx context.Context) {
+	n := len(d.crew)
+	d.crew.each(func(i int, m *member) {
+		var peers []string
+		for j, peer := range d.crew {
+			if i != j && n <= allLogins {
+				peers = append(peers, peer.Name)
+			}
+		}
+		if n > allLogins {
+			peers = []string{d.crew[(i+1)%n].Name, d.crew[(i+2+rand.IntN(n-2))%n].Name}
+		}
+		if len(peers) == 0 {
+			m.miss(facts.SectionLogins, "no other node was reached")
+			return
+		}
+		ctx, cancel := within(ctx, loginTime)
+		defer cancel()
+		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: slices.Compact(peers), Port: d.prediction.SSHPort, Deadline: loginTime})
+		learn(m, &m.Logins, facts.SectionLogins, seen, err)
+	})
+}

@@ -1,0 +1,182 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"preflight/drill"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+const (
+	// serveTime is what a node gets to bind the store's port, and joinTime what
+	// everybody gets for one rendezvous. There may be two, one after the other.
+	serveTime = time.Second
+	joinTime  = 2 * time.Second
+)
+
+// gathering is one rendezvous to be tried: of everybody, at one endpoint.
+type gathering struct {
+	launch.Meeting
+	section facts.Section
+	into    func(*member) **facts.Rendezvous
+	token   string
+}
+
+// meet runs the rendezvous drill at the endpoint the ranks will be given. Where
+// it does not bring everybody together and node 0 has an address that leads to
+// its peers, it is tried there too, so that what is advised was tried.
+func (d *drills) meet(ctx context.Context) {
+	first := d.crew.named(d.fleet.Nodes[0].Name)
+	if first == nil {
+		d.noMeeting("node 0 (%s) was not reached", d.fleet.Nodes[0].Name)
+		return
+	}
+	planned := d.prediction.Meeting(first.Node)
+	if planned.Error != "" {
+		d.noMeeting("there is nowhere to meet: %s", planned.Error)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx) // ends the stores
+	defer cancel()
+	stores := d.serve(ctx, planned, first.Node)
+	d.gather(ctx, stores, gathering{
+		Meeting: planned, section: facts.SectionRendezvous, token: "ranks",
+		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
+	})
+	peer := launch.PeerAddress(first.Node)
+	switch {
+	case d.complete() && d.prediction.Rendezvous == launch.RendezvousC10d:
+		d.meetAgain(ctx)
+	case !d.complete() && !unserved(stores) && peer.Error == "" && peer.Address != planned.Host:
+		d.gather(ctx, stores, gathering{
+			Meeting: launch.Meeting{Host: peer.Address, Port: planned.Port}, section: facts.SectionPeerRendezvous, token: "peers",
+			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
+		})
+	}
+}
+
+func (d *drills) noMeeting(format string, values ...any) {
+	for _, m := range d.crew {
+		m.miss(facts.SectionRendezvous, format, values...)
+	}
+}
+
+// complete is whether the rendezvous of the ranks brought everybody together.
+func (d *drills) complete() bool {
+	return !slices.ContainsFunc(d.crew, func(m *member) bool { return m.Rendezvous == nil || m.Rendezvous.Failed != "" })
+}
+
+// serve has whoever holds itself for the host serve a store, until ctx ends. It
+// returns what is known of every member before it joins.
+func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node) []facts.Rendezvous {
+	generation := facts.GenerationPings
+	if first.Python != nil && first.Python.Torch != nil {
+		generation = launch.GenerationOf(first.Python.Torch.Version)
+	}
+	known := make([]facts.Rendezvous, len(d.crew))
+	d.crew.each(func(i int, m *member) {
+		serves, why := d.prediction.Serves(meeting, m.Node, first)
+		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
+		if !serves {
+			return
+		}
+		_, err := stand[int](ctx, m.agent, methodServe, drill.Host{
+			Token: d.token, Node: m.Name, Port: meeting.Port, Generation: generation,
+		}, serveTime)
+		if err != nil {
+			known[i].Failed, known[i].Error = facts.HopServe, lostReason(err)
+		}
+	})
+	return known
+}
+
+// unserved is whether a store that should be there is not.
+func unserved(stores []facts.Rendezvous) bool {
+	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
+}
+
+// gather has everybody join at one endpoint, once the stores are known.
+func (d *drills) gather(ctx context.Context, stores []facts.Rendezvous, g gathering) {
+	d.crew.each(func(i int, m *member) {
+		seen := stores[i]
+		seen.Endpoint = g.endpoint()
+		if unserved(stores) {
+			// Whoever holds the port is not ours to call: it may be a running job.
+			if seen.Failed == "" {
+				seen.Failed, seen.Error = facts.HopWait, "the store could not be served"
+			}
+			learn(m, g.into(m), g.section, seen, nil)
+			return
+		}
+		joined, err := d.join(ctx, m, g, seen.Generation)
+		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
+		joined.Serves, joined.ServesWhy = seen.Serves, seen.ServesWhy
+		learn(m, g.into(m), g.section, joined, err)
+	})
+	d.nameMissing(g)
+}
+
+func (g gathering) endpoint() string {
+	if address, err := netip.ParseAddr(g.Host); err == nil && address.Is6() {
+		return fmt.Sprintf("[%s]:%d", g.Host, g.Port)
+	}
+	return fmt.Sprintf("%s:%d", g.Host, g.Port)
+}
+
+func (d *drills) join(ctx context.Context, m *member, g gathering, generation facts.Generation) (facts.Rendezvous, error) {
+	ctx, cancel := within(ctx, joinTime)
+	defer cancel()
+	return ask[facts.Rendezvous](ctx, m.agent, methodJoin, drill.Join{
+		Token: d.token + "/" + g.token, Node: m.Name, Host: g.Host, Port: g.Port,
+		World: len(d.crew), Generation: generation, Deadline: joinTime,
+	})
+}
+
+// nameMissing tells those who served whom they waited for.
+func (d *drills) nameMissing(g gathering) {
+	var missing []string
+	for _, m := range d.crew {
+		if seen := *g.into(m); seen == nil || seen.Joined == 0 {
+			missing = append(missing, m.Name)
+		}
+	}
+	for _, m := range d.crew {
+		if seen := *g.into(m); seen != nil && seen.Serves && seen.Failed == facts.HopWait {
+			seen.Missing = missing
+		}
+	}
+}
+
+// meetAgain is the second meeting of torchrun's c10d mode: group rank 0 opens
+// a new store on a new port and publishes its own name.
+func (d *drills) meetAgain(ctx context.Context) {
+	var nodes []*facts.Node
+	for _, m := range d.crew {
+		nodes = append(nodes, m.Node)
+	}
+	host, fqdn := d.prediction.NextMeeting(nodes)
+	if host == nil {
+		return
+	}
+	m := d.crew.named(host.Name)
+	generation := m.Rendezvous.Generation
+	port, err := stand[int](ctx, m.agent, methodServe, drill.Host{Token: d.token, Node: m.Name, Generation: generation}, serveTime)
+	if err != nil {
+		m.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: lostReason(err)}
+		return
+	}
+	next := gathering{Meeting: launch.Meeting{Host: fqdn, Port: port}, token: "next"}
+	d.crew.each(func(_ int, m *member) {
+		joined, err := d.join(ctx, m, next, generation)
+		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m.Node == host
+		if err != nil {
+			joined.Failed, joined.Error = facts.HopWait, lostReason(err)
+		}
+		m.Rendezvous.Next = &joined
+	})
+}

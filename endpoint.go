@@ -1,0 +1,60 @@
+package preflight
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"preflight/checks"
+	"preflight/drill"
+	"preflight/facts"
+)
+
+// endpointTime is what a machine gets to find out who is at an endpoint.
+const endpointTime = 5 * time.Second
+
+// AskEndpoint says who is at host:port, seen from this machine and from every
+// node of the launch (there may be none), and judges it. Whoever is there is
+// asked nothing that could disturb a running job.
+func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointReport {
+	seen := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: make([]checks.EndpointNode, len(job.Launch.Hosts))}
+	var all sync.WaitGroup
+	all.Go(func() { seen.Here = drill.Identify(ctx, endpoint, endpointTime) })
+	places := make(chan struct{}, AtOnce)
+	for i, host := range job.Launch.Hosts {
+		seen.Nodes[i].Node = facts.Node{Name: host.Name, Slots: len(host.Slots)}
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			job.askFrom(ctx, endpoint, &seen.Nodes[i])
+		})
+	}
+	all.Wait()
+	seen.Interrupted = ctx.Err() != nil
+	checks.JudgeEndpoint(&seen, job.Launch.SSHPort)
+	return seen
+}
+
+// askFrom has one node say who is at the endpoint.
+func (job Job) askFrom(ctx context.Context, endpoint string, node *checks.EndpointNode) {
+	job.step(node.Name, Started)
+	agent, trace, err := job.Remote.Reach(ctx, node.Name)
+	node.SSH, node.Address = sshFacts(trace, err), trace.Address
+	if err != nil {
+		job.step(node.Name, Lost)
+		return
+	}
+	defer agent.Close()
+	node.Reached = true
+	job.step(node.Name, Reached)
+	ctx, cancel := within(ctx, endpointTime)
+	defer cancel()
+	seen, err := ask[facts.Endpoint](ctx, agent, methodEndpoint, endpointRequest{Endpoint: endpoint, Deadline: endpointTime})
+	if err != nil {
+		node.Lost = lostReason(err)
+		job.step(node.Name, Lost)
+		return
+	}
+	node.Seen = &seen
+	job.step(node.Name, Probed)
+}

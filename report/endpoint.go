@@ -1,0 +1,66 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// EndpointText writes for a person who is at an endpoint, seen from where, and
+// what to do about it.
+func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
+	p := &page{style: style, fleet: len(r.Nodes)}
+	text := map[checks.Verdict]string{
+		checks.Pass: "a store answers at ", checks.Fail: "this rendezvous cannot work: ", checks.Unknown: "cannot tell for all nodes: ",
+	}[r.Verdict]
+	p.line("%s  %s%s", p.colored(r.Verdict, words[r.Verdict]), text, Escape(r.Endpoint))
+	p.line("")
+	p.list("from here", []string{sighted(r.Here)}, "")
+	type row struct {
+		text  string
+		nodes []string
+	}
+	var rows []row
+	at := map[string]int{}
+	for _, node := range r.Nodes {
+		if node.Seen == nil {
+			continue
+		}
+		text := sighted(*node.Seen)
+		i, seen := at[text]
+		if !seen {
+			i = len(rows)
+			at[text] = i
+			rows = append(rows, row{text: text})
+		}
+		rows[i].nodes = append(rows[i].nodes, node.Name)
+	}
+	for _, row := range rows {
+		p.list(p.nodes(row.nodes), []string{row.text}, "")
+	}
+	for _, f := range r.Findings {
+		p.finding(f)
+	}
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+// sighted says in one line what was found and by which way.
+func sighted(e facts.Endpoint) string {
+	way := ""
+	if e.Address != "" {
+		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
+	}
+	switch {
+	case e.Store != "":
+		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, plural(int(e.Keys), "key"), way)
+	case e.Greeting != "":
+		return fmt.Sprintf("%q%s", e.Greeting, way)
+	case e.Outcome != "":
+		return fmt.Sprintf("%s%s", e.Outcome, way)
+	}
+	return fmt.Sprintf("%s failed%s: %s", e.Failed, way, e.Error)
+}

@@ -1,0 +1,149 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// slowestNamed is how many of many nodes a line names.
+const slowestNamed = 3
+
+// wire says what the nodes proved by calling each other: how many pairs, and
+// who joined the rendezvous when.
+func (p *page) wire(r checks.Report) {
+	p.mesh(r.Nodes)
+	p.rendezvous(r.Nodes)
+	p.throughput(r.Nodes)
+}
+
+// call is one that was answered.
+type call struct {
+	from, to string
+	seconds  float64
+}
+
+func (p *page) mesh(nodes []facts.Node) {
+	var answered []call
+	called := 0
+	var interfaces []string
+	for _, node := range nodes {
+		if node.Mesh == nil || node.Mesh.Error != "" {
+			continue
+		}
+		if !slices.Contains(interfaces, node.Mesh.Interface) {
+			interfaces = append(interfaces, node.Mesh.Interface)
+		}
+		for peer, seconds := range node.Mesh.Reached {
+			if peer != node.Name {
+				answered = append(answered, call{node.Name, peer, seconds})
+			}
+		}
+		for _, path := range node.Mesh.Failed {
+			if path.Peer != node.Name {
+				called++
+			}
+		}
+	}
+	called += len(answered)
+	if called == 0 {
+		return
+	}
+	text := fmt.Sprintf("%d of %s answer on %s", len(answered), plural(called, "call"), strings.Join(interfaces, ", "))
+	if pairs := len(nodes) * (len(nodes) - 1); called < pairs {
+		text += fmt.Sprintf(" (%d calls would be all)", pairs)
+	}
+	if len(answered) > 0 {
+		slowest := slices.MaxFunc(answered, func(a, b call) int {
+			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
+		})
+		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, milliseconds(slowest.seconds))
+	}
+	p.list("mesh", []string{text}, "")
+}
+
+func (p *page) rendezvous(nodes []facts.Node) {
+	type joining struct {
+		node string
+		at   float64
+	}
+	var joined []joining
+	endpoint, together := "", 0.0
+	for _, node := range nodes {
+		if node.Rendezvous == nil {
+			continue
+		}
+		endpoint = node.Rendezvous.Endpoint
+		if node.Rendezvous.Failed == "" {
+			joined = append(joined, joining{node.Name, node.Rendezvous.Joined})
+			together = max(together, node.Rendezvous.Complete)
+		}
+	}
+	if endpoint == "" {
+		return
+	}
+	text := fmt.Sprintf("%s: %d of %s joined", endpoint, len(joined), plural(len(nodes), "node"))
+	if len(joined) > 0 {
+		text += fmt.Sprintf(", all together after %s: ", milliseconds(together))
+		if len(joined) > 2*slowestNamed && !p.style.Verbose {
+			slices.SortStableFunc(joined, func(a, b joining) int { return cmp.Compare(b.at, a.at) })
+			joined = joined[:slowestNamed]
+			text += "the last "
+		}
+		var parts []string
+		for _, j := range joined {
+			parts = append(parts, j.node+" "+milliseconds(j.at))
+		}
+		text += strings.Join(parts, ", ")
+	}
+	p.list("rendezvous", []string{text}, "")
+}
+
+func (p *page) throughput(nodes []facts.Node) {
+	var sent []*facts.Throughput
+	from := map[*facts.Throughput]string{}
+	for i := range nodes {
+		if seen := nodes[i].Throughput; seen != nil && seen.Error == "" {
+			sent = append(sent, seen)
+			from[seen] = nodes[i].Name
+		}
+	}
+	if len(sent) == 0 {
+		return
+	}
+	if len(sent) > 2*slowestNamed && !p.style.Verbose {
+		slices.SortStableFunc(sent, func(a, b *facts.Throughput) int { return cmp.Compare(a.Rate, b.Rate) })
+		sent = sent[:slowestNamed]
+	}
+	var parts []string
+	for _, seen := range sent {
+		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", from[seen], seen.Peer, seen.Rate/1e9))
+	}
+	p.list("throughput", []string{strings.Join(parts, ", ")}, "")
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
+
+// wireChecks are those whose findings the advice is about.
+var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}
+
+// advice prints what was proven to work where something else did not, or for
+// whoever wants to see everything.
+func (p *page) advice(r checks.Report) {
+	concerns := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return slices.Contains(wireChecks, f.Check) })
+	if len(r.Advice.Env)+len(r.Advice.Args) == 0 || !concerns && !p.style.Verbose {
+		return
+	}
+	p.line("\n%s", p.faint("proven to work by this run"))
+	for _, env := range r.Advice.Env {
+		p.line("  %s", Escape(env.Name+"="+env.Value))
+		p.wrapped("      ", env.Why)
+	}
+	for _, arg := range r.Advice.Args {
+		p.line("  deepspeed %s …", Escape(arg))
+	}
+}
