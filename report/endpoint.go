@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -51,7 +52,10 @@ func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
 // sighted says in one line what was found and by which way.
 func sighted(e facts.Endpoint) string {
 	way := ""
-	if e.Address != "" {
+	switch {
+	case e.Address == "" && len(e.Addresses) > 0:
+		way = " at " + strings.Join(e.Addresses, ", ")
+	case e.Address != "":
 		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
 	}
 	switch {
@@ -59,8 +63,8 @@ func sighted(e facts.Endpoint) string {
 		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, plural(int(e.Keys), "key"), way)
 	case e.Greeting != "":
 		return fmt.Sprintf("%q%s", e.Greeting, way)
-	case e.Outcome != "":
-		return fmt.Sprintf("%s%s", e.Outcome, way)
+	case e.Failed == facts.HopResolve:
+		return "does not resolve: " + e.Error
 	}
-	return fmt.Sprintf("%s failed%s: %s", e.Failed, way, e.Error)
+	return fmt.Sprintf("%s (%s)%s", cmp.Or(string(e.Outcome), "no store"), e.Error, way)
 }

@@ -1,0 +1,176 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// EndpointReport is who is at one host:port, seen from everywhere that matters.
+type EndpointReport struct {
+	Schema      int            `json:"schema"`
+	Version     string         `json:"version"`
+	Endpoint    string         `json:"endpoint"`
+	Verdict     Verdict        `json:"verdict"` // pass when a store answers everywhere
+	ExitCode    int            `json:"exit_code"`
+	Seconds     float64        `json:"seconds"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+	Here        facts.Endpoint `json:"here"` // from the launching machine
+	Nodes       []EndpointNode `json:"nodes"`
+	Findings    []Finding      `json:"findings"`
+}
+
+// EndpointNode is one node and what it found there.
+type EndpointNode struct {
+	facts.Node
+	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil when the node could not look
+	Lost string          `json:"lost,omitempty"`     // why a node that was reached could not
+}
+
+// JudgeEndpoint says what is wrong with an endpoint, the fewest nodes blamed:
+// what all machines see alike is the endpoint's fault, what few see is theirs.
+// Nodes decide; without any, the launching machine does.
+func JudgeEndpoint(r *EndpointReport, sshPort int) {
+	fleet := facts.Fleet{}
+	seen := map[string]*facts.Endpoint{}
+	var lookers []*facts.Node
+	for i := range r.Nodes {
+		node := &r.Nodes[i]
+		fleet.Nodes = append(fleet.Nodes, node.Node)
+		if node.Seen != nil {
+			seen[node.Name] = node.Seen
+			lookers = append(lookers, &node.Node)
+		}
+	}
+	var findings []Finding
+	if len(r.Nodes) == 0 {
+		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
+	}
+	for _, g := range groupBy(lookers, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
+		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
+	}
+	findings = append(findings, elsewhere(r.Endpoint, lookers, seen)...)
+	for _, node := range r.Nodes {
+		if node.Seen == nil {
+			reason := cmp.Or(node.Lost, "not reached: "+messageOf(node.SSH))
+			findings = append(findings, Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason})
+		}
+	}
+	for i := range findings {
+		findings[i].Check = "rendezvous"
+		findings[i].Verdict = cmp.Or(findings[i].Verdict, Fail)
+	}
+	r.Findings = append([]Finding{}, newRoster(fleet, sshPort).fold(findings)...)
+	r.conclude()
+}
+
+func messageOf(ssh *facts.SSH) string {
+	if ssh == nil {
+		return "no login was tried"
+	}
+	return ssh.Message
+}
+
+func (r *EndpointReport) conclude() {
+	r.Verdict, r.ExitCode = Pass, 0
+	if r.Interrupted {
+		r.Verdict, r.ExitCode = Unknown, 2
+	}
+	for _, f := range r.Findings {
+		switch {
+		case f.Verdict == Fail:
+			r.Verdict, r.ExitCode = Fail, 1
+			return
+		case f.Verdict == Unknown:
+			r.Verdict, r.ExitCode = Unknown, 2
+		}
+	}
+}
+
+// answerOf tells machines apart that find different things.
+func answerOf(e *facts.Endpoint) string {
+	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
+}
+
+// atEndpoint says what is wrong where these nodes looked; nothing when a store
+// answered them.
+func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
+	if e.Failed == "" {
+		return nil
+	}
+	host, port := splitEndpoint(endpoint)
+	address := cmp.Or(e.Address, strings.Join(e.Addresses, " and "), host)
+	listening := fmt.Sprintf("ssh %s ss -tlnp sport = :%s", shellWord(host), port)
+	f := Finding{Nodes: nodes, Got: e.Error}
+	switch {
+	case e.Failed == facts.HopResolve:
+		f.Summary = fmt.Sprintf("the name %s does not resolve", host)
+		f.Fix = []string{lookUpName(host)}
+		f.WouldSee = fmt.Sprintf("The IPv6 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known)", host, port)
+	case e.Outcome == facts.PathRefused:
+		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 has not come that far, has died, or serves elsewhere", port, address)
+		f.Want = "rank 0's store; read rank 0's log first"
+		f.Fix = []string{listening}
+	case e.Outcome == facts.PathDropped:
+		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
+		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), listening}
+	case e.Outcome == facts.PathRejected:
+		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
+		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), "{ssh} ip route get " + cmp.Or(append([]string{e.Address}, e.Addresses...)...)}
+	case e.Outcome == facts.PathUnroutable:
+		f.Summary = "there is no route to " + address
+		f.Fix = []string{"{ssh} ip route get " + cmp.Or(append([]string{e.Address}, e.Addresses...)...)}
+	case e.Greeting != "":
+		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
+		f.Fix = []string{listening, "deepspeed --master_port=PORT …   # another port, the same in every command"}
+	default:
+		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
+		f.Fix = []string{listening}
+	}
+	if len(nodes) == 0 {
+		for i := range f.Fix {
+			f.Fix[i] = strings.TrimPrefix(f.Fix[i], "{ssh} ")
+		}
+	}
+	f.WouldSee = cmp.Or(f.WouldSee, fmt.Sprintf("The client socket has timed out after 600000ms while trying to connect to (%s, %s).", host, port))
+	return []Finding{f}
+}
+
+// elsewhere finds nodes that a name leads to another address than most: there
+// may well be a store, of another job.
+func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []Finding {
+	host, _ := splitEndpoint(endpoint)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	resolved := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(seen[n.Name].Addresses) == 0 })
+	address := func(n *facts.Node) string {
+		return strings.Join(slices.Sorted(slices.Values(seen[n.Name].Addresses)), " ")
+	}
+	groups := groupBy(resolved, address)
+	var findings []Finding
+	for i, g := range groups {
+		if i == 0 {
+			continue
+		}
+		findings = append(findings, Finding{
+			Nodes:   g.Nodes,
+			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
+			Got:     g.Value, Want: groups[0].Value,
+			Fix: []string{"{ssh} getent ahosts " + shellWord(host), "{ssh} sudoedit /etc/hosts"},
+		})
+	}
+	return findings
+}
+
+func splitEndpoint(endpoint string) (host, port string) {
+	at := strings.LastIndexByte(endpoint, ':')
+	if at < 0 {
+		return endpoint, ""
+	}
+	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
+}
