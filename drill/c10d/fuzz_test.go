@@ -1,0 +1,115 @@
+package c10d
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"preflight/facts"
+)
+
+// Whatever arrives is refused or means exactly what was sent, takes no more
+// room than it brings, and is answered without harm.
+func FuzzRequest(f *testing.F) {
+	for _, r := range []request{
+		{query: querySet, keys: []string{"k"}, values: [][]byte{[]byte("v")}},
+		{query: queryCompareSet, keys: []string{"k"}, values: [][]byte{{}, []byte("v")}},
+		{query: queryAdd, keys: []string{"k"}, delta: -3},
+		{query: queryWait, keys: []string{"k", ""}},
+		{query: queryMultiSet, keys: []string{"k", "l"}, values: [][]byte{[]byte("v"), {}}},
+		{query: queryMultiGet, keys: []string{"k"}},
+		{query: queryPing, nonce: 7},
+		{query: queryCancelWait},
+	} {
+		f.Add(r.encode(facts.GenerationPings), false)
+		f.Add(r.encode(facts.GenerationLegacy), true)
+	}
+	f.Add(putInt([]byte{byte(querySet)}, maxKey+1), false)
+	f.Fuzz(func(t *testing.T, wire []byte, legacy bool) {
+		g := facts.GenerationPings
+		if legacy {
+			g = facts.GenerationLegacy
+		}
+		spent := 0
+		from := bytes.NewReader(wire)
+		r, err := readRequest(decoder{from: from, spend: func(n int) error { spent += n; return nil }}, g)
+		if spent > (len(wire)+1)*(keyCost+1)+piece {
+			t.Errorf("%d bytes made room for %d", len(wire), spent)
+		}
+		if err == nil && r.query != queryWatchKey {
+			if read := wire[:len(wire)-from.Len()]; !bytes.Equal(r.encode(g), read) {
+				t.Errorf("%q is read as %+v", read, r)
+			}
+		}
+		server := NewServer(g)
+		ours, theirs := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			server.converse(context.Background(), theirs)
+		}()
+		go func() { _, _ = io.Copy(io.Discard, ours) }()
+		if !legacy {
+			_, _ = ours.Write(greeting())
+		}
+		_, _ = ours.Write(wire) // it may hang up before the end
+		ours.Close()
+		<-ended
+		checkRoom(t, server)
+	})
+}
+
+// Whatever answers, a client ends: with an error, or with something a store may say.
+func FuzzReply(f *testing.F) {
+	f.Add(putString(nil, "value"), byte(queryGet))
+	f.Add(putInt(nil, 7), byte(queryAdd))
+	f.Add(putInt(nil, maxValue+1), byte(queryGet))
+	f.Add([]byte{replyNotReady}, byte(queryCheck))
+	f.Add([]byte{replyStop}, byte(queryWait))
+	f.Add([]byte{7, 0, 0, 0}, byte(queryPing))
+	f.Add([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"), byte(queryMultiGet))
+	f.Fuzz(func(t *testing.T, said []byte, asked byte) {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		go func() {
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			_, _ = theirs.Write(said)
+			theirs.Close()
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		client := NewClient(ours, facts.GenerationPings)
+		switch query(asked) {
+		case queryGet:
+			if value, err := client.Get(ctx, "k"); err == nil && !bytes.Equal(putString(nil, value), said[:8+len(value)]) {
+				t.Errorf("%q is read as the value %q", said, value)
+			}
+		case queryMultiGet:
+			if values, err := client.MultiGet(ctx, "k", "l"); err == nil && len(values) != 2 {
+				t.Errorf("%q is read as %q", said, values)
+			}
+		case queryCheck:
+			if ready, err := client.Check(ctx, "k"); err == nil && ready != (said[0] == replyReady) {
+				t.Errorf("%q is read as ready: %t", said, ready)
+			}
+		case queryWait:
+			if err := client.Wait(ctx, "k"); err == nil && said[0] != replyStop {
+				t.Errorf("%q is read as the end of a wait", said)
+			}
+		case queryPing:
+			if err := client.Ping(ctx, 7); err == nil && !bytes.Equal(said[:4], []byte{7, 0, 0, 0}) {
+				t.Errorf("%q is read as an answer to 7", said)
+			}
+		default:
+			if number, err := client.Add(ctx, "k", 1); err == nil && !bytes.Equal(putInt(nil, number), said[:8]) {
+				t.Errorf("%q is read as %d", said, number)
+			}
+		}
+		if ctx.Err() != nil {
+			t.Error("it hung")
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package c10d
+
+import (
+	"errors"
+
+	"preflight/facts"
+)
+
+// magic is what follows VALIDATE (TCPStoreBackend.hpp, validationMagicNumber).
+const magic uint32 = 0x3C85F7CE
+
+// What one request may hold (TCPStoreLibUvBackend.cpp, MAX_STRING_LEN,
+// MAX_PAYLOAD_LEN, MAX_KEY_COUNT).
+const (
+	maxKey   = 8 << 10
+	maxValue = 8 << 20
+	maxKeys  = 128 << 10
+)
+
+var (
+	// ErrNotAStore is an answer that no store gives.
+	ErrNotAStore = errors.New("the answer is not one of a c10d store")
+	// ErrUnsupported is an operation that the generation does not have.
+	ErrUnsupported = errors.New("stores of this generation do not have it")
+
+	errTooLong    = errors.New("a key or value is longer than a store takes")
+	errTooMany    = errors.New("a request has more keys than a store takes")
+	errUnknown    = errors.New("a request of unknown type")
+	errNoNumber   = errors.New("the value to add to is not a number")
+	errNoSuchKey  = errors.New("no such key")
+	errStoreFull  = errors.New("the store is full")
+	errNotGreeted = errors.New("the first request is not VALIDATE")
+)
+
+// query is the type of a request, numbered as since 2.1.
+type query byte
+
+const (
+	queryValidate   query = 0
+	querySet        query = 1
+	queryCompareSet query = 2
+	queryGet        query = 3
+	queryAdd        query = 4
+	queryCheck      query = 5
+	queryWait       query = 6
+	queryNumKeys    query = 7
+	queryDeleteKey  query = 8
+	queryAppend     query = 9
+	queryMultiGet   query = 10
+	queryMultiSet   query = 11
+	queryCancelWait query = 12
+	queryPing       query = 13
+	queryWatchKey   query = 255 // of the oldest generation only; not a number on the wire
+)
+
+// Replies to CHECK, WAIT, CANCEL_WAIT and WATCH_KEY.
+const (
+	replyReady      byte = 0
+	replyNotReady   byte = 1
+	replyStop       byte = 0
+	replyCanceled   byte = 1
+	replyRegistered byte = 3
+)
+
+// The oldest generation has no VALIDATE, so that everything up to GETNUMKEYS is
+// one less there, and WATCH_KEY stands where GETNUMKEYS is now.
+const legacyWatchKey byte = 7
+
+// wire is the number of a request in a generation.
+func (q query) wire(g facts.Generation) byte {
+	if g == facts.GenerationLegacy && q <= queryNumKeys {
+		return byte(q) - 1
+	}
+	return byte(q)
+}
+
+// queryOf is the request of a number in a generation.
+func queryOf(number byte, g facts.Generation) (query, error) {
+	switch {
+	case g == facts.GenerationLegacy && number == legacyWatchKey:
+		return queryWatchKey, nil
+	case g == facts.GenerationLegacy && number < legacyWatchKey:
+		return query(number + 1), nil
+	case query(number) == queryPing && g != facts.GenerationPings, query(number) > queryPing, query(number) == queryValidate:
+		return 0, errUnknown
+	}
+	return query(number), nil
+}

@@ -1,0 +1,190 @@
+package drill
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"preflight/drill/c10d"
+	"preflight/facts"
+)
+
+const (
+	// endpointTime is for identifying an endpoint where nothing else is said.
+	endpointTime = 4 * time.Second
+	// greetTime is how long whoever listens gets to speak first, as servers of
+	// ssh and mail do. Stores never do.
+	greetTime = 150 * time.Millisecond
+	// countTime is how long a store of the oldest generation gets to count its
+	// keys. One of libuv's says nothing, so that most stores cost this time.
+	countTime = 500 * time.Millisecond
+	// newerTime is how long a newer one gets for its answers. An old one that was
+	// too slow for countTime answers no other client for as long.
+	newerTime = 1500 * time.Millisecond
+	// lateTime is for picking up an answer that came too late for countTime.
+	lateTime = 50 * time.Millisecond
+	// maxGreeting bounds what is kept of a greeting.
+	maxGreeting = 200
+)
+
+// countKeys is a whole request for a store of the oldest generation, and the
+// only one that a store of any generation can be sent without harm: the others
+// hang up or take no notice.
+const countKeys byte = 6
+
+// maxPlausible is far more keys than any store has.
+const maxPlausible = 1 << 32
+
+// Identify finds out what listens at host:port, where a running job may be. It
+// changes nothing there, and keeps a store from its work for no longer than two
+// calls of its own clients do: a server before libuv's looks the name of every
+// caller up, in its only thread, which a dead name server makes slow.
+//
+// A store of the oldest generation would take VALIDATE for a key of terabytes,
+// so that it is asked first, in its own protocol. Only what is silent then or
+// hangs up is sent VALIDATE, with one more byte: too few to be a length even for
+// an old store that was merely stopped. And only what answers that is sent PING.
+func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
+	began := time.Now()
+	if deadline == 0 {
+		deadline = endpointTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}}
+	identify(ctx, seen)
+	seen.Seconds = time.Since(began).Seconds()
+	return *seen
+}
+
+func identify(ctx context.Context, seen *facts.Endpoint) {
+	fail := func(hop facts.Hop, outcome facts.PathOutcome, problem string) {
+		seen.Failed, seen.Outcome, seen.Error = hop, outcome, problem
+	}
+	host, portText, err := net.SplitHostPort(seen.Endpoint)
+	if err != nil {
+		fail(facts.HopResolve, "", err.Error())
+		return
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		fail(facts.HopResolve, "", portText+" is not a port")
+		return
+	}
+	addresses, err := resolve(ctx, host)
+	if err != nil {
+		fail(facts.HopResolve, "", unresolved(ctx, err))
+		return
+	}
+	seen.Addresses = texts(addresses)
+	conn, err := callFirst(ctx, addresses, int(port))
+	if err != nil {
+		fail(facts.HopConnect, outcomeOf(err), words(err))
+		return
+	}
+	seen.Address, seen.Interface, seen.Source = ends(conn)
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer conn.Close()
+	answer, err := askOldest(conn)
+	keys, old := oldestCount(answer)
+	switch {
+	case old:
+		seen.Store, seen.Keys = facts.GenerationLegacy, keys
+	case len(answer) > 0:
+		seen.Greeting = firstLine(answer)
+		fail(facts.HopValidate, facts.PathStranger, "another server answered")
+	case err != nil:
+		fail(facts.HopValidate, storeOutcome(err), words(err))
+	default:
+		seen.Store, seen.Keys, err = askNewer(ctx, net.JoinHostPort(seen.Address, portText))
+		if err == nil {
+			return
+		}
+		answer, _ = hear(conn, 8, lateTime)
+		if keys, old = oldestCount(answer); old {
+			seen.Store, seen.Keys = facts.GenerationLegacy, keys
+			return
+		}
+		fail(facts.HopValidate, storeOutcome(err), words(err))
+	}
+}
+
+// askOldest lets whoever listens speak first, and then asks for the number of
+// keys as the oldest generation did. It returns what was said, and an error
+// only where the connection broke before anything was asked: no store does that.
+func askOldest(conn net.Conn) ([]byte, error) {
+	said, err := hear(conn, 1, greetTime)
+	if len(said) > 0 || err != nil {
+		return said, err
+	}
+	if _, err := conn.Write([]byte{countKeys}); err != nil {
+		return nil, err
+	}
+	said, _ = hear(conn, 8, countTime) // a newer store hangs up
+	return said, nil
+}
+
+// hear reads until there are enough bytes or the time is up, which is no error.
+func hear(conn net.Conn, enough int, limit time.Duration) ([]byte, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	said := make([]byte, maxGreeting)
+	n, err := io.ReadAtLeast(conn, said, enough)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return said[:n], err
+}
+
+// oldestCount is the number of keys in the answer of a store of the oldest
+// generation.
+func oldestCount(answer []byte) (keys int64, ok bool) {
+	if len(answer) != 8 {
+		return 0, false
+	}
+	count := binary.NativeEndian.Uint64(answer)
+	return int64(count), count < maxPlausible
+}
+
+// askNewer asks a store of 2.1 or newer. One that does not know PING hangs up.
+func askNewer(ctx context.Context, address string) (facts.Generation, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, newerTime)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", 0, err
+	}
+	client := c10d.NewClient(conn, facts.GenerationPings)
+	defer client.Close()
+	keys, err := client.ValidateAndCount(ctx)
+	if err == nil && (keys < 0 || keys >= maxPlausible) {
+		err = c10d.ErrNotAStore
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	switch err := client.Ping(ctx, rand.Uint32()); {
+	case err == nil:
+		return facts.GenerationPings, keys, nil
+	case storeOutcome(err) == facts.PathReset:
+		return facts.GenerationValidates, keys, nil
+	default:
+		return "", 0, err
+	}
+}
+
+// firstLine is what a server said, escaped, up to the end of its first line.
+func firstLine(said []byte) string {
+	line, _, _ := strings.Cut(string(said), "\n")
+	quoted := strconv.QuoteToASCII(strings.TrimSpace(line))
+	return quoted[1 : len(quoted)-1]
+}

@@ -1,0 +1,108 @@
+package drill
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/testhosts"
+)
+
+// Real logins between real nodes, and the troubles they can have. Whatever
+// becomes of them, the node that logs in stays as it was.
+func TestLogins(t *testing.T) {
+	cluster := raise(t, 3)
+	w1, w3 := cluster.Nodes[0], cluster.Nodes[2]
+	write := func(name, text string) func(context.Context) (testhosts.Undo, error) {
+		return func(ctx context.Context) (testhosts.Undo, error) {
+			undo := func() error { _, err := w1.Run(context.Background(), "rm", name); return err }
+			return undo, w1.WriteFile(name, []byte(text), 0o600)
+		}
+	}
+	forget := func(then string) func(context.Context) (testhosts.Undo, error) {
+		return func(ctx context.Context) (testhosts.Undo, error) {
+			const script = `cp -a /root/.ssh /root/kept && for f in /etc/ssh/ssh_known_hosts /root/.ssh/known_hosts; do [ ! -f $f ] || { cp -a $f $f.kept; sed -i /w3/d $f; }; done; printf %b "$0" >> /root/.ssh/config`
+			const back = `rm -rf /root/.ssh && mv /root/kept /root/.ssh; f=/etc/ssh/ssh_known_hosts; [ ! -f $f.kept ] || mv $f.kept $f`
+			_, err := w1.Run(ctx, "sh", "-c", script, then)
+			return func() error { _, err := w1.Run(context.Background(), "sh", "-c", back); return err }, err
+		}
+	}
+	tests := []struct {
+		name   string
+		plant  func(context.Context) (testhosts.Undo, error)
+		logins Logins
+		want   facts.Logins
+	}{
+		{"none", nil, Logins{Peers: []string{"w2", "w3"}}, facts.Logins{Passed: []string{"w2", "w3"}}},
+		{"a name nobody knows", nil, Logins{Peers: []string{"w9", "w3"}},
+			facts.Logins{Passed: []string{"w3"}, Failed: []facts.Login{{Peer: "w9", Cause: "name"}}}},
+		{"a name that looks like an option", nil, Logins{Peers: []string{"-oProxyCommand=touch /root/hacked"}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "-oProxyCommand=touch /root/hacked", Cause: "other"}}}},
+		{"another port", nil, Logins{Peers: []string{"w3"}, Port: 2222},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "connect"}}}},
+		{"dropped", func(ctx context.Context) (testhosts.Undo, error) { return w3.Drop(ctx, "22") }, Logins{Peers: []string{"w2", "w3"}},
+			facts.Logins{Passed: []string{"w2"}, Failed: []facts.Login{{Peer: "w3", Cause: "timeout"}}}},
+		{"another host key", func(ctx context.Context) (testhosts.Undo, error) { return w3.ChangeHostKey(ctx) }, Logins{Peers: []string{"w3"}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
+		{"an unknown host key", forget(""), Logins{Peers: []string{"w3"}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
+		{"an unknown host key that ssh accepts", forget(`Host *\nStrictHostKeyChecking accept-new\n`), Logins{Peers: []string{"w3"}},
+			facts.Logins{Passed: []string{"w3"}}},
+		{"a shared connection is configured", forget(`Host *\nStrictHostKeyChecking no\nControlMaster auto\nControlPath /root/control\nControlPersist yes\nLogLevel QUIET\n`),
+			Logins{Peers: []string{"w3"}}, facts.Logins{Passed: []string{"w3"}}},
+		{"no authorized key", func(context.Context) (testhosts.Undo, error) { return w3.RemoveAuthorizedKey() }, Logins{Peers: []string{"w3"}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "denied"}}}},
+		{"no shell", func(context.Context) (testhosts.Undo, error) { return w3.NoLoginShell() }, Logins{Peers: []string{"w3"}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "shell"}}}},
+		{"a proxy that hangs", write("/root/.ssh/config", "Host w3\n\tProxyCommand sleep 987\n"), Logins{Peers: []string{"w2", "w3"}, Deadline: time.Second},
+			facts.Logins{Passed: []string{"w2"}, Failed: []facts.Login{{Peer: "w3", Cause: "timeout"}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.plant != nil {
+				undo, err := tt.plant(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := undo(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			before := home(t, w1)
+			var got facts.Logins
+			order(t, w1)(map[string]any{"Logins": tt.logins}, &got)
+			for i, failure := range got.Failed {
+				if failure.Message == "" || failure.Seconds <= 0 {
+					t.Errorf("%+v", failure)
+				}
+				got.Failed[i].Message, got.Failed[i].Seconds = "", 0
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, home(t, w1)); diff != "" {
+				t.Errorf("the node changed:\n%s", diff)
+			}
+			if left, _ := w1.Run(t.Context(), "pgrep", "-a", "-f", "^ssh[: ]|/ssh |sleep 987"); left != "" {
+				t.Errorf("left behind: %s", left)
+			}
+		})
+	}
+}
+
+// home is what lies in the home directory of a node, file by file.
+func home(t *testing.T, node *testhosts.Node) []string {
+	t.Helper()
+	found, err := node.Run(t.Context(), "find", "/root", "-printf", `%p %s %T@\n`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(strings.Lines(found))
+}

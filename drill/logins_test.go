@@ -1,0 +1,81 @@
+package drill
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What ssh prints, and what it means.
+func TestLoginCause(t *testing.T) {
+	exit := func(code string) error { return exec.Command("/bin/sh", "-c", "exit "+code).Run() }
+	tests := []struct {
+		name, stderr   string
+		err            error
+		cause, message string
+	}{
+		{"no name", "ssh: Could not resolve hostname w9: Name or service not known\r\n", exit("255"),
+			"name", "ssh: Could not resolve hostname w9: Name or service not known"},
+		{"refused", "ssh: connect to host w2 port 22: Connection refused\r\n", exit("255"),
+			"connect", "ssh: connect to host w2 port 22: Connection refused"},
+		{"no route", "ssh: connect to host w2 port 22: No route to host\r\n", exit("255"),
+			"connect", "ssh: connect to host w2 port 22: No route to host"},
+		{"no greeting", "kex_exchange_identification: read: Connection reset by peer\r\nConnection reset by 10.0.0.2 port 22\r\n", exit("255"),
+			"connect", "Connection reset by 10.0.0.2 port 22"},
+		{"no answer", "ssh: connect to host w2 port 22: Connection timed out\r\n", exit("255"),
+			"timeout", "ssh: connect to host w2 port 22: Connection timed out"},
+		{"a silent server", "Connection timed out during banner exchange\r\nConnection to 10.0.0.2 port 22 timed out\r\n", exit("255"),
+			"timeout", "Connection to 10.0.0.2 port 22 timed out"},
+		{"an unknown key", "Host key verification failed.\r\n", exit("255"), "host-key", "Host key verification failed."},
+		{"an unknown key, strictly", "No ED25519 host key is known for w2 and you have requested strict checking.\r\nHost key verification failed.\r\n", exit("255"),
+			"host-key", "No ED25519 host key is known for w2 and you have requested strict checking."},
+		{"another key", "@@@@@\r\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n@@@@@\r\nHost key for w2 has changed and you have requested strict checking.\r\nHost key verification failed.\r\n", exit("255"),
+			"host-key", "Host key for w2 has changed and you have requested strict checking."},
+		{"no key of ours", "root@w2: Permission denied (publickey,password).\r\n", exit("255"), "denied", "root@w2: Permission denied (publickey,password)."},
+		{"too many keys", "Received disconnect from 10.0.0.2 port 22:2: Too many authentication failures\r\n\r\n", exit("255"),
+			"denied", "Received disconnect from 10.0.0.2 port 22:2: Too many authentication failures"},
+		{"a shell that refuses", "This account is currently not available.\n", exit("1"), "shell", "This account is currently not available."},
+		{"a shell that says nothing", "\n", exit("7"), "shell", "the login passed, then true ended with exit status 7"},
+		{"something new", "Bad configuration option: foo\n", exit("255"), "other", "Bad configuration option: foo"},
+		{"nothing at all", "", exit("255"), "other", "ssh ended with exit status 255 and said nothing"},
+		{"no start", "", exec.ErrNotFound, "other", exec.ErrNotFound.Error()},
+	}
+	for _, tt := range tests {
+		cause, message := loginCause(tt.stderr, tt.err)
+		if cause != tt.cause || message != tt.message {
+			t.Errorf("%s: %s: %q, want %s: %q", tt.name, cause, message, tt.cause, tt.message)
+		}
+	}
+}
+
+// Only an ssh that would accept an unknown key is kept from writing it down.
+func TestUnwritten(t *testing.T) {
+	const files = "userknownhostsfile /root/.ssh/known_hosts /etc/other\n"
+	devNull := []string{"-o", "UserKnownHostsFile=/dev/null /root/.ssh/known_hosts /etc/other"}
+	tests := map[string][]string{
+		files + "stricthostkeychecking accept-new\n": nil,
+		files + "stricthostkeychecking false\n":      nil,
+		files + "stricthostkeychecking off\n":        nil,
+	}
+	for settings := range tests {
+		tests[settings] = devNull
+	}
+	tests[files+"stricthostkeychecking ask\n"] = nil
+	tests[files+"stricthostkeychecking true\n"] = nil
+	tests[""] = nil
+	for settings, want := range tests {
+		if diff := cmp.Diff(want, unwritten(settings)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", settings, diff)
+		}
+	}
+}
+
+// Without ssh, or without time, nothing is tried, and that is said.
+func TestNoLogins(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	got := Logins{Peers: []string{"w2"}}.Run(t.Context())
+	if got.Error != "ssh is not installed" || len(got.Passed)+len(got.Failed) > 0 {
+		t.Errorf("%+v", got)
+	}
+}

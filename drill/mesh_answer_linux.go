@@ -1,0 +1,162 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxStrangers is how many callers may be waited for before they have said who
+// they are: more than a fleet's own are at any moment. When there are more, who
+// has been silent for longest is sent away. However many strangers call, they
+// use up neither files nor memory, and a peer, who speaks at once, gets through.
+const maxStrangers = 512
+
+// caller is one connection taken.
+type caller struct {
+	fd     int
+	end    time.Time
+	hello  []byte // as far as it has come, while it is not complete
+	known  bool   // has said hello
+	gone   bool
+	theirs int    // bytes of its payload that are still to come
+	unsent []byte // of ours
+}
+
+// accept takes all calls that wait at a socket.
+func (l *Listener) accept(ctx context.Context, socket int) {
+	for {
+		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			c := &caller{fd: fd, end: time.Now().Add(callsTime)}
+			l.callers[fd] = c
+			l.arrivals = append(l.arrivals, c)
+			if l.strangers++; l.strangers > maxStrangers {
+				l.sendAway()
+			}
+			l.attend(ctx, c)
+			if !c.gone && l.poll.add(fd) != nil {
+				l.hangUp(c)
+			}
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			if !l.sendAway() {
+				time.Sleep(time.Millisecond) // nothing of ours to give back
+				return
+			}
+		case unix.EINTR, unix.ECONNABORTED: // it hung up before it was taken
+		default:
+			return
+		}
+	}
+}
+
+// sendAway ends the oldest call of a stranger. It is false when there is none.
+func (l *Listener) sendAway() bool {
+	for _, c := range l.arrivals {
+		if !c.gone && !c.known {
+			l.hangUp(c)
+			return true
+		}
+	}
+	return false
+}
+
+// patience is when the oldest call has to be over, zero when there is none.
+func (l *Listener) patience() time.Time {
+	for len(l.arrivals) > 0 && l.arrivals[0].gone {
+		l.arrivals = l.arrivals[1:]
+	}
+	if len(l.arrivals) == 0 {
+		return time.Time{}
+	}
+	return l.arrivals[0].end
+}
+
+// expire ends the calls whose time is up. All have had the same.
+func (l *Listener) expire(now time.Time) {
+	for !l.patience().IsZero() && !now.Before(l.arrivals[0].end) {
+		l.hangUp(l.arrivals[0])
+	}
+}
+
+func (l *Listener) hangUp(c *caller) {
+	unix.Close(c.fd)
+	l.forget(c)
+}
+
+// forget is for a caller whose socket is closed, or somebody else's now.
+func (l *Listener) forget(c *caller) {
+	delete(l.callers, c.fd)
+	c.gone = true
+	if !c.known {
+		l.strangers--
+	}
+}
+
+// attend goes on with a call as far as its socket lets it. A stranger is told
+// nothing.
+func (l *Listener) attend(ctx context.Context, c *caller) {
+	for c.theirs > 0 || !c.known {
+		n, err := unix.Read(c.fd, l.buffer)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			return
+		}
+		if err != nil || n == 0 {
+			l.hangUp(c)
+			return
+		}
+		if !l.hear(ctx, c, l.buffer[:n]) {
+			return
+		}
+	}
+	n, err := unix.Write(c.fd, c.unsent)
+	if err == nil {
+		c.unsent = c.unsent[n:]
+	}
+	// The kernel delivers what it has taken. The caller will miss the rest of a
+	// payload that could not be written.
+	if len(c.unsent) == 0 || err != nil && err != unix.EAGAIN {
+		l.hangUp(c)
+	}
+}
+
+// hear takes what a caller says, and says in turn what it is due: the answer
+// after its hello, and received after its payload. It is false when the call
+// is not the mesh's, or no more.
+func (l *Listener) hear(ctx context.Context, c *caller, b []byte) bool {
+	var due []byte
+	if !c.known {
+		if len(c.hello) > 0 {
+			b = append(c.hello, b...)
+		}
+		hello, rest, err := decode(b, l.key, meshHello, throughputHello)
+		switch {
+		case errors.Is(err, errShort):
+			c.hello = bytes.Clone(b)
+			return true
+		case err != nil:
+			l.hangUp(c)
+			return false
+		}
+		c.known, b = true, rest
+		l.strangers--
+		if hello.kind == throughputHello {
+			l.handOver(ctx, c, time.Duration(hello.amount))
+			return false
+		}
+		c.theirs = int(min(hello.amount, maxPayload))
+		c.unsent = payloadFor(segment(c.fd))
+		due = message{kind: meshAnswer, amount: uint64(len(c.unsent)), name: l.node}.encode(l.key)
+	}
+	if c.theirs -= len(b); c.theirs <= 0 {
+		due = append(due, received)
+	}
+	// A packet of its own, and the first or second of the connection, for which
+	// there is always room.
+	_, _ = unix.Write(c.fd, due)
+	return true
+}

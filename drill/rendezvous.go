@@ -1,0 +1,181 @@
+package drill
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"preflight/drill/c10d"
+	"preflight/facts"
+)
+
+const (
+	// joinTime is for one rendezvous where nothing else is said: from the lookup
+	// to the whole world.
+	joinTime = 3 * time.Second
+	// lastWords is what a join that is still waiting leaves of its time, to take
+	// the wait back and ask how many were counted.
+	lastWords = 250 * time.Millisecond
+)
+
+// counter is the key by which torch counts those who joined
+// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
+const counter = "init/"
+
+// The keys of ours that a rendezvous needs, for a token. The first is there from
+// the start and shows whose store it is: a store that lacks it may be a running
+// job's, which a newcomer's ADD would mislead.
+func storeKey(token string) string {
+	host, _, _ := strings.Cut(token, "/")
+	return "preflight/" + host
+}
+func countKey(token string) string        { return "preflight/" + token + "/count" }
+func completeKey(token string) string     { return "preflight/" + token + "/complete" }
+func joinedKey(token, node string) string { return "preflight/" + token + "/joined/" + node }
+
+// Host is the node that serves the store.
+type Host struct {
+	Token      string           `json:"token"`
+	Node       string           `json:"node"`
+	Port       int              `json:"port"` // 0 is a free one
+	Generation facts.Generation `json:"generation"`
+}
+
+// Serve serves a store until ctx ends; nothing of it is left then. It binds as
+// torch does, whatever address is advertised. ready is called once, with the
+// port, when calls are taken. The error keeps the errno of a port that cannot
+// be bound.
+func (h Host) Serve(ctx context.Context, ready func(port int)) error {
+	listener, err := c10d.Listen(ctx, h.Port)
+	if err != nil {
+		return err
+	}
+	server := c10d.NewServer(h.Generation)
+	if err := server.Set(storeKey(h.Token), []byte(h.Node)); err != nil {
+		listener.Close()
+		return err
+	}
+	ready(listener.Addr().(*net.TCPAddr).Port)
+	return server.Serve(ctx, listener)
+}
+
+// Join is one node's way into a rendezvous. It must run only when its host
+// serves: whoever else holds the port is not ours to call.
+type Join struct {
+	// Token is the host's. Where several gatherings share a store, each has a
+	// name of its own behind a slash.
+	Token      string           `json:"token"`
+	Node       string           `json:"node"`
+	Host       string           `json:"host"` // a name or an address, as the ranks will be told
+	Port       int              `json:"port"`
+	World      int              `json:"world"` // how many nodes are to join
+	Generation facts.Generation `json:"generation"`
+	Deadline   time.Duration    `json:"deadline"` // for all of it, 0 means joinTime
+}
+
+// Run takes every step a rank takes, in torch's order, once: resolve, connect,
+// VALIDATE and PING, be counted, see the whole world. The hop that failed is
+// named in what it returns.
+func (j Join) Run(ctx context.Context) facts.Rendezvous {
+	began := time.Now()
+	end := began.Add(cmp.Or(j.Deadline, joinTime))
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	seen := facts.Rendezvous{
+		Endpoint:   net.JoinHostPort(j.Host, strconv.Itoa(j.Port)),
+		Generation: j.Generation,
+	}
+	failed := func(hop facts.Hop, outcome facts.PathOutcome, problem string) facts.Rendezvous {
+		seen.Failed, seen.Outcome, seen.Error = hop, outcome, problem
+		return seen
+	}
+
+	addresses, err := resolve(ctx, j.Host)
+	if err != nil {
+		return failed(facts.HopResolve, "", unresolved(ctx, err))
+	}
+	seen.Addresses = texts(addresses)
+	conn, err := callFirst(ctx, addresses, j.Port)
+	if err != nil {
+		return failed(facts.HopConnect, outcomeOf(err), words(err))
+	}
+	seen.Address, seen.Interface, _ = ends(conn)
+	client := c10d.NewClient(conn, j.Generation)
+	defer client.Close()
+	if err := j.recognise(ctx, client); err != nil {
+		return failed(facts.HopValidate, storeOutcome(err), words(err))
+	}
+	if err := j.enter(ctx, client); err != nil {
+		return failed(facts.HopJoin, storeOutcome(err), words(err))
+	}
+	seen.Joined = time.Since(began).Seconds()
+	if problem := j.await(ctx, client, end); problem != "" {
+		return failed(facts.HopWait, "", problem)
+	}
+	seen.Complete = time.Since(began).Seconds()
+	return seen
+}
+
+// errForeign is a store that is not this run's.
+var errForeign = errors.New("a c10d store answered, but not the one that preflight serves for this run")
+
+// recognise begins as a rank does and makes sure that the store is ours.
+func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
+	if err := client.Greet(ctx, rand.Uint32()); err != nil {
+		return err
+	}
+	ours, err := client.Check(ctx, storeKey(j.Token))
+	if err == nil && !ours {
+		err = errForeign
+	}
+	return err
+}
+
+// enter has this node counted. Whoever is the last of the world tells the others.
+func (j Join) enter(ctx context.Context, client *c10d.Client) error {
+	if _, err := client.Add(ctx, counter, 1); err != nil {
+		return err
+	}
+	if err := client.Set(ctx, joinedKey(j.Token, j.Node), []byte(j.Node)); err != nil {
+		return err
+	}
+	counted, err := client.Add(ctx, countKey(j.Token), 1)
+	if err == nil && counted == int64(j.World) {
+		err = client.Set(ctx, completeKey(j.Token), nil)
+	}
+	return err
+}
+
+// await waits for the whole world. It returns the problem, "" for none.
+func (j Join) await(ctx context.Context, client *c10d.Client, end time.Time) string {
+	waiting, cancel := context.WithDeadline(ctx, end.Add(-lastWords))
+	defer cancel()
+	err := client.Wait(waiting, completeKey(j.Token))
+	switch {
+	case err == nil:
+		return ""
+	case !errors.Is(err, context.DeadlineExceeded):
+		return words(err)
+	}
+	if counted, err := client.Add(ctx, countKey(j.Token), 0); err == nil {
+		return fmt.Sprintf("%d of %d nodes joined in time", counted, j.World)
+	}
+	return fmt.Sprintf("not all %d nodes joined in time", j.World)
+}
+
+// storeOutcome is what an error of talking to a store says about the path.
+func storeOutcome(err error) facts.PathOutcome {
+	switch {
+	case errors.Is(err, c10d.ErrNotAStore), errors.Is(err, errForeign):
+		return facts.PathStranger
+	case errors.Is(err, context.DeadlineExceeded):
+		return facts.PathSilent
+	}
+	return outcomeOf(err)
+}

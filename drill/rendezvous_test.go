@@ -1,0 +1,298 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"preflight/drill/c10d"
+	"preflight/facts"
+)
+
+var generations = []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings}
+
+// serveStore has a host serve on a free port until the test ends.
+func serveStore(t *testing.T, token string, g facts.Generation) (port int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	bound, ended := make(chan int, 1), make(chan error, 1)
+	host := Host{Token: token, Node: "w1", Generation: g}
+	go func() { ended <- host.Serve(ctx, func(port int) { bound <- port }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case port := <-bound:
+		return port
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	panic("unreachable")
+}
+
+// serveAnything has something else listen, and answer with what it says and
+// does, until the test ends.
+func serveAnything(t *testing.T, answer func(net.Conn)) (port int) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { listener.Close() })
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				answer(conn)
+			})
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// hush takes what it is sent and says nothing.
+func hush(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// hangUp closes with unread bytes, which resets.
+func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
+
+func join(token, node string, port, world int, g facts.Generation) Join {
+	return Join{Token: token, Node: node, Host: "127.0.0.1", Port: port, World: world, Generation: g, Deadline: 10 * time.Second}
+}
+
+// joinAll has nodes join at once.
+func joinAll(t *testing.T, joins ...Join) []facts.Rendezvous {
+	seen := make([]facts.Rendezvous, len(joins))
+	var all sync.WaitGroup
+	for i, j := range joins {
+		all.Go(func() { seen[i] = j.Run(t.Context()) })
+	}
+	all.Wait()
+	return seen
+}
+
+func TestEverybodyMeets(t *testing.T) {
+	for _, g := range generations {
+		t.Run(string(g), func(t *testing.T) {
+			port := serveStore(t, "token", g)
+			// Two gatherings share the store, one after the other.
+			for _, token := range []string{"token/ranks", "token/peers"} {
+				seen := joinAll(t, join(token, "w1", port, 3, g), join(token, "w2", port, 3, g), join(token, "w3", port, 3, g))
+				for _, got := range seen {
+					want := facts.Rendezvous{
+						Endpoint: fmt.Sprintf("127.0.0.1:%d", port), Generation: g,
+						Addresses: []string{"127.0.0.1"}, Address: "127.0.0.1", Interface: "lo",
+					}
+					if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(facts.Rendezvous{}, "Joined", "Complete")); diff != "" {
+						t.Errorf("(-want +got)\n%s", diff)
+					}
+					if got.Joined <= 0 || got.Complete < got.Joined {
+						t.Errorf("joined after %g s, complete after %g s", got.Joined, got.Complete)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whoever waits for one that never comes says how many came.
+func TestSomebodyIsMissing(t *testing.T) {
+	for _, g := range generations {
+		t.Run(string(g), func(t *testing.T) {
+			port := serveStore(t, "token", g)
+			first, second := join("token", "w1", port, 3, g), join("token", "w2", port, 3, g)
+			first.Deadline, second.Deadline = time.Second, time.Second
+			want := "2 of 3 nodes joined in time"
+			if g == facts.GenerationLegacy {
+				want = "not all 3 nodes joined in time" // its wait cannot be taken back to ask
+			}
+			for _, got := range joinAll(t, first, second) {
+				if got.Failed != facts.HopWait || got.Joined == 0 || got.Complete != 0 || got.Error != want {
+					t.Errorf("%+v, want to fail at the wait: %s", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheHopThatFails(t *testing.T) {
+	foreign := c10d.NewServer(facts.GenerationPings)
+	foreignPort := serveForeign(t, foreign)
+	tests := []struct {
+		name    string
+		host    string
+		port    int
+		g       facts.Generation
+		hop     facts.Hop
+		outcome facts.PathOutcome
+		problem string
+	}{
+		{"a name nobody knows", "w9.invalid", 1, facts.GenerationPings, facts.HopResolve, "", "no such host"},
+		{"nobody listens", "127.0.0.1", deadPort, facts.GenerationPings, facts.HopConnect, facts.PathRefused, "connection refused"},
+		{"silence", "127.0.0.1", serveAnything(t, hush), facts.GenerationPings, facts.HopValidate, facts.PathSilent, "no answer in time"},
+		{"hangs up", "127.0.0.1", serveAnything(t, hangUp), facts.GenerationPings, facts.HopValidate, facts.PathReset, ""},
+		{"an ssh server", "127.0.0.1", serveAnything(t, sshServer), facts.GenerationValidates, facts.HopValidate, facts.PathStranger, "not one of a c10d store"},
+		{"another's store", "127.0.0.1", foreignPort, facts.GenerationPings, facts.HopValidate, facts.PathStranger, "not the one that preflight serves"},
+		{"PING at 2.1", "127.0.0.1", serveStore(t, "token", facts.GenerationValidates), facts.GenerationPings, facts.HopValidate, facts.PathReset, ""},
+		{"VALIDATE at 2.0", "127.0.0.1", serveStore(t, "token", facts.GenerationLegacy), facts.GenerationPings, facts.HopValidate, facts.PathReset, ""},
+		{"2.0 at 2.5", "127.0.0.1", serveStore(t, "token", facts.GenerationPings), facts.GenerationLegacy, facts.HopValidate, facts.PathSilent, "no answer in time"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := join("token", "w2", tt.port, 2, tt.g)
+			j.Host, j.Deadline = tt.host, time.Second
+			got := j.Run(t.Context())
+			if got.Failed != tt.hop || got.Outcome != tt.outcome || !strings.Contains(got.Error, tt.problem) || got.Error == "" {
+				t.Errorf("%s, %s, %q; want %s, %s, %q", got.Failed, got.Outcome, got.Error, tt.hop, tt.outcome, tt.problem)
+			}
+		})
+	}
+	client, err := c10d.Dial(t.Context(), at(foreignPort), facts.GenerationPings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if keys, err := client.NumKeys(t.Context()); keys != 0 || err != nil {
+		t.Errorf("a store that is not ours has %d keys after that, %v", keys, err)
+	}
+}
+
+// serveForeign serves a store that no host of ours does.
+func serveForeign(t *testing.T, server *c10d.Server) (port int) {
+	listener, err := c10d.Listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// deadPort is tcpmux's, on which nobody listens, and which no one is lent.
+const deadPort = 1
+
+func sshServer(conn net.Conn) {
+	_, _ = io.WriteString(conn, "SSH-2.0-OpenSSH_9.2p1\r\n")
+	hush(conn)
+}
+
+func TestHostOnAHeldPort(t *testing.T) {
+	port := serveStore(t, "token", facts.GenerationPings)
+	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings}
+	err := host.Serve(t.Context(), func(int) { t.Error("it says that it is ready") })
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("serving on a held port: %v", err)
+	}
+}
+
+// A join and a host travel to the nodes as JSON.
+func TestTravellingOrders(t *testing.T) {
+	want := join("token", "w2", 29500, 2, facts.GenerationPings)
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Join
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: (-want +got)\n%s", text, diff)
+	}
+}
+
+// The first address that takes the call is called, and where none does the
+// first that could have is to blame.
+func TestCallFirst(t *testing.T) {
+	port := serveAnything(t, hush)
+	unroutable := netip.MustParseAddr("fe80::1") // link-local, and of no link
+	here, elsewhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.9")
+	tests := []struct {
+		name      string
+		addresses []netip.Addr
+		to        string
+		outcome   facts.PathOutcome
+	}{
+		{"only one", []netip.Addr{here}, "127.0.0.1", ""},
+		{"the second", []netip.Addr{elsewhere, here}, "127.0.0.1", ""},
+		{"none", []netip.Addr{elsewhere}, "", facts.PathRefused},
+		{"the unroutable one is not to blame", []netip.Addr{unroutable, elsewhere}, "", facts.PathRefused},
+	}
+	for _, tt := range tests {
+		conn, err := callFirst(t.Context(), tt.addresses, port)
+		to := ""
+		if err == nil {
+			to, _, _ = ends(conn)
+			conn.Close()
+		}
+		if to != tt.to || outcomeOf(err) != tt.outcome {
+			t.Errorf("%s: %q and %v, want %q and %q", tt.name, to, err, tt.to, tt.outcome)
+		}
+	}
+}
+
+func TestAsksModules(t *testing.T) {
+	tests := map[string]bool{
+		"passwd: files sss\nhosts:  files dns # all\n":       false,
+		"hosts: dns files\n":                                 false,
+		"hosts: files mdns4_minimal [NOTFOUND=return] dns\n": true,
+		" hosts : files [NOTFOUND=return] dns\n":             true,
+		"hosts: files dns myhostname\n":                      true,
+		"#hosts: nis\n":                                      false,
+		"":                                                   false,
+	}
+	for text, want := range tests {
+		if got := asksModules(text); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestParseAhosts(t *testing.T) {
+	got := parseAhosts("fd00::1  STREAM w1.cluster\nfd00::1 DGRAM\nfd00::1 RAW\n10.0.0.1 STREAM\nnonsense STREAM\n10.0.0.1 RAW\n")
+	want := []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	tests := map[string]string{"10.0.0.7": "10.0.0.7", "fd00::7": "fd00::7"}
+	for host, want := range tests {
+		got, err := resolve(t.Context(), host)
+		if err != nil || len(got) != 1 || got[0].String() != want {
+			t.Errorf("%s: %v, %v", host, got, err)
+		}
+	}
+	if got, err := resolve(t.Context(), "localhost"); err != nil || !got[len(got)-1].IsLoopback() {
+		t.Errorf("localhost: %v, %v", got, err)
+	}
+}
