@@ -21,6 +21,9 @@ type demoFault struct {
 
 // demoFaults are the ones people lose days to.
 var demoFaults = []demoFault{
+	{"w1", "a docker0 that comes before the network card", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.AddDocker0First()
+	}},
 	{"w2", "a /dev/shm of 64 MiB, docker's default", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.ShrinkSHM(64 << 20)
 	}},
@@ -35,6 +38,9 @@ var demoFaults = []demoFault{
 	}},
 	{"w6", "a firewall that drops everything", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Drop(ctx)
+	}},
+	{"w7", "a firewall that opens ssh alone", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop(ctx, "1:21", "23:65535")
 	}},
 }
 
@@ -58,8 +64,8 @@ func demo(ctx context.Context, output string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "raising 6 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
-	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 6, Share: []string{filepath.Dir(self)}})
+	fmt.Fprintln(os.Stderr, "raising 7 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 7, Share: []string{filepath.Dir(self)}})
 	if errors.Is(err, testhosts.ErrExists) {
 		return withHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
 	}
