@@ -34,6 +34,8 @@ func without(fleet launchable, i int, section facts.Section) launchable {
 		node.Missing = map[facts.Section]string{}
 	}
 	node.Missing[section] = "switched off by a test"
+	fleet.NotTried = maps.Clone(fleet.NotTried)
+	delete(fleet.NotTried, section) // it was tried, and did not work there
 	return fleet
 }
 
@@ -79,7 +81,8 @@ func TestBlackoutElsewhere(t *testing.T) {
 		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: facts.Facts{
 			SSH: &facts.SSH{}, Host: &facts.Host{}, Clock: &facts.Clock{}, Names: &facts.Names{}, Net: &facts.Net{}, SHM: &facts.SHM{},
 			Limits: &facts.Limits{}, Memory: &facts.Memory{}, Disk: &facts.Disk{}, Env: &facts.Env{}, Python: &facts.Python{}, IB: &facts.IB{},
-			Launcher: &facts.Launcher{},
+			Launcher: &facts.Launcher{}, Mesh: &facts.Mesh{}, PeerMesh: &facts.Mesh{}, Rendezvous: &facts.Rendezvous{}, PeerRendezvous: &facts.Rendezvous{},
+			Logins: &facts.Logins{}, Throughput: &facts.Throughput{},
 		}})
 		fleet.Head = &fleet.Nodes[i]
 	}

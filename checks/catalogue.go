@@ -8,6 +8,7 @@ var Catalogue = []Check{
 	sshHostKey,
 	sshLogin,
 	sshShell,
+	sshBetweenNodes,
 	agentStart,
 
 	hostDistinct,
@@ -38,12 +39,19 @@ var Catalogue = []Check{
 	memoryAvailable,
 	clockSkew,
 
+	nicChoice,
 	nicSame,
+	nodeMesh,
+	pathMTU,
+	masterAddress,
 	masterPortFree,
+	rendezvous,
 	ibLinks,
 	ibSame,
+
+	throughput,
 }
 
 // NotCovered is what can end a launch and no check looks at: a pass says
 // nothing of it, and the report says so.
-const NotCovered = "GPUs and their drivers; whether the nodes reach each other on the ports of a launch"
+const NotCovered = "GPUs and their drivers"

@@ -16,6 +16,7 @@ var (
 	sections = []facts.Section{
 		facts.SectionSSH, facts.SectionHost, facts.SectionClock, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
 		facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB, facts.SectionLauncher,
+		facts.SectionMesh, facts.SectionPeerMesh, facts.SectionRendezvous, facts.SectionPeerRendezvous, facts.SectionLogins, facts.SectionThroughput,
 	}
 )
 

@@ -20,7 +20,10 @@ func ncclInterfaces(r ranks) []Finding {
 	if spec == "" {
 		return nil
 	}
-	usable := ncclUsable(r.node)
+	var usable []string
+	for _, choice := range r.fleet.view.Launch.NCCLCandidates(r.node) {
+		usable = append(usable, choice.Interface)
+	}
 	selected, chosen := launch.MatchIfname(spec, usable)
 	switch {
 	case !chosen:
@@ -61,26 +64,12 @@ func exactInterfaces(r ranks) []Finding {
 			f.Verdict = Fail
 			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 			f.WouldSee = "Unable to find address for: " + item
-			f.Fix = append(exactFix(r.fleet.ifnames, name), f.Fix...)
+			f.Fix = append(exactFix(r.fleet.view, name), f.Fix...)
 			findings = append(findings, f)
 			break
 		}
 	}
 	return findings
-}
-
-// ncclUsable is the interfaces NCCL can take, in the kernel's order: those with
-// an address and, since 2.28.3, with a carrier.
-// Source: NVIDIA/nccl, ncclOsFindInterfaces.
-func ncclUsable(node *facts.Node) []string {
-	wantsCarrier := ncclVersion(node) != "" && !launch.Before(ncclVersion(node), "2.28.3")
-	var names []string
-	for _, i := range node.Net.Interfaces {
-		if len(i.Addresses) > 0 && (i.Running || !wantsCarrier) {
-			names = append(names, i.Name)
-		}
-	}
-	return names
 }
 
 // addressed is the interfaces that have an address.
@@ -115,10 +104,6 @@ func ncclFix(list, name string) []string {
 	return []string{line}
 }
 
-// exactFix is the like for gloo, which wants each name to exist everywhere.
-func exactFix(list, name string) []string {
-	if strings.Contains(list, ",") {
-		list = ""
-	}
-	return ncclFix(strings.TrimPrefix(list, "="), name)
-}
+// exactFix is the like for gloo and tensorpipe, which want one whole name that
+// is right everywhere.
+func exactFix(view View, name string) []string { return ncclFix(sharedName(view), name) }

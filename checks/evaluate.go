@@ -21,7 +21,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Checks:   []Outcome{},
 		Findings: []Finding{},
 		Diff:     Diff(fleet.Nodes),
-		Advice:   Advice{Env: []AdvisedEnv{}, Args: []string{}},
+		Advice:   advise(fleet, prediction),
 	}
 	roster := newRoster(fleet, prediction.SSHPort)
 	said := map[[2]string]bool{}

@@ -28,10 +28,12 @@ type fixture struct {
 	Nodes map[string]any `json:"nodes"`
 	// Stopped are nodes that could not be reached, with their ssh section.
 	Stopped map[string]facts.SSH `json:"stopped"`
-	Head    any                  `json:"head"`
-	Launch  any                  `json:"launch"`
-	Policy  any                  `json:"policy"`
-	Want    struct {
+	// NotTried patches the sections that nobody misses.
+	NotTried any `json:"not_tried"`
+	Head     any `json:"head"`
+	Launch   any `json:"launch"`
+	Policy   any `json:"policy"`
+	Want     struct {
 		Verdict  Verdict       `json:"verdict"`
 		Reason   string        `json:"reason"` // what the reason of a skip or an unknown contains
 		Findings []wantFinding `json:"findings"`
@@ -138,6 +140,9 @@ func (f fixture) build(t *testing.T) (launchable, Policy) {
 		if !names[name] {
 			t.Fatalf("the fleet has no node %s", name)
 		}
+	}
+	if f.NotTried != nil {
+		fleet.NotTried = patched(t, fleet.NotTried, f.NotTried)
 	}
 	if f.Head != nil {
 		head := patched(t, *fleet.Head, f.Head)

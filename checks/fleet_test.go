@@ -36,6 +36,7 @@ func healthyFleet(n int) launchable {
 		names = append(names, fmt.Sprintf("w%d", i+1))
 	}
 	slots := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	fleet.NotTried = map[facts.Section]string{facts.SectionThroughput: "not asked for: --throughput measures it"}
 	for i, name := range names {
 		fleet.Launch.Hosts = append(fleet.Launch.Hosts, hostfile.Host{Name: name, Slots: slots, Line: i + 1})
 		fleet.Nodes = append(fleet.Nodes, healthyNode(i, names))
@@ -69,6 +70,10 @@ func healthyNode(i int, names []string) facts.Node {
 			Env:    healthyEnv(),
 			Python: healthyPython(),
 			IB:     healthyIB(i),
+
+			Mesh:       healthyMesh(i, names),
+			Rendezvous: healthyRendezvous(i),
+			Logins:     healthyLogins(i, names),
 		},
 	}
 }
@@ -191,6 +196,51 @@ func healthyIB(i int) *facts.IB {
 				GIDs: []facts.GID{{Index: 0, GID: fmt.Sprintf("fe80:0000:0000:0000:0c42:a103:%04x:%04x", i, port), Type: "IB/RoCE v1"}},
 			}},
 		})
+	}
+	return seen
+}
+
+// healthyMesh is full up to 128 nodes. Above, each calls the next in the ring
+// and six others, here in strides that no fleet of a test is a multiple of.
+func healthyMesh(i int, names []string) *facts.Mesh {
+	seen := &facts.Mesh{Interface: "eth0", Address: address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948}
+	if len(names) <= 128 {
+		for _, name := range names {
+			seen.Reached[name] = 0.0002
+		}
+		return seen
+	}
+	for _, stride := range []int{1, 7, 31, 67, 109, 127, 173} {
+		seen.Reached[names[(i+stride)%len(names)]] = 0.0002
+	}
+	return seen
+}
+
+func healthyRendezvous(i int) *facts.Rendezvous {
+	seen := &facts.Rendezvous{
+		Endpoint: address(0) + ":29500", Generation: facts.GenerationPings, Addresses: []string{address(0)}, Address: address(0), Interface: "eth0",
+		Joined: 0.002, Complete: 0.03,
+	}
+	if i == 0 {
+		seen.Serves, seen.ServesWhy, seen.Interface = true, "node 0 serves", "lo"
+	}
+	return seen
+}
+
+// healthyLogins are to all others of a small fleet, else to the next in the
+// ring and to one more.
+func healthyLogins(i int, names []string) *facts.Logins {
+	seen := &facts.Logins{Passed: []string{}}
+	if len(names) <= 8 {
+		for j, name := range names {
+			if j != i {
+				seen.Passed = append(seen.Passed, name)
+			}
+		}
+		return seen
+	}
+	for _, stride := range []int{1, 7} {
+		seen.Passed = append(seen.Passed, names[(i+stride)%len(names)])
 	}
 	return seen
 }

@@ -27,9 +27,6 @@ var hostDistinct = Check{
 			}
 			known = append(known, node)
 		}
-		machine := func(n *facts.Node) string {
-			return n.Host.BootID + " " + n.Host.MachineID + " " + n.Host.NetNamespace
-		}
 		for _, g := range groupBy(known, machine) {
 			if len(g.Nodes) < 2 {
 				continue
@@ -44,6 +41,12 @@ var hostDistinct = Check{
 		}
 		return findings
 	},
+}
+
+// machine is what two entries share when they are one machine. Only a node that
+// showed section host has one.
+func machine(n *facts.Node) string {
+	return n.Host.BootID + " " + n.Host.MachineID + " " + n.Host.NetNamespace
 }
 
 // duplicateLines takes out of the hostfile all entries but the first: in one

@@ -23,40 +23,60 @@ var masterPortFree = Check{
 }
 
 func judgeMasterPort(view View) []Finding {
-	port := view.Launch.MasterPort
+	node, findings := nodeZero(view)
+	if node == nil {
+		return findings
+	}
+	meeting := view.Launch.Meeting(node)
+	port := meeting.Port
 	if port == 0 {
 		return skip("the launch names no master port")
 	}
-	first := view.All[0].Name
-	if len(view.Launch.Hosts) > 0 {
-		first = view.Launch.Hosts[0].Name
+	p := portPlace{view, node, "node 0", meeting}
+	if home := (masterPlace{view, node, meeting}).home(); home != nil && home != node {
+		p.node, p.role = home, "the node that serves the store"
 	}
-	at := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == first })
-	if at < 0 && slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
-		return nil // its own unknown says why it was not seen
-	}
-	if at < 0 {
-		return []Finding{{Verdict: Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
-	}
-	node := view.Nodes[at]
-	var findings []Finding
+	node = p.node
 	for _, listener := range node.Net.Listening {
 		if listener.Port == port {
-			findings = append(findings, held(node, listener))
+			findings = append(findings, p.held(listener))
 			break // the same holder as a rule listens on :: too
 		}
 	}
-	return append(findings, portRange(node, port)...)
+	return append(findings, p.portRange()...)
 }
 
-func held(node *facts.Node, listener facts.Listener) Finding {
+// nodeZero is the node of rank 0. Where it did not show what the check needs its
+// own unknown says why; where it is no node of the fleet the finding does.
+func nodeZero(view View) (*facts.Node, []Finding) {
+	first := firstHost(view)
+	for _, node := range view.Nodes {
+		if node.Name == first {
+			return node, nil
+		}
+	}
+	if slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
+		return nil, nil
+	}
+	return nil, []Finding{{Verdict: Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
+}
+
+// portPlace is the port the ranks will meet at, on the node that has to bind it.
+type portPlace struct {
+	view View
+	node *facts.Node
+	role string // what the node is to the launch
+	launch.Meeting
+}
+
+func (p portPlace) held(listener facts.Listener) Finding {
 	f := Finding{
-		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("port %d is taken on node 0", listener.Port),
+		Nodes:   []string{p.node.Name},
+		Summary: fmt.Sprintf("port %d is taken on %s", listener.Port, p.role),
 		Got:     fmt.Sprintf("a process of uid %d listens on %s", listener.UID, listener.Address),
 		Fix: []string{
 			fmt.Sprintf("{ssh} sudo ss -tlnp sport = :%d", listener.Port),
-			fmt.Sprintf("deepspeed --master_port=%d …", freePort(node.Net, listener.Port)),
+			p.command(freePort(p.node.Net, listener.Port)),
 		},
 	}
 	if listener.PID != 0 {
@@ -67,8 +87,9 @@ func held(node *facts.Node, listener facts.Listener) Finding {
 }
 
 // portRange judges a free port by its number.
-func portRange(node *facts.Node, port int) []Finding {
-	fix := []string{fmt.Sprintf("deepspeed --master_port=%d …", freePort(node.Net, launch.DefaultMasterPort-1))}
+func (p portPlace) portRange() []Finding {
+	node, port := p.node, p.Port
+	fix := []string{p.command(freePort(node.Net, launch.DefaultMasterPort-1))}
 	low, high := node.Net.EphemeralLow, node.Net.EphemeralHigh
 	switch {
 	case port < 1024 && (node.Host == nil || node.Host.User != "root"):
@@ -92,6 +113,14 @@ func portRange(node *facts.Node, port int) []Finding {
 		}}
 	}
 	return nil
+}
+
+// command has the ranks meet on another port.
+func (p portPlace) command(port int) string {
+	if p.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || p.view.Launch.Rendezvous == "" {
+		return fmt.Sprintf("deepspeed --master_port=%d …", port)
+	}
+	return meetAt(p.view, p.Host, port)
 }
 
 // freePort is the first port after another that nobody listens on and the

@@ -2,10 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
-	"strings"
 
 	"preflight/facts"
 	"preflight/launch"
@@ -42,8 +38,7 @@ func judgeInterfaces(view View) []Finding {
 		f := d.finding("names of the interface to the peers")
 		f.Fix = ncclFix(ifnameList(view), "NCCL_SOCKET_IFNAME")
 		if ifnameList(view) == "" && !d.Split {
-			line := "NCCL_SOCKET_IFNAME==" + d.Deviations[0].Got
-			f.Fix = []string{fmt.Sprintf(`{ssh} "echo %s | sudo tee -a /etc/nccl.conf"`, line) + exactMark}
+			f.Fix = onlyHere(d.Deviations[0].Got)
 		}
 		findings = append(findings, f)
 	}
@@ -53,52 +48,36 @@ func judgeInterfaces(view View) []Finding {
 // exactMark explains what looks like a slip of the pen.
 const exactMark = "   # the second = means: exactly this name"
 
-// peerInterface is the interface that holds the address the node was reached
-// at. Behind a translated address, or on the launching machine itself, it is the
-// one its routes to peers leave by, where they agree. "" when neither tells.
-func peerInterface(node *facts.Node) string {
-	if reached, err := netip.ParseAddr(node.Address); err == nil {
-		for _, i := range node.Net.Interfaces {
-			for _, prefix := range i.Addresses {
-				address, err := netip.ParsePrefix(prefix)
-				if err == nil && address.Addr() == reached.Unmap() && !i.Loopback {
-					return i.Name
-				}
-			}
-		}
-	}
-	var leaves []string
-	for _, route := range node.Net.Routes {
-		if route.Interface != "" && route.Interface != "lo" && !slices.Contains(leaves, route.Interface) {
-			leaves = append(leaves, route.Interface)
-		}
-	}
-	if len(leaves) != 1 {
-		return ""
-	}
-	return leaves[0]
+// onlyHere has NCCL take one interface on the nodes of a finding.
+func onlyHere(name string) []string {
+	return []string{fmt.Sprintf(`{ssh} "echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf"`, name) + exactMark}
 }
+
+func peerInterface(node *facts.Node) string { return launch.PeerAddress(node).Interface }
 
 // ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the
 // peers' interface on every node seen, "" when there is none.
 func ifnameList(view View) string {
-	names := map[string]bool{}
-	var nodes []*facts.Node
+	nodes, interfaces := placed(view)
+	return launch.IfnameFor(nodes, func(n *facts.Node) string { return interfaces[n] })
+}
+
+// sharedName is the name that the peers' interface has on every node seen, ""
+// when it has several. Gloo and tensorpipe take whole names only.
+func sharedName(view View) string {
+	nodes, interfaces := placed(view)
+	return commonName(nodes, func(n *facts.Node) string { return interfaces[n] })
+}
+
+// placed is the nodes of which it is known what leads to their peers.
+func placed(view View) (nodes []*facts.Node, interfaces map[*facts.Node]string) {
+	interfaces = map[*facts.Node]string{}
 	for i := range view.All {
-		if node := &view.All[i]; node.Net != nil && peerInterface(node) != "" {
+		node := &view.All[i]
+		if name := peerInterface(node); name != "" {
 			nodes = append(nodes, node)
-			names[peerInterface(node)] = true
+			interfaces[node] = name
 		}
 	}
-	list := "=" + strings.Join(slices.Sorted(maps.Keys(names)), ",")
-	for _, node := range nodes {
-		selected, _ := launch.MatchIfname(list, addressed(node.Net))
-		if !slices.Equal(selected, []string{peerInterface(node)}) {
-			return ""
-		}
-	}
-	if len(nodes) == 0 {
-		return ""
-	}
-	return list
+	return nodes, interfaces
 }

@@ -1,10 +1,12 @@
 package checks
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // ownName judges what a node's own hostname leads to: gloo without an
@@ -54,7 +56,22 @@ func ownName(view View, node *facts.Node) []Finding {
 			f.Verdict = Fail
 			f.WouldSee = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
 		}
+		if hidesHost(view, node) {
+			f.Verdict = Fail
+			f.WouldSee = "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
+		}
 		return []Finding{f}
 	}
 	return nil
+}
+
+// hidesHost is whether the node holds the address of torchrun's endpoint and
+// does not know it by its name, so that nobody serves the store.
+func hidesHost(view View, node *facts.Node) bool {
+	if view.Launch.Rendezvous != launch.RendezvousC10d || node.Net == nil {
+		return false
+	}
+	meeting := view.Launch.Meeting(node)
+	serves, _ := view.Launch.Serves(meeting, node, node)
+	return !serves && slices.ContainsFunc(addressesOf(node), func(a netip.Addr) bool { return a.String() == meeting.Host })
 }

@@ -50,15 +50,20 @@ type FactGroup struct {
 	Nodes []string        `json:"nodes"`
 }
 
-// Advice is the environment and the arguments that were proven to work.
+// Advice is the environment and the arguments that were proven to work, by
+// drills on every node of the fleet. What was not proven is not in it.
 type Advice struct {
 	Env  []AdvisedEnv `json:"env"`
 	Args []string     `json:"args"`
 }
 
-// AdvisedEnv is one variable to set for the launch, with the proof.
+// AdvisedEnv is one variable to set for the launch, as a line NAME=VALUE of a
+// .deepspeed_env takes it, and the proof.
 type AdvisedEnv struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	Why   string `json:"why"`
 }
+
+// AdvisedNames are the variables that Advice may hold.
+var AdvisedNames = []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}

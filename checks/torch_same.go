@@ -1,10 +1,12 @@
 package checks
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -40,7 +42,7 @@ func judgeTorch(view View) []Finding {
 	findings := wanted.findings(nodes)
 	for i := range findings {
 		if findings[i].WouldSee == "" {
-			findings[i].WouldSee = protocolsWouldSee(nodes)
+			findings[i].WouldSee = protocolsWouldSee(view, nodes)
 		}
 	}
 	if findings != nil {
@@ -99,32 +101,24 @@ func torchKind(t *facts.Torch) string {
 	return kind
 }
 
-// storeProtocol is the wire protocol of a torch release's TCPStore: clients
-// validate the server since 2.1 and ping it since 2.5.
-// Source: pytorch/pytorch, torch/csrc/distributed/c10d/TCPStore.cpp, v2.0 to v2.8.
-func storeProtocol(t *facts.Torch) int {
-	switch {
-	case launch.Before(t.Version, "2.1"):
-		return 0
-	case launch.Before(t.Version, "2.5"):
-		return 1
-	}
-	return 2
-}
-
-// protocolsWouldSee is what torch of different releases dies with.
-func protocolsWouldSee(nodes []*facts.Node) string {
-	met := map[int]bool{}
-	for _, node := range nodes {
-		if node.Python.Torch != nil {
-			met[storeProtocol(node.Python.Torch)] = true
+// protocolsWouldSee is what torch of different releases dies with: by the store
+// protocols of the clients and of rank 0's server, where these differ.
+func protocolsWouldSee(view View, nodes []*facts.Node) string {
+	torch := func(n *facts.Node) facts.Generation { return launch.GenerationOf(n.Python.Torch.Version) }
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n.Python.Torch == nil })
+	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == firstHost(view) })
+	generations := groupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
+	for _, clients := range generations {
+		if at < 0 {
+			break // without a server nobody gets that far
+		}
+		if mixed := launch.Mixed(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
+			return fmt.Sprintf("client of %s (torch %s) against the server on %s (torch %s): %s",
+				hostfile.Fold(clients.Nodes), clients.Value, nodes[at].Name, torch(nodes[at]), mixed)
 		}
 	}
-	switch {
-	case len(met) == 1:
-		return "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
-	case met[0]:
-		return "torch up to 2.0 and torch from 2.1 speak different store protocols: Connection reset by peer, or a hang in init_process_group"
+	if len(generations) > 1 && at >= 0 {
+		return "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
 	}
-	return "torch from 2.5 pings a store that torch 2.1 to 2.4 does not answer: TCP client failed to connect/validate to host … - retrying, until the timeout"
+	return "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
 }

@@ -1,0 +1,214 @@
+package checks
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// misplacement is a node whose ranks will listen where no peer can call them.
+type misplacement struct {
+	node    *facts.Node
+	choice  launch.Choice
+	fault   string   // what is wrong with it, after "NCCL will take eth1, …"
+	callers []string // who got no answer there, where that is what is wrong
+	saidBy  string   // the check that names the cause, "" when nothing is wrong
+}
+
+// misplaced is the nodes whose rank address is of no use to their peers, each
+// with the ID of the check that says why. What fails on calling them there has
+// that cause, and is not to be said again.
+func misplaced(view View) map[string]string {
+	p := newPlacement(view)
+	nodes := map[string]string{}
+	for i := range view.All {
+		node := &view.All[i]
+		if node.Net == nil {
+			continue
+		}
+		if m, notKnown := p.of(node); notKnown == "" && m.saidBy != "" && !view.Policy.SwitchesOff(m.saidBy) {
+			nodes[node.Name] = m.saidBy
+		}
+	}
+	return nodes
+}
+
+// placement is where the ranks of the whole fleet will listen, and what is
+// known of these addresses.
+type placement struct {
+	view    View
+	library string // NCCL, or gloo where a slot is a process
+	choices map[*facts.Node]launch.Choice
+	shared  map[netip.Addr]bool // addresses that several machines hold
+	called  map[string]bool     // nodes that somebody else called at their rank address
+	deaf    map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6  bool                // what most of the fleet's addresses are
+	// networks counts the choices on each network, once somebody asks.
+	networks map[netip.Prefix]int
+}
+
+func newPlacement(view View) *placement {
+	p := &placement{
+		view: view, library: "NCCL",
+		choices: map[*facts.Node]launch.Choice{}, shared: sharedAddresses(view),
+		called: map[string]bool{}, deaf: map[string][]string{},
+	}
+	if view.Launch.Accelerator == "cpu" {
+		p.library = "gloo"
+	}
+	families := map[bool]int{}
+	for i := range view.All {
+		node := &view.All[i]
+		if node.Mesh != nil {
+			p.hear(node)
+		}
+		if node.Net == nil {
+			continue
+		}
+		p.choices[node] = view.Launch.RankAddress(node)
+		for _, text := range []string{p.choices[node].Address, node.Address} {
+			if address, err := netip.ParseAddr(text); err == nil && !address.IsLoopback() {
+				families[address.Unmap().Is6()]++
+			}
+		}
+	}
+	p.isIPv6 = families[true] > families[false]
+	return p
+}
+
+// hear takes in what came of one node's calls. A path that lets small messages
+// pass leads there: that full packets vanish on it is path-mtu's to say.
+func (p *placement) hear(caller *facts.Node) {
+	for callee := range caller.Mesh.Reached {
+		if callee != caller.Name {
+			p.called[callee] = true
+		}
+	}
+	for _, path := range caller.Mesh.Failed {
+		p.called[path.Peer] = true
+		if path.Outcome == facts.PathBlackhole || caller.PeerMesh == nil {
+			continue
+		}
+		if _, answered := caller.PeerMesh.Reached[path.Peer]; answered {
+			p.deaf[path.Peer] = append(p.deaf[path.Peer], caller.Name)
+		}
+	}
+}
+
+// of says what is wrong with a node's rank address, or why it is not known.
+func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
+	m = misplacement{node: node, choice: p.choices[node]}
+	takesOwnName := p.library == "gloo" && rankEnv(p.view, node)["GLOO_SOCKET_IFNAME"].Value == ""
+	if takesOwnName && node.Names == nil {
+		return m, missing(hostNames, node) // in the words of the check that has said so
+	}
+	if m.choice.Address == "" && m.choice.Error == "" {
+		return m, m.choice.Rule
+	}
+	m.fault = p.fault(node, m.choice)
+	if m.fault == "" && p.isDeaf(node) {
+		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", launch.PeerAddress(node).Interface), p.deaf[node.Name]
+	}
+	switch {
+	case m.fault == "":
+	case len(ncclInterfaces(p.ranks(node)))+len(exactInterfaces(p.ranks(node))) > 0 && m.choice.Error != "":
+		m.saidBy = envSane.ID
+	case takesOwnName && len(ownName(p.view, node)) > 0:
+		m.saidBy = hostNames.ID
+	default:
+		m.saidBy = "nic-choice"
+	}
+	return m, ""
+}
+
+func (p *placement) ranks(node *facts.Node) ranks {
+	return ranks{node, rankEnv(p.view, node), &envFleet{view: p.view}}
+}
+
+// fault is what the facts of all nodes say against an address, "" when nothing.
+func (p *placement) fault(node *facts.Node, choice launch.Choice) string {
+	address, err := netip.ParseAddr(choice.Address)
+	if choice.Error != "" || err != nil {
+		return "which is no address"
+	}
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
+	switch {
+	case address.IsLoopback():
+		return "which leads nowhere but to the node itself"
+	case at >= 0 && !node.Net.Interfaces[at].Up:
+		return "which is down"
+	case p.shared[address]:
+		return "an address that other nodes hold too"
+	case address.Is6() && address.IsLinkLocalUnicast():
+		return "which has a link-local address only"
+	case address.Is6() != p.isIPv6:
+		return "which is " + family(address) + " where the peers are not"
+	case at >= 0 && isInside(node.Net.Interfaces[at]) && !p.called[node.Name] && choice.Interface != launch.PeerAddress(node).Interface:
+		return "a network inside the machine"
+	}
+	return ""
+}
+
+func family(address netip.Addr) string {
+	if address.Is6() {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// isDeaf is whether peers that reach the node otherwise get no answer at its
+// rank address.
+func (p *placement) isDeaf(node *facts.Node) bool {
+	return p.deaf[node.Name] != nil && p.choices[node].Address != launch.PeerAddress(node).Address
+}
+
+// isInside is whether an interface is of those that containers and virtual
+// machines of one host talk by. NCCL leaves out docker and, since 2.28.3, virbr.
+func isInside(i facts.Interface) bool {
+	if i.Kind == "docker" || i.Kind == "veth" {
+		return true
+	}
+	return slices.ContainsFunc([]string{"docker", "virbr", "br-", "veth", "cni"}, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) })
+}
+
+// sharedAddresses is what more than one machine holds. Two entries that are one
+// machine are host-distinct's to name.
+func sharedAddresses(view View) map[netip.Addr]bool {
+	holder := map[netip.Addr]string{}
+	shared := map[netip.Addr]bool{}
+	for i := range view.All {
+		node := &view.All[i]
+		if node.Net == nil {
+			continue
+		}
+		who := node.Name
+		if node.Host != nil && node.Host.BootID != "" {
+			who = machine(node)
+		}
+		for _, address := range addressesOf(node) {
+			if holder[address] != "" && holder[address] != who {
+				shared[address] = true
+			}
+			holder[address] = who
+		}
+	}
+	return shared
+}
+
+// addressesOf is every address of a node that means something elsewhere.
+func addressesOf(node *facts.Node) []netip.Addr {
+	var addresses []netip.Addr
+	for _, i := range node.Net.Interfaces {
+		for _, text := range i.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && !prefix.Addr().IsLoopback() && !(prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast()) {
+				addresses = append(addresses, prefix.Addr())
+			}
+		}
+	}
+	return addresses
+}

@@ -1,0 +1,131 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// openFirewall lets the peers' networks in where a suspect is, and out where
+// that is in question. A rule that iptables puts first wins over what iptables
+// has below it, and over nothing of firewalld or nftables.
+func (m *meshCalls) openFirewall(s suspect) []string {
+	networks := m.networks()
+	if len(networks) == 0 {
+		return []string{"{ssh} 'sudo iptables -S; sudo nft list ruleset'   # look for DROP and REJECT"}
+	}
+	var fix []string
+	if s.kind == between {
+		first, other := s.sets[0][0], s.sets[1][0]
+		fix = append(fix, fmt.Sprintf("%s ip route get %s   # the way from %s to %s: what routes there must let TCP pass, both ways",
+			remoteShell([]string{first}, m.view.Launch.SSHPort), m.nodes[other].Mesh.Address, first, other))
+	}
+	list, command := strings.Join(networks, ","), "iptables"
+	if strings.Contains(list, ":") {
+		command = "ip6tables"
+	}
+	fix = append(fix, fmt.Sprintf("{ssh} sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list))
+	if s.kind != inbound {
+		fix = append(fix, fmt.Sprintf("{ssh} sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list))
+	}
+	var allow []string
+	for _, network := range networks {
+		allow = append(allow, "sudo ufw allow proto tcp from "+network)
+	}
+	return append(fix,
+		fmt.Sprintf("{ssh} 'sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload'   # where firewalld rules", strings.Join(networks, " --add-source=")),
+		fmt.Sprintf("{ssh} '%s'   # where ufw rules", strings.Join(allow, " && ")),
+	)
+}
+
+// networks are those that the ranks' addresses are in.
+func (m *meshCalls) networks() []string {
+	var prefixes []netip.Prefix
+	met := map[netip.Prefix]bool{}
+	for _, name := range m.names {
+		network, known := meshNetwork(m.nodes[name])
+		if !known {
+			address, err := netip.ParseAddr(m.nodes[name].Mesh.Address)
+			if err != nil {
+				continue
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if !met[network] {
+			met[network] = true
+			prefixes = append(prefixes, network)
+		}
+	}
+	// A network inside another one, and an address in it, need no rule.
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+		return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
+	})
+	var networks []string
+	for i, prefix := range prefixes {
+		if !slices.ContainsFunc(prefixes[:i], func(wider netip.Prefix) bool { return wider.Overlaps(prefix) }) {
+			networks = append(networks, prefix.String())
+		}
+	}
+	return networks
+}
+
+// meshNetwork is the network of the address a node listened at.
+func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
+	if node.Net == nil {
+		return netip.Prefix{}, false
+	}
+	return networkOf(node, node.Mesh.Address)
+}
+
+// partlyOpen is about nodes that take connections on some of their ports only.
+func (m *meshCalls) partlyOpen() []Finding {
+	var findings []Finding
+	byOutcome := func(c meshCall) string { return string(c.path.Outcome) }
+	place := map[*facts.Node]int{}
+	for i, node := range m.view.Nodes {
+		place[node] = i
+	}
+	slices.SortStableFunc(m.partly, func(a, b meshCall) int { return cmp.Compare(place[a.to], place[b.to]) })
+	for _, calls := range callsBy(m.partly, byOutcome) {
+		var got, nodes []string
+		for _, toOne := range callsBy(calls, func(c meshCall) string { return c.to.Name }) {
+			nodes = append(nodes, toOne[0].to.Name)
+			got = append(got, openAndShut(toOne))
+		}
+		const most = 3
+		if len(got) > most {
+			got = append(got[:most], fmt.Sprintf("%d more nodes", len(got)-most))
+		}
+		findings = append(findings, Finding{
+			Nodes:    nodes,
+			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].path.Outcome),
+			Got:      strings.Join(got, "; ") + m.sampled(),
+			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
+			WouldSee: m.wouldSee(calls[0].path),
+			Fix:      m.openFirewall(suspect{kind: inbound, nodes: nodes}),
+		})
+	}
+	return findings
+}
+
+// openAndShut says which ports of a node took calls, as "w3: 35007 open, 58123 shut".
+func openAndShut(calls []meshCall) string {
+	var open, shut []int
+	for _, call := range calls {
+		open = append(open, call.path.Open...)
+		shut = append(append(shut, call.path.Port), call.path.Shut...)
+	}
+	return fmt.Sprintf("%s: %s open, %s shut", calls[0].to.Name, listPorts(open), listPorts(shut))
+}
+
+func listPorts(ports []int) string {
+	var words []string
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(ports))) {
+		words = append(words, fmt.Sprint(port))
+	}
+	return strings.Join(words, " and ")
+}

@@ -1,0 +1,163 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// timedOut is what torch says of a store that it cannot get through to, and
+// rejected what it says where it is told at once.
+func (g gathering) timedOut() string {
+	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %s).", g.host, g.port)
+}
+
+func (g gathering) rejected(errno string) string {
+	return fmt.Sprintf("The client socket has failed to connect to any network address of (%s, %s). … (errno: %s).", g.host, g.port, errno)
+}
+
+// unserved: no port could be bound, by what master-port-free did not see.
+func (g gathering) unserved() []Finding {
+	return []Finding{{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("no store can be served for %s", g.endpoint()),
+		Got:      g.part(g.server).Error,
+		Want:     "a port that can be bound on all addresses",
+		WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE",
+		Fix:      []string{strings.TrimSuffix("{ssh} sudo ss -tlnp sport = :"+g.port, " sport = :")},
+	}}
+}
+
+// noOneServer: in c10d mode every node decides by its own name whether it is
+// the host.
+func (g gathering) noOneServer() []Finding {
+	f := Finding{
+		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
+		WouldSee: g.timedOut(),
+	}
+	f.Nodes, f.Got = namesOf(g.nodes), g.whys(g.nodes)
+	if len(g.servers) > 1 {
+		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
+		f.Nodes, f.Got = namesOf(g.servers), g.whys(g.servers)
+		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
+	}
+	f.Want = "one node whose hostname is the endpoint's, or leads to it"
+	f.Fix = []string{"{ssh} 'hostname; getent ahosts $(hostname)'"}
+	if name := g.ownName(); name != "" {
+		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s:%s …", name, g.port))
+	}
+	return []Finding{f}
+}
+
+// whys are the rules by which nodes took themselves for the host, or did not.
+func (g gathering) whys(nodes []*facts.Node) string {
+	var parts []string
+	for _, group := range groupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }) {
+		parts = append(parts, hostfile.Fold(group.Nodes)+": "+group.Value)
+	}
+	const most = 4
+	if len(parts) > most {
+		parts = append(parts[:most], fmt.Sprintf("and %d more", len(parts)-most))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ownName is the hostname of node 0, where no other node has the same and all
+// resolve it.
+func (g gathering) ownName() string {
+	first := firstHost(g.view)
+	at := slices.IndexFunc(g.nodes, func(n *facts.Node) bool { return n.Name == first })
+	if at < 0 || g.nodes[at].Names == nil {
+		return ""
+	}
+	own := g.nodes[at].Names.Own
+	for _, node := range g.nodes {
+		lookup, asked := lookupOf(node, own)
+		isTwin := node.Name != first && node.Names != nil && node.Names.Own == own
+		if isTwin || !asked || len(lookup.Addresses) == 0 {
+			return ""
+		}
+	}
+	return own
+}
+
+func (g gathering) unresolved(nodes []*facts.Node) []Finding {
+	var findings []Finding
+	for _, node := range nodes {
+		f := Finding{
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host),
+			Got:      g.part(node).Error,
+			WouldSee: fmt.Sprintf("The IPv4 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known).", g.host, g.port),
+			Fix:      []string{lookUpName(g.host)},
+		}
+		if address := launch.PeerAddress(g.server).Address; address != "" && isPlain(g.host) {
+			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, address, g.host))
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// misled found somebody who does not speak the store's protocol.
+func (g gathering) misled(nodes []*facts.Node) []Finding {
+	var findings []Finding
+	for _, node := range nodes {
+		findings = append(findings, Finding{
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name),
+			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
+			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
+			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
+			Fix:      []string{"{ssh} getent ahosts " + shellWord(g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", shellWord(g.server.Name), g.port)},
+		})
+	}
+	return findings
+}
+
+// uncounted found the store and got no answer from it in time.
+func (g gathering) uncounted(nodes []*facts.Node) []Finding {
+	var findings []Finding
+	for _, node := range nodes {
+		findings = append(findings, Finding{
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name),
+			Got:      g.part(node).Error,
+			WouldSee: "Connection reset by peer, or a timeout of the store",
+			Fix:      []string{"{ssh} ping -c 5 " + shellWord(g.host)},
+		})
+	}
+	return findings
+}
+
+// unmet: everybody got through, and not everybody was seen. Of nodes that took
+// no part their own unknown says so.
+func (g gathering) unmet(waiting []*facts.Node) []Finding {
+	took := namesOf(g.nodes)
+	late := namesOf(waiting)
+	if missing := g.part(g.server).Missing; len(missing) > 0 {
+		late = slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return !slices.Contains(took, name) })
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Nodes:    late,
+		Summary:  fmt.Sprintf("the store on %s is reached, and not all nodes were counted there within the time of the drill", g.server.Name),
+		Got:      g.part(waiting[0]).Error,
+		WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(late), len(g.nodes)),
+		Fix:      []string{"{ssh} uptime", "{ssh} ping -c 5 " + shellWord(g.host)},
+	}}
+}
+
+func namesOf(nodes []*facts.Node) []string {
+	var names []string
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
+}
