@@ -10,7 +10,7 @@ NAME    ?= pf
 N       ?= 4
 FUZZTIME ?= 20s
 
-.PHONY: build cross demo test race lint docs fuzz bench cluster cluster-down setup clean
+.PHONY: build cross demo test race lint docs fuzz oracle bench cluster cluster-down setup clean
 
 build: bin/preflight
 
@@ -44,7 +44,9 @@ race:
 lint:
 	test -z "$$(gofmt -l .)"
 	go vet ./...
+	go vet -tags oracle ./oracle
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle ./oracle
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md
@@ -53,6 +55,12 @@ fuzz:
 	sh -c 'for target in $$(grep -rl "^func Fuzz" --include=*_test.go . | xargs -n1 dirname | sort -u); do \
 	  for name in $$(grep -rhoE "^func Fuzz[A-Za-z]+" $$target/*_test.go | cut -c6-); do \
 	    go test -run=^$$ -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) $$target || exit 1; done; done'
+
+# The real thing says whether we are right: torch of three generations, its
+# torchrun on real hosts, and NCCL. Fetches about 6 GB from PyPI the first time.
+oracle: setup build
+	@if sh oracle/setup.sh; then go test -tags oracle -timeout 30m -v ./oracle; \
+	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 
 # A cluster of N namespace hosts that stays up to play with (root, Linux).
 cluster: setup build bin/cluster

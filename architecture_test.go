@@ -61,7 +61,7 @@ func TestImportRules(t *testing.T) {
 			t.Errorf("%s imports viper: configuration is read in one place", path)
 		}
 	}
-	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "checks", "report", "testhosts"} {
+	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "drill", "checks", "report", "testhosts"} {
 		if !checked[room] {
 			t.Errorf("no package of %s was looked at", room)
 		}

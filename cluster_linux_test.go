@@ -100,7 +100,7 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
-			report := judge(t, cluster, binary, accelerator)
+			report := judge(t, cluster, binary, "--accelerator", accelerator)
 			if report.ExitCode != 0 || len(report.Findings) > 0 {
 				t.Errorf("%s: exit code %d, findings %v", accelerator, report.ExitCode, short(report.Findings))
 			}
@@ -108,22 +108,9 @@ func TestCluster(t *testing.T) {
 	})
 	for _, fault := range planted {
 		t.Run(fault.name, func(t *testing.T) {
-			node, err := cluster.Node(fault.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			undo, err := fault.plant(t.Context(), node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// However this one ends, the next finds the node healthy.
-			t.Cleanup(func() {
-				if err := undo(); err != nil {
-					t.Error(err)
-				}
-			})
+			plantOn(t, cluster, fault.node, fault.plant)
 			began := time.Now()
-			report := judge(t, cluster, binary, "cuda")
+			report := judge(t, cluster, binary)
 			if took := time.Since(began); took > nodeDeadline+time.Second {
 				t.Errorf("it took %v, the node had %v", took, nodeDeadline)
 			}
@@ -153,10 +140,10 @@ func short(findings []checks.Finding) []string {
 }
 
 // judge runs the main job on the cluster's head.
-func judge(t *testing.T, cluster *testhosts.Cluster, binary, accelerator string) checks.Report {
+func judge(t *testing.T, cluster *testhosts.Cluster, binary string, more ...string) checks.Report {
 	t.Helper()
-	cmd := cluster.OnHead(t.Context(), binary, "-H", testhosts.HostfilePath, "--accelerator", accelerator,
-		"--timeout", nodeDeadline.String(), "--format", "json")
+	argv := []string{binary, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--timeout", nodeDeadline.String(), "--format", "json"}
+	cmd := cluster.OnHead(t.Context(), append(argv, more...)...)
 	out, err := cmd.Output()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {

@@ -33,14 +33,19 @@ func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.
 	d := drills{Job: job, prediction: prediction, fleet: fleet, crew: crew, token: rand.Text()}
 	fleet.NotTried = d.notTried()
 	var all sync.WaitGroup
+	if d.tries(facts.SectionRendezvous) {
+		first, planned, nowhere := d.meetingPlace()
+		if nowhere != "" {
+			fleet.NotTried[facts.SectionRendezvous] = nowhere
+		} else {
+			all.Go(func() { d.meet(ctx, first, planned) })
+		}
+	}
 	called := make(chan struct{})
 	all.Go(func() {
 		defer close(called)
 		d.callEachOther(ctx)
 	})
-	if d.tries(facts.SectionRendezvous) {
-		all.Go(func() { d.meet(ctx) })
-	}
 	if d.tries(facts.SectionLogins) {
 		all.Go(func() {
 			// Logins take processors; the calls' times are told, and theirs are not.

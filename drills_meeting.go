@@ -27,23 +27,26 @@ type gathering struct {
 	token   string
 }
 
+// meetingPlace is node 0 and where the ranks will meet, or why they will not.
+func (d *drills) meetingPlace() (first *member, planned launch.Meeting, nowhere string) {
+	first = d.crew.named(d.fleet.Nodes[0].Name)
+	if first == nil {
+		return nil, planned, fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", d.fleet.Nodes[0].Name)
+	}
+	planned = d.prediction.Meeting(first.Node)
+	if planned.Error != "" {
+		return nil, planned, "there is nowhere to meet: see master-address"
+	}
+	return first, planned, ""
+}
+
 // meet runs the rendezvous drill at the endpoint the ranks will be given. Where
 // it does not bring everybody together and node 0 has an address that leads to
 // its peers, it is tried there too, so that what is advised was tried.
-func (d *drills) meet(ctx context.Context) {
-	first := d.crew.named(d.fleet.Nodes[0].Name)
-	if first == nil {
-		d.noMeeting("node 0 (%s) was not reached", d.fleet.Nodes[0].Name)
-		return
-	}
-	planned := d.prediction.Meeting(first.Node)
-	if planned.Error != "" {
-		d.noMeeting("there is nowhere to meet: %s", planned.Error)
-		return
-	}
+func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stores
 	defer cancel()
-	stores := d.serve(ctx, planned, first.Node)
+	stores := d.serve(ctx, planned, first.Node, nil)
 	d.gather(ctx, stores, gathering{
 		Meeting: planned, section: facts.SectionRendezvous, token: "ranks",
 		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
@@ -53,16 +56,11 @@ func (d *drills) meet(ctx context.Context) {
 	case d.complete() && d.prediction.Rendezvous == launch.RendezvousC10d:
 		d.meetAgain(ctx)
 	case !d.complete() && !unserved(stores) && peer.Error == "" && peer.Address != planned.Host:
-		d.gather(ctx, stores, gathering{
-			Meeting: launch.Meeting{Host: peer.Address, Port: planned.Port}, section: facts.SectionPeerRendezvous, token: "peers",
+		other := launch.Meeting{Host: peer.Address, Port: planned.Port}
+		d.gather(ctx, d.serve(ctx, other, first.Node, stores), gathering{
+			Meeting: other, section: facts.SectionPeerRendezvous, token: "peers",
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		})
-	}
-}
-
-func (d *drills) noMeeting(format string, values ...any) {
-	for _, m := range d.crew {
-		m.miss(facts.SectionRendezvous, format, values...)
 	}
 }
 
@@ -71,9 +69,10 @@ func (d *drills) complete() bool {
 	return !slices.ContainsFunc(d.crew, func(m *member) bool { return m.Rendezvous == nil || m.Rendezvous.Failed != "" })
 }
 
-// serve has whoever holds itself for the host serve a store, until ctx ends. It
-// returns what is known of every member before it joins.
-func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node) []facts.Rendezvous {
+// serve has whoever holds itself for the host serve a store, until ctx ends;
+// those who already do go on. It returns what is known of every member before it
+// joins.
+func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node, already []facts.Rendezvous) []facts.Rendezvous {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
 		generation = launch.GenerationOf(first.Python.Torch.Version)
@@ -82,7 +81,7 @@ func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts
 	d.crew.each(func(i int, m *member) {
 		serves, why := d.prediction.Serves(meeting, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
-		if !serves {
+		if !serves || already != nil && already[i].Serves {
 			return
 		}
 		_, err := stand[int](ctx, m.agent, methodServe, drill.Host{

@@ -137,6 +137,11 @@ func (c *Cluster) Machines() []*Node {
 	return append([]*Node{c.Head}, c.Nodes...)
 }
 
+// Peers returns the other nodes of the cluster, without the head.
+func (n *Node) Peers() []*Node {
+	return slices.DeleteFunc(slices.Clone(n.cluster.Nodes), func(peer *Node) bool { return peer == n })
+}
+
 // Node returns the machine of that name: a node, the head's full name or "head".
 func (c *Cluster) Node(name string) (*Node, error) {
 	if name == "head" {

@@ -11,16 +11,10 @@ import (
 
 const bridgeName = "br0"
 
-// wire connects the machines to the switch, which it sets up when it is new.
+// wire connects the machines to the switch.
 func (c *Cluster) wire(machines []*Node) error {
 	err := c.sw.insideNetwork(func() error {
-		bridge, err := netlink.LinkByName(bridgeName)
-		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			bridge = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}
-			if err = netlink.LinkAdd(bridge); err == nil {
-				err = netlink.LinkSetUp(bridge)
-			}
-		}
+		bridge, err := bridgeNamed(bridgeName)
 		if err != nil {
 			return fmt.Errorf("switch: %w", err)
 		}
@@ -40,6 +34,19 @@ func (c *Cluster) wire(machines []*Node) error {
 		}
 	}
 	return nil
+}
+
+// bridgeNamed is a segment of the switch, which sets it up when it is new. It is
+// called in the switch's namespace.
+func bridgeNamed(name string) (netlink.Link, error) {
+	bridge, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		bridge = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+		if err = netlink.LinkAdd(bridge); err == nil {
+			err = netlink.LinkSetUp(bridge)
+		}
+	}
+	return bridge, err
 }
 
 // plugInto gives the node an eth0 whose other end is a port of the bridge. It

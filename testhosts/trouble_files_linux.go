@@ -90,25 +90,6 @@ func (n *Node) NoisyShell(line string) (Undo, error) {
 	})
 }
 
-// RemoveAuthorizedKey forgets the key everybody logs in with.
-func (n *Node) RemoveAuthorizedKey() (Undo, error) {
-	return n.edit("/root/.ssh/authorized_keys", func(string) string { return "" })
-}
-
-// NoLoginShell gives root the shell of service accounts.
-func (n *Node) NoLoginShell() (Undo, error) {
-	return n.edit("/etc/passwd", func(text string) string {
-		return rootShell.ReplaceAllString(text, "${1}/usr/sbin/nologin")
-	})
-}
-
-// LockAccount locks root's password, which closes the account to keys as well.
-func (n *Node) LockAccount() (Undo, error) {
-	return n.edit("/etc/shadow", func(text string) string {
-		return strings.Replace(text, "root:*:", "root:!:", 1)
-	})
-}
-
 // LoopbackHostname has the node resolve its own name to 127.0.1.1, as Debian's
 // installer leaves it.
 func (n *Node) LoopbackHostname() (Undo, error) { return n.WrongHosts(n.Name, "127.0.1.1") }
@@ -119,6 +100,12 @@ func (n *Node) WrongHosts(name, address string) (Undo, error) {
 	return n.edit("/etc/hosts", func(text string) string {
 		return entry.ReplaceAllString(text, address+"${1}"+name)
 	})
+}
+
+// ForgetName has the node resolve a name to nothing.
+func (n *Node) ForgetName(name string) (Undo, error) {
+	entry := regexp.MustCompile(`(?m)^\S+\s+` + regexp.QuoteMeta(name) + `\n`)
+	return n.edit("/etc/hosts", func(text string) string { return entry.ReplaceAllString(text, "") })
 }
 
 // NCCLConf writes an NCCL configuration file: /etc/nccl.conf or ~/.nccl.conf,

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"preflight/testhosts"
@@ -19,20 +21,56 @@ func plain(method func(*testhosts.Node) (testhosts.Undo, error)) func(context.Co
 	return func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) { return method(n) }
 }
 
+// secondNIC gives a node an interface with an address in 10.78.0.0/16 that ends
+// like its own, on the named network, or on one that nobody else is on.
+func secondNIC(name, network string, first bool) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) {
+		prefix := strings.Replace(n.Address, "10.77.", "10.78.", 1) + "/16"
+		return n.AddNIC(testhosts.NIC{Name: name, Prefix: prefix, Network: network, First: first})
+	}
+}
+
 var faults = []fault{
 	{"killed", "sshd and all else is dead: connections are refused", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Kill(ctx) }},
 	{"frozen", "every process is stopped: connections are accepted, nothing follows", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Freeze(ctx) }},
 	{"dropped", "the firewall drops everything", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Drop(ctx) }},
-	{"ports-dropped", "the firewall lets nothing through but port 22", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"ports-dropped", "the firewall drops connections to all ports but 22", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Drop(ctx, "1:21", "23:65535")
 	}},
+	{"ephemeral-dropped", "the firewall drops connections to 32768-60999, where ranks listen", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop(ctx, testhosts.Ephemeral)
+	}},
+	{"ephemeral-refused", "the firewall answers connections to 32768-60999 with a reset", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Reject(ctx, testhosts.Ephemeral)
+	}},
+	{"ephemeral-prohibited", "the firewall answers connections to 32768-60999 with host-prohibited", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Prohibit(ctx, testhosts.Ephemeral)
+	}},
+	{"ephemeral-reset", "connections to 32768-60999 are accepted, then reset", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.ResetAfterAccept(ctx, testhosts.Ephemeral)
+	}},
+	{"one-way", "the firewall drops what the first other node starts to 32768-60999", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		peers := n.Peers()
+		if len(peers) == 0 {
+			return nil, errors.New("one-way needs a second node")
+		}
+		return n.DropFrom(ctx, peers[0], testhosts.Ephemeral)
+	}},
 	{"unrouted", "no route to the host", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Unroute(ctx) }},
+	{"no-routes", "no route to the other nodes, only to the head", plain((*testhosts.Node).LoseRoutes)},
 	{"mtu", "eth0 has MTU 1400, all others 1500", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) })},
+	{"mtu-jumbo", "eth0 has MTU 9000, all others and the switch 1500", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) })},
 	{"narrow-path", "packets above 1300 bytes vanish", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.NarrowPath(1300) })},
 	{"nic-name", "eth0 is called enp4s0", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") })},
 	{"docker0", "there is a docker0 with 172.17.0.1", plain((*testhosts.Node).AddDocker0)},
+	{"docker0-first", "there is a docker0 with 172.17.0.1, and it precedes eth0", plain((*testhosts.Node).AddDocker0First)},
+	{"nic-isolated", "a second NIC, mgmt0, is up and reaches nobody", plain(secondNIC("mgmt0", "", false))},
+	{"nic-isolated-first", "the same, and it precedes eth0", plain(secondNIC("mgmt0", "", true))},
+	{"nic-second", "a second NIC, mgmt0, on a network of all nodes that have one", plain(secondNIC("mgmt0", "mgmt", false))},
+	{"vpn-first", "a tailscale0 that reaches nobody precedes eth0", plain(secondNIC("tailscale0", "", true))},
 	{"loopback-name", "its own name resolves to 127.0.1.1", plain((*testhosts.Node).LoopbackHostname)},
 	{"wrong-hosts", "w1 resolves to an address nobody has", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") })},
+	{"no-name", "w1 does not resolve", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ForgetName("w1") })},
 	{"shm-small", "/dev/shm has 64 MiB", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) })},
 	{"shm-read-only", "/dev/shm cannot be written", plain((*testhosts.Node).ReadOnlySHM)},
 	{"shm-leftover", "a killed run left a segment in /dev/shm", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
@@ -43,6 +81,9 @@ var faults = []fault{
 	{"home-full", "root's home has no byte free", plain((*testhosts.Node).FullHome)},
 	{"noisy-shell", "~/.bashrc prints a line", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome to the cluster!") })},
 	{"no-key", "the key is not authorized any more", plain((*testhosts.Node).RemoveAuthorizedKey)},
+	{"no-private-key", "it cannot log in to other nodes", plain((*testhosts.Node).RemovePrivateKey)},
+	{"head-only", "it lets the head in and no other node", plain((*testhosts.Node).AdmitHeadOnly)},
+	{"host-key-unknown", "the other nodes do not know its host key", plain((*testhosts.Node).UnknownToPeers)},
 	{"no-login", "the login shell is nologin", plain((*testhosts.Node).NoLoginShell)},
 	{"locked", "the account is locked", plain((*testhosts.Node).LockAccount)},
 	{"host-key", "the host key has changed", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) }},

@@ -160,7 +160,7 @@ func (c command) exec(ctx context.Context) error {
 
 func (c command) faults(context.Context) error {
 	for _, f := range faults {
-		fmt.Printf("  %-16s %s\n", f.name, f.does)
+		fmt.Printf("  %-20s %s\n", f.name, f.does)
 	}
 	return nil
 }

@@ -1,0 +1,193 @@
+//go:build oracle
+
+package oracle_test
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/drill"
+	ours "preflight/drill/c10d"
+	"preflight/facts"
+)
+
+func identify(t *testing.T, port int) facts.Endpoint {
+	t.Helper()
+	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), 0)
+}
+
+// Every kind of store is told from the others, and what it holds is counted.
+func TestIdentify(t *testing.T) {
+	eachServer(t, func(t *testing.T, r release, libuv bool) {
+		server := r.start(t)
+		port := server.serve(libuv)
+		for _, key := range []string{"a", "b", "c"} {
+			must[any](server, order{"do": "set", "key": key, "value": "x"})
+		}
+		keys := must[int64](server, order{"do": "num_keys"})
+		seen := identify(t, port)
+		if seen.Store != r.generation || seen.Failed != "" || seen.Keys != keys {
+			t.Errorf("torch %s: %+v, want a store of %s with %d keys", r.name, seen, r.generation, keys)
+		}
+	})
+}
+
+// A job that is waiting for its last rank is identified a hundred times, and
+// then completes as if nobody had asked.
+//
+// The older kind of server looks the name of every caller up, in its only thread,
+// and glibc gives a name server that drops a question five seconds. It is asked
+// one after the other, because a burst is what name servers drop questions of.
+func TestIdentifyDisturbsNoJob(t *testing.T) {
+	eachServer(t, func(t *testing.T, r release, libuv bool) {
+		port := freePort(t)
+		meet(t, r, order{"port": port, "libuv": libuv, "seconds": 300}, func() {
+			awaitListener(t, port)
+			atOnce := 1
+			if libuv {
+				atOnce = 5
+			}
+			var all sync.WaitGroup
+			for range atOnce {
+				all.Go(func() {
+					for i := range 100 / atOnce {
+						if seen := identify(t, port); seen.Store != r.generation || seen.Failed != "" {
+							t.Errorf("probe %d: %+v", i, seen)
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+	})
+}
+
+// A store that is stopped does not answer. The oldest must survive what is
+// asked of it meanwhile, though it may be taken for a newer one: its memory is
+// looked at, because a VALIDATE would be a key of terabytes to it.
+func TestIdentifyOfAStoppedStore(t *testing.T) {
+	eachServer(t, func(t *testing.T, r release, libuv bool) {
+		server := r.start(t)
+		port := server.serve(libuv)
+		must[any](server, order{"do": "set", "key": "a", "value": "x"})
+		if err := server.process.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if seen := identify(t, port); seen.Outcome != facts.PathSilent || seen.Failed != facts.HopValidate {
+			t.Errorf("stopped: %+v", seen)
+		}
+		if err := server.process.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if seen := identify(t, port); seen.Store != r.generation {
+			t.Errorf("going on: %+v", seen)
+		}
+		converse(t, r.start(t), port, r.generation)
+	})
+}
+
+// What becomes of a client that meets a server of another generation.
+const (
+	works   = "works"
+	reset   = "is hung up on when it asks"
+	retries = "tries to connect until its time is up"
+	hangs   = "waits for an answer for ever"
+)
+
+func TestMixedGenerations(t *testing.T) {
+	tests := []struct {
+		serving string
+		libuv   bool
+		calling string
+		want    string
+	}{
+		{"1.13", false, "2.4", reset},
+		{"1.13", false, "2.15", retries},
+		{"2.4", false, "1.13", reset},
+		{"2.4", false, "2.15", retries},
+		{"2.4", true, "1.13", hangs},
+		{"2.4", true, "2.15", retries},
+		{"2.15", false, "1.13", reset},
+		{"2.15", false, "2.4", works},
+		{"2.15", true, "1.13", hangs},
+		{"2.15", true, "2.4", works},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%s calls %s libuv=%t", tt.calling, tt.serving, tt.libuv), func(t *testing.T) {
+			server, client := named(tt.serving).start(t), named(tt.calling).start(t)
+			port := server.serve(tt.libuv)
+			if got, words := meetOther(t, client, port); got != tt.want {
+				t.Errorf("a client of torch %s %s (%s), want: %s", tt.calling, got, words, tt.want)
+			} else {
+				t.Log(words)
+			}
+			// Whatever it was sent, the server is there for its own kind.
+			converse(t, named(tt.serving).start(t), port, named(tt.serving).generation)
+		})
+	}
+}
+
+// meetOther has a client call a server with a short time to connect, and ask it
+// something. It returns what becomes of it, and torch's words.
+func meetOther(t *testing.T, client *torch, port int) (outcome, words string) {
+	t.Helper()
+	const connecting = 4 * time.Second
+	began := time.Now()
+	_, err := ask[any](client, order{"do": "dial", "port": port, "seconds": connecting.Seconds()})
+	if err != nil && time.Since(began) >= connecting {
+		return retries, err.Error()
+	}
+	if err == nil {
+		client.send(order{"do": "add", "key": "n", "delta": 0})
+		answered := make(chan error, 1)
+		go func() { answered <- client.hear(new(any)) }()
+		select {
+		case err = <-answered:
+		case <-time.After(connecting):
+			return hangs, ""
+		}
+	}
+	if err != nil {
+		return reset, err.Error()
+	}
+	return works, ""
+}
+
+func named(name string) release {
+	for _, r := range releases() {
+		if r.name == name {
+			return r
+		}
+	}
+	panic("no release " + name)
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := ours.Listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// awaitListener waits for a port to be served, without a word to whom serves it.
+func awaitListener(t *testing.T, port int) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,122 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe"
+)
+
+// kinds are the namespaces that a test may have for itself.
+var kinds = []string{"net", "mnt", "uts"}
+
+// inOwnNamespaces runs the calling test once more, in a process with a network, a
+// file system and a hostname that end with it. It returns true in there.
+func inOwnNamespaces(t *testing.T) bool {
+	t.Helper()
+	const outside = "PREFLIGHT_ORACLE_OUTSIDE"
+	here := namespaces(t)
+	if before := strings.Fields(os.Getenv(outside)); len(before) == len(here) {
+		for i := range here {
+			if here[i] == before[i] {
+				t.Fatalf("this is %s, which is the machine's", here[i])
+			}
+		}
+		hideMachine(t)
+		return true
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("namespaces need root")
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
+	again.Env = append(os.Environ(), outside+"="+strings.Join(here, " "))
+	again.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL, // of the thread, which therefore stays
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out, err := again.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Error(err)
+	}
+	return false
+}
+
+// namespaces names those that this process is in.
+func namespaces(t *testing.T) []string {
+	t.Helper()
+	var here []string
+	for _, kind := range kinds {
+		link, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here = append(here, link)
+	}
+	return here
+}
+
+// hideMachine takes the machine's own settings out of sight, and its files of
+// names out of reach.
+func hideMachine(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cover(t, "/etc/hosts", "")
+	// Because of an action, here the default one, a probe asks glibc for what is in
+	// no file: Go's own resolver would answer from the file of five seconds ago.
+	cover(t, "/etc/nsswitch.conf", "hosts: files [SUCCESS=return]\n")
+	for _, path := range []string{"/etc/nccl.conf", filepath.Join(home, ".nccl.conf")} {
+		if _, err := os.Stat(path); err == nil {
+			cover(t, path, "")
+		}
+	}
+}
+
+// cover lays another text over a file that is there.
+func cover(t *testing.T, path, text string) {
+	t.Helper()
+	ours := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(ours, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(ours, path, "", unix.MS_BIND, ""); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // else ours could not be removed
+}
+
+// look probes some sections of the namespaces that a test is in. The names are
+// asked for where SectionNames is.
+func look(t *testing.T, names []string, sections ...facts.Section) *facts.Node {
+	t.Helper()
+	var node facts.Node
+	var unseen []string
+	probe.Run(t.Context(), probe.Options{Names: names}, sections, func(section facts.Section, seen facts.Facts, missing string) {
+		if missing != "" {
+			unseen = append(unseen, fmt.Sprintf("%s: %s", section, missing))
+		}
+		node.Take(section, seen)
+	})
+	if unseen != nil {
+		t.Fatal(unseen)
+	}
+	return &node
+}

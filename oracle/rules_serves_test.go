@@ -1,0 +1,94 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// machine is how a node names itself and others, and the endpoint's host that it
+// is asked about.
+type machine struct {
+	Own   string `json:"own"`
+	Hosts string `json:"hosts"` // its /etc/hosts
+	Host  string `json:"host"`
+}
+
+// TestRulesServes asks torchrun's c10d mode on machines with all kinds of names
+// whether they hold themselves for the endpoint's host, and launch what it
+// predicts of what a probe saw there.
+func TestRulesServes(t *testing.T) {
+	if !inOwnNamespaces(t) {
+		return
+	}
+	machines := randomMachines(2000)
+	nodes := make([]*facts.Node, len(machines))
+	for i, m := range machines {
+		if err := os.WriteFile("/etc/hosts", []byte(m.Hosts), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sethostname([]byte(m.Own)); err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = look(t, []string{m.Host}, facts.SectionNames)
+	}
+	eachRelease(t, func(t *testing.T, r release) {
+		version, all := answers[string](t, machines, r.python, "-W", "ignore", "rules.py", "serves")
+		count := map[string]int{}
+		for i, want := range all {
+			node := *nodes[i]
+			node.Python = &facts.Python{Torch: &facts.Torch{Version: version}}
+			got, why := predictServing(machines[i].Host, &node)
+			if got != want {
+				t.Errorf("torch %s, %+v: %s, predicted is %s: %s; it sees %+v", version, machines[i], want, got, why, *node.Names)
+			}
+			count[want]++
+		}
+		t.Logf("torch %s: %d machines: %v", version, len(machines), count)
+		if len(count) != 3 {
+			t.Error("some outcome never came")
+		}
+	})
+}
+
+// predictServing says in the words of rules.py what launch predicts.
+func predictServing(host string, node *facts.Node) (outcome, why string) {
+	c10d := launch.Prediction{Rendezvous: launch.RendezvousC10d}
+	serves, why := c10d.Serves(launch.Meeting{Host: host}, node, node)
+	switch {
+	case serves:
+		return "yes", why
+	case strings.Contains(why, "socket.gaierror"):
+		return "dies", why
+	case strings.HasPrefix(why, "not known"):
+		return "not known", why
+	}
+	return "no", why
+}
+
+// randomMachines are always the same.
+func randomMachines(count int) []machine {
+	r := rand.New(rand.NewPCG(1, 13))
+	addresses := []string{"10.0.0.1", "10.0.0.2", "127.0.1.1", "fd00::1", "127.0.0.1"}
+	hosts := append([]string{"w1", "w2", "node1", "w1.cluster", "w2.cluster", "localhost", "gone", "fd00:0::1", "::1"}, addresses...)
+	all := make([]machine, count)
+	for i := range all {
+		var lines strings.Builder
+		for range 1 + r.IntN(5) {
+			name := pick(r, "w1", "w2", "node1")
+			aliases := pick(r, name, name, name+".cluster "+name, name+" "+name+".cluster", name+" node1")
+			fmt.Fprintln(&lines, pick(r, addresses...), aliases)
+		}
+		all[i] = machine{Own: pick(r, "w1", "w1", "w2", "w1.cluster"), Hosts: lines.String(), Host: pick(r, hosts...)}
+	}
+	return all
+}

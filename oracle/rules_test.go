@@ -1,0 +1,92 @@
+//go:build oracle
+
+package oracle_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/launch"
+)
+
+// answers runs a script of this folder, which says the version of what it asks
+// and then answers order by order.
+func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (version string, all []Answer) {
+	t.Helper()
+	var lines bytes.Buffer
+	for _, o := range orders {
+		line, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(line, '\n'))
+	}
+	script := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	script.Stdin, script.Stderr = &lines, &logged{t: t}
+	out, err := script.Output()
+	if err != nil {
+		t.Fatalf("%q: %v; run oracle/setup.sh where it is missing", argv, err)
+	}
+	said := json.NewDecoder(bytes.NewReader(out))
+	if err := said.Decode(&version); err != nil {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	all = make([]Answer, len(orders))
+	for i := range all {
+		if err := said.Decode(&all[i]); err != nil {
+			t.Fatalf("answer %d of %q: %v", i, argv, err)
+		}
+	}
+	return version, all
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// endpoint is what torch or launch makes of a value of --rdzv_endpoint.
+type endpoint struct {
+	Host  string
+	Port  int
+	Error string
+}
+
+// TestRulesEndpoint gives torchrun and launch the same endpoints, most of them
+// nonsense made of meaningful parts.
+func TestRulesEndpoint(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 15))
+	parts := []string{"w1", "10.0.0.1", ":", "[", "]", "fd00::1", "29500", "0", "65536", "_", "-", ".", "@", " ", "%", "é", "x", "\t", "::", "99999", "123456", "+1", "/"}
+	texts := []string{"w1:65535", "[fd00::1]:29500", "[fd00::1]", "fd00::1", "fe80::1%eth0:29500", "w1:000001", "w1:-1", "w1:1.0", "[w1]:1", "[[fd00::1]]:1", "w1:29500:"}
+	for range 4000 {
+		var text strings.Builder
+		for range r.IntN(6) {
+			text.WriteString(pick(r, parts...))
+		}
+		texts = append(texts, text.String())
+	}
+	eachRelease(t, func(t *testing.T, release release) {
+		version, all := answers[endpoint](t, texts, release.python, "-W", "ignore", "rules.py", "endpoint")
+		accepted := 0
+		for i, want := range all {
+			want.Error = strings.TrimSuffix(want.Error, ".") // our errors have no full stop
+			got := endpoint{}
+			var err error
+			if got.Host, got.Port, err = launch.ParseEndpoint(texts[i], 29400); err != nil {
+				got.Error = err.Error()
+			} else {
+				accepted++
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("torch %s, %q: (-want +got)\n%s", version, texts[i], diff)
+			}
+		}
+		t.Logf("torch %s: %d endpoints, %d of them accepted", version, len(texts), accepted)
+		if accepted < len(texts)/20 || accepted > len(texts)/2 {
+			t.Error("that is not what the endpoints are meant to be")
+		}
+	})
+}

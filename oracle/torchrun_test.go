@@ -1,0 +1,363 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/facts"
+	"preflight/testhosts"
+)
+
+var logs = flag.Bool("logs", false, "keep what the jobs that fail print in testdata")
+
+// job is the smallest training: all ranks meet and add a tensor.
+const job = `
+import datetime, os, socket, sys
+import torch, torch.distributed as dist
+print("torch", torch.__version__, "rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "on", socket.gethostname(),
+      "meets at", os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], flush=True)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=int(sys.argv[1])))
+tensor = torch.full((4,), 1.0 + dist.get_rank())
+dist.all_reduce(tensor)
+print("reduced", tensor.tolist(), flush=True)
+dist.barrier()
+`
+
+// mode is how the ranks are told of each other, by preflight's name for it.
+type mode string
+
+const (
+	deepspeed mode = "deepspeed" // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment
+	static    mode = "static"    // torchrun --node_rank --master_addr
+	elastic   mode = "c10d"      // torchrun --rdzv_backend c10d
+)
+
+func (m mode) port() int {
+	if m == elastic {
+		return 29400
+	}
+	return 29500
+}
+
+// fault is what is wrong before the launch, and what follows.
+type fault struct {
+	name   string
+	plant  func(context.Context, *testhosts.Cluster) (testhosts.Undo, error)
+	master string   // what the launch is told; "" is the first word of node 0's hostname -I
+	named  []string // the nodes preflight must name; none when the job works
+	luck   bool     // the job works all the same, and preflight does not count on it
+}
+
+var (
+	none = fault{name: "none", plant: func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return nil, nil }}
+	// The store is below the range, the ranks' own listeners are in it.
+	firewalled = fault{name: "ephemeral-dropped", named: []string{"w3"}, plant: func(ctx context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
+		return c.Nodes[2].Drop(ctx, testhosts.Ephemeral)
+	}}
+	docker0 = fault{name: "docker0-first", named: []string{"w1"}, plant: onEvery((*testhosts.Node).AddDocker0First)}
+	// Debian's default. Every rank listens on its loopback interface.
+	loopback = fault{name: "loopback-names", named: []string{"w1", "w2", "w3", "w4"}, plant: onEvery((*testhosts.Node).LoopbackHostname)}
+	// Of two ranks the one whose address is larger calls, byte by byte (gloo,
+	// gloo/transport/tcp/pair.cc). 127.0.1.1 is larger than 10.77.1.4, so that
+	// nobody calls the only one that cannot be called. On 192.168.0.0/16 all
+	// would.
+	lucky = fault{name: "loopback-name-of-one", named: []string{"w3"}, luck: true, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
+		return c.Nodes[2].LoopbackHostname()
+	}}
+	// With torchrun's c10d nobody holds itself for the host of an endpoint that
+	// is an address which its own name does not lead to.
+	hostless = fault{name: "loopback-name-of-host", named: []string{"w1"}, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
+		return c.Nodes[0].LoopbackHostname()
+	}}
+	nameless = fault{name: "no-name", named: []string{"w3"}, master: "w1", plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
+		return c.Nodes[2].ForgetName("w1")
+	}}
+)
+
+// onEvery plants on all nodes what is never taken back.
+func onEvery(plant func(*testhosts.Node) (testhosts.Undo, error)) func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) {
+	return func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
+		for _, n := range c.Nodes {
+			if _, err := plant(n); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// launches are what is tried. The oldest torch need not show all of it again.
+func launches() []trial {
+	all := releases()
+	oldest, current := all[0], all[len(all)-1]
+	venvs := filepath.Join(filepath.Dir(current.python), "../..")
+	var trials []trial
+	for _, l := range []struct {
+		release release
+		mode    mode
+		faults  []fault
+	}{
+		{current, deepspeed, []fault{none, firewalled, docker0, loopback, lucky, nameless}},
+		{current, static, []fault{none, firewalled, docker0, nameless}},
+		{current, elastic, []fault{none, firewalled, docker0, hostless, nameless}},
+		{oldest, deepspeed, []fault{none, firewalled, docker0, loopback, lucky}},
+		{oldest, static, []fault{none}},
+		{oldest, elastic, []fault{none, hostless}},
+	} {
+		for _, f := range l.faults {
+			trials = append(trials, trial{release: l.release, venvs: venvs, mode: l.mode, fault: f})
+		}
+	}
+	return trials
+}
+
+// TestTorchrun launches a real job on four hosts and asks preflight about the
+// same launch: they must agree on whether it can work, and preflight must know
+// who is in the way.
+func TestTorchrun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	shared := t.TempDir()
+	if err := os.WriteFile(filepath.Join(shared, "job.py"), []byte(job), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(shared, "preflight"), "preflight/cmd/preflight")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	started := map[string]*torch{}
+	patience := map[string]time.Duration{}
+	for i, tr := range launches() {
+		name := tr.release.name
+		if started[name] == nil {
+			began := time.Now()
+			started[name] = tr.release.start(t)
+			// Nodes that share this machine import torch one after the other.
+			patience[name] = 9*time.Second + 3*time.Since(began)
+		}
+		tr.version, tr.patience, tr.shared = started[name].version, patience[name], shared
+		if tr.works() {
+			tr.patience = time.Minute // costs nothing where nobody waits in vain
+		}
+		t.Run(tr.name(), func(t *testing.T) {
+			t.Parallel() // most of them wait most of the time
+			tr.run(t, fmt.Sprintf("oracle%d-%d", os.Getpid(), i))
+		})
+	}
+}
+
+// trial is one launch under one fault, on a cluster of its own.
+type trial struct {
+	release  release
+	version  string
+	patience time.Duration // what a rank waits for the others
+	venvs    string        // where setup.sh puts what it fetches
+	shared   string        // a directory that the nodes see, with the job and preflight in it
+	mode     mode
+	fault    fault
+	master   string
+}
+
+func (tr trial) name() string {
+	return fmt.Sprintf("torch%s-%s-%s", tr.release.name, tr.mode, tr.fault.name)
+}
+
+// works is whether the job can.
+func (tr trial) works() bool { return len(tr.fault.named) == 0 || tr.fault.luck }
+
+func (tr trial) run(t *testing.T, cluster string) {
+	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: cluster, Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := tr.fault.plant(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if tr.master = tr.fault.master; tr.master == "" {
+		tr.master = firstAddress(t, c.Nodes[0])
+	}
+	report := tr.judge(t, c)
+	ranks := tr.launch(t, c)
+	works := !slices.ContainsFunc(ranks, func(r rank) bool { return r.err != nil })
+	log := fmt.Sprintf("torch %s, %s, fault %s\n%s", tr.version, tr.mode, tr.fault.name, logOf(ranks))
+	if *logs && !tr.works() {
+		log := strings.NewReplacer(tr.venvs, "/venvs", tr.shared, "/shared").Replace(log)
+		if err := os.WriteFile(filepath.Join("testdata", tr.name()+".log"), []byte(log), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	if works != tr.works() {
+		t.Errorf("the job works: %v\n%s", works, log)
+	}
+	if works != (report.ExitCode == 0) && !tr.fault.luck {
+		t.Errorf("the job works: %v, and preflight ends with %d: %+v", works, report.ExitCode, report.Findings)
+	}
+	if named := report.blamed(); !slices.Equal(named, tr.fault.named) {
+		t.Errorf("preflight names %v, want %v: %+v", named, tr.fault.named, report.Findings)
+	}
+}
+
+// firstAddress is what DeepSpeed takes for the master's address
+// (deepspeedai/DeepSpeed, deepspeed/launcher/runner.py).
+func firstAddress(t *testing.T, n *testhosts.Node) string {
+	t.Helper()
+	out, err := n.Run(t.Context(), "hostname", "-I")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(out)[0]
+}
+
+// rank is what became of one node's part of a job.
+type rank struct {
+	node    string
+	output  bytes.Buffer
+	err     error
+	seconds float64
+}
+
+func (tr trial) endpoint() string { return net.JoinHostPort(tr.master, strconv.Itoa(tr.mode.port())) }
+
+// command is what is typed on node number i.
+func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testhosts.Cmd {
+	argv := []string{tr.release.python}
+	node, world, port := strconv.Itoa(i), strconv.Itoa(len(c.Nodes)), strconv.Itoa(tr.mode.port())
+	seconds := strconv.Itoa(int(tr.patience.Seconds()))
+	if tr.mode != deepspeed {
+		argv = append(argv, "-m", "torch.distributed.run", "--nnodes", world, "--nproc_per_node", "1")
+		if tr.release.generation == facts.GenerationLegacy {
+			// Debian's Python 3.11 walks an IntFlag without its 0, which this torch
+			// was not made for and both are by default.
+			argv = append(argv, "--redirects", "1", "--tee", "1")
+		}
+	}
+	switch tr.mode {
+	case static:
+		argv = append(argv, "--node_rank", node, "--master_addr", tr.master, "--master_port", port, "--rdzv_conf", "timeout="+seconds)
+	case elastic:
+		argv = append(argv, "--rdzv_backend", "c10d", "--rdzv_id", "oracle", "--rdzv_endpoint", tr.endpoint(),
+			"--rdzv_conf", "join_timeout="+seconds+",read_timeout="+seconds)
+	}
+	cmd := c.Nodes[i].Command(ctx, append(argv, filepath.Join(tr.shared, "job.py"), seconds)...)
+	// One thread, because four nodes share this machine's processors.
+	cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=1")
+	if tr.mode == deepspeed {
+		cmd.Env = append(cmd.Env, "RANK="+node, "LOCAL_RANK=0", "WORLD_SIZE="+world, "MASTER_ADDR="+tr.master, "MASTER_PORT="+port)
+	}
+	// A torchrun that is asked to takes its workers with it.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 2 * time.Second
+	return cmd
+}
+
+// launch runs the job on all nodes at once and returns when all have ended.
+// Once a rank has failed the others have a third of their patience left to say so.
+func (tr trial) launch(t *testing.T, c *testhosts.Cluster) []rank {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*tr.patience)
+	defer cancel()
+	ranks := make([]rank, len(c.Nodes))
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range ranks {
+		r := &ranks[i]
+		r.node = c.Nodes[i].Name
+		cmd := tr.command(ctx, c, i)
+		cmd.Stdout, cmd.Stderr = &r.output, &r.output
+		all.Go(func() {
+			if r.err = cmd.Run(); r.err != nil {
+				time.AfterFunc(tr.patience/3, cancel)
+			}
+			r.seconds = time.Since(began).Seconds()
+		})
+	}
+	all.Wait()
+	return ranks
+}
+
+func logOf(ranks []rank) string {
+	var text strings.Builder
+	for i := range ranks {
+		r := &ranks[i]
+		status := "exit status 0"
+		if r.err != nil {
+			status = r.err.Error()
+		}
+		fmt.Fprintf(&text, "== %s: %s after %.1f s\n%s", r.node, status, r.seconds, r.output.String())
+	}
+	return text.String()
+}
+
+// report is what of preflight's report matters here, by its published names.
+type report struct {
+	ExitCode int `json:"exit_code"`
+	Findings []struct {
+		Check, Verdict, Summary string
+		Nodes                   []string
+	}
+}
+
+// blamed are the nodes that the failed checks name.
+func (r report) blamed() []string {
+	var nodes []string
+	for _, f := range r.Findings {
+		if f.Verdict == "fail" {
+			nodes = append(nodes, f.Nodes...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// judge asks preflight about the launch.
+func (tr trial) judge(t *testing.T, c *testhosts.Cluster) report {
+	t.Helper()
+	argv := []string{
+		filepath.Join(tr.shared, "preflight"), "-H", testhosts.HostfilePath, "--accelerator", "cpu",
+		"--python", tr.release.python, "--format", "json", "--rendezvous", string(tr.mode),
+	}
+	switch {
+	case tr.mode == elastic:
+		argv = append(argv, "--rdzv_endpoint", tr.endpoint())
+	case tr.mode == static, tr.fault.master != "": // DeepSpeed finds the address itself
+		argv = append(argv, "--master_addr", tr.master)
+	}
+	cmd := c.Head.Command(t.Context(), argv...)
+	cmd.Dir = tr.shared
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v in %q\n%s", err, out, complaints.String())
+	}
+	return r
+}
