@@ -11,7 +11,7 @@ import (
 
 const (
 	// callsAtOnce keeps two processors busy and a node's backlog short.
-	callsAtOnce = 64
+	callsAtOnce = 32
 	// callPatience is how long a call that only waits keeps another from
 	// starting: a node that nobody answers still calls everybody.
 	callPatience = 50 * time.Millisecond
@@ -93,18 +93,17 @@ func (c *calling) begin(at, turn int) {
 	c.reaches[at] = r
 	for i := range peer.Ports {
 		if i == 0 || c.AllPorts {
-			c.start(r, r.port(i))
+			c.start(r, r.port(i), false)
 		}
 	}
 }
 
-// start makes one call.
-func (c *calling) start(r *reach, port int) {
+// start makes one call, or only knocks.
+func (c *calling) start(r *reach, port int, knock bool) {
 	call := &call{
 		reach: r, fd: -1, began: c.now, end: c.now.Add(connectTime), young: true,
-		path: facts.Path{Peer: r.peer.Name, To: r.peer.Address, Port: port}, knock: port == r.peer.Control,
+		path: facts.Path{Peer: r.peer.Name, To: r.peer.Address, Port: port}, knock: knock,
 	}
-	r.pending++
 	c.young++
 	err := call.dial(r.peer.Address, port)
 	if err == nil {
@@ -131,7 +130,6 @@ func (c *calling) finish(call *call, err error) {
 		c.young--
 	}
 	r := call.reach
-	r.pending--
 	if err != nil {
 		call.path.Seconds = c.now.Sub(call.began).Seconds()
 		if call.path.Outcome == "" {
@@ -140,8 +138,9 @@ func (c *calling) finish(call *call, err error) {
 		call.path.Error = words(err)
 	}
 	if call.knock {
-		open := err == nil
-		r.control = &open
+		if open := err == nil; call.path.Outcome != facts.PathBroken { // which tells nothing
+			r.control = &open
+		}
 		return
 	}
 	r.paths[slices.Index(r.peer.Ports, call.path.Port)] = call.path
@@ -149,11 +148,11 @@ func (c *calling) finish(call *call, err error) {
 		r.widened = true
 		for i := range r.peer.Ports {
 			if i > 0 && !c.AllPorts {
-				c.start(r, r.port(i))
+				c.start(r, r.port(i), false)
 			}
 		}
 		if r.peer.Control != 0 {
-			c.start(r, r.peer.Control)
+			c.start(r, r.peer.Control, true)
 		}
 	}
 }
@@ -205,7 +204,6 @@ type reach struct {
 	peer    Peer
 	turn    int          // which of its ports is called first
 	paths   []facts.Path // by its ports; without a port, not called
-	pending int          // calls on their way
 	widened bool         // other ports are being tried, because one failed
 	control *bool        // whether its ssh port takes connections
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"preflight/facts"
@@ -40,10 +38,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 	told.Seconds = min(time.Since(began), span).Seconds()
 	for _, s := range sent {
 		if s.err != nil {
-			told.Rate, told.Error = 0, words(s.err)
-			if errors.Is(ctx.Err(), context.Canceled) {
-				told.Error = "interrupted"
-			}
+			told.Rate, told.Error = 0, s.words(ctx)
 			return told
 		}
 		told.Interface = s.from
@@ -57,6 +52,17 @@ type stream struct {
 	from string  // the interface it left by
 	rate float64 // bit/s that arrived
 	err  error
+}
+
+// words are what became of a stream that failed.
+func (s stream) words(ctx context.Context) string {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "interrupted"
+	case outcomeOf(s.err) == facts.PathReset: // which is an end where sending met it first
+		return errHungUp.Error()
+	}
+	return words(s.err)
 }
 
 func send(ctx context.Context, k key, hello message, to Peer, port int) (s stream) {
@@ -90,11 +96,7 @@ func readAnswer(conn net.Conn, k key) (message, error) {
 	b := make([]byte, 0, headLength+maxName)
 	for {
 		n, err := conn.Read(b[len(b):cap(b)])
-		switch {
-		// Where sending meets a reset first, reading meets an end.
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			return message{}, errHungUp
-		case err != nil:
+		if err != nil {
 			return message{}, err
 		}
 		b = b[:len(b)+n]
