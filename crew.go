@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,15 +20,31 @@ type member struct {
 	mu sync.Mutex // over the node's sections and what is missing of it
 }
 
-// learn files what a drill told of a section, or why it told nothing.
+// learn files what a drill told of a section, or why it told nothing. A node
+// that is lost meanwhile is as lost as one that never answered: what it told
+// before stays, and what failed at it is its fault.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err != nil {
-		m.Missing[name] = lostReason(err)
+	if err == nil {
+		*into = &seen
 		return
 	}
-	*into = &seen
+	m.Missing[name] = lostReason(err)
+	if failure := (*remote.Error)(nil); errors.As(err, &failure) && failure.Cause != remote.Interrupted {
+		failed(m.SSH, failure)
+		m.Reached = false
+	}
+}
+
+// errNoAnswer is of a node that is there and says nothing.
+var errNoAnswer = errors.New("no answer")
+
+// isLost is whether nothing is known, because the node is gone or silent, which
+// is another matter than what it says went wrong.
+func isLost(err error) bool {
+	failure := (*remote.Error)(nil)
+	return errors.As(err, &failure) || errors.Is(err, errNoAnswer)
 }
 
 // miss says why a section was not looked at.
@@ -111,6 +128,6 @@ func stand[Answer any](ctx context.Context, agent *remote.Agent, method string, 
 	case o := <-first:
 		return o.answer, o.err
 	case <-late.C:
-		return outcome{}.answer, fmt.Errorf("no answer to %s within %s", method, limit)
+		return outcome{}.answer, fmt.Errorf("%w to %s within %s", errNoAnswer, method, limit)
 	}
 }

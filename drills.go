@@ -13,11 +13,6 @@ import (
 	"preflight/launch"
 )
 
-const (
-	// listenTime is what a node gets to open its listeners.
-	listenTime = 2 * time.Second
-)
-
 // drills is what is tried between the nodes once all have been probed.
 type drills struct {
 	Job
@@ -33,32 +28,40 @@ func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.
 	d := drills{Job: job, prediction: prediction, fleet: fleet, crew: crew, token: rand.Text()}
 	fleet.NotTried = d.notTried()
 	var all sync.WaitGroup
-	if d.tries(facts.SectionRendezvous) {
-		first, planned, nowhere := d.meetingPlace()
-		if nowhere != "" {
-			fleet.NotTried[facts.SectionRendezvous] = nowhere
-		} else {
-			all.Go(func() { d.meet(ctx, first, planned) })
+	met, called := make(chan struct{}), make(chan struct{})
+	first, planned := d.meetingPlace()
+	all.Go(func() {
+		defer close(met)
+		if d.tries(facts.SectionRendezvous) {
+			d.meet(ctx, first, planned)
 		}
-	}
-	called := make(chan struct{})
+	})
 	all.Go(func() {
 		defer close(called)
+		await(met)
 		d.callEachOther(ctx)
 	})
-	if d.tries(facts.SectionLogins) {
-		all.Go(func() {
-			// Logins take processors; the calls' times are told, and theirs are not.
-			select {
-			case <-called:
-			case <-time.After(loginDelay):
-			}
+	all.Go(func() {
+		await(called)
+		if d.tries(facts.SectionLogins) {
 			d.logIn(ctx)
-		})
-	}
+		}
+	})
 	all.Wait()
 	for _, m := range crew {
 		job.step(m.Name, Drilled)
+	}
+}
+
+// patience is how long one drill lets the one before it run alone. The times
+// that a healthy fleet is told are then its network's and not those of nodes busy
+// with each other's logins; a drill that waits for a sick node holds up nobody.
+const patience = 500 * time.Millisecond
+
+func await(before <-chan struct{}) {
+	select {
+	case <-before:
+	case <-time.After(patience):
 	}
 }
 

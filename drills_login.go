@@ -14,11 +14,8 @@ const (
 	// allLogins is up to how many nodes everybody logs in to everybody; above
 	// it, to the next one and to one more by chance.
 	allLogins = 8
-	// loginDelay is how long logins wait for the calls to be over, and loginTime
-	// what a node then gets to log in to its peers. Together they fit into the five
-	// seconds in which a fault is to be named.
-	loginDelay = 500 * time.Millisecond
-	loginTime  = 4 * time.Second
+	// loginTime is what a node gets to log in to its peers.
+	loginTime = 4 * time.Second
 )
 
 // logIn has every node log in to its peers by its own ssh, as MPI launchers do.

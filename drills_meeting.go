@@ -13,10 +13,13 @@ import (
 )
 
 const (
-	// serveTime is what a node gets to bind the store's port, and joinTime what
-	// everybody gets for one rendezvous. There may be two, one after the other.
+	// serveTime is what a node gets to bind the store's port, joinTime what
+	// everybody gets for the rendezvous, and againTime for a second one at another
+	// address. Together they fit into the five seconds in which a fault is to be
+	// named.
 	serveTime = time.Second
-	joinTime  = 2 * time.Second
+	joinTime  = 3 * time.Second
+	againTime = 1500 * time.Millisecond
 )
 
 // gathering is one rendezvous to be tried: of everybody, at one endpoint.
@@ -25,19 +28,22 @@ type gathering struct {
 	section facts.Section
 	into    func(*member) **facts.Rendezvous
 	token   string
+	limit   time.Duration
 }
 
-// meetingPlace is node 0 and where the ranks will meet, or why they will not.
-func (d *drills) meetingPlace() (first *member, planned launch.Meeting, nowhere string) {
+// meetingPlace is node 0 and where the ranks will meet. Where they will not,
+// the rendezvous is not tried.
+func (d *drills) meetingPlace() (first *member, planned launch.Meeting) {
 	first = d.crew.named(d.fleet.Nodes[0].Name)
 	if first == nil {
-		return nil, planned, fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", d.fleet.Nodes[0].Name)
+		d.fleet.NotTried[facts.SectionRendezvous] = fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", d.fleet.Nodes[0].Name)
+		return nil, planned
 	}
 	planned = d.prediction.Meeting(first.Node)
 	if planned.Error != "" {
-		return nil, planned, "there is nowhere to meet: see master-address"
+		d.fleet.NotTried[facts.SectionRendezvous] = "there is nowhere to meet: see master-address"
 	}
-	return first, planned, ""
+	return first, planned
 }
 
 // meet runs the rendezvous drill at the endpoint the ranks will be given. Where
@@ -46,9 +52,17 @@ func (d *drills) meetingPlace() (first *member, planned launch.Meeting, nowhere 
 func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stores
 	defer cancel()
-	stores := d.serve(ctx, planned, first.Node, nil)
+	stores, lost := d.serve(ctx, planned, first.Node, nil)
+	if lost != nil {
+		for _, m := range d.crew {
+			if m != lost {
+				m.miss(facts.SectionRendezvous, "%s was to serve the store: %s", lost.Name, lost.Missing[facts.SectionRendezvous])
+			}
+		}
+		return
+	}
 	d.gather(ctx, stores, gathering{
-		Meeting: planned, section: facts.SectionRendezvous, token: "ranks",
+		Meeting: planned, section: facts.SectionRendezvous, token: "ranks", limit: joinTime,
 		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
 	})
 	peer := launch.PeerAddress(first.Node)
@@ -57,8 +71,11 @@ func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting
 		d.meetAgain(ctx)
 	case !d.complete() && !unserved(stores) && peer.Error == "" && peer.Address != planned.Host:
 		other := launch.Meeting{Host: peer.Address, Port: planned.Port}
-		d.gather(ctx, d.serve(ctx, other, first.Node, stores), gathering{
-			Meeting: other, section: facts.SectionPeerRendezvous, token: "peers",
+		if stores, lost = d.serve(ctx, other, first.Node, stores); lost != nil {
+			return
+		}
+		d.gather(ctx, stores, gathering{
+			Meeting: other, section: facts.SectionPeerRendezvous, token: "peers", limit: againTime,
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		})
 	}
@@ -71,13 +88,14 @@ func (d *drills) complete() bool {
 
 // serve has whoever holds itself for the host serve a store, until ctx ends;
 // those who already do go on. It returns what is known of every member before it
-// joins.
-func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node, already []facts.Rendezvous) []facts.Rendezvous {
+// joins, or whom it lost: then nothing is known of anybody.
+func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, lost *member) {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
 		generation = launch.GenerationOf(first.Python.Torch.Version)
 	}
-	known := make([]facts.Rendezvous, len(d.crew))
+	known = make([]facts.Rendezvous, len(d.crew))
+	losses := make([]error, len(d.crew))
 	d.crew.each(func(i int, m *member) {
 		serves, why := d.prediction.Serves(meeting, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
@@ -87,11 +105,18 @@ func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts
 		_, err := stand[int](ctx, m.agent, methodServe, drill.Host{
 			Token: d.token, Node: m.Name, Port: meeting.Port, Generation: generation,
 		}, serveTime)
-		if err != nil {
-			known[i].Failed, known[i].Error = facts.HopServe, lostReason(err)
+		switch {
+		case isLost(err):
+			losses[i] = err
+			learn(m, &m.Rendezvous, facts.SectionRendezvous, facts.Rendezvous{}, err)
+		case err != nil:
+			known[i].Failed, known[i].Error = facts.HopServe, err.Error()
 		}
 	})
-	return known
+	if at := slices.IndexFunc(losses, func(err error) bool { return err != nil }); at >= 0 {
+		return nil, d.crew[at]
+	}
+	return known, nil
 }
 
 // unserved is whether a store that should be there is not.
@@ -128,11 +153,11 @@ func (g gathering) endpoint() string {
 }
 
 func (d *drills) join(ctx context.Context, m *member, g gathering, generation facts.Generation) (facts.Rendezvous, error) {
-	ctx, cancel := within(ctx, joinTime)
+	ctx, cancel := within(ctx, g.limit)
 	defer cancel()
 	return ask[facts.Rendezvous](ctx, m.agent, methodJoin, drill.Join{
 		Token: d.token + "/" + g.token, Node: m.Name, Host: g.Host, Port: g.Port,
-		World: len(d.crew), Generation: generation, Deadline: joinTime,
+		World: len(d.crew), Generation: generation, Deadline: g.limit,
 	})
 }
 
@@ -166,15 +191,15 @@ func (d *drills) meetAgain(ctx context.Context) {
 	generation := m.Rendezvous.Generation
 	port, err := stand[int](ctx, m.agent, methodServe, drill.Host{Token: d.token, Node: m.Name, Generation: generation}, serveTime)
 	if err != nil {
-		m.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: lostReason(err)}
+		m.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
 		return
 	}
-	next := gathering{Meeting: launch.Meeting{Host: fqdn, Port: port}, token: "next"}
+	next := gathering{Meeting: launch.Meeting{Host: fqdn, Port: port}, token: "next", limit: againTime}
 	d.crew.each(func(_ int, m *member) {
 		joined, err := d.join(ctx, m, next, generation)
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m.Node == host
 		if err != nil {
-			joined.Failed, joined.Error = facts.HopWait, lostReason(err)
+			joined.Failed, joined.Error = facts.HopWait, err.Error()
 		}
 		m.Rendezvous.Next = &joined
 	})

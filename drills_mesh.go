@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	// listenTime is what a node gets to open its listeners.
+	listenTime = 2 * time.Second
 	// callTime is what a node gets to call its peers. There may be two rounds.
 	callTime = 4500 * time.Millisecond
 	// randomPeers is how many nodes everybody calls beside the next one in a
@@ -33,9 +35,11 @@ const (
 type lane struct {
 	section facts.Section
 	into    func(*member) **facts.Mesh
-	choices []launch.Choice // by member
-	unfit   []string        // by member: why nobody could call it there, "" when they can
-	ports   [][]int         // by member, once it listens
+	// By member:
+	choices []launch.Choice
+	unfit   []string // why nobody could call it there, "" when they can
+	unseen  []string // why that is not known, "" when it is
+	ports   [][]int  // once it listens
 }
 
 // callEachOther runs the mesh drill on the addresses the ranks will use and,
@@ -83,6 +87,11 @@ func (d *drills) lane(section facts.Section, into func(*member) **facts.Mesh, ch
 		choice := choose(m.Node)
 		l.choices = append(l.choices, choice)
 		l.unfit = append(l.unfit, unfit(choice, holders))
+		unseen := ""
+		if choice.Address == "" && choice.Error == "" {
+			unseen = choice.Rule
+		}
+		l.unseen = append(l.unseen, unseen)
 	}
 	l.ports = make([][]int, len(d.crew))
 	return l
@@ -95,7 +104,7 @@ func unfit(choice launch.Choice, holders map[string]int) string {
 	case choice.Error != "":
 		return choice.Error
 	case err != nil:
-		return choice.Rule // what was not seen to know it
+		return cmp.Or(choice.Rule, "there is no address to listen on")
 	case address.IsLoopback():
 		return choice.Address + " is a loopback address"
 	case holders[choice.Address] > 1:
@@ -124,8 +133,11 @@ func (d *drills) listen(ctx context.Context, lanes []*lane) {
 			at := slices.IndexFunc(listening, func(l drill.Listening) bool { return l.Address == lane.choices[i].Address })
 			switch {
 			case lane.unfit[i] != "":
+			case isLost(err):
+				lane.unseen[i] = lostReason(err)
+				lane.unfit[i] = lane.unseen[i]
 			case err != nil:
-				lane.unfit[i] = lostReason(err)
+				lane.unfit[i] = err.Error()
 			case at < 0:
 				lane.unfit[i] = "the agent did not say where it listens"
 			case listening[at].Error != "":
@@ -179,8 +191,8 @@ func (d *drills) call(ctx context.Context, lane *lane, plan [][]int) {
 	d.crew.each(func(i int, m *member) {
 		listened := facts.Mesh{Interface: lane.choices[i].Interface, Address: lane.choices[i].Address, Ports: lane.ports[i], Error: lane.unfit[i]}
 		switch {
-		case listened.Address == "" && lane.choices[i].Error == "":
-			m.miss(lane.section, "%s", lane.unfit[i])
+		case lane.unseen[i] != "":
+			m.miss(lane.section, "%s", lane.unseen[i])
 			return
 		case lane.unfit[i] != "":
 			learn(m, lane.into(m), lane.section, listened, nil)

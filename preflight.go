@@ -198,10 +198,15 @@ func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	var failure *remote.Error
 	switch {
 	case errors.As(err, &failure):
-		ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
-		ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail
+		failed(ssh, failure)
 	case err != nil:
 		ssh.Cause, ssh.Message = string(remote.Unexpected), err.Error()
 	}
 	return ssh
+}
+
+// failed says in the facts how far the way to a node led.
+func failed(ssh *facts.SSH, failure *remote.Error) {
+	ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
+	ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail
 }
