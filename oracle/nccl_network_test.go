@@ -27,24 +27,24 @@ fd01::6   w6
 // and "~" that it is up without a carrier. lo is down where it is not listed.
 type network []string
 
-// end is one interface of a network.
-type end struct {
+// nic is one interface of a network.
+type nic struct {
 	name             string
 	prefixes         []string
 	isUp, hasCarrier bool
 }
 
-func (n network) ends() []end {
-	var ends []end
+func (n network) nics() []nic {
+	var nics []nic
 	for _, text := range n {
 		words := strings.Fields(text)
 		isUp := !strings.HasPrefix(words[0], "!")
-		ends = append(ends, end{
+		nics = append(nics, nic{
 			name: strings.TrimLeft(words[0], "!~"), prefixes: words[1:],
 			isUp: isUp, hasCarrier: isUp && !strings.HasPrefix(words[0], "~"),
 		})
 	}
-	return ends
+	return nics
 }
 
 // plumb makes the network of this process the one described, until the next one,
@@ -55,19 +55,19 @@ func (n network) plumb(t *testing.T) *facts.Node {
 	for _, name := range cables(t) {
 		batch = append(batch, "link delete "+name)
 	}
-	for i, e := range n.ends() {
-		if e.name != "lo" {
-			batch = append(batch, e.cable(fmt.Sprintf("port%d", i))...)
+	for i, nic := range n.nics() {
+		if nic.name != "lo" {
+			batch = append(batch, nic.cable(fmt.Sprintf("port%d", i))...)
 		}
-		for _, prefix := range e.prefixes {
+		for _, prefix := range nic.prefixes {
 			nodad := ""
 			if strings.Contains(prefix, ":") {
 				nodad = " nodad" // else it could not be bound at once
 			}
-			batch = append(batch, fmt.Sprintf("address replace %s dev %s%s", prefix, e.name, nodad))
+			batch = append(batch, fmt.Sprintf("address replace %s dev %s%s", prefix, nic.name, nodad))
 		}
-		if e.isUp {
-			batch = append(batch, fmt.Sprintf("link set %s up", e.name))
+		if nic.isUp {
+			batch = append(batch, fmt.Sprintf("link set %s up", nic.name))
 		}
 	}
 	ip := exec.Command("ip", "-batch", "-")
@@ -87,15 +87,15 @@ func (n network) plumb(t *testing.T) *facts.Node {
 	}
 }
 
-// cable is what connects the interface to a port without an address, without any
-// address of the kernel's own.
-func (e end) cable(port string) []string {
+// cable is the commands that make the interface and connect it to a port, both
+// without an address of the kernel's choice.
+func (n nic) cable(port string) []string {
 	batch := []string{
-		fmt.Sprintf("link add %s type veth peer name %s", e.name, port),
-		fmt.Sprintf("link set %s addrgenmode none", e.name),
+		fmt.Sprintf("link add %s type veth peer name %s", n.name, port),
+		fmt.Sprintf("link set %s addrgenmode none", n.name),
 		fmt.Sprintf("link set %s addrgenmode none", port),
 	}
-	if e.hasCarrier || !e.isUp {
+	if n.hasCarrier || !n.isUp {
 		batch = append(batch, fmt.Sprintf("link set %s up", port))
 	}
 	return batch
@@ -115,13 +115,13 @@ func cables(t *testing.T) []string {
 
 // isSeenBy is whether the node's network is this one.
 func (n network) isSeenBy(node *facts.Node) bool {
-	for _, e := range n.ends() {
-		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == e.name })
+	for _, nic := range n.nics() {
+		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == nic.name })
 		if at < 0 {
 			return false
 		}
 		seen := node.Net.Interfaces[at]
-		if seen.Up != e.isUp || seen.Running != e.hasCarrier || len(seen.Addresses) < len(e.prefixes) {
+		if seen.Up != nic.isUp || seen.Running != nic.hasCarrier || len(seen.Addresses) < len(nic.prefixes) {
 			return false
 		}
 	}

@@ -65,7 +65,7 @@ func ncclLibraries(t *testing.T) []*ncclLibrary {
 
 var (
 	usingLine = regexp.MustCompile(`Bootstrap ?: Using ([^\s:]+):([^\s<%]+)`) // eth0:fe80::1%eth0<0>
-	warnLine  = regexp.MustCompile(`NCCL WARN (.*)`)
+	warnLine  = regexp.MustCompile(`NCCL WARN .*`)
 )
 
 // solve has the library choose in every environment, and launch predict.

@@ -79,7 +79,10 @@ func predictServing(host string, node *facts.Node) (outcome, why string) {
 func randomMachines(count int) []machine {
 	r := rand.New(rand.NewPCG(1, 13))
 	addresses := []string{"10.0.0.1", "10.0.0.2", "127.0.1.1", "fd00::1", "127.0.0.1"}
-	hosts := append([]string{"w1", "w2", "node1", "w1.cluster", "w2.cluster", "localhost", "gone", "fd00:0::1", "::1"}, addresses...)
+	hosts := append([]string{
+		"w1", "w2", "node1", "w1.cluster", "w2.cluster", "W1", "W1.Cluster", "localhost", "gone",
+		"fd00:0::1", "::1", "fe80::1%lo", "10.1", "::ffff:10.0.0.1", "0.0.0.0",
+	}, addresses...)
 	all := make([]machine, count)
 	for i := range all {
 		var lines strings.Builder
@@ -88,7 +91,7 @@ func randomMachines(count int) []machine {
 			aliases := pick(r, name, name, name+".cluster "+name, name+" "+name+".cluster", name+" node1")
 			fmt.Fprintln(&lines, pick(r, addresses...), aliases)
 		}
-		all[i] = machine{Own: pick(r, "w1", "w1", "w2", "w1.cluster"), Hosts: lines.String(), Host: pick(r, hosts...)}
+		all[i] = machine{Own: pick(r, "w1", "w1", "W1", "w2", "w1.cluster"), Hosts: lines.String(), Host: pick(r, hosts...)}
 	}
 	return all
 }
