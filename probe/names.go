@@ -52,11 +52,14 @@ func collectNames(ctx context.Context, o Options) (*facts.Names, error) {
 	sources, plain := parseNSSwitch(string(nsswitch))
 
 	ask, workers := lookupGo(own), lookupWorkers
-	if getent, err := exec.LookPath("getent"); err == nil && !plain {
-		ask, workers = lookupGetent(getent), childWorkers
+	sorter := ask // Go's resolver sorts as glibc does by default
+	if getent, err := exec.LookPath("getent"); err == nil {
+		if sorter = lookupGetent(getent); !plain {
+			ask, workers = sorter, childWorkers
+		}
 	}
 	if first, _, _ := strings.Cut(sources, " "); first == "files" {
-		ask = filesFirst(parseHosts(string(hosts)), ask)
+		ask = filesFirst(parseHosts(string(hosts)), ask, sorter)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -31,28 +31,28 @@ func parseHosts(text string) []hostsLine {
 	return lines
 }
 
-// filesFirst answers from /etc/hosts what stands there and asks next for the
-// rest, which is what "files" at the head of the sources means. It spares a
-// child or a packet for most names of most clusters.
-func filesFirst(lines []hostsLine, next lookup) lookup {
+// filesFirst answers from /etc/hosts what stands there once and asks next for
+// the rest, which is what "files" at the head of the sources means. It spares a
+// child or a packet for most names of most clusters. A name with several lines is
+// for sorter: glibc does not keep their order (RFC 6724), and gloo takes the
+// first address it is given.
+func filesFirst(lines []hostsLine, next, sorter lookup) lookup {
 	return func(ctx context.Context, name string) ([]string, string, error) {
-		var addresses []string
-		canonical := ""
+		var found []hostsLine
 		for _, line := range lines {
-			if !slices.ContainsFunc(line.names, func(n string) bool { return strings.EqualFold(n, name) }) {
-				continue
-			}
-			if canonical == "" {
-				canonical = line.names[0]
-			}
-			if address := line.address.String(); !slices.Contains(addresses, address) {
-				addresses = append(addresses, address)
+			isName := func(n string) bool { return strings.EqualFold(n, name) }
+			isKnown := func(l hostsLine) bool { return l.address == line.address }
+			if slices.ContainsFunc(line.names, isName) && !slices.ContainsFunc(found, isKnown) {
+				found = append(found, line)
 			}
 		}
-		if len(addresses) > 0 {
-			return addresses, canonical, nil
+		switch len(found) {
+		case 0:
+			return next(ctx, name)
+		case 1:
+			return []string{found[0].address.String()}, found[0].names[0], nil
 		}
-		return next(ctx, name)
+		return sorter(ctx, name)
 	}
 }
 

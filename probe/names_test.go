@@ -196,18 +196,23 @@ func TestLookupProblem(t *testing.T) {
 }
 
 func TestFilesFirst(t *testing.T) {
-	hosts := parseHosts("10.0.0.1 w1.cluster w1\nfd00::1 W1\n10.0.0.1 w1\n")
+	hosts := parseHosts("10.0.0.1 w1.cluster w1\nfd00::1 W1\n10.0.0.1 w1\n10.0.0.9 login\n")
 	var asked []string
 	ask := filesFirst(hosts, func(_ context.Context, name string) ([]string, string, error) {
 		asked = append(asked, name)
 		return []string{"10.0.0.2"}, name, nil
+	}, func(_ context.Context, name string) ([]string, string, error) {
+		return []string{"fd00::1", "10.0.0.1"}, name, nil
 	})
-	addresses, canonical, err := ask(t.Context(), "w1")
-	if diff := cmp.Diff([]string{"10.0.0.1", "fd00::1"}, addresses); diff != "" || canonical != "w1.cluster" || err != nil {
-		t.Errorf("canonical %q, error %v (-want +got)\n%s", canonical, err, diff)
-	}
-	if _, _, err := ask(t.Context(), "w2"); err != nil {
-		t.Error(err)
+	for name, want := range map[string][]string{
+		"w1":    {"fd00::1", "10.0.0.1"}, // several lines: in the order glibc gives them
+		"login": {"10.0.0.9"},
+		"w2":    {"10.0.0.2"},
+	} {
+		addresses, _, err := ask(t.Context(), name)
+		if diff := cmp.Diff(want, addresses); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
+		}
 	}
 	if diff := cmp.Diff([]string{"w2"}, asked); diff != "" {
 		t.Errorf("asked further for (-want +got)\n%s", diff)
