@@ -257,7 +257,7 @@ func (p *page) rest(r checks.Report) {
 	}
 	p.incomplete(r)
 	for _, group := range byReason(r, checks.Skip) {
-		p.list("not needed", group.checks, group.reason)
+		p.list("not judged", group.checks, group.reason)
 	}
 	p.list("not covered", []string{checks.NotCovered}, "")
 }
