@@ -69,7 +69,7 @@ func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting
 	switch {
 	case d.complete() && d.prediction.Rendezvous == launch.RendezvousC10d:
 		d.meetAgain(ctx)
-	case !d.complete() && !unserved(stores) && peer.Error == "" && peer.Address != planned.Host:
+	case !d.complete() && !unserved(stores) && peer.Address != "" && peer.Address != planned.Host:
 		other := launch.Meeting{Host: peer.Address, Port: planned.Port}
 		if stores, lost = d.serve(ctx, other, first.Node, stores); lost != nil {
 			return

@@ -12,12 +12,12 @@ import (
 // settings in the form that .deepspeed_env takes, and arguments. Of a fleet in
 // which any node was not seen, or any call on the addresses in question failed,
 // nothing is proven.
-func advise(fleet facts.Fleet, prediction launch.Prediction) Advice {
+func advise(view View) Advice {
 	advice := Advice{Env: []AdvisedEnv{}, Args: []string{}}
-	if len(fleet.Nodes) < 2 || slices.ContainsFunc(fleet.Nodes, func(n facts.Node) bool { return !n.Reached || n.Net == nil }) {
+	view.Nodes = everyNode(view.All)
+	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}
-	view := View{All: fleet.Nodes, Nodes: everyNode(fleet), Launch: prediction}
 	advice.Env = append(advice.Env, adviseInterfaces(view)...)
 	advice.Env = append(advice.Env, adviseAdapters(view)...)
 	advice.Args = append(advice.Args, adviseMaster(view)...)
@@ -28,16 +28,16 @@ func advise(fleet facts.Fleet, prediction launch.Prediction) Advice {
 // those the ranks take by themselves where these will do, else those that lead
 // to the peers.
 func adviseInterfaces(view View) []AdvisedEnv {
-	lane := rankMesh
-	pairs, proven := meshProof(view.All, lane)
+	mesh := rankMesh
+	pairs, proven := meshProof(view.Nodes, mesh)
 	if !proven {
-		lane = peerMesh
-		pairs, proven = meshProof(view.All, lane)
+		mesh = peerMesh
+		pairs, proven = meshProof(view.Nodes, mesh)
 	}
 	if !proven {
 		return nil
 	}
-	wanted := func(node *facts.Node) string { return lane(node).Interface }
+	wanted := func(node *facts.Node) string { return mesh(node).Interface }
 	var advised []AdvisedEnv
 	for _, candidate := range []struct {
 		name, value string
@@ -48,7 +48,7 @@ func adviseInterfaces(view View) []AdvisedEnv {
 		{"GLOO_SOCKET_IFNAME", commonName(view.Nodes, wanted), launch.Prediction.Gloo, true},
 	} {
 		told := told(view.Launch, candidate.name, candidate.value)
-		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == lane(node).Address }
+		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }
 		if !candidate.isRead || !isPlain(candidate.value) || !all(view.Nodes, leads) {
 			continue // it would lead to an address that nobody called
 		}
@@ -92,10 +92,8 @@ func spellInterfaces(nodes []*facts.Node, wanted func(*facts.Node) string) strin
 // adviseMaster is the address at which all nodes met, where they did not at the
 // one that the launcher picks by itself.
 func adviseMaster(view View) []string {
-	_, planned := gathered(view.All, rendezvousOf)
-	_, together := gathered(view.All, peerRendezvous)
 	first, _ := nodeZero(view)
-	if planned || !together || first == nil {
+	if first == nil || attended(view.All, rendezvousOf).together() || !attended(view.All, peerRendezvous).proven() {
 		return nil
 	}
 	endpoint := first.PeerRendezvous.Endpoint

@@ -95,14 +95,14 @@ func TestAdvice(t *testing.T) {
 			each(l, func(n *facts.Node) { card(n, 3, "eth1", "192.168.7.1/24") })
 			l.Launch.Exports = []facts.Setting{{Name: "NCCL_COMM_ID", Value: "192.168.7.9:4000"}}
 		}, []string{gloo}},
-		"only the other lane passed": {func(l *launchable) {
+		"only the peers' addresses passed": {func(l *launchable) {
 			each(l, func(n *facts.Node) {
 				card(n, 1, "br-5f3c", "172.18.0.1/16")
 				n.PeerMesh = n.Mesh
 				n.Mesh = &facts.Mesh{Interface: "br-5f3c", Address: "172.18.0.1", Error: "held by 4 nodes"}
 			})
 		}, []string{nccl, gloo}},
-		"neither lane passed": {func(l *launchable) {
+		"neither passed": {func(l *launchable) {
 			each(l, func(n *facts.Node) {
 				n.PeerMesh = &facts.Mesh{Interface: "eth0", Address: n.Address, Failed: []facts.Path{{Peer: "w1"}}}
 				n.Mesh = &facts.Mesh{Error: "no"}
@@ -110,6 +110,7 @@ func TestAdvice(t *testing.T) {
 		}, []string{}},
 		"a name that no line can hold": {func(l *launchable) { each(l, func(n *facts.Node) { rename(n, "e$(x)") }) }, []string{}},
 
+		"met at both":                       {func(l *launchable) { each(l, func(n *facts.Node) { n.PeerRendezvous = n.Rendezvous }) }, []string{nccl, gloo}},
 		"another master":                    {func(l *launchable) { missed(l, "172.17.0.1:29500") }, []string{nccl, gloo, "--master_addr=10.0.0.1"}},
 		"another master, not for all":       {func(l *launchable) { missed(l, "172.17.0.1:29500"); l.Nodes[1].PeerRendezvous = nil }, []string{nccl, gloo}},
 		"another master, failed there too":  {func(l *launchable) { missed(l, "172.17.0.1:29500"); l.Nodes[1].PeerRendezvous.Failed = facts.HopWait }, []string{nccl, gloo}},
@@ -152,7 +153,7 @@ func TestAdvice(t *testing.T) {
 	} {
 		fleet := healthyFleet(4)
 		c.change(&fleet)
-		if diff := cmp.Diff(c.want, adviceOf(advise(fleet.Fleet, fleet.Launch))); diff != "" {
+		if diff := cmp.Diff(c.want, adviceOf(advise(View{All: fleet.Nodes, Launch: fleet.Launch}))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -169,7 +170,7 @@ func TestAdviceSaysTheProof(t *testing.T) {
 			t.Errorf("%d nodes: %+v, want the proof %q", size, advice.Env, want)
 		}
 	}
-	if advice := advise(healthyFleet(1).Fleet, healthyFleet(1).Launch); len(adviceOf(advice)) > 0 {
+	if advice := advise(View{All: healthyFleet(1).Nodes, Launch: healthyFleet(1).Launch}); len(adviceOf(advice)) > 0 {
 		t.Errorf("a single node is advised %+v", advice)
 	}
 }
@@ -184,7 +185,7 @@ func TestAdviceIsProven(t *testing.T) {
 		for range random.IntN(4) {
 			plant(random, &fleet)
 		}
-		for _, advised := range advise(fleet.Fleet, fleet.Launch).Env {
+		for _, advised := range advise(View{All: fleet.Nodes, Launch: fleet.Launch}).Env {
 			choose, isInterface := map[string]func(launch.Prediction, *facts.Node) launch.Choice{
 				"NCCL_SOCKET_IFNAME": launch.Prediction.NCCL, "GLOO_SOCKET_IFNAME": launch.Prediction.Gloo,
 			}[advised.Name]
@@ -212,8 +213,8 @@ func unproven(fleet launchable, prediction launch.Prediction, choose func(launch
 		callee := &fleet.Nodes[i]
 		for _, caller := range fleet.Nodes {
 			proven := false
-			for _, lane := range []func(*facts.Node) *facts.Mesh{rankMesh, peerMesh} {
-				theirs, ours := lane(&caller), lane(callee)
+			for _, mesh := range []func(*facts.Node) *facts.Mesh{rankMesh, peerMesh} {
+				theirs, ours := mesh(&caller), mesh(callee)
 				if theirs == nil || ours == nil || ours.Error != "" || ours.Address != choose(prediction, callee).Address {
 					continue
 				}
@@ -255,7 +256,7 @@ func plant(random *rand.Rand, fleet *launchable) {
 		*prefixes = append([]string{"192.168.9.1/24"}, *prefixes...)
 	case 7:
 		node.Reached = false
-	case 8: // the ranks take something else, and the peers' lane is tried too
+	case 8: // the ranks take something else, and the peers' addresses are tried too
 		for i := range fleet.Nodes {
 			if each := &fleet.Nodes[i]; each.Mesh != nil && each.PeerMesh == nil {
 				each.PeerMesh, each.Mesh = each.Mesh, &facts.Mesh{Interface: "br-1", Address: "172.18.0.1", Error: "held by all"}

@@ -47,6 +47,8 @@ type View struct {
 	All    []facts.Node  // the whole fleet, for names and counts
 	Launch launch.Prediction
 	Policy Policy
+
+	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills

@@ -20,12 +20,13 @@ func strayFiles(view View, findings []Finding) []Finding {
 		}
 	}
 	var stray []Finding
+	fleet := newEnvFleet(view)
 	for _, path := range slices.Sorted(maps.Keys(holders)) {
 		if 2*len(holders[path]) >= len(view.Nodes) {
 			continue
 		}
 		for _, node := range holders[path] {
-			one := ranks{node, rankEnv(view, node), &envFleet{view: view}}
+			one := ranks{node, rankEnv(view, node), fleet}
 			if named(path, node, append(one.judge(), findings...)) {
 				continue
 			}

@@ -35,7 +35,7 @@ func ncclInterfaces(r ranks) []Finding {
 	f.Verdict = Fail
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 	f.WouldSee = "Bootstrap : no socket interface found"
-	f.Fix = append(ncclFix(r.fleet.ifnames, name), f.Fix...)
+	f.Fix = append(ncclFix(r.fleet.ifnames(), name), f.Fix...)
 	return []Finding{f}
 }
 

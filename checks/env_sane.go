@@ -1,6 +1,10 @@
 package checks
 
-import "preflight/facts"
+import (
+	"sync"
+
+	"preflight/facts"
+)
 
 var envSane = Check{
 	ID:       "env-sane",
@@ -24,8 +28,12 @@ type ranks struct {
 // envFleet is what is worked out once for all nodes.
 type envFleet struct {
 	view    View
-	ifnames string            // ifnameList of the fleet
+	ifnames func() string     // ifnameList of the fleet, worked out once
 	meant   map[string]string // misspelt name → the name it is a slip for
+}
+
+func newEnvFleet(view View) *envFleet {
+	return &envFleet{view: view, ifnames: sync.OnceValue(func() string { return ifnameList(view) })}
 }
 
 func (r ranks) value(name string) string { return r.vars[name].Value }
@@ -41,7 +49,7 @@ func (r ranks) finding(name, summary string) Finding {
 }
 
 func judgeEnv(view View) []Finding {
-	fleet := &envFleet{view: view, ifnames: ifnameList(view)}
+	fleet := newEnvFleet(view)
 	var all []ranks
 	for _, node := range view.Nodes {
 		all = append(all, ranks{node, rankEnv(view, node), fleet})

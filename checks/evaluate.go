@@ -21,12 +21,13 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Checks:   []Outcome{},
 		Findings: []Finding{},
 		Diff:     Diff(fleet.Nodes),
-		Advice:   advise(fleet, prediction),
 	}
+	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}}
+	report.Advice = advise(view)
 	roster := newRoster(fleet, prediction.SSHPort)
 	said := map[[2]string]bool{}
 	for _, check := range catalogue {
-		outcome, findings := judge(check, fleet, prediction, policy)
+		outcome, findings := judge(check, fleet, view)
 		findings = unsaid(said, findings)
 		report.Checks = append(report.Checks, outcome)
 		report.Findings = append(report.Findings, roster.fold(findings)...)
@@ -68,9 +69,9 @@ func weight(v Verdict) int {
 }
 
 // judge runs one check on the nodes that can be judged by it.
-func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) (Outcome, []Finding) {
+func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 	outcome := Outcome{Check: check.ID, Severity: check.Severity}
-	if policy.SwitchesOff(check.ID) {
+	if view.Policy.SwitchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, "switched off"
 		return outcome, nil
 	}
@@ -80,12 +81,11 @@ func judge(check Check, fleet facts.Fleet, prediction launch.Prediction, policy 
 			return outcome, nil
 		}
 	}
-	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy}
 	var blind blindness
 	if check.OnHead {
-		view.Nodes, blind = everyNode(fleet), headBlindness(check, fleet.Head)
+		view.Nodes, blind = everyNode(view.All), headBlindness(check, fleet.Head)
 	} else {
-		view.Nodes, blind = visible(check, fleet, policy)
+		view.Nodes, blind = visible(check, fleet, view.Policy)
 	}
 	if fleet.Head != nil && blind.head == "" {
 		view.Head = fleet.Head
@@ -180,9 +180,9 @@ func visible(check Check, fleet facts.Fleet, policy Policy) (nodes []*facts.Node
 	return nodes, blind
 }
 
-func everyNode(fleet facts.Fleet) (nodes []*facts.Node) {
-	for i := range fleet.Nodes {
-		nodes = append(nodes, &fleet.Nodes[i])
+func everyNode(all []facts.Node) (nodes []*facts.Node) {
+	for i := range all {
+		nodes = append(nodes, &all[i])
 	}
 	return nodes
 }

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"preflight/facts"
@@ -10,7 +11,7 @@ import (
 // placedPort is one node's port of a name that several nodes have.
 type placedPort struct {
 	node *facts.Node
-	facts.IBPort
+	*facts.IBPort
 }
 
 // portsByName gathers the ports that bear one name ("mlx5_0:1"), in the order
@@ -19,8 +20,9 @@ func portsByName(nodes []*facts.Node) (names []string, ports map[string][]placed
 	ports = map[string][]placedPort{}
 	for _, node := range nodes {
 		for _, device := range node.IB.Devices {
-			for _, port := range device.Ports {
-				name := fmt.Sprintf("%s:%d", device.Name, port.Port)
+			for i := range device.Ports {
+				port := &device.Ports[i]
+				name := device.Name + ":" + strconv.Itoa(port.Port)
 				if ports[name] == nil {
 					names = append(names, name)
 				}

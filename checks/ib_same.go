@@ -91,7 +91,7 @@ func portAspects(nodes []*facts.Node, label string, value func(facts.IBPort) str
 	for _, name := range names {
 		values := map[*facts.Node]string{}
 		for _, port := range ports[name] {
-			values[port.node] = value(port.IBPort)
+			values[port.node] = value(*port.IBPort)
 		}
 		aspects = append(aspects, aspect{name + label, func(n *facts.Node) string { return values[n] }})
 	}

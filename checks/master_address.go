@@ -65,25 +65,24 @@ type masterPlace struct {
 func (m masterPlace) judgeAddress(address netip.Addr) []Finding {
 	shared := sharedAddresses(m.view)[address]
 	holder := m.holder(address)
-	tried, together := gathered(m.view.All, rendezvousOf)
-	_, elsewhere := gathered(m.view.All, peerRendezvous)
+	planned := attended(m.view.All, rendezvousOf)
 	switch {
 	case shared:
-		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.Host), "each node calls itself there")}
+		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.place(holder)), "each node calls itself there")}
 	case holder != nil && !m.mayServe(holder):
-		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which is %s's address and not node 0's", m.Host, holder.Name), "nobody serves the store there")}
-	case together:
+		return []Finding{m.anothers(m.Host, holder)}
+	case planned.together():
 		return nil
-	case tried && elsewhere:
-		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where not all nodes reach node 0", m.Host), "")}
-	case holder == nil && tried:
-		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node holds", m.Host), "")}
-	case tried, holder != nil && (launch.PeerAddress(holder).Address == m.Host || m.hasNeighbour(holder, address)):
+	}
+	switch cutOff := m.cutOff(holder, address); {
+	case cutOff != "":
+		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")}
+	case holder == nil && planned.took > 1:
+		return []Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, m.holds()), "")}
+	case planned.took > 1, holder != nil && m.isNear(holder, address):
 		return nil // what else keeps the nodes apart there has a check of its own
 	}
-	f := m.finding(fmt.Sprintf("the ranks will meet at %s, and whether all nodes reach node 0 there was not tried", m.Host), "")
-	f.Verdict = Warn
-	return []Finding{f}
+	return []Finding{m.untried()}
 }
 
 // mayServe is whether the store may be served on a node: under c10d on any.
@@ -99,28 +98,4 @@ func (m masterPlace) holder(address netip.Addr) *facts.Node {
 		}
 	}
 	return nil
-}
-
-// hasNeighbour is whether another node is on the network of an address.
-func (m masterPlace) hasNeighbour(holder *facts.Node, address netip.Addr) bool {
-	network, known := networkOf(holder, address.String())
-	return known && slices.ContainsFunc(m.view.Nodes, func(node *facts.Node) bool {
-		return node != holder && slices.ContainsFunc(addressesOf(node), network.Contains)
-	})
-}
-
-// finding says what is wrong with the address, and where the ranks could meet.
-func (m masterPlace) finding(summary, consequence string) Finding {
-	f := Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: m.Rule}
-	switch {
-	case m.Rule == "":
-		f.Got = consequence
-	case consequence != "":
-		f.Got = m.Rule + "; " + consequence
-	}
-	if m.Host != "" {
-		f.WouldSee = fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port)
-	}
-	f.Want, f.Fix = m.cure()
-	return f
 }

@@ -10,22 +10,22 @@ import (
 // cure is where the ranks should meet instead, with what speaks for it, and the
 // command that has them do so.
 func (m masterPlace) cure() (want string, fix []string) {
-	address, proof := launch.PeerAddress(m.first).Address, ""
+	address := launch.PeerAddress(m.first).Address
 	if seen := m.first.PeerRendezvous; seen != nil {
-		if _, together := gathered(m.view.All, peerRendezvous); together {
-			address, _ = splitEndpoint(seen.Endpoint)
-			proof = fmt.Sprintf(", where %d of %[1]d nodes met", len(m.view.All))
-		}
+		address, _ = splitEndpoint(seen.Endpoint)
 	}
 	if address == "" || address == m.Host {
 		return "an address of node 0 that the other nodes can call", []string{"{ssh} ip -br addr", meetAt(m.view, "ADDRESS", m.Port)}
 	}
 	command := meetAt(m.view, address, m.Port)
-	if proof == "" {
-		proof = ", by which node 0 was reached"
-		command += "   # not proven: no rendezvous there brought all nodes together"
+	switch tried := attended(m.view.All, peerRendezvous); {
+	case tried.proven():
+		return fmt.Sprintf("%s, where %d of %d nodes met", address, tried.met, tried.all), []string{command}
+	case tried.counted > 1:
+		return fmt.Sprintf("%s, where %d of %d nodes reached node 0", address, tried.counted, tried.all),
+			[]string{fmt.Sprintf("%s   # proven for %d of %d nodes", command, tried.counted, tried.all)}
 	}
-	return address + proof, []string{command}
+	return address + ", by which node 0 was reached", []string{command + "   # not proven: no other node met node 0 there"}
 }
 
 // meetAt is the command that has the ranks meet at an address. A launcher that

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,38 +10,67 @@ import (
 )
 
 // judgeName judges a meeting at a name: what every node takes it for. On the
-// node that serves a loopback address does no harm, for the store listens on all.
+// node that serves a loopback address does no harm, for the store listens on
+// all. A name that leads alike to an address of no node may be a translated one
+// or a load balancer's: whether it leads on to node 0 only a rendezvous can tell.
 func (m masterPlace) judgeName() []Finding {
-	if _, together := gathered(m.view.All, rendezvousOf); together {
+	planned := attended(m.view.All, rendezvousOf)
+	if planned.proven() {
 		return nil
 	}
 	home := m.home()
 	if home == nil {
 		return nil // that nobody serves, or several do, is for rendezvous to say
 	}
-	right := addressesOf(home)
-	if reached, err := netip.ParseAddr(home.Address); err == nil {
-		right = append(right, reached)
+	switch place := mostlyLedTo(m.view.Nodes, m.resolved); {
+	case planned.together() || place == nil || leadsTo(place, home) || m.isNameOf(home):
+		return m.misled(home)
+	case m.ledTo(place) != nil:
+		return []Finding{m.anothers(fmt.Sprintf("%s (%s)", m.Host, strings.Join(place, " ")), m.ledTo(place))}
+	case planned.took > 1:
+		return nil
 	}
+	return []Finding{m.untried()}
+}
+
+// misled is the nodes that the name does not lead to the one that serves, as far
+// as they did not get there.
+func (m masterPlace) misled(home *facts.Node) []Finding {
 	var findings []Finding
 	for i := range m.view.All {
 		node := &m.view.All[i]
 		lookup, asked := lookupOf(node, m.Host)
 		switch {
-		case !asked:
+		case !asked, isCounted(node.Rendezvous):
 			continue
 		case lookup.Unanswered:
 			findings = append(findings, unanswered(node)...)
 			continue
-		case node == home && len(lookup.Addresses) > 0, slices.ContainsFunc(lookup.Addresses, isOneOf(right)):
+		case node == home && len(lookup.Addresses) > 0, leadsTo(lookup.Addresses, home):
 			continue
 		}
 		if m.isHostfileName() {
 			return skip(m.Host + " does not lead to node 0 everywhere: see host-names")
 		}
-		findings = append(findings, m.wrongName(node, lookup, right))
+		findings = append(findings, m.wrongName(node, lookup, home))
 	}
 	return findings
+}
+
+// resolved is what a node takes the meeting's name for.
+func (m masterPlace) resolved(node *facts.Node) []string {
+	lookup, _ := lookupOf(node, m.Host)
+	return lookup.Addresses
+}
+
+// ledTo is the node that one of these addresses leads to.
+func (m masterPlace) ledTo(addresses []string) *facts.Node {
+	for _, node := range m.view.Nodes {
+		if leadsTo(addresses, node) {
+			return node
+		}
+	}
+	return nil
 }
 
 // home is the one node that will serve the store, nil when there is no such.
@@ -58,32 +86,17 @@ func (m masterPlace) home() *facts.Node {
 	return home
 }
 
-func lookupOf(node *facts.Node, name string) (facts.Lookup, bool) {
-	if node.Names == nil {
-		return facts.Lookup{}, false
-	}
-	at := slices.IndexFunc(node.Names.Lookups, func(l facts.Lookup) bool { return hostfile.Bare(l.Name) == name })
-	if at < 0 {
-		return facts.Lookup{}, false
-	}
-	return node.Names.Lookups[at], true
-}
-
-func isOneOf(right []netip.Addr) func(string) bool {
-	return func(text string) bool {
-		address, err := netip.ParseAddr(text)
-		return err == nil && slices.Contains(right, address.Unmap())
-	}
-}
+// isNameOf is whether the meeting's name is a node's own in the hostfile.
+func (m masterPlace) isNameOf(node *facts.Node) bool { return hostfile.Bare(node.Name) == m.Host }
 
 // isHostfileName is whether host-names judges the name already.
 func (m masterPlace) isHostfileName() bool {
 	return !m.view.Policy.SwitchesOff(hostNames.ID) && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
-		return hostfile.Bare(n.Name) == m.Host
+		return m.isNameOf(&n)
 	})
 }
 
-func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, right []netip.Addr) Finding {
+func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *facts.Node) Finding {
 	f := Finding{
 		Nodes:    []string{node.Name},
 		Summary:  fmt.Sprintf("%s, where the ranks will meet, does not lead to node 0", m.Host),
@@ -91,7 +104,7 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, right []ne
 		WouldSee: fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port),
 	}
 	_, f.Fix = m.cure()
-	if len(right) > 0 {
+	if right := addressesOf(home); len(right) > 0 {
 		f.Want = right[0].String()
 	}
 	f.Fix = append(f.Fix, lookUpName(m.Host))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -56,4 +57,33 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) 
 // lookUpName shows where a node takes a name from.
 func lookUpName(name string) string {
 	return fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, name)
+}
+
+func splitName(target *facts.Node, groups []group) Finding {
+	f := Finding{
+		Summary: hostfile.Bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
+		Fix:     []string{lookUpName(hostfile.Bare(target.Name))},
+	}
+	var parts []string
+	for _, g := range groups {
+		f.Nodes = append(f.Nodes, g.Nodes...)
+		parts = append(parts, g.Value+" on "+hostfile.Fold(g.Nodes))
+	}
+	f.Got = strings.Join(parts, "; ")
+	return f
+}
+
+// hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
+func hostsFix(targets []*facts.Node) []string {
+	const lines = 4
+	var fix []string
+	for _, target := range targets {
+		if target.Address != "" && isPlain(hostfile.Bare(target.Name)) && len(fix) < lines {
+			fix = append(fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, target.Address, hostfile.Bare(target.Name)))
+		}
+	}
+	if len(fix) < len(targets) {
+		fix = append(fix, "{ssh} sudoedit /etc/hosts")
+	}
+	return fix
 }

@@ -47,6 +47,7 @@ type placement struct {
 	called  map[string]bool     // nodes that somebody else called at their rank address
 	deaf    map[string][]string // node → who got no answer there, and one at the address that leads to the peers
 	isIPv6  bool                // what most of the fleet's addresses are
+	env     *envFleet           // for the rules of env-sane
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -55,7 +56,7 @@ func newPlacement(view View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]launch.Choice{}, shared: sharedAddresses(view),
-		called: map[string]bool{}, deaf: map[string][]string{},
+		called: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
 	}
 	if view.Launch.Accelerator == "cpu" {
 		p.library = "gloo"
@@ -126,7 +127,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 }
 
 func (p *placement) ranks(node *facts.Node) ranks {
-	return ranks{node, rankEnv(p.view, node), &envFleet{view: p.view}}
+	return ranks{node, rankEnv(p.view, node), p.env}
 }
 
 // fault is what the facts of all nodes say against an address, "" when nothing.
@@ -173,42 +174,4 @@ func isInside(i facts.Interface) bool {
 		return true
 	}
 	return slices.ContainsFunc([]string{"docker", "virbr", "br-", "veth", "cni"}, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) })
-}
-
-// sharedAddresses is what more than one machine holds. Two entries that are one
-// machine are host-distinct's to name.
-func sharedAddresses(view View) map[netip.Addr]bool {
-	holder := map[netip.Addr]string{}
-	shared := map[netip.Addr]bool{}
-	for i := range view.All {
-		node := &view.All[i]
-		if node.Net == nil {
-			continue
-		}
-		who := node.Name
-		if node.Host != nil && node.Host.BootID != "" {
-			who = machine(node)
-		}
-		for _, address := range addressesOf(node) {
-			if holder[address] != "" && holder[address] != who {
-				shared[address] = true
-			}
-			holder[address] = who
-		}
-	}
-	return shared
-}
-
-// addressesOf is every address of a node that means something elsewhere.
-func addressesOf(node *facts.Node) []netip.Addr {
-	var addresses []netip.Addr
-	for _, i := range node.Net.Interfaces {
-		for _, text := range i.Addresses {
-			prefix, err := netip.ParsePrefix(text)
-			if err == nil && !prefix.Addr().IsLoopback() && !(prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast()) {
-				addresses = append(addresses, prefix.Addr())
-			}
-		}
-	}
-	return addresses
 }

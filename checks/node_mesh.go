@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"preflight/facts"
 	"preflight/hostfile"
@@ -101,13 +102,13 @@ func (m *meshCalls) noRoutes() []Finding {
 		call := calls[0]
 		f := Finding{
 			Nodes:    callersOf(calls),
-			Summary:  fmt.Sprintf("has no route to %s, and cannot answer there either", lacks[call.from.Name]),
+			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.from.Name]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.from.Name, where(call.path), call.path.Error),
 			WouldSee: m.wouldSee(call.path),
 			Fix:      []string{"{ssh} ip route get " + call.path.To},
 		}
 		if route := routeTo(call); route != "" {
-			f.Want = "a route to " + route
+			f.Want = "a route to " + strings.Replace(route, " dev ", " by ", 1)
 			f.Fix = append(f.Fix, "{ssh} sudo ip route replace "+route)
 		}
 		f.Fix = append(f.Fix, "{ssh} ip route show   # take out by `ip route del` what is unreachable, prohibit or blackhole there")

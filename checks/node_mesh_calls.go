@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/dustin/go-humanize"
-
 	"preflight/facts"
 )
 
@@ -137,24 +135,6 @@ func (m *meshCalls) explain() {
 		calls, paths = append(calls, call), append(paths, m.paths[i])
 	}
 	m.calls, m.paths = calls, paths
-}
-
-// evidence are the paths of a suspect.
-func (m *meshCalls) evidence(s suspect) []*facts.Path {
-	var paths []*facts.Path
-	for _, i := range s.failed {
-		paths = append(paths, m.paths[i])
-	}
-	return paths
-}
-
-// sampled says how much was tried where that is not all.
-func (m *meshCalls) sampled() string {
-	all := len(m.names) * (len(m.names) - 1)
-	if m.tried >= all {
-		return ""
-	}
-	return fmt.Sprintf("; a sample: %s of %s calls were tried", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
 }
 
 // callsBy gathers calls by a key, in the order they were met.

@@ -28,17 +28,22 @@ func (m *meshCalls) openFirewall(s suspect) []string {
 	if strings.Contains(list, ":") {
 		command = "ip6tables"
 	}
-	fix = append(fix, fmt.Sprintf("{ssh} sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list))
+	callers, callees := "{ssh}", "{ssh}"
+	if s.kind == directions && len(s.failed) == 1 {
+		call := m.calls[s.failed[0]]
+		callers, callees = remoteShell([]string{call.from}, m.view.Launch.SSHPort), remoteShell([]string{call.to}, m.view.Launch.SSHPort)
+	}
+	fix = append(fix, fmt.Sprintf("%s sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", callees, command, list))
 	if s.kind != inbound {
-		fix = append(fix, fmt.Sprintf("{ssh} sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list))
+		fix = append(fix, fmt.Sprintf("%s sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", callers, command, list))
 	}
 	var allow []string
 	for _, network := range networks {
 		allow = append(allow, "sudo ufw allow proto tcp from "+network)
 	}
 	return append(fix,
-		fmt.Sprintf("{ssh} 'sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload'   # where firewalld rules", strings.Join(networks, " --add-source=")),
-		fmt.Sprintf("{ssh} '%s'   # where ufw rules", strings.Join(allow, " && ")),
+		fmt.Sprintf("%s 'sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload'   # where firewalld rules", callees, strings.Join(networks, " --add-source=")),
+		fmt.Sprintf("%s '%s'   # where ufw rules", callees, strings.Join(allow, " && ")),
 	)
 }
 

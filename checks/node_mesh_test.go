@@ -95,7 +95,7 @@ func TestSuspects(t *testing.T) {
 		},
 		"a node and a direction": {
 			when(dropped, func(i, j int) bool { return j == 3 || i == 1 && j == 2 }), []int{4, 16},
-			[]string{"w3: cannot be reached by anyone", "w1 w2: w2 → w1 passes, w1 → w2 does not"},
+			[]string{"w3: cannot be reached by anyone", "w1 w2: w2 → w1 passes, w1 → w2 is dropped"},
 		},
 		"two causes": {
 			when(dropped, func(i, j int) bool { return i == 2 || j == 3 }), []int{4, 16, 300},
@@ -126,11 +126,11 @@ func TestSuspects(t *testing.T) {
 					return dropped
 				}
 				return ""
-			}, []int{4, 16}, []string{"w3: has no route to w[1-2], and"},
+			}, []int{4, 16}, []string{"w3: has no route to w[1-2], nor"},
 		},
 		"one way between two": {
 			when(dropped, func(i, j int) bool { return i == 2 && j == 1 }), []int{2, 3, 4, 16},
-			[]string{"w1 w2: w1 → w2 passes, w2 → w1 does not on ports 32768-60999, but port 22 answers"},
+			[]string{"w1 w2: w1 → w2 passes, w2 → w1 is dropped on ports 32768-60999, but port 22 answers"},
 		},
 		"both ways between two": {
 			when(dropped, func(i, j int) bool { return i+j == 3 }), []int{4, 16},

@@ -64,7 +64,7 @@ func (m *meshCalls) finding(s suspect) Finding {
 // meshCauses is what must be in the way, by what became of the calls.
 var meshCauses = map[facts.PathOutcome]string{
 	facts.PathDropped:  "a firewall drops the calls or their answers",
-	facts.PathRefused:  "a firewall answers with a reset, or the address is translated; something did listen",
+	facts.PathRefused:  "a firewall answers with a reset, or the address is translated; the drill did listen there",
 	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
 	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
 	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
@@ -73,7 +73,7 @@ var meshCauses = map[facts.PathOutcome]string{
 // hostFirewalls is the same where another port of the callee does answer.
 var hostFirewalls = map[facts.PathOutcome]string{
 	facts.PathDropped:  "a host firewall drops the calls",
-	facts.PathRefused:  "a host firewall answers with a reset, or the address is translated; something did listen",
+	facts.PathRefused:  "a host firewall answers with a reset, or the address is translated; the drill did listen there",
 	facts.PathRejected: "a host firewall rejects the calls",
 }
 
@@ -89,56 +89,15 @@ func (m *meshCalls) oneDirection(s suspect, ports string) string {
 	call := m.calls[s.failed[0]]
 	passes := func(other attempt) bool { return !other.failed && other.from == call.to && other.to == call.from }
 	if slices.ContainsFunc(m.calls, passes) {
-		return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s does not on %[3]s", call.to, call.from, ports)
+		return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.to, call.from, ports, becomes[facts.PathOutcome(s.how)])
 	}
 	return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
 }
 
-// control is the ssh port of the callees and whether it answers the same
-// callers; 0 when they do not agree or did not try.
-func (m *meshCalls) control(paths []*facts.Path) (port int, answers bool) {
-	tried := map[bool]bool{}
-	for _, path := range paths {
-		if path.Control != nil {
-			tried[*path.Control] = true
-		}
-	}
-	if len(tried) != 1 {
-		return 0, false
-	}
-	if node := m.nodes[paths[0].Peer]; node.SSH != nil {
-		port = node.SSH.Port
-	}
-	return cmp.Or(port, 22), tried[true]
-}
-
-// got is how many calls failed, of what, and one of them to try by hand.
-func (m *meshCalls) got(s suspect, paths []*facts.Path) string {
-	count := map[string]int{}
-	for _, path := range paths {
-		count[string(path.Outcome)]++
-	}
-	var parts []string
-	for _, outcome := range []facts.PathOutcome{facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathReset, facts.PathSilent} {
-		if n := count[string(outcome)]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
-		}
-	}
-	text := strings.Join(parts, ", ")
-	if s.kind == directions && len(s.failed) > 1 {
-		lines := arrows(m.calls, s.failed)
-		const most = 6
-		if len(lines) > most {
-			lines = append(lines[:most], fmt.Sprintf("%d more", len(lines)-most))
-		}
-		text += ": " + strings.Join(lines, ", ")
-	}
-	first := m.calls[s.failed[0]]
-	text += fmt.Sprintf("; %s called %s", first.from, where(paths[0]))
-	if paths[0].Error != "" {
-		text += ": " + paths[0].Error
-	}
-	return text + m.sampled()
+// becomes is what is said of a call that failed.
+var becomes = map[facts.PathOutcome]string{
+	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
+	facts.PathReset: "is reset", facts.PathSilent: "gets no answer",
 }
 
 func foldSets(sets [][]string) string {
@@ -161,32 +120,4 @@ func (m *meshCalls) ports(nodes []string) string {
 		low, high = net.EphemeralLow, net.EphemeralHigh
 	}
 	return fmt.Sprintf("ports %d-%d", low, high)
-}
-
-// wouldSee is what a rank that makes the call dies with. NCCL's texts are of
-// 2.24 and later (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
-func (m *meshCalls) wouldSee(path *facts.Path) string {
-	words := map[facts.PathOutcome]string{
-		facts.PathDropped: "Connection timed out", facts.PathRefused: "Connection refused", facts.PathRejected: "No route to host",
-	}[path.Outcome]
-	if m.view.Launch.Accelerator == "cpu" {
-		switch path.Outcome {
-		case facts.PathDropped:
-			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)
-		case facts.PathReset:
-			return fmt.Sprintf("Connection closed by peer [%s]:%d", path.To, path.Port)
-		case facts.PathSilent:
-			return "a hang in the first collective, until its timeout of 30 minutes"
-		}
-		return fmt.Sprintf("Gloo connectFullMesh failed with … connect [%s]:%d: %s", path.To, path.Port, cmp.Or(words, path.Error))
-	}
-	switch path.Outcome {
-	case facts.PathReset:
-		return fmt.Sprintf("socketProgress: Connection closed by remote peer %s<%d>", path.To, path.Port)
-	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected:
-		return "a hang at the first collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out"
-	case facts.PathUnroutable:
-		return fmt.Sprintf("connect to %s<%d> failed : %s", path.To, path.Port, cmp.Or(path.Error, "Network is unreachable"))
-	}
-	return fmt.Sprintf("connect to %s<%d> returned %s, exceeded error retry count after 35 attempts", path.To, path.Port, words)
 }

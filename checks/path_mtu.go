@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 var pathMTU = Check{
@@ -25,10 +24,11 @@ var pathMTU = Check{
 	},
 }
 
+func losesPackets(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }
+
 // blackHoles blames full packets that vanish on nodes, groups or directions.
 func blackHoles(view View) []Finding {
-	loses := func(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }
-	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, loses) }) {
+	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, losesPackets) }) {
 		return nil
 	}
 	var names []string
@@ -48,7 +48,7 @@ func blackHoles(view View) []Finding {
 		}
 		for i := range node.Mesh.Failed {
 			path := &node.Mesh.Failed[i]
-			if !loses(*path) || seen[path.Peer] == nil {
+			if !losesPackets(*path) || seen[path.Peer] == nil {
 				continue
 			}
 			from, to := node.Name, path.Peer
@@ -62,42 +62,18 @@ func blackHoles(view View) []Finding {
 	for _, s := range suspects(names, sent) {
 		path := paths[s.failed[0]]
 		first := sent[s.failed[0]]
-		at := meshInterface(seen[s.nodes[0]])
-		findings = append(findings, Finding{
+		f := Finding{
 			Nodes:   s.nodes,
 			Summary: "full packets vanish, small ones pass: " + vanishing(s, sent),
-			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s; the MTU of %s on %s is %d", path.MSS, first.from, first.to, at.Name, s.nodes[0], at.MTU),
+			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", path.MSS, first.from, first.to),
 			Want:    "an MTU that the whole path carries, on both ends",
-			Fix: []string{
-				fmt.Sprintf("%s ping -c 1 -M do -s %d %s   # lower -s until it passes: the MTU is 28 more", remoteShell([]string{first.from}, view.Launch.SSHPort),
-					path.MSS+12, seen[first.to].Mesh.Address),
-				fmt.Sprintf("{ssh} sudo ip link set dev %s mtu 1500   # or raise the MTU of the switch ports there", shellWord(at.Name)),
-			},
-		})
+			Fix:     []string{fullPing(view, seen[first.from], seen[first.to], path.MSS)},
+		}
+		if at := meshInterface(seen[s.nodes[0]]); at.MTU != 0 {
+			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.nodes[0], at.MTU)
+			f.Fix = append(f.Fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # or raise the MTU of the switch ports and tunnels there", shellWord(at.Name), narrower(at.MTU)))
+		}
+		findings = append(findings, f)
 	}
 	return findings
-}
-
-func vanishing(s suspect, sent []attempt) string {
-	peers := "any other node"
-	if !s.all {
-		peers = hostfile.Fold(s.peers)
-	}
-	switch s.kind {
-	case everywhere:
-		return "between all of the nodes"
-	case between:
-		return "between " + foldSets(s.sets)
-	case inbound:
-		return "on the way in from " + peers
-	case outbound:
-		return "on the way out to " + peers
-	case bothWays:
-		return "to and from " + peers
-	}
-	lines := arrows(sent, s.failed)
-	if len(lines) > 1 {
-		return "between some nodes"
-	}
-	return lines[0]
 }

@@ -36,6 +36,9 @@ type gathering struct {
 	server     *facts.Node   // who serves, nil when nobody or several do
 	servers    []*facts.Node
 	host, port string
+	// elsewhere is where the endpoint leads most nodes, when that is no address
+	// of the server.
+	elsewhere []string
 }
 
 func newGathering(view View, part func(*facts.Node) *facts.Rendezvous) gathering {
@@ -67,6 +70,8 @@ func (g gathering) address(node *facts.Node) string {
 	return g.host
 }
 
+func (g gathering) addresses(node *facts.Node) []string { return g.part(node).Addresses }
+
 // isFirst is whether this is the meeting at the predicted endpoint.
 func (g gathering) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendezvous }
 
@@ -87,6 +92,9 @@ func (g gathering) judge() []Finding {
 	}
 	if g.part(g.server).Failed == facts.HopServe {
 		return g.unserved()
+	}
+	if place := mostlyLedTo(g.nodes, g.addresses); !leadsTo(place, g.server) {
+		g.elsewhere = place
 	}
 	stuck := slices.DeleteFunc(slices.Clone(failed), func(n *facts.Node) bool { return g.part(n).Failed == facts.HopWait })
 	if len(stuck) == 0 {

@@ -3,7 +3,6 @@ package checks
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -23,6 +22,13 @@ func (g gathering) unconnected(nodes []*facts.Node) []Finding {
 		}
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(astray, n) })
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
+	if len(others) > 0 && len(others) == len(g.nodes)-1 {
+		nodes = others // that nobody else gets in either says more
+		if g.elsewhere != nil {
+			return append(findings, g.foreign(others))
+		}
+	}
 	for _, group := range groupBy(nodes, func(n *facts.Node) string { return string(g.part(n).Outcome) }) {
 		outcome := facts.PathOutcome(group.Value)
 		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
@@ -60,52 +66,6 @@ func (g gathering) selfless(outcome facts.PathOutcome) Finding {
 		WouldSee: g.timedOut(),
 		Fix:      []string{"{ssh} ip route get " + shellWord(g.address(g.server)), "{ssh} sudo iptables -S INPUT"},
 	}
-}
-
-// closed: nobody gets in from outside.
-func (g gathering) closed(outcome facts.PathOutcome, callers []string) Finding {
-	f := Finding{
-		Nodes:    []string{g.server.Name},
-		Got:      g.otherPorts(callers),
-		Want:     fmt.Sprintf("TCP port %s open to all nodes", g.port),
-		WouldSee: g.timedOut(),
-		Fix:      g.open(),
-	}
-	switch outcome {
-	case facts.PathRejected:
-		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
-		f.WouldSee = g.rejected("113 - No route to host")
-	case facts.PathRefused, facts.PathReset:
-		f.Summary = fmt.Sprintf("calls to port %s are reset on the way in, although a store listens there: a firewall on it, or a translated address", g.port)
-	default:
-		f.Summary = fmt.Sprintf("a firewall on it does not open port %s: nobody else gets an answer there", g.port)
-	}
-	return f
-}
-
-// open lets the peers' network in on the port. A rule that iptables puts first
-// wins over what iptables has below it, and over nothing of firewalld.
-func (g gathering) open() []string {
-	command, from := "iptables", ""
-	if network, known := g.network(); known {
-		from = " -s " + network.String()
-		if network.Addr().Is6() {
-			command = "ip6tables"
-		}
-	}
-	return []string{
-		fmt.Sprintf("{ssh} sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, g.port),
-		fmt.Sprintf("{ssh} 'sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload'   # where firewalld rules", g.port),
-		fmt.Sprintf("{ssh} sudo ufw allow %s/tcp   # where ufw rules", g.port),
-	}
-}
-
-// network is the one on which the server's peers are.
-func (g gathering) network() (network netip.Prefix, known bool) {
-	if g.server.Net == nil {
-		return netip.Prefix{}, false
-	}
-	return networkOf(g.server, launch.PeerAddress(g.server).Address)
 }
 
 // cutOff: these nodes do not get through where others do.

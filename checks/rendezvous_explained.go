@@ -10,8 +10,11 @@ import (
 // said is the check that explains why the meeting as a whole did not come
 // about, "" when none does.
 func (g gathering) said() string {
+	first, _ := nodeZero(g.view)
 	switch {
 	case !g.isFirst():
+	case first != nil && isNoise(g.view, first) && !g.view.Policy.SwitchesOff("ssh-shell"):
+		return "ssh-shell"
 	case len(failing(g.view, masterAddress)) > 0:
 		return masterAddress.ID
 	case len(g.servers) == 0 && len(failing(g.view, hostNames)) > 0:
@@ -35,36 +38,6 @@ func (g gathering) explains(node *facts.Node) string {
 	return ""
 }
 
-// failing is the nodes that a check fails, for checks that explain another.
-// Nothing where the check is switched off, for then nobody says it.
-func failing(view View, check Check) map[string]bool {
-	nodes := map[string]bool{}
-	if view.Policy.SwitchesOff(check.ID) {
-		return nodes
-	}
-	view.Nodes = nil
-	for i := range view.All {
-		if missing(check, &view.All[i]) == "" {
-			view.Nodes = append(view.Nodes, &view.All[i])
-		}
-	}
-	if len(view.Nodes) == 0 {
-		return nodes
-	}
-	for _, f := range check.Run(view) {
-		complete(&f, check)
-		for _, node := range f.Nodes {
-			nodes[node] = nodes[node] || f.Verdict == Fail
-		}
-	}
-	for node, failed := range nodes {
-		if !failed {
-			delete(nodes, node)
-		}
-	}
-	return nodes
-}
-
 // failsAlike is whether the node's calls to the server in the mesh drill ended
 // as its call to the store did: a cause that is not of the port.
 func (g gathering) failsAlike(node *facts.Node) bool {
@@ -72,11 +45,11 @@ func (g gathering) failsAlike(node *facts.Node) bool {
 		return false
 	}
 	elsewhere := misplaced(g.view)[g.server.Name] != ""
-	for _, lane := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
-		if lane == nil || lane == node.Mesh && elsewhere {
+	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
+		if mesh == nil || mesh == node.Mesh && elsewhere {
 			continue // node-mesh says nothing of calls to such an address
 		}
-		if slices.ContainsFunc(lane.Failed, func(p facts.Path) bool {
+		if slices.ContainsFunc(mesh.Failed, func(p facts.Path) bool {
 			return p.Peer == g.server.Name && p.Outcome == g.part(node).Outcome
 		}) {
 			return true
@@ -85,15 +58,12 @@ func (g gathering) failsAlike(node *facts.Node) bool {
 	return false
 }
 
-// isWrongAddress is whether a name led the node to no address of the server.
+// isWrongAddress is whether a name led the node to no address of the server,
+// and not where it leads most nodes.
 func (g gathering) isWrongAddress(node *facts.Node) bool {
 	addresses := g.part(node).Addresses
 	if _, err := netip.ParseAddr(g.host); err == nil || len(addresses) == 0 || g.server == nil || g.server.Net == nil || node == g.server {
 		return false
 	}
-	right := addressesOf(g.server)
-	if reached, err := netip.ParseAddr(g.server.Address); err == nil {
-		right = append(right, reached)
-	}
-	return !slices.ContainsFunc(addresses, isOneOf(right))
+	return !leadsTo(addresses, g.server) && !overlap(addresses, g.elsewhere)
 }

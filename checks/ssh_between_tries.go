@@ -17,6 +17,8 @@ type loginTries struct {
 	failed    []facts.Login // of each try, zero when it passed
 	unable    []*facts.Node // without ssh
 	explained []Finding     // skips: another check names the cause
+	// misnaming is the nodes that host-names speaks of, once somebody asks.
+	misnaming map[string]bool
 }
 
 func newLoginTries(view View) *loginTries {
@@ -35,14 +37,14 @@ func newLoginTries(view View) *loginTries {
 			l.add(attempt{from: node.Name, to: peer}, facts.Login{})
 		}
 		for _, login := range node.Logins.Failed {
-			if check := l.saidBy(node, login); check != "" {
+			if check := l.saidBy(node, login); check != "" && !view.Policy.SwitchesOff(check) {
 				saidBy[check] = append(saidBy[check], node.Name)
 				continue
 			}
 			l.add(attempt{node.Name, login.Peer, true, login.Cause}, login)
 		}
 	}
-	for _, check := range []string{hostNames.ID, nodeMesh.ID} {
+	for _, check := range []string{hostNames.ID, nodeMesh.ID, pathMTU.ID} {
 		if nodes := saidBy[check]; nodes != nil {
 			l.explained = append(l.explained, skip(fmt.Sprintf("%s cannot log in to some peers: see %s", hostfile.Fold(nodes), check))...)
 		}
@@ -59,21 +61,43 @@ func (l *loginTries) add(try attempt, login facts.Login) {
 
 // saidBy is the check that names why a login failed, "" when it is this one.
 func (l *loginTries) saidBy(node *facts.Node, login facts.Login) string {
-	switch login.Cause {
-	case "name":
-		if node.Names != nil && slices.ContainsFunc(node.Names.Lookups, func(lookup facts.Lookup) bool {
-			return lookup.Name == login.Peer && len(lookup.Addresses) == 0 && !lookup.Unanswered
-		}) {
-			return hostNames.ID
-		}
-	case "connect", "timeout":
-		if node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool {
-			return path.Peer == login.Peer && (path.Outcome == facts.PathUnroutable || path.Control != nil && !*path.Control)
-		}) {
-			return nodeMesh.ID
-		}
+	peer := l.nodes[login.Peer]
+	if peer == nil {
+		return ""
+	}
+	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
+	switch {
+	case l.isMisled(node, peer, gotThere):
+		return hostNames.ID
+	case gotThere:
+		return ""
+	case hasPath(node, peer.Name, func(path facts.Path) bool {
+		return path.Outcome == facts.PathUnroutable || path.Control != nil && !*path.Control
+	}):
+		return nodeMesh.ID
+	case hasPath(node, peer.Name, losesPackets), hasPath(peer, node.Name, losesPackets):
+		return pathMTU.ID
 	}
 	return ""
+}
+
+// isMisled is whether the name of the peer led the login to no address of it,
+// and host-names says so of the caller. Who greets at a wrong address has another
+// host key, accepts no key of ours, or is not there at all.
+func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
+	lookup, asked := lookupOf(node, hostfile.Bare(peer.Name))
+	if !asked || len(lookup.Addresses) == 0 && gotThere || leadsTo(lookup.Addresses, peer) {
+		return false
+	}
+	if l.misnaming == nil {
+		l.misnaming = concerned(l.view, hostNames, Fail, Warn, Unknown)
+	}
+	return l.misnaming[node.Name]
+}
+
+// hasPath is whether a call of the mesh drill failed in some way.
+func hasPath(node *facts.Node, peer string, is func(facts.Path) bool) bool {
+	return node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
 }
 
 // inOrder is names in hostfile order, each once.

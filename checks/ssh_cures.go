@@ -41,6 +41,17 @@ var cures = map[string]cure{
 		},
 		wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection timed out",
 	},
+	"black-hole": {
+		check:   "ssh-reach",
+		summary: "small packets pass on the way {direction} it and full ones vanish: an MTU between is smaller than the interfaces'",
+		got:     "packets of {mtu} bytes are lost, which is the MTU of the interface here; ssh hangs as soon as one is needed",
+		fix: []string{
+			"ping -c 1 -M do -s {size} {host}   # lost; lower -s until it passes: the MTU is 28 more (over IPv6 48)",
+			"ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')   # behind dev: the interface here",
+			"sudo ip link set dev <interface> mtu <what passes>   # here and on {node}'s console; or raise it on the switch ports and tunnels between",
+		},
+		wouldSee: "nothing: ssh hangs with the command on its way to {node}, and the other nodes wait for it",
+	},
 	"no-route": {
 		check:   "ssh-reach",
 		summary: "cannot be reached: no route, or a firewall rejects the connection",
@@ -278,8 +289,13 @@ var cures = map[string]cure{
 		fix:     []string{"{ssh} 'ulimit -a; df -h ~ /tmp; free -m'", lastWords},
 	},
 	"frozen": {
-		summary:  "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
-		fix:      []string{"ssh -o ConnectTimeout=10 {node} uptime", lastWords},
+		summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
+		got:     "{seen}",
+		fix: []string{
+			"ssh -o ConnectTimeout=10 {node} uptime",
+			"ssh {jump} ping -c 1 -M do -s 1472 {host}   # lost where -s 1000 passes: an MTU behind the jump host is too small",
+			lastWords,
+		},
 		wouldSee: "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out.",
 	},
 	"garbage": {

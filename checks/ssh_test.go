@@ -14,6 +14,7 @@ import (
 var met = map[string]facts.SSH{
 	"name-unknown":             {Stage: "resolve", Detail: map[string]string{"resolver": "no such host", "name": "w2"}},
 	"refused":                  {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2"}},
+	"black-hole":               {Stage: "session", Detail: map[string]string{"direction": "to", "mtu": "1500", "size": "1472"}},
 	"timed-out":                {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2", "after": "10s"}},
 	"no-route":                 {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2"}},
 	"jump-failed":              {Stage: "connect", Detail: map[string]string{"jump": "bastion", "cause": "refused"}},

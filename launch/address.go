@@ -34,7 +34,7 @@ var unseenNet = Choice{Rule: "not known: the node's interfaces were not seen"}
 
 // heldAddress is one address and the interface that holds it.
 type heldAddress struct {
-	facts.Interface
+	*facts.Interface
 	netip.Prefix
 }
 
@@ -50,27 +50,36 @@ func (a heldAddress) choice(rule string) Choice {
 // Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of
 // the kernel's dump; seen with glibc 2.36 on Linux 6.18.
 func getifaddrs(node *facts.Node) []heldAddress {
-	inTurn := byIndex
-	if kernel := node.Host; kernel != nil && Before(release(kernel.Kernel), "6.9") {
-		inTurn = byHash
-	}
-	var v4, v6 []heldAddress
-	for _, i := range slices.SortedStableFunc(slices.Values(node.Net.Interfaces), inTurn) {
-		for _, text := range i.Addresses {
-			prefix, err := netip.ParsePrefix(text)
-			switch {
-			case err != nil:
-			case prefix.Addr().Is4():
-				v4 = append(v4, heldAddress{i, prefix})
-			default:
-				v6 = append(v6, heldAddress{i, prefix})
+	interfaces := inKernelOrder(node)
+	held := make([]heldAddress, 0, len(interfaces)+1) // mostly one each, and ::1
+	for _, isIPv4 := range []bool{true, false} {
+		for i := range interfaces {
+			for _, text := range interfaces[i].Addresses {
+				if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() == isIPv4 {
+					held = append(held, heldAddress{&interfaces[i], prefix})
+				}
 			}
 		}
 	}
-	return append(v4, v6...)
+	return held
 }
 
-func byIndex(a, b facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
+// inKernelOrder is the interfaces of a node as its kernel walks them. Probes tell
+// them in the order of newer kernels, which costs nothing then.
+func inKernelOrder(node *facts.Node) []facts.Interface {
+	interfaces, inTurn := node.Net.Interfaces, byIndex
+	if kernel := node.Host; kernel != nil && Before(release(kernel.Kernel), "6.9") {
+		inTurn = byHash
+	}
+	for i := 1; i < len(interfaces); i++ {
+		if inTurn(&interfaces[i-1], &interfaces[i]) > 0 {
+			return slices.SortedStableFunc(slices.Values(interfaces), func(a, b facts.Interface) int { return inTurn(&a, &b) })
+		}
+	}
+	return interfaces
+}
+
+func byIndex(a, b *facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 
 // byHash is the order of kernels before 6.9, which walk a hash table of 256
 // buckets, the newest interface of a bucket first: a bridge that docker made as
@@ -78,7 +87,7 @@ func byIndex(a, b facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 //
 // Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c,
 // list_netdevice; 6.9, commit cdb2f80f1c10.
-func byHash(a, b facts.Interface) int {
+func byHash(a, b *facts.Interface) int {
 	const buckets = 256
 	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
 }
@@ -90,11 +99,11 @@ func release(kernel string) string {
 }
 
 // holder is the interface of a list that holds an address.
-func holder(held []heldAddress, address netip.Addr) (facts.Interface, bool) {
+func holder(held []heldAddress, address netip.Addr) (*facts.Interface, bool) {
 	address = address.Unmap().WithZone("")
 	at := slices.IndexFunc(held, func(h heldAddress) bool { return h.Addr() == address })
 	if at < 0 {
-		return facts.Interface{}, false
+		return nil, false
 	}
 	return held[at].Interface, true
 }

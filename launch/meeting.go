@@ -125,7 +125,7 @@ func (p Prediction) deepspeedMeeting(first *facts.Node) Meeting {
 	if len(addresses) == 0 {
 		return Meeting{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface but the loopback is up and has an address)", first.Name)}
 	}
-	return Meeting{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: of %s", asks, addresses[0].Name)}
+	return Meeting{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
 }
 
 // hostnameI is what `hostname -I` prints: the addresses of all interfaces that
