@@ -130,6 +130,8 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
 	began := time.Now()
+	lookout := a.command.client.lookOut(ctx)
+	defer lookout.dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
 	id := a.enlist(c)
 	defer a.strike(id)
@@ -149,7 +151,9 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			return a.err
 		case <-ctx.Done():
 			go a.cancel(id)
-			return a.late(ctx, method, began)
+			failure := a.late(ctx, method, began)
+			lookout.tell(failure)
+			return failure
 		}
 	}
 }
@@ -263,9 +267,13 @@ func (a *Agent) conclude(err error, e ending) *Error {
 	cut, leaving := a.cut, a.leaving
 	a.mu.Unlock()
 	var failure *Error
+	hole := a.command.client.blackHole()
 	switch {
 	case cut != nil:
 		return cut
+	case hole != nil:
+		hole.Host, hole.Stage = e.host, StageTalk
+		return hole
 	case leaving && e.code() == 0 && errors.Is(err, io.EOF):
 		return a.fail(Interrupted, nil, errClosed)
 	case errors.As(err, &failure):

@@ -53,9 +53,13 @@ func resolverWords(err error) string {
 // late is the reason our own side ended it, nil when it did not.
 func (a *attempt) explain(late, err error) *Error {
 	var negotiation *ssh.AlgorithmNegotiationError
+	hole := a.connection.blackHole()
 	switch {
 	case a.refused.Load() != nil:
 		return a.refused.Load()
+	case hole != nil:
+		hole.Stage = a.stage()
+		return hole
 	case errors.Is(late, context.Canceled):
 		return &Error{Stage: a.stage(), Cause: Interrupted, Err: late}
 	case a.stage() == StageGreet:

@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // Clean removes every binary of ours from a node, in all places a delivery may
@@ -54,7 +52,7 @@ type sweep struct {
 }
 
 // run sweeps the node at the other end of a connection, and closes it.
-func (s *sweep) run(client *ssh.Client) *Error {
+func (s *sweep) run(client *connection) *Error {
 	command, failure := run(client, s.host, cleanCommand)
 	if failure != nil {
 		return failure

@@ -48,7 +48,7 @@ const parting = time.Second
 // belong to one goroutine at a time.
 type command struct {
 	host    string
-	client  *ssh.Client
+	client  *connection
 	session *ssh.Session
 	stdin   io.WriteCloser
 	stdout  *lineReader
@@ -57,7 +57,7 @@ type command struct {
 
 // run starts a command on a connection, which the command owns from then on,
 // also when it does not start.
-func run(client *ssh.Client, host, text string) (*command, *Error) {
+func run(client *connection, host, text string) (*command, *Error) {
 	c := &command{host: host, client: client, stderr: &tail{}}
 	c.stderr.full = func() { client.Close() }
 	if err := c.start(text); err != nil {
@@ -133,7 +133,7 @@ func (c *command) leave(err error) exit {
 // alive asks the server whether it is still there; it returns when the server
 // answers or the connection is closed. Any answer will do: OpenSSH refuses the
 // request, as it does its own client's.
-func alive(client *ssh.Client) bool {
+func alive(client *connection) bool {
 	_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 	return err == nil
 }
@@ -143,22 +143,28 @@ func alive(client *ssh.Client) bool {
 // it is alive: a node that answers has a shell that is stuck, one that does not
 // is frozen itself.
 type watchdog struct {
-	timer *time.Timer
-	stop  func() bool
+	client  *connection
+	timer   *time.Timer
+	stop    func() bool
+	lookout *lookout
 
 	mu     sync.Mutex
 	barked bool
 	alive  bool
 }
 
-func watch(ctx context.Context, client *ssh.Client) *watchdog {
-	w := &watchdog{stop: context.AfterFunc(ctx, func() { client.Close() })}
+func watch(ctx context.Context, client *connection) *watchdog {
+	w := &watchdog{
+		client:  client,
+		stop:    context.AfterFunc(ctx, func() { client.Close() }),
+		lookout: client.lookOut(ctx),
+	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return w
 	}
 	left := time.Until(deadline)
-	w.timer = time.AfterFunc(left-min(left/4, time.Second), func() {
+	w.timer = time.AfterFunc(left-lastMoment(left), func() {
 		w.bark(false)
 		if alive(client) {
 			w.bark(true)
@@ -184,6 +190,7 @@ func (w *watchdog) verdict() (late, alive bool) {
 // dismiss ends the watch; false means that it has closed the connection or is
 // about to.
 func (w *watchdog) dismiss() bool {
+	w.lookout.dismiss()
 	inTime := w.timer == nil || w.timer.Stop()
 	return w.stop() && inTime
 }

@@ -14,8 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // The dialogue with deliver.sh. Its lines bear the marker and begin with a verb:
@@ -65,7 +63,7 @@ type delivery struct {
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
-func (c *Client) bootstrap(ctx context.Context, client *ssh.Client, name string, trace *Trace) (*Agent, *Error) {
+func (c *Client) bootstrap(ctx context.Context, client *connection, name string, trace *Trace) (*Agent, *Error) {
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()

@@ -279,7 +279,7 @@ func TestReachEndsWithItsCaller(t *testing.T) {
 
 func TestConnectionLostBeforeHello(t *testing.T) {
 	noLeaks(t)
-	var client *ssh.Client
+	var client *connection
 	n := &testNode{exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
 	client = n.connect(t)
 	_, err := testClient(t).bootstrap(t.Context(), client, "w1", &Trace{})

@@ -34,7 +34,7 @@ const (
 // ctx bounds the way there: whatever waits for a frozen peer is freed when it
 // ends, by closing the connection below. The connection that comes back is the
 // caller's to close, which frees its calls in the same way.
-func (c *Client) dial(ctx context.Context, name string) (*ssh.Client, *Trace, error) {
+func (c *Client) dial(ctx context.Context, name string) (*connection, *Trace, error) {
 	user, host := userAndHost(name)
 	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 	client, trace, err := c.dialHop(ctx, h, nil)
@@ -47,7 +47,7 @@ func (c *Client) dial(ctx context.Context, name string) (*ssh.Client, *Trace, er
 
 // dialHop logs in to one hop. crossed are the hops that wait for this one, by
 // which a circle is seen.
-func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*ssh.Client, *Trace, *Error) {
+func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *Trace, *Error) {
 	begun := time.Now()
 	trace := &Trace{}
 	t, err := c.resolve(h)
@@ -55,7 +55,7 @@ func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*ssh.Client
 		return nil, trace, &Error{Host: h.name, Stage: StageResolve, Cause: Unexpected, Err: fmt.Errorf("ssh configuration: %w", err)}
 	}
 	trace.User, trace.Port, trace.OpenSSH = t.user, t.port, t.openSSH
-	a := &attempt{client: c, target: t, trace: trace, begun: begun}
+	a := &attempt{client: c, hop: h, target: t, trace: trace, begun: begun, connection: &connection{}}
 	client, failure := a.run(ctx, crossed)
 	if failure != nil {
 		failure.Host = h.name
@@ -69,14 +69,16 @@ func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*ssh.Client
 // far it came.
 type attempt struct {
 	client *Client
+	hop    hop
 	target *target
 	trace  *Trace
 	begun  time.Time
 
-	wire     *wire
-	proxy    *proxyConn // set when a ProxyCommand carries the connection
-	verifier *verifier
-	login    *login
+	connection *connection
+	wire       *wire
+	proxy      *proxyConn // set when a ProxyCommand carries the connection
+	verifier   *verifier
+	login      *login
 
 	// Set by the library's key exchange, which may outlive a handshake that we
 	// broke off.
@@ -84,23 +86,25 @@ type attempt struct {
 	verified atomic.Bool
 
 	shakenHands func() bool // ends the handshake's own deadline
+
+	again func(context.Context) (net.Conn, error) // connects once more; nil behind jump hosts and ProxyCommands
 }
 
 // run connects and logs in. ConnectTimeout bounds everything up to the host
 // key, as it does in OpenSSH.
-func (a *attempt) run(ctx context.Context, crossed []hop) (*ssh.Client, *Error) {
+func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *Error) {
 	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
 	defer cancel()
 	conn, failure := a.connect(handshake, crossed)
 	if failure != nil {
 		return nil, failure
 	}
-	a.wire = &wire{Conn: conn, buffered: bufio.NewReader(conn)}
+	a.wire = &wire{Conn: conn, buffered: bufio.NewReader(conn), path: a.watch(conn)}
 	a.verifier = a.client.verifier(a.target)
 	a.login = &login{ctx: ctx, client: a.client, target: a.target}
 
-	free := context.AfterFunc(ctx, func() { conn.Close() })
-	a.shakenHands = context.AfterFunc(handshake, func() { conn.Close() })
+	free := context.AfterFunc(ctx, func() { a.wire.Close() })
+	a.shakenHands = context.AfterFunc(handshake, func() { a.wire.Close() })
 	sshConn, channels, requests, err := ssh.NewClientConn(a.wire, a.target.address(), a.sshConfig())
 	var late error
 	if !free() {
@@ -113,10 +117,33 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*ssh.Client, *Error) 
 		a.trace.OpenSSH = append(a.trace.OpenSSH, a.verifier.notes...)
 	}
 	if err == nil && late == nil {
-		return ssh.NewClient(sshConn, channels, requests), nil
+		a.connection.Client = ssh.NewClient(sshConn, channels, requests)
+		return a.connection, nil
 	}
-	conn.Close()
+	a.wire.Close()
 	return nil, a.explain(late, err)
+}
+
+// watch has the packets of a connection of our own watched, nil for any other.
+func (a *attempt) watch(conn net.Conn) *path {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	a.connection.path = &path{
+		conn:  tcp,
+		again: a.again,
+		login: func(ctx context.Context) (*connection, error) {
+			second, _, failure := a.client.dialHop(ctx, a.hop, nil)
+			if failure != nil {
+				return nil, failure
+			}
+			return second, nil
+		},
+		lull: lullWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
+	}
+	a.connection.path.watch()
+	return a.connection.path
 }
 
 func (a *attempt) sshConfig() *ssh.ClientConfig {
@@ -189,6 +216,9 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 		conn, err := dialer.DialContext(part, a.target.network, endpoint.String())
 		cancel()
 		if err == nil {
+			a.again = func(ctx context.Context) (net.Conn, error) {
+				return dialer.DialContext(ctx, a.target.network, endpoint.String())
+			}
 			for _, failed := range errs {
 				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("an earlier address failed (%v): every ssh to this node waits for that first", failed))
 			}
@@ -211,6 +241,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 // by byte, and keeps what came before and with that line.
 type wire struct {
 	net.Conn
+	path     *path // nil where nobody watches it
 	buffered *bufio.Reader
 	greeting []byte
 	greeted  bool // the version line has been read; greeting does not change any more
@@ -238,6 +269,11 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func (w *wire) Close() error {
+	w.path.close()
+	return w.Conn.Close()
 }
 
 func (w *wire) lastLine() string {

@@ -16,6 +16,8 @@
 //
 // The package refuses to know what is asked and what the answers mean. It refuses
 // to retry: a link that works the second time is what preflight exists to find.
+// A second connection is made only to a node that hangs, to find out why (path.go,
+// lookout.go), and nothing else is done over it.
 // It refuses to ask for a password or a passphrase, to believe a host key that
 // OpenSSH would not, to write to any file of the user here, and to change anything
 // on a node but our own cached binary, of which it keeps a few builds and

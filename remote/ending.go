@@ -159,12 +159,20 @@ func (e *ending) exited() *Error {
 		fmt.Errorf("our agent ended %s%s", how, after(e.stderr)))
 }
 
-// overdue is the failure of a dialogue that time or our user ended, nil when it
-// ended by itself. tag is what only a login that echoes would print, if anything.
+// overdue is the failure of a dialogue that time, our user or the watch over its
+// path ended, nil when it ended by itself. tag is what only a login that echoes would print, if anything.
 func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
+	if hole := dog.client.blackHole(); hole != nil {
+		hole.Host, hole.Stage = e.host, e.stage()
+		return hole
+	}
 	if late, alive := dog.verdict(); late && !errors.Is(ctx.Err(), context.Canceled) {
 		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
-		return e.stuck(alive, echoed, inSeconds(time.Since(began)))
+		failure := e.stuck(alive, echoed, inSeconds(time.Since(began)))
+		if !alive {
+			dog.lookout.tell(failure)
+		}
+		return failure
 	}
 	return e.interrupted(ctx, "answer", inSeconds(time.Since(began)))
 }

@@ -27,7 +27,7 @@ type jumps struct {
 // jump is the connection to one jump host, settled when done is closed.
 type jump struct {
 	done   chan struct{}
-	client *ssh.Client
+	client *connection
 	trace  *Trace
 	err    *Error
 }
@@ -99,7 +99,8 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *Err
 		}
 		return nil, failure
 	}
-	return a.tunnel(ctx, j.client, h.name)
+	a.connection = j.client.through(h.name)
+	return a.tunnel(ctx, j.client.Client, h.name)
 }
 
 // tunnel asks the jump host to connect to the target. The wait is ours to end:

@@ -40,7 +40,7 @@ type testNode struct {
 }
 
 // connect starts the node's server and logs in to it.
-func (n *testNode) connect(t *testing.T) *ssh.Client {
+func (n *testNode) connect(t *testing.T) *connection {
 	t.Helper()
 	if n.home == "" {
 		n.home = t.TempDir()
@@ -79,7 +79,7 @@ func (n *testNode) connect(t *testing.T) *ssh.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := ssh.NewClient(sshConn, channels, requests)
+	client := &connection{Client: ssh.NewClient(sshConn, channels, requests)}
 	t.Cleanup(func() { client.Close() })
 	return client
 }

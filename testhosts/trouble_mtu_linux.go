@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -24,6 +25,13 @@ func (n *Node) NarrowPath(bytes int) (Undo, error) {
 		return nil, errors.Join(err, n.cluster.segments(defaultSegments))
 	}
 	return func() error { return errors.Join(widen(), n.cluster.segments(defaultSegments)) }, nil
+}
+
+// NarrowPeers has packets of more than this many bytes vanish when they come
+// from another node. The head's pass, so that it can log in and look around.
+func (n *Node) NarrowPeers(ctx context.Context, bytes int) (Undo, error) {
+	large := fmt.Sprintf("%d:65535", bytes+1)
+	return n.firewall(ctx, []string{"!", "-s", n.cluster.Head.Address, "-m", "length", "--length", large}, "DROP")
 }
 
 // defaultSegments is the kernel's GSO_MAX_SEGS.

@@ -61,6 +61,9 @@ var faults = []fault{
 	{"mtu", "eth0 has MTU 1400, all others 1500", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) })},
 	{"mtu-jumbo", "eth0 has MTU 9000, all others and the switch 1500", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) })},
 	{"narrow-path", "packets above 1300 bytes vanish", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.NarrowPath(1300) })},
+	{"narrow-peers", "packets above 1300 bytes vanish when they come from other nodes", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.NarrowPeers(ctx, 1300)
+	}},
 	{"nic-name", "eth0 is called enp4s0", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") })},
 	{"docker0", "there is a docker0 with 172.17.0.1", plain((*testhosts.Node).AddDocker0)},
 	{"docker0-first", "there is a docker0 with 172.17.0.1, and it precedes eth0", plain((*testhosts.Node).AddDocker0First)},
