@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"preflight/testhosts"
 )
@@ -64,6 +66,8 @@ func demo(ctx context.Context, output string) (err error) {
 	if err != nil {
 		return err
 	}
+	// A reader that leaves (| head) must not leave the hosts running.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	fmt.Fprintln(os.Stderr, "raising 7 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 7, Share: []string{filepath.Dir(self)}})
 	if errors.Is(err, testhosts.ErrExists) {
@@ -77,15 +81,17 @@ func demo(ctx context.Context, output string) (err error) {
 		return err
 	}
 	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
-	if output != "" {
-		if output, err = filepath.Abs(output); err != nil {
+	out := os.Stdout
+	if output != "" { // opened here: the hosts have a /tmp of their own
+		if out, err = os.Create(output); err != nil {
 			return err
 		}
-		argv = append(argv, "--format", "json", "-o", output)
+		defer func() { err = errors.Join(err, out.Close()) }()
+		argv = append(argv, "--format", "json")
 	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
 	main := cluster.OnHead(ctx, argv...)
-	main.Dir, main.Stdout, main.Stderr = "/root", os.Stdout, os.Stderr
+	main.Dir, main.Stdout, main.Stderr = "/root", out, os.Stderr
 	for _, name := range []string{"TERM", "NO_COLOR"} {
 		if value := os.Getenv(name); value != "" {
 			main.Env = append(main.Env, name+"="+value)
