@@ -160,11 +160,14 @@ func answerListen(ctx context.Context, params json.RawMessage, reply func(string
 	if err != nil {
 		return err
 	}
-	if err := reply(partAnswer, listener.Listening()); err != nil {
-		return err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = reply(partAnswer, listener.Listening())
+	if err != nil {
+		cancel() // Serve closes what is open
 	}
 	listener.Serve(ctx)
-	return nil
+	return err
 }
 
 // answerServe says at which port it serves, and then does so until it is cancelled.

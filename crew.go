@@ -87,12 +87,12 @@ func (c crew) named(name string) *member {
 	return nil
 }
 
-func (c crew) names() []string {
-	names := make([]string, len(c))
+func (c crew) nodes() []*facts.Node {
+	nodes := make([]*facts.Node, len(c))
 	for i, m := range c {
-		names[i] = m.Name
+		nodes[i] = m.Node
 	}
-	return names
+	return nodes
 }
 
 // dismiss ends the agents, and with them whatever they still do.

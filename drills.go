@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -19,13 +20,17 @@ type drills struct {
 	prediction launch.Prediction
 	fleet      *facts.Fleet
 	crew       crew
-	token      string // tells our calls from strangers'
+	token      string             // tells our calls from strangers'
+	shared     map[netip.Addr]int // addresses that several machines hold
 }
 
 // drill has the nodes call each other. Nodes that were lost take no part, and
 // those that are lost meanwhile cost only themselves.
 func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.Prediction, crew crew) {
-	d := drills{Job: job, prediction: prediction, fleet: fleet, crew: crew, token: rand.Text()}
+	d := drills{
+		Job: job, prediction: prediction, fleet: fleet, crew: crew,
+		token: rand.Text(), shared: launch.SharedAddresses(crew.nodes()),
+	}
 	fleet.NotTried = d.notTried()
 	var all sync.WaitGroup
 	met, called := make(chan struct{}), make(chan struct{})

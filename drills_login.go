@@ -3,7 +3,6 @@ package preflight
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"preflight/drill"
@@ -14,7 +13,8 @@ const (
 	// allLogins is up to how many nodes everybody logs in to everybody; above
 	// it, to the next one and to one more by chance.
 	allLogins = 8
-	// loginTime is what a node gets to log in to its peers.
+	// loginTime is what a node gets to log in to its peers; what it does not come
+	// to in that time is not known.
 	loginTime = 4 * time.Second
 )
 
@@ -37,7 +37,7 @@ func (d *drills) logIn(ctx context.Context) {
 		}
 		ctx, cancel := within(ctx, loginTime)
 		defer cancel()
-		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: slices.Compact(peers), Port: d.prediction.SSHPort, Deadline: loginTime})
+		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: peers, Port: d.prediction.SSHPort, Deadline: loginTime})
 		learn(m, &m.Logins, facts.SectionLogins, seen, err)
 	})
 }

@@ -15,10 +15,9 @@ import (
 const (
 	// serveTime is what a node gets to bind the store's port, joinTime what
 	// everybody gets for the rendezvous, and againTime for a second one at another
-	// address. Together they fit into the five seconds in which a fault is to be
-	// named.
-	serveTime = time.Second
-	joinTime  = 3 * time.Second
+	// address.
+	serveTime = 500 * time.Millisecond
+	joinTime  = 2500 * time.Millisecond
 	againTime = 1500 * time.Millisecond
 )
 
@@ -53,11 +52,9 @@ func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting
 	ctx, cancel := context.WithCancel(ctx) // ends the stores
 	defer cancel()
 	stores, lost := d.serve(ctx, planned, first.Node, nil)
-	if lost != nil {
+	if lost != "" {
 		for _, m := range d.crew {
-			if m != lost {
-				m.miss(facts.SectionRendezvous, "%s was to serve the store: %s", lost.Name, lost.Missing[facts.SectionRendezvous])
-			}
+			m.miss(facts.SectionRendezvous, "%s", lost)
 		}
 		return
 	}
@@ -71,7 +68,7 @@ func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting
 		d.meetAgain(ctx)
 	case !d.complete() && !unserved(stores) && peer.Address != "" && peer.Address != planned.Host:
 		other := launch.Meeting{Host: peer.Address, Port: planned.Port}
-		if stores, lost = d.serve(ctx, other, first.Node, stores); lost != nil {
+		if stores, lost = d.serve(ctx, other, first.Node, stores); lost != "" {
 			return
 		}
 		d.gather(ctx, stores, gathering{
@@ -88,8 +85,8 @@ func (d *drills) complete() bool {
 
 // serve has whoever holds itself for the host serve a store, until ctx ends;
 // those who already do go on. It returns what is known of every member before it
-// joins, or whom it lost: then nothing is known of anybody.
-func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, lost *member) {
+// joins, or who was lost and how: then nothing is known of anybody.
+func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, lost string) {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
 		generation = launch.GenerationOf(first.Python.Torch.Version)
@@ -114,9 +111,9 @@ func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts
 		}
 	})
 	if at := slices.IndexFunc(losses, func(err error) bool { return err != nil }); at >= 0 {
-		return nil, d.crew[at]
+		return nil, fmt.Sprintf("%s was to serve the store: %s", d.crew[at].Name, lostReason(losses[at]))
 	}
-	return known, nil
+	return known, ""
 }
 
 // unserved is whether a store that should be there is not.
@@ -126,6 +123,12 @@ func unserved(stores []facts.Rendezvous) bool {
 
 // gather has everybody join at one endpoint, once the stores are known.
 func (d *drills) gather(ctx context.Context, stores []facts.Rendezvous, g gathering) {
+	var hosts []*member
+	for i, m := range d.crew {
+		if stores[i].Serves {
+			hosts = append(hosts, m)
+		}
+	}
 	d.crew.each(func(i int, m *member) {
 		seen := stores[i]
 		seen.Endpoint = g.endpoint()
@@ -137,12 +140,32 @@ func (d *drills) gather(ctx context.Context, stores []facts.Rendezvous, g gather
 			learn(m, g.into(m), g.section, seen, nil)
 			return
 		}
-		joined, err := d.join(ctx, m, g, seen.Generation)
+		joined, err := d.join(ctx, m, g, seen.Generation, d.storesFor(m, hosts))
 		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
 		joined.Serves, joined.ServesWhy = seen.Serves, seen.ServesWhy
 		learn(m, g.into(m), g.section, joined, err)
 	})
 	d.nameMissing(g)
+}
+
+// storesFor is every address at which a joiner finds one of those who serve, and
+// nobody else: those that only they hold, and for themselves also the others.
+func (d *drills) storesFor(joiner *member, hosts []*member) (addresses []string) {
+	for _, host := range hosts {
+		if host.Net == nil {
+			continue
+		}
+		for _, i := range host.Net.Interfaces {
+			for _, text := range i.Addresses {
+				prefix, err := netip.ParsePrefix(text)
+				address := prefix.Addr()
+				if err == nil && (joiner == host || !address.IsLoopback() && d.shared[address] == 0) {
+					addresses = append(addresses, address.String())
+				}
+			}
+		}
+	}
+	return addresses
 }
 
 func (g gathering) endpoint() string {
@@ -152,12 +175,14 @@ func (g gathering) endpoint() string {
 	return fmt.Sprintf("%s:%d", g.Host, g.Port)
 }
 
-func (d *drills) join(ctx context.Context, m *member, g gathering, generation facts.Generation) (facts.Rendezvous, error) {
+// join has one member join. own are the addresses of those who serve: whoever
+// is met elsewhere may be a running job, and is asked with care.
+func (d *drills) join(ctx context.Context, m *member, g gathering, generation facts.Generation, own []string) (facts.Rendezvous, error) {
 	ctx, cancel := within(ctx, g.limit)
 	defer cancel()
 	return ask[facts.Rendezvous](ctx, m.agent, methodJoin, drill.Join{
 		Token: d.token + "/" + g.token, Node: m.Name, Host: g.Host, Port: g.Port,
-		World: len(d.crew), Generation: generation, Deadline: g.limit,
+		World: len(d.crew), Generation: generation, Deadline: g.limit, Own: own,
 	})
 }
 
@@ -179,11 +204,7 @@ func (d *drills) nameMissing(g gathering) {
 // meetAgain is the second meeting of torchrun's c10d mode: group rank 0 opens
 // a new store on a new port and publishes its own name.
 func (d *drills) meetAgain(ctx context.Context) {
-	var nodes []*facts.Node
-	for _, m := range d.crew {
-		nodes = append(nodes, m.Node)
-	}
-	host, fqdn := d.prediction.NextMeeting(nodes)
+	host, fqdn := d.prediction.NextMeeting(d.crew.nodes())
 	if host == nil {
 		return
 	}
@@ -195,12 +216,12 @@ func (d *drills) meetAgain(ctx context.Context) {
 		return
 	}
 	next := gathering{Meeting: launch.Meeting{Host: fqdn, Port: port}, token: "next", limit: againTime}
-	d.crew.each(func(_ int, m *member) {
-		joined, err := d.join(ctx, m, next, generation)
-		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m.Node == host
+	d.crew.each(func(_ int, joiner *member) {
+		joined, err := d.join(ctx, joiner, next, generation, d.storesFor(joiner, []*member{m}))
+		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, joiner == m
 		if err != nil {
 			joined.Failed, joined.Error = facts.HopWait, err.Error()
 		}
-		m.Rendezvous.Next = &joined
+		joiner.Rendezvous.Next = &joined
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"preflight/checks"
@@ -18,10 +19,10 @@ import (
 )
 
 const (
-	// listenTime is what a node gets to open its listeners.
-	listenTime = 2 * time.Second
-	// callTime is what a node gets to call its peers. There may be two rounds.
-	callTime = 4500 * time.Millisecond
+	// listenTime is what a node gets to open its listeners, and callTime what it
+	// gets to call its peers.
+	listenTime = time.Second
+	callTime   = 4 * time.Second
 	// randomPeers is how many nodes everybody calls beside the next one in a
 	// fleet too large for everybody to call everybody (checks.FullMesh). It still
 	// finds every node that is shut off, at a price that grows with the fleet.
@@ -59,34 +60,23 @@ func (d *drills) callEachOther(ctx context.Context) {
 	}
 	d.listen(ctx, lanes)
 	plan := d.plan()
+	var all sync.WaitGroup
 	for _, lane := range lanes {
-		d.call(ctx, lane, plan)
+		all.Go(func() { d.call(ctx, lane, plan) })
 	}
+	all.Wait()
 	if d.tries(facts.SectionThroughput) {
-		d.measure(ctx, lanes[len(lanes)-1])
+		d.measure(ctx, lanes)
 	}
 }
 
 // lane decides where everybody listens.
 func (d *drills) lane(section facts.Section, into func(*member) **facts.Mesh, choose func(*facts.Node) launch.Choice) *lane {
 	l := &lane{section: section, into: into}
-	holders := map[string]int{}
-	for _, m := range d.crew {
-		if m.Net == nil {
-			continue
-		}
-		for _, i := range m.Net.Interfaces {
-			for _, prefix := range i.Addresses {
-				if address, err := netip.ParsePrefix(prefix); err == nil && !address.Addr().IsLinkLocalUnicast() {
-					holders[address.Addr().String()]++
-				}
-			}
-		}
-	}
 	for _, m := range d.crew {
 		choice := choose(m.Node)
 		l.choices = append(l.choices, choice)
-		l.unfit = append(l.unfit, unfit(choice, holders))
+		l.unfit = append(l.unfit, unfit(choice, d.shared))
 		unseen := ""
 		if choice.Address == "" && choice.Error == "" {
 			unseen = choice.Rule
@@ -98,7 +88,7 @@ func (d *drills) lane(section facts.Section, into func(*member) **facts.Mesh, ch
 }
 
 // unfit says why an address is of no use to any other node, "" when it may be.
-func unfit(choice launch.Choice, holders map[string]int) string {
+func unfit(choice launch.Choice, holders map[netip.Addr]int) string {
 	address, err := netip.ParseAddr(choice.Address)
 	switch {
 	case choice.Error != "":
@@ -107,8 +97,8 @@ func unfit(choice launch.Choice, holders map[string]int) string {
 		return cmp.Or(choice.Rule, "there is no address to listen on")
 	case address.IsLoopback():
 		return choice.Address + " is a loopback address"
-	case holders[choice.Address] > 1:
-		return fmt.Sprintf("%s is held by %d nodes", choice.Address, holders[choice.Address])
+	case holders[address] > 1:
+		return fmt.Sprintf("%s is held by %d nodes", choice.Address, holders[address])
 	}
 	return ""
 }
@@ -142,11 +132,22 @@ func (d *drills) listen(ctx context.Context, lanes []*lane) {
 				lane.unfit[i] = "the agent did not say where it listens"
 			case listening[at].Error != "":
 				lane.unfit[i] = listening[at].Error
+			case !usable(listening[at].Ports):
+				lane.unfit[i] = "the agent says it listens on ports that are none"
 			default:
 				lane.ports[i] = listening[at].Ports
 			}
 		}
 	})
+}
+
+// mostPorts is how many ports an agent listens on at an address. A node is not
+// trusted to send the others to more.
+const mostPorts = 3
+
+func usable(ports []int) bool {
+	isNone := func(port int) bool { return port < 1 || port > 65535 }
+	return len(ports) > 0 && len(ports) <= mostPorts && !slices.ContainsFunc(ports, isNone)
 }
 
 // plan is whom every member calls, by member: everybody, or itself, the next
@@ -207,9 +208,34 @@ func (d *drills) call(ctx context.Context, lane *lane, plan [][]int) {
 		mesh, err := ask[facts.Mesh](ctx, m.agent, methodMesh, meshRequest{
 			Token: d.token, Node: m.Name, Peers: peers, AllPorts: len(d.crew) <= allPorts, Deadline: callTime,
 		})
-		listened.Reached, listened.Failed, listened.MSS = mesh.Reached, mesh.Failed, mesh.MSS
+		listened.Error = mesh.Error
+		listened.Reached, listened.Failed, listened.MSS = d.believable(lane, plan[i], mesh)
 		learn(m, lane.into(m), lane.section, listened, err)
 	})
+}
+
+// believable is what a node says of those it was to call, and of nobody else.
+func (d *drills) believable(lane *lane, called []int, told facts.Mesh) (reached map[string]float64, failed []facts.Path, mss int) {
+	addresses := map[string]string{}
+	for _, i := range called {
+		addresses[d.crew[i].Name] = lane.choices[i].Address
+	}
+	reached = map[string]float64{}
+	for peer, seconds := range told.Reached {
+		if addresses[peer] != "" {
+			reached[peer] = seconds
+		}
+	}
+	for _, path := range told.Failed {
+		if path.To = addresses[path.Peer]; path.To == "" {
+			continue
+		}
+		if path.Answered != "" && d.crew.named(path.Answered) == nil {
+			path.Outcome, path.Answered = facts.PathStranger, ""
+		}
+		failed = append(failed, path)
+	}
+	return reached, failed, told.MSS
 }
 
 // peers are those of some members that can be called on a lane.
@@ -220,16 +246,21 @@ func (d *drills) peers(lane *lane, members []int) []drill.Peer {
 			continue
 		}
 		peer := drill.Peer{Name: d.crew[i].Name, Address: lane.choices[i].Address, Ports: lane.ports[i]}
-		if ssh := d.crew[i].SSH; ssh != nil && len(ssh.Via) == 0 {
-			peer.Control = ssh.Port
+		if d.crew[i].SSH != nil && d.crew[i].Address == peer.Address { // else the port is another's
+			peer.Control = d.crew[i].SSH.Port
 		}
 		peers = append(peers, peer)
 	}
 	return peers
 }
 
-// measure has everybody send to the next one that listens, all at once.
-func (d *drills) measure(ctx context.Context, lane *lane) {
+// measure has everybody send to the next one that listens, all at once: on the
+// addresses of the ranks, or where not everybody listens there, on the peers'.
+func (d *drills) measure(ctx context.Context, lanes []*lane) {
+	lane := lanes[0]
+	if slices.ContainsFunc(lane.unfit, func(why string) bool { return why != "" }) {
+		lane = lanes[len(lanes)-1]
+	}
 	var ring []int
 	for i := range d.crew {
 		if lane.unfit[i] == "" {
@@ -242,11 +273,11 @@ func (d *drills) measure(ctx context.Context, lane *lane) {
 			m.miss(facts.SectionThroughput, "%s", cmp.Or(lane.unfit[i], "no other node listens"))
 			return
 		}
-		ctx, cancel := within(ctx, d.Throughput)
+		ctx, cancel := within(ctx, d.Throughput+drill.SendOverhead)
 		defer cancel()
 		next := d.peers(lane, []int{ring[(at+1)%len(ring)]})[0]
 		seen, err := ask[facts.Throughput](ctx, m.agent, methodSend, sendRequest{Token: d.token, Node: m.Name, To: next, For: d.Throughput})
-		seen.Peer, seen.Interface = next.Name, lane.choices[i].Interface
+		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, lane.choices[i].Interface)
 		learn(m, &m.Throughput, facts.SectionThroughput, seen, err)
 	})
 }

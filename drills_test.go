@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestPlan(t *testing.T) {
 // TestUnfit: nobody is called at an address that is no use to others, and the
 // reason is told.
 func TestUnfit(t *testing.T) {
-	holders := map[string]int{"10.0.0.1": 1, "172.17.0.1": 2}
+	holders := map[netip.Addr]int{netip.MustParseAddr("10.0.0.1"): 1, netip.MustParseAddr("172.17.0.1"): 2}
 	for _, c := range []struct {
 		choice launch.Choice
 		want   string
@@ -107,6 +108,7 @@ func TestLaneSharesNothing(t *testing.T) {
 		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
 	}
 	d := drills{crew: c, prediction: launch.Predict(launch.Options{Hosts: make([]hostfile.Host, 3)}, nil)}
+	d.shared = launch.SharedAddresses(c.nodes())
 	lane := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, d.prediction.RankAddress)
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
 	if diff := cmp.Diff(want, lane.unfit); diff != "" {

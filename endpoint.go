@@ -10,8 +10,13 @@ import (
 	"preflight/facts"
 )
 
-// endpointTime is what a machine gets to find out who is at an endpoint.
-const endpointTime = 5 * time.Second
+const (
+	// endpointTime is what a machine gets to find out who is at an endpoint.
+	endpointTime = 5 * time.Second
+	// askersAtOnce is how many ask at a time. A store of torch's older kind looks
+	// every caller's name up before it serves the next rank.
+	askersAtOnce = 8
+)
 
 // AskEndpoint says who is at host:port, seen from this machine and from every
 // node of the launch (there may be none), and judges it. Whoever is there is
@@ -20,13 +25,13 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 	seen := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: make([]checks.EndpointNode, len(job.Launch.Hosts))}
 	var all sync.WaitGroup
 	all.Go(func() { seen.Here = drill.Identify(ctx, endpoint, endpointTime) })
-	places := make(chan struct{}, AtOnce)
+	places, asking := make(chan struct{}, AtOnce), make(chan struct{}, askersAtOnce)
 	for i, host := range job.Launch.Hosts {
 		seen.Nodes[i].Node = facts.Node{Name: host.Name, Slots: len(host.Slots)}
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			job.askFrom(ctx, endpoint, &seen.Nodes[i])
+			job.askFrom(ctx, endpoint, asking, &seen.Nodes[i])
 		})
 	}
 	all.Wait()
@@ -36,7 +41,7 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 }
 
 // askFrom has one node say who is at the endpoint.
-func (job Job) askFrom(ctx context.Context, endpoint string, node *checks.EndpointNode) {
+func (job Job) askFrom(ctx context.Context, endpoint string, asking chan struct{}, node *checks.EndpointNode) {
 	job.step(node.Name, Started)
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	node.SSH, node.Address = sshFacts(trace, err), trace.Address
@@ -47,6 +52,8 @@ func (job Job) askFrom(ctx context.Context, endpoint string, node *checks.Endpoi
 	defer agent.Close()
 	node.Reached = true
 	job.step(node.Name, Reached)
+	asking <- struct{}{}
+	defer func() { <-asking }()
 	ctx, cancel := within(ctx, endpointTime)
 	defer cancel()
 	seen, err := ask[facts.Endpoint](ctx, agent, methodEndpoint, endpointRequest{Endpoint: endpoint, Deadline: endpointTime})

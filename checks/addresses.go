@@ -6,30 +6,6 @@ import (
 	"preflight/facts"
 )
 
-// sharedAddresses is what more than one machine holds. Two entries that are one
-// machine are host-distinct's to name.
-func sharedAddresses(view View) map[netip.Addr]bool {
-	holder := map[netip.Addr]string{}
-	shared := map[netip.Addr]bool{}
-	for i := range view.All {
-		node := &view.All[i]
-		if node.Net == nil {
-			continue
-		}
-		who := node.Name
-		if node.Host != nil && node.Host.BootID != "" {
-			who = machine(node)
-		}
-		for _, address := range addressesOf(node) {
-			if holder[address] != "" && holder[address] != who {
-				shared[address] = true
-			}
-			holder[address] = who
-		}
-	}
-	return shared
-}
-
 // addressesOf is every address of a node that means something elsewhere.
 func addressesOf(node *facts.Node) []netip.Addr {
 	var addresses []netip.Addr

@@ -19,8 +19,10 @@ func advise(view View) Advice {
 		return advice
 	}
 	advice.Env = append(advice.Env, adviseInterfaces(view)...)
-	advice.Env = append(advice.Env, adviseAdapters(view)...)
-	advice.Args = append(advice.Args, adviseMaster(view)...)
+	advice.Seen = adviseAdapters(view)
+	if advice.Args = append(advice.Args, adviseMaster(view)...); len(advice.Args) > 0 {
+		advice.Program = program(view)
+	}
 	return advice
 }
 
@@ -108,7 +110,7 @@ func adviseMaster(view View) []string {
 		serves, _ := moved.Serves(meeting, node, first)
 		return serves == node.PeerRendezvous.Serves
 	}
-	if moved.MeetingHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
+	if !isPlain(host) || !isPlain(port) || moved.MeetingHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
 		return nil // the launcher would do something else than was tried
 	}
 	return []string{argument}

@@ -18,7 +18,13 @@ func adviceOf(a Advice) []string {
 	for _, env := range a.Env {
 		said = append(said, env.Name+"="+env.Value)
 	}
-	return append(said, a.Args...)
+	for _, arg := range a.Args {
+		said = append(said, a.Program+" "+arg)
+	}
+	for _, env := range a.Seen {
+		said = append(said, "seen: "+env.Name+"="+env.Value)
+	}
+	return said
 }
 
 // card gives a node another interface beside eth0, before or after it.
@@ -111,29 +117,29 @@ func TestAdvice(t *testing.T) {
 		"a name that no line can hold": {func(l *launchable) { each(l, func(n *facts.Node) { rename(n, "e$(x)") }) }, []string{}},
 
 		"met at both":                       {func(l *launchable) { each(l, func(n *facts.Node) { n.PeerRendezvous = n.Rendezvous }) }, []string{nccl, gloo}},
-		"another master":                    {func(l *launchable) { missed(l, "172.17.0.1:29500") }, []string{nccl, gloo, "--master_addr=10.0.0.1"}},
+		"another master":                    {func(l *launchable) { missed(l, "172.17.0.1:29500") }, []string{nccl, gloo, "deepspeed --master_addr=10.0.0.1"}},
 		"another master, not for all":       {func(l *launchable) { missed(l, "172.17.0.1:29500"); l.Nodes[1].PeerRendezvous = nil }, []string{nccl, gloo}},
 		"another master, failed there too":  {func(l *launchable) { missed(l, "172.17.0.1:29500"); l.Nodes[1].PeerRendezvous.Failed = facts.HopWait }, []string{nccl, gloo}},
 		"a launcher that passes no address": {func(l *launchable) { missed(l, "172.17.0.1:29500"); l.Launch.Launcher = "openmpi" }, []string{nccl, gloo}},
 		"another endpoint": {func(l *launchable) {
 			l.Launch.Rendezvous, l.Launch.RdzvEndpoint = launch.RendezvousC10d, "w1.lan:29500"
 			missed(l, "w1.lan:29500")
-		}, []string{nccl, gloo, "--rdzv_endpoint=10.0.0.1:29500"}},
+		}, []string{nccl, gloo, "torchrun --rdzv_endpoint=10.0.0.1:29500"}},
 		"torchrun's default endpoint": {func(l *launchable) {
 			l.Launch.Rendezvous = launch.RendezvousC10d
 			missed(l, "localhost:29400")
-		}, []string{nccl, gloo, "--rdzv_endpoint=10.0.0.1:29500"}},
+		}, []string{nccl, gloo, "torchrun --rdzv_endpoint=10.0.0.1:29500"}},
 		"torchrun's static endpoint": {func(l *launchable) {
 			l.Launch.Rendezvous, l.Launch.RdzvEndpoint = launch.RendezvousStatic, "172.17.0.1:29500"
 			missed(l, "172.17.0.1:29500")
-		}, []string{nccl, gloo, "--rdzv_endpoint=10.0.0.1:29500"}},
+		}, []string{nccl, gloo, "torchrun --rdzv_endpoint=10.0.0.1:29500"}},
 		"another endpoint, where nobody would serve": {func(l *launchable) {
 			l.Launch.Rendezvous, l.Launch.RdzvEndpoint = launch.RendezvousC10d, "w1.lan:29500"
 			missed(l, "w1.lan:29500")
 			l.Nodes[0].Names.Lookups[0].Addresses = []string{"127.0.1.1"}
 		}, []string{nccl, gloo}},
 
-		"InfiniBand beside Ethernet": {func(l *launchable) { each(l, func(n *facts.Node) { roce(n, 1) }) }, []string{nccl, gloo, "NCCL_IB_HCA==mlx5_0:1"}},
+		"InfiniBand beside Ethernet": {func(l *launchable) { each(l, func(n *facts.Node) { roce(n, 1) }) }, []string{nccl, gloo, "seen: NCCL_IB_HCA==mlx5_0:1"}},
 		"the like, not on one node": {func(l *launchable) {
 			each(l, func(n *facts.Node) { roce(n, 1) })
 			l.Nodes[1] = healthyFleet(4).Nodes[1]
@@ -144,7 +150,7 @@ func TestAdvice(t *testing.T) {
 		}, []string{nccl, gloo}},
 		"RoCE with an old NCCL": {func(l *launchable) {
 			each(l, func(n *facts.Node) { roce(n, 0); roce(n, 1); n.Python.NCCL[0].Version = "2.20.5" })
-		}, []string{nccl, gloo, "NCCL_IB_GID_INDEX=3"}},
+		}, []string{nccl, gloo, "seen: NCCL_IB_GID_INDEX=3"}},
 		"RoCE with a new NCCL": {func(l *launchable) { each(l, func(n *facts.Node) { roce(n, 0); roce(n, 1) }) }, []string{nccl, gloo}},
 		"RoCE, another index on one node": {func(l *launchable) {
 			each(l, func(n *facts.Node) { roce(n, 0); roce(n, 1); n.Python.NCCL[0].Version = "2.20.5" })

@@ -3,8 +3,6 @@ package checks
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -15,7 +13,7 @@ type EndpointReport struct {
 	Schema      int            `json:"schema"`
 	Version     string         `json:"version"`
 	Endpoint    string         `json:"endpoint"`
-	Verdict     Verdict        `json:"verdict"` // pass when a store answers everywhere
+	Verdict     Verdict        `json:"verdict"` // pass when a store answers everywhere, warn where it may be another one
 	ExitCode    int            `json:"exit_code"`
 	Seconds     float64        `json:"seconds"`
 	Interrupted bool           `json:"interrupted,omitempty"`
@@ -87,6 +85,8 @@ func (r *EndpointReport) conclude() {
 			return
 		case f.Verdict == Unknown:
 			r.Verdict, r.ExitCode = Unknown, 2
+		case f.Verdict == Warn && r.Verdict == Pass:
+			r.Verdict = Warn
 		}
 	}
 }
@@ -120,10 +120,10 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), listening}
 	case e.Outcome == facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
-		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), "{ssh} ip route get " + cmp.Or(append([]string{e.Address}, e.Addresses...)...)}
+		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
-		f.Fix = []string{"{ssh} ip route get " + cmp.Or(append([]string{e.Address}, e.Addresses...)...)}
+		f.Fix = []string{onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
 		f.Fix = []string{listening, "deepspeed --master_port=PORT …   # another port, the same in every command"}
@@ -138,33 +138,6 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 	}
 	f.WouldSee = cmp.Or(f.WouldSee, fmt.Sprintf("The client socket has timed out after 600000ms while trying to connect to (%s, %s).", host, port))
 	return []Finding{f}
-}
-
-// elsewhere finds nodes that a name leads to another address than most: there
-// may well be a store, of another job.
-func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []Finding {
-	host, _ := splitEndpoint(endpoint)
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil
-	}
-	resolved := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(seen[n.Name].Addresses) == 0 })
-	address := func(n *facts.Node) string {
-		return strings.Join(slices.Sorted(slices.Values(seen[n.Name].Addresses)), " ")
-	}
-	groups := groupBy(resolved, address)
-	var findings []Finding
-	for i, g := range groups {
-		if i == 0 {
-			continue
-		}
-		findings = append(findings, Finding{
-			Nodes:   g.Nodes,
-			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
-			Got:     g.Value, Want: groups[0].Value,
-			Fix: []string{"{ssh} getent ahosts " + shellWord(host), "{ssh} sudoedit /etc/hosts"},
-		})
-	}
-	return findings
 }
 
 func splitEndpoint(endpoint string) (host, port string) {

@@ -36,7 +36,7 @@ func strayFiles(view View, findings []Finding) []Finding {
 				Summary:  "NCCL reads a configuration file here that most nodes do not have",
 				Got:      path,
 				WouldSee: "settings on this node that no env command shows",
-				Fix:      []string{"{ssh} cat " + shellWord(path)},
+				Fix:      []string{"{ssh} cat " + remoteWord(path)},
 			})
 		}
 	}

@@ -53,7 +53,7 @@ func takeOut(view View, setting facts.Setting) []string {
 	case isExported:
 		return []string{"unset " + name}
 	case strings.HasPrefix(setting.Source, "/"):
-		return []string{fmt.Sprintf(`{ssh} "sudo sed -i '/^%s=/d' %s"`, name, setting.Source)}
+		return []string{onNodes(`"sudo sed -i '/^%s=/d' %s"`, name, setting.Source)}
 	}
 	return []string{searchSession(name)}
 }
@@ -73,5 +73,5 @@ func exportLine(name, value string) string {
 
 // searchSession finds the file that sets a variable in a session without login.
 func searchSession(name string) string {
-	return fmt.Sprintf(`{ssh} "grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment"`, name)
+	return onNodes(`"grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment"`, name)
 }

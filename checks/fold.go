@@ -116,3 +116,28 @@ func isPlain(word string) bool {
 	}
 	return word != "" && strings.IndexFunc(word, special) < 0
 }
+
+// onNodes is a command for {ssh} with words that nodes, or files that others
+// may write, have sent. It goes through two shells, one here and one there: a
+// word that any of them would take for more is left to be looked at by hand.
+func onNodes(command string, words ...string) string { return over("{ssh}", command, words...) }
+
+// over is the like by another remoteShell.
+func over(shell, command string, words ...string) string {
+	var values []any
+	for _, word := range words {
+		if !isPlain(word) {
+			return shell + "   # and look there by hand: what it sent is no text to paste into a shell"
+		}
+		values = append(values, word)
+	}
+	return shell + " " + fmt.Sprintf(command, values...)
+}
+
+// remoteWord quotes a word for the two shells of {ssh}.
+func remoteWord(word string) string {
+	if isPlain(word) {
+		return word
+	}
+	return shellWord(shellWord(word))
+}

@@ -6,6 +6,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var hostDistinct = Check{
@@ -20,8 +21,9 @@ var hostDistinct = Check{
 	Run: func(v View) []Finding {
 		var findings []Finding
 		var known []*facts.Node
+		machine := func(n *facts.Node) string { id, _ := launch.Machine(n); return id }
 		for _, node := range v.Nodes {
-			if node.Host.BootID == "" || node.Host.NetNamespace == "" {
+			if _, known := launch.Machine(node); !known {
 				findings = append(findings, unknown(node, "the machine does not tell its boot id or network namespace"))
 				continue
 			}
@@ -41,12 +43,6 @@ var hostDistinct = Check{
 		}
 		return findings
 	},
-}
-
-// machine is what two entries share when they are one machine. Only a node that
-// showed section host has one.
-func machine(n *facts.Node) string {
-	return n.Host.BootID + " " + n.Host.MachineID + " " + n.Host.NetNamespace
 }
 
 // duplicateLines takes out of the hostfile all entries but the first: in one

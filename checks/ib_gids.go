@@ -20,7 +20,7 @@ func unaddressable(view View, node *facts.Node, index facts.Setting) []Finding {
 			f := Finding{
 				Nodes:    []string{node.Name},
 				WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
-				Fix:      []string{fmt.Sprintf("{ssh} cat /sys/class/infiniband/%s/ports/%d/gid_attrs/types/*", device.Name, port.Port)},
+				Fix:      []string{onNodes("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", device.Name, fmt.Sprint(port.Port))},
 			}
 			wanted, isNumber := launch.Number(index.Value)
 			switch {

@@ -63,7 +63,7 @@ type masterPlace struct {
 }
 
 func (m masterPlace) judgeAddress(address netip.Addr) []Finding {
-	shared := sharedAddresses(m.view)[address]
+	shared := launch.SharedAddresses(everyNode(m.view.All))[address] > 1
 	holder := m.holder(address)
 	planned := attended(m.view.All, rendezvousOf)
 	switch {

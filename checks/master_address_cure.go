@@ -28,6 +28,14 @@ func (m masterPlace) cure() (want string, fix []string) {
 	return address + ", by which node 0 was reached", []string{command + "   # not proven: no other node met node 0 there"}
 }
 
+// program is what the ranks are started by.
+func program(view View) string {
+	if view.Launch.Rendezvous == launch.RendezvousC10d || view.Launch.Rendezvous == launch.RendezvousStatic {
+		return "torchrun"
+	}
+	return "deepspeed"
+}
+
 // meetAt is the command that has the ranks meet at an address. A launcher that
 // passes no address on cannot be told.
 func meetAt(view View, address string, port int) string {
@@ -37,9 +45,9 @@ func meetAt(view View, address string, port int) string {
 	}
 	switch view.Launch.Rendezvous {
 	case launch.RendezvousC10d:
-		return fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s:%d …", host, port)
+		return fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", shellWord(fmt.Sprintf("%s:%d", host, port)))
 	case launch.RendezvousStatic:
-		return fmt.Sprintf("torchrun --master_addr=%s --master_port=%d …", address, port)
+		return fmt.Sprintf("torchrun --master_addr=%s --master_port=%d …", shellWord(address), port)
 	}
 	told := view.Launch
 	told.MasterAddr = address

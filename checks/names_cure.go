@@ -38,7 +38,7 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) 
 	for _, target := range t.targets {
 		right, groups := t.rightAddresses(target)
 		if right == nil && len(groups) > 1 {
-			split = append(split, splitName(target, groups))
+			split = append(split, splitName(hostfile.Bare(target.Name), groups))
 			continue
 		}
 		cure := strings.Join(right[:min(1, len(right))], "")
@@ -56,13 +56,13 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) 
 
 // lookUpName shows where a node takes a name from.
 func lookUpName(name string) string {
-	return fmt.Sprintf(`{ssh} "grep -nw %s /etc/hosts; getent ahosts %[1]s"`, name)
+	return onNodes(`"grep -nw %s /etc/hosts; getent ahosts %[1]s"`, name)
 }
 
-func splitName(target *facts.Node, groups []group) Finding {
+func splitName(name string, groups []group) Finding {
 	f := Finding{
-		Summary: hostfile.Bare(target.Name) + " leads to different addresses on different nodes, and no address has a majority",
-		Fix:     []string{lookUpName(hostfile.Bare(target.Name))},
+		Summary: name + " leads to different addresses on different nodes, and no address has a majority",
+		Fix:     []string{lookUpName(name)},
 	}
 	var parts []string
 	for _, g := range groups {

@@ -43,7 +43,7 @@ func (p *placement) setInterface(peer string) []string {
 		if name := sharedName(p.view); name != "" {
 			return ncclFix(name, "GLOO_SOCKET_IFNAME")
 		}
-		return []string{fmt.Sprintf(`{ssh} "echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment"`, peer)}
+		return []string{onNodes(`"echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment"`, peer)}
 	}
 	if list := ifnameList(p.view); list != "" {
 		return ncclFix(list, "NCCL_SOCKET_IFNAME")

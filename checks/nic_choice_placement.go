@@ -40,14 +40,15 @@ func misplaced(view View) map[string]string {
 // placement is where the ranks of the whole fleet will listen, and what is
 // known of these addresses.
 type placement struct {
-	view    View
-	library string // NCCL, or gloo where a slot is a process
-	choices map[*facts.Node]launch.Choice
-	shared  map[netip.Addr]bool // addresses that several machines hold
-	called  map[string]bool     // nodes that somebody else called at their rank address
-	deaf    map[string][]string // node → who got no answer there, and one at the address that leads to the peers
-	isIPv6  bool                // what most of the fleet's addresses are
-	env     *envFleet           // for the rules of env-sane
+	view     View
+	library  string // NCCL, or gloo where a slot is a process
+	choices  map[*facts.Node]launch.Choice
+	shared   map[netip.Addr]int  // addresses that several machines hold
+	called   map[string]bool     // nodes that somebody else called at their rank address
+	answered map[string]bool     // those of them that somebody got an answer from
+	deaf     map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6   bool                // what most of the ranks' addresses are: ssh may well go by the other family
+	env      *envFleet           // for the rules of env-sane
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -55,8 +56,8 @@ type placement struct {
 func newPlacement(view View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
-		choices: map[*facts.Node]launch.Choice{}, shared: sharedAddresses(view),
-		called: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
+		choices: map[*facts.Node]launch.Choice{}, shared: launch.SharedAddresses(everyNode(view.All)),
+		called: map[string]bool{}, answered: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
 	}
 	if view.Launch.Accelerator == "cpu" {
 		p.library = "gloo"
@@ -71,10 +72,8 @@ func newPlacement(view View) *placement {
 			continue
 		}
 		p.choices[node] = view.Launch.RankAddress(node)
-		for _, text := range []string{p.choices[node].Address, node.Address} {
-			if address, err := netip.ParseAddr(text); err == nil && !address.IsLoopback() {
-				families[address.Unmap().Is6()]++
-			}
+		if address, err := netip.ParseAddr(p.choices[node].Address); err == nil && !address.IsLoopback() {
+			families[address.Unmap().Is6()]++
 		}
 	}
 	p.isIPv6 = families[true] > families[false]
@@ -86,7 +85,7 @@ func newPlacement(view View) *placement {
 func (p *placement) hear(caller *facts.Node) {
 	for callee := range caller.Mesh.Reached {
 		if callee != caller.Name {
-			p.called[callee] = true
+			p.called[callee], p.answered[callee] = true, true
 		}
 	}
 	for _, path := range caller.Mesh.Failed {
@@ -140,9 +139,11 @@ func (p *placement) fault(node *facts.Node, choice launch.Choice) string {
 	switch {
 	case address.IsLoopback():
 		return "which leads nowhere but to the node itself"
+	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
+		return ""
 	case at >= 0 && !node.Net.Interfaces[at].Up:
 		return "which is down"
-	case p.shared[address]:
+	case p.shared[address] > 1:
 		return "an address that other nodes hold too"
 	case address.Is6() && address.IsLinkLocalUnicast():
 		return "which has a link-local address only"

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,14 @@ func TestMisplaced(t *testing.T) {
 		card(&l.Nodes[1], 1, "cni0", "10.244.0.1/24")
 		l.Nodes[0].Mesh, l.Nodes[1].Mesh = nil, nil
 	}
+	onlyIPv6 := func(node *facts.Node) { node.Net.Interfaces[1].Addresses = []string{"fd00::9/64"} }
+	dual := func(l *launchable) {
+		for i := range l.Nodes {
+			l.Nodes[i].Net.Interfaces[1].Addresses = append(l.Nodes[i].Net.Interfaces[1].Addresses, fmt.Sprintf("fd00::%d/64", i+1))
+			l.Nodes[i].Mesh = nil
+		}
+		export("NCCL_SOCKET_FAMILY", "AF_INET6")(l)
+	}
 	for name, c := range map[string]struct {
 		change func(*launchable)
 		policy Policy
@@ -42,6 +51,16 @@ func TestMisplaced(t *testing.T) {
 			tunnel(l)
 			l.Nodes[1].Mesh = &facts.Mesh{Interface: "cni0", Address: "10.244.0.1", Reached: map[string]float64{"w2": 1}}
 		}, Policy{}, map[string]string{"w2": "nic-choice"}},
+		"ranks by IPv6, ssh by IPv4": {dual, Policy{}, map[string]string{}},
+		"one by IPv6": {func(l *launchable) {
+			l.Nodes = append(l.Nodes, healthyFleet(3).Nodes[2])
+			onlyIPv6(&l.Nodes[1])
+		}, Policy{}, map[string]string{"w2": "nic-choice"}},
+		"one by IPv6, that answers": {func(l *launchable) {
+			l.Nodes = append(l.Nodes, healthyFleet(3).Nodes[2])
+			onlyIPv6(&l.Nodes[1])
+			l.Nodes[1].Mesh.Address = "fd00::9"
+		}, Policy{}, map[string]string{}},
 		"a network inside, that answers": {func(l *launchable) {
 			tunnel(l)
 			l.Nodes[0].Mesh = &facts.Mesh{Interface: "eth0", Address: "10.0.0.1", Reached: map[string]float64{"w2": 1}}

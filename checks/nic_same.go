@@ -1,8 +1,6 @@
 package checks
 
 import (
-	"fmt"
-
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -50,7 +48,7 @@ const exactMark = "   # the second = means: exactly this name"
 
 // onlyHere has NCCL take one interface on the nodes of a finding.
 func onlyHere(name string) []string {
-	return []string{fmt.Sprintf(`{ssh} "echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf"`, name) + exactMark}
+	return []string{onNodes(`"echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf"`, name) + exactMark}
 }
 
 func peerInterface(node *facts.Node) string { return launch.PeerAddress(node).Interface }

@@ -73,11 +73,11 @@ func (m *meshCalls) wrongAnswers() []Finding {
 			Want:     "one machine for every address",
 			WouldSee: m.wouldSee(call.path),
 			Fix: []string{
-				remoteShell([]string{call.from.Name}, m.view.Launch.SSHPort) + " ip neigh show " + call.path.To + "   # the MAC address of who answers there",
+				over(remoteShell([]string{call.from.Name}, m.view.Launch.SSHPort), "ip neigh show %s   # the MAC address of who answers there", call.path.To),
 				"{ssh} ip -br link   # and its own",
 			},
 		}
-		if call.path.Answered != "" {
+		if isOfFleet(m.view, call.path.Answered) {
 			f.Nodes = append(f.Nodes, call.path.Answered)
 			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.to.Name, call.path.Answered)
 			f.Fix[1] = "{ssh} ip -br addr"
@@ -85,6 +85,11 @@ func (m *meshCalls) wrongAnswers() []Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// isOfFleet is whether a name that a node sent is another node's.
+func isOfFleet(view View, name string) bool {
+	return slices.ContainsFunc(view.All, func(node facts.Node) bool { return node.Name == name })
 }
 
 // noRoutes is about nodes whose own routing tables have no way to a peer.
@@ -105,11 +110,11 @@ func (m *meshCalls) noRoutes() []Finding {
 			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.from.Name]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.from.Name, where(call.path), call.path.Error),
 			WouldSee: m.wouldSee(call.path),
-			Fix:      []string{"{ssh} ip route get " + call.path.To},
+			Fix:      []string{onNodes("ip route get %s", call.path.To)},
 		}
 		if route := routeTo(call); route != "" {
 			f.Want = "a route to " + strings.Replace(route, " dev ", " by ", 1)
-			f.Fix = append(f.Fix, "{ssh} sudo ip route replace "+route)
+			f.Fix = append(f.Fix, onNodes("sudo ip route replace %s dev %s", strings.SplitN(route, " dev ", 2)...))
 		}
 		f.Fix = append(f.Fix, "{ssh} ip route show   # take out by `ip route del` what is unreachable, prohibit or blackhole there")
 		findings = append(findings, f)
@@ -144,7 +149,7 @@ func (m *meshCalls) ownAddresses(found []suspect) []Finding {
 			WouldSee: m.wouldSee(call.path),
 			Fix: []string{
 				"{ssh} sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall",
-				"{ssh} ip route get " + call.path.To + "   # local … dev lo, if the address is its own",
+				onNodes("ip route get %s   # local … dev lo, if the address is its own", call.path.To),
 			},
 		})
 	}

@@ -21,8 +21,8 @@ func (m *meshCalls) openFirewall(s suspect) []string {
 	var fix []string
 	if s.kind == between {
 		first, other := s.sets[0][0], s.sets[1][0]
-		fix = append(fix, fmt.Sprintf("%s ip route get %s   # the way from %s to %s: what routes there must let TCP pass, both ways",
-			remoteShell([]string{first}, m.view.Launch.SSHPort), m.nodes[other].Mesh.Address, first, other))
+		fix = append(fix, over(remoteShell([]string{first}, m.view.Launch.SSHPort), "ip route get %s", m.nodes[other].Mesh.Address)+
+			fmt.Sprintf("   # the way from %s to %s: what routes there must let TCP pass, both ways", first, other))
 	}
 	list, command := strings.Join(networks, ","), "iptables"
 	if strings.Contains(list, ":") {

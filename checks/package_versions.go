@@ -89,9 +89,9 @@ func requiredPackage(view View, name string) required {
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
-		Install: func(version string) string { return pip + "install " + shellWord(name+"=="+version) },
+		Install: func(version string) string { return pip + "install " + remoteWord(name+"=="+version) },
 		Look:    pip + "list",
-		Remove:  pip + "uninstall -y " + shellWord(name),
+		Remove:  pip + "uninstall -y " + remoteWord(name),
 		Port:    view.Launch.SSHPort,
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}
@@ -106,9 +106,9 @@ func pipFix(pip string, d difference) []string {
 	var install, remove, fix []string
 	for _, dev := range d.Deviations {
 		if dev.Want == "" {
-			remove = append(remove, shellWord(dev.Name))
+			remove = append(remove, remoteWord(dev.Name))
 		} else {
-			install = append(install, shellWord(dev.Name+"=="+dev.Want))
+			install = append(install, remoteWord(dev.Name+"=="+dev.Want))
 		}
 	}
 	if install != nil {
@@ -126,5 +126,5 @@ func pipOn(view View) string {
 	if nodes := answering(view); python == "" && len(nodes) > 0 {
 		python = nodes[0].Python.Path
 	}
-	return "{ssh} " + shellWord(python) + " -m pip "
+	return "{ssh} " + remoteWord(python) + " -m pip "
 }

@@ -71,7 +71,7 @@ func blackHoles(view View) []Finding {
 		}
 		if at := meshInterface(seen[s.nodes[0]]); at.MTU != 0 {
 			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.nodes[0], at.MTU)
-			f.Fix = append(f.Fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # or raise the MTU of the switch ports and tunnels there", shellWord(at.Name), narrower(at.MTU)))
+			f.Fix = append(f.Fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # or raise the MTU of the switch ports and tunnels there", remoteWord(at.Name), narrower(at.MTU)))
 		}
 		findings = append(findings, f)
 	}

@@ -26,7 +26,7 @@ func unlikeMTUs(view View) []Finding {
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
 			f.Fix = []string{"{ssh} ip link show"}
 			if name := sameInterface(networks[network], d.Nodes); !d.Split && name != "" {
-				f.Fix = []string{fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %s   # until the next boot", shellWord(name), d.Deviations[0].Want)}
+				f.Fix = []string{fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %s   # until the next boot", remoteWord(name), d.Deviations[0].Want)}
 			}
 			findings = append(findings, f)
 		}

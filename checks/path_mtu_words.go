@@ -20,8 +20,8 @@ func fullPing(view View, from, to *facts.Node, mss int) string {
 	if payload < mss {
 		payload = mss // an MTU was not seen
 	}
-	return fmt.Sprintf("%s ping -c 1 -M do -s %d %s   # lower -s until it passes: the MTU is %d more",
-		remoteShell([]string{from.Name}, view.Launch.SSHPort), payload, to.Mesh.Address, headers)
+	return over(remoteShell([]string{from.Name}, view.Launch.SSHPort), "ping -c 1 -M do -s %s %s", fmt.Sprint(payload), to.Mesh.Address) +
+		fmt.Sprintf("   # lower -s until it passes: the MTU is %d more", headers)
 }
 
 // narrower is what a path may carry that loses full packets: Ethernet's 1500

@@ -42,7 +42,7 @@ func judgePython(view View) []Finding {
 				Summary:  python.Path + " is there and does not work",
 				Got:      python.Problem,
 				WouldSee: "the launch ends on this node with the interpreter's own error",
-				Fix:      []string{"{ssh} " + shellWord(python.Path) + " -V"},
+				Fix:      []string{"{ssh} " + remoteWord(python.Path) + " -V"},
 			})
 		}
 	}
@@ -83,9 +83,9 @@ func whoWants(view View) string {
 
 // missingFix is for nodes without the interpreter.
 func missingFix(view View, interpreter string) []string {
-	look := "{ssh} ls -l " + shellWord(path.Dir(interpreter))
+	look := "{ssh} ls -l " + remoteWord(path.Dir(interpreter))
 	if !path.IsAbs(interpreter) {
-		look = "{ssh} command -v " + shellWord(interpreter)
+		look = "{ssh} command -v " + remoteWord(interpreter)
 	}
 	return append([]string{look}, copyFix(answering(view), func(*facts.Node) bool { return true })...)
 }
@@ -97,10 +97,10 @@ func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []string {
 	for _, node := range nodes {
 		prefix := node.Python.Prefix
 		isSystem := prefix == "" || prefix == "/usr" || prefix == "/usr/local"
-		if !isRight(node) || isSystem || !strings.HasPrefix(node.Python.Path, prefix+"/") {
+		if !isRight(node) || isSystem || !isPlain(prefix) || !strings.HasPrefix(node.Python.Path, prefix+"/") {
 			continue
 		}
-		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", shellWord(prefix), shellWord(prefix))
+		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", prefix, prefix)
 		return []string{fmt.Sprintf("ssh %s %s", shellWord(node.Name), shellWord(copying))}
 	}
 	return []string{"preflight -H hostfile --python PATH"}

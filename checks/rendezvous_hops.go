@@ -22,13 +22,17 @@ func (g gathering) rejected(errno string) string {
 
 // unserved: no port could be bound, by what master-port-free did not see.
 func (g gathering) unserved() []Finding {
+	look := "{ssh} sudo ss -tlnp"
+	if g.port != "" {
+		look += " sport = :" + remoteWord(g.port)
+	}
 	return []Finding{{
 		Nodes:    []string{g.server.Name},
 		Summary:  fmt.Sprintf("no store can be served for %s", g.endpoint()),
 		Got:      g.part(g.server).Error,
 		Want:     "a port that can be bound on all addresses",
 		WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE",
-		Fix:      []string{strings.TrimSuffix("{ssh} sudo ss -tlnp sport = :"+g.port, " sport = :")},
+		Fix:      []string{look},
 	}}
 }
 
@@ -48,7 +52,7 @@ func (g gathering) noOneServer() []Finding {
 	f.Want = "one node whose hostname is the endpoint's, or leads to it"
 	f.Fix = []string{"{ssh} 'hostname; getent ahosts $(hostname)'"}
 	if name := g.ownName(); name != "" {
-		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s:%s …", name, g.port))
+		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", shellWord(name+":"+g.port)))
 	}
 	return []Finding{f}
 }
@@ -95,7 +99,7 @@ func (g gathering) unresolved(nodes []*facts.Node) []Finding {
 			WouldSee: fmt.Sprintf("The IPv4 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known).", g.host, g.port),
 			Fix:      []string{lookUpName(g.host)},
 		}
-		if address := launch.PeerAddress(g.server).Address; address != "" && isPlain(g.host) {
+		if address := launch.PeerAddress(g.server).Address; isPlain(address) && isPlain(g.host) {
 			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, address, g.host))
 		}
 		findings = append(findings, f)
@@ -113,7 +117,7 @@ func (g gathering) misled(nodes []*facts.Node) []Finding {
 			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
 			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
 			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
-			Fix:      []string{"{ssh} getent ahosts " + shellWord(g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", shellWord(g.server.Name), g.port)},
+			Fix:      []string{onNodes("getent ahosts %s", g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", shellWord(g.server.Name), remoteWord(g.port))},
 		})
 	}
 	return findings
@@ -128,7 +132,7 @@ func (g gathering) uncounted(nodes []*facts.Node) []Finding {
 			Summary:  fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name),
 			Got:      g.part(node).Error,
 			WouldSee: "Connection reset by peer, or a timeout of the store",
-			Fix:      []string{"{ssh} ping -c 5 " + shellWord(g.host)},
+			Fix:      []string{onNodes("ping -c 5 %s", g.host)},
 		})
 	}
 	return findings
@@ -150,7 +154,7 @@ func (g gathering) unmet(waiting []*facts.Node) []Finding {
 		Summary:  fmt.Sprintf("the store on %s is reached, and not all nodes were counted there within the time of the drill", g.server.Name),
 		Got:      g.part(waiting[0]).Error,
 		WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(late), len(g.nodes)),
-		Fix:      []string{"{ssh} uptime", "{ssh} ping -c 5 " + shellWord(g.host)},
+		Fix:      []string{"{ssh} uptime", onNodes("ping -c 5 %s", g.host)},
 	}}
 }
 

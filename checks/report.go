@@ -51,19 +51,24 @@ type FactGroup struct {
 }
 
 // Advice is the environment and the arguments that were proven to work, by
-// drills on every node of the fleet. What was not proven is not in it.
+// drills on every node of the fleet. What was not proven is in Seen only.
 type Advice struct {
 	Env  []AdvisedEnv `json:"env"`
 	Args []string     `json:"args"`
+	// Program is whose arguments these are, "deepspeed" or "torchrun"; "" without any.
+	Program string `json:"program,omitempty"`
+	// Seen follows from what the nodes showed, and no drill has tried it: nothing
+	// here was sent by InfiniBand or RoCE.
+	Seen []AdvisedEnv `json:"seen,omitempty"`
 }
 
 // AdvisedEnv is one variable to set for the launch, as a line NAME=VALUE of a
-// .deepspeed_env takes it, and the proof.
+// .deepspeed_env takes it, and the proof or, in Seen, the reason.
 type AdvisedEnv struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	Why   string `json:"why"`
 }
 
-// AdvisedNames are the variables that Advice may hold.
-var AdvisedNames = []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"}
+// AdvisedNames are the variables that Advice.Env may hold.
+var AdvisedNames = []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}

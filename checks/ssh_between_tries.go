@@ -16,7 +16,7 @@ type loginTries struct {
 	tries     []attempt
 	failed    []facts.Login // of each try, zero when it passed
 	unable    []*facts.Node // without ssh
-	explained []Finding     // skips: another check names the cause
+	explained []Finding     // skips, where another check names the cause, and unknowns
 	// misnaming is the nodes that host-names speaks of, once somebody asks.
 	misnaming map[string]bool
 }
@@ -31,6 +31,10 @@ func newLoginTries(view View) *loginTries {
 	for _, node := range view.Nodes {
 		if node.Logins.Error != "" {
 			l.unable = append(l.unable, node)
+			continue
+		}
+		if len(node.Logins.Passed)+len(node.Logins.Failed) == 0 && len(node.Logins.Untried) > 0 {
+			l.explained = append(l.explained, unknown(node, "no time left to try its logins to "+hostfile.Fold(node.Logins.Untried)))
 			continue
 		}
 		for _, peer := range node.Logins.Passed {

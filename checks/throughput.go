@@ -74,8 +74,8 @@ func slowLink(view View, node *facts.Node, usual float64, summary string, named 
 		Got:     fmt.Sprintf("%s from %s to %s", bitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
 		Want:    fmt.Sprintf("about %s, as between most nodes", bitRate(usual)),
 		Fix: []string{
-			fmt.Sprintf("{ssh} \"ethtool %s | grep -iE 'speed|duplex|link'\"", shellWord(node.Throughput.Interface)),
-			fmt.Sprintf("{ssh} ip -s -s link show dev %s   # errors and drops", shellWord(node.Throughput.Interface)),
+			onNodes(`"ethtool %s | grep -iE 'speed|duplex|link'"`, node.Throughput.Interface),
+			onNodes("ip -s -s link show dev %s   # errors and drops", node.Throughput.Interface),
 		},
 	}
 	for _, other := range view.All {

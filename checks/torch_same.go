@@ -73,9 +73,9 @@ func installTorch(view View, nodes []*facts.Node, wanted string) string {
 		}
 		index := ""
 		if _, label, _ := strings.Cut(torch.Version, "+"); label == "cpu" || strings.HasPrefix(label, "cu") || strings.HasPrefix(label, "rocm") {
-			index = " --index-url https://download.pytorch.org/whl/" + label
+			index = " --index-url " + remoteWord("https://download.pytorch.org/whl/"+label)
 		}
-		return pipOn(view) + "install " + shellWord("torch=="+torch.Version) + index
+		return pipOn(view) + "install " + remoteWord("torch=="+torch.Version) + index
 	}
 	return pipOn(view) + "list"
 }

@@ -90,6 +90,14 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 		return
 	}
 	seen.Address, seen.Interface, seen.Source = ends(conn)
+	ask(ctx, conn, seen)
+}
+
+// ask finds out who took the call, and ends it: what Identify says from then on.
+func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
+	fail := func(outcome facts.PathOutcome, problem string) {
+		seen.Failed, seen.Outcome, seen.Error = facts.HopValidate, outcome, problem
+	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
 	answer, err := askOldest(conn)
@@ -99,11 +107,11 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 		seen.Store, seen.Keys = facts.GenerationLegacy, keys
 	case len(answer) > 0:
 		seen.Greeting = firstLine(answer)
-		fail(facts.HopValidate, facts.PathStranger, "another server answered")
+		fail(facts.PathStranger, "another server answered")
 	case err != nil:
-		fail(facts.HopValidate, storeOutcome(err), words(err))
+		fail(storeOutcome(err), words(err))
 	default:
-		seen.Store, seen.Keys, err = askNewer(ctx, net.JoinHostPort(seen.Address, portText))
+		seen.Store, seen.Keys, err = askNewer(ctx, conn.RemoteAddr().String())
 		if err == nil {
 			return
 		}
@@ -112,7 +120,7 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 			seen.Store, seen.Keys = facts.GenerationLegacy, keys
 			return
 		}
-		fail(facts.HopValidate, storeOutcome(err), words(err))
+		fail(storeOutcome(err), words(err))
 	}
 }
 

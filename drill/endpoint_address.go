@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,12 @@ import (
 	"preflight/facts"
 )
 
-const (
-	// reachTime is for reaching an endpoint, all its addresses together. One
-	// lost packet is sent again within it.
-	reachTime = 1500 * time.Millisecond
-	// getentGrace is how long getent's pipe may stay open after it was killed.
-	getentGrace = 200 * time.Millisecond
-)
+// reachTime is for reaching an endpoint, all its addresses together. One lost
+// packet is sent again within it.
+const reachTime = 1500 * time.Millisecond
+
+// errNoAddress is a name that is known and leads nowhere.
+var errNoAddress = errors.New("the name has no address that can be connected to")
 
 // resolve is what a host is on this node, in the order torch tries it: that of
 // getaddrinfo (RFC 6724), which puts IPv6 first where it can be used, and where
@@ -60,19 +60,27 @@ func asksModules(nsswitch string) bool {
 	return false
 }
 
+// notFound is the exit status of getent(1) for a key that no source has.
+const notFound = 2
+
 // askGetent asks glibc, whose modules only a program linked with it can load.
 func askGetent(ctx context.Context, getent, host string) ([]netip.Addr, error) {
-	child := exec.CommandContext(ctx, getent, "ahosts", "--", host)
-	child.Env = append(os.Environ(), "LC_ALL=C")
-	child.WaitDelay = getentGrace
-	output, err := child.Output()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	output, complaint, err := runChild(ctx, getent, "ahosts", "--", host)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &exit) && exit.ExitCode() == notFound:
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	default:
+		return nil, fmt.Errorf("getent: %s", cmp.Or(lastLine(complaint), err.Error()))
 	}
-	return parseAhosts(string(output)), nil
+	addresses := parseAhosts(output)
+	if len(addresses) == 0 {
+		return nil, errNoAddress
+	}
+	return addresses, nil
 }
 
 // parseAhosts reads the output of `getent ahosts NAME`: a line for an address
@@ -109,6 +117,9 @@ func unresolved(ctx context.Context, err error) string {
 // that of the first that could have: one without a route is passed over, by
 // torch too.
 func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn, error) {
+	if len(addresses) == 0 {
+		return nil, errNoAddress
+	}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	var worst error

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"preflight/facts"
@@ -23,8 +23,6 @@ const (
 	// loginsAtOnce stays below the ten unauthenticated connections from which
 	// on an sshd starts to refuse some (sshd_config, MaxStartups).
 	loginsAtOnce = 4
-	// loginGrace is how long the pipes of a killed ssh may stay open.
-	loginGrace = 200 * time.Millisecond
 )
 
 // Logins are the peers a node is to log in to.
@@ -49,44 +47,55 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
 	defer cancel()
-	failures := make([]*facts.Login, len(l.Peers))
+	tries := make([]try, len(l.Peers))
 	places := make(chan struct{}, loginsAtOnce)
 	var all sync.WaitGroup
 	for i, peer := range l.Peers {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			failures[i] = l.logIn(ctx, ssh, peer)
+			tries[i] = l.logIn(ctx, ssh, peer)
 		})
 	}
 	all.Wait()
-	for i, failure := range failures {
-		if failure == nil {
-			told.Passed = append(told.Passed, l.Peers[i])
-		} else {
-			told.Failed = append(told.Failed, *failure)
+	for i, peer := range l.Peers {
+		switch {
+		case !tries[i].over:
+			told.Untried = append(told.Untried, peer)
+		case tries[i].failure != nil:
+			told.Failed = append(told.Failed, *tries[i].failure)
+		default:
+			told.Passed = append(told.Passed, peer)
 		}
 	}
 	return told
 }
 
-// logIn is nil when the login passes.
-func (l Logins) logIn(ctx context.Context, ssh, peer string) *facts.Login {
-	began := time.Now()
-	if ctx.Err() != nil {
-		return &facts.Login{Peer: peer, Cause: "timeout", Message: "there was no time left to try it"}
-	}
+// try is what came of one login.
+type try struct {
+	over    bool         // false when our time ended before it could be known
+	failure *facts.Login // nil when it passed
+}
+
+// logIn has ssh log in once. An ssh that we end says nothing about the peer,
+// unless it complained before or had the time in which it gives up by itself.
+func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
-	_, complaint, err := runSSH(ctx, ssh, args)
+	began := time.Now()
+	_, complaint, err := runChild(ctx, ssh, args...)
+	took := time.Since(began)
 	if err == nil {
-		return nil
+		return try{over: true}
 	}
-	failure := &facts.Login{Peer: peer, Seconds: time.Since(began).Seconds()}
-	failure.Cause, failure.Message = loginCause(complaint, err)
-	if ctx.Err() != nil {
-		failure.Cause, failure.Message = "timeout", fmt.Sprintf("no answer within %.1f s", failure.Seconds)
+	failure := &facts.Login{Peer: peer, Seconds: took.Seconds()}
+	if ctx.Err() == nil {
+		failure.Cause, failure.Message = loginCause(complaint, err)
+		return try{over: true, failure: failure}
 	}
-	return failure
+	said := lastLine(complaint)
+	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
+	failure.Message = cmp.Or(said, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
+	return try{over: said != "" || took >= loginConnect, failure: failure}
 }
 
 // options keep ssh from asking, from reusing or leaving a shared connection,
@@ -105,7 +114,7 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	}
 	// What ssh makes of its configuration for this peer. One that fails here
 	// will say why when it logs in.
-	settings, _, _ := runSSH(ctx, ssh, append(append([]string{"-G"}, options...), "--", peer))
+	settings, _, _ := runChild(ctx, ssh, append(append([]string{"-G"}, options...), "--", peer)...)
 	return append(options, unwritten(settings)...)
 }
 
@@ -128,32 +137,6 @@ func unwritten(settings string) []string {
 		return nil // without a terminal, ssh refuses what it does not know
 	}
 	return []string{"-o", "UserKnownHostsFile=" + os.DevNull + " " + files}
-}
-
-// runSSH runs ssh without a terminal and without input, in a process group that
-// ends with ctx.
-func runSSH(ctx context.Context, ssh string, args []string) (stdout, stderr string, err error) {
-	defer holdThread()()
-	var out, errs strings.Builder
-	cmd := exec.CommandContext(ctx, ssh, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.Stdout, cmd.Stderr = &capped{kept: &out}, &capped{kept: &errs}
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = loginGrace
-	err = cmd.Run()
-	return out.String(), errs.String(), err
-}
-
-// maxComplaint bounds what is kept of what ssh and the peer's shell print.
-const maxComplaint = 64 << 10
-
-// capped keeps the first maxComplaint bytes and swallows the rest.
-type capped struct{ kept *strings.Builder }
-
-func (c *capped) Write(p []byte) (int, error) {
-	c.kept.Write(p[:min(len(p), maxComplaint-c.kept.Len())])
-	return len(p), nil
 }
 
 // loginCauses are what ssh says (OpenSSH, sshconnect.c, sshconnect2.c, packet.c
@@ -193,15 +176,24 @@ func loginCause(stderr string, err error) (cause, message string) {
 		}
 		return "shell", message
 	}
-	for _, known := range loginCauses {
-		if strings.Contains(strings.ToLower(stderr), known.says) {
-			return known.cause, message
-		}
+	if cause = causeSaid(stderr); cause != "" {
+		return cause, message
 	}
 	if message == "" {
 		message = fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState)
 	}
 	return "other", message
+}
+
+// causeSaid is what the words of ssh mean, "" for none that are known.
+func causeSaid(stderr string) string {
+	stderr = strings.ToLower(stderr)
+	for _, known := range loginCauses {
+		if strings.Contains(stderr, known.says) {
+			return known.cause
+		}
+	}
+	return ""
 }
 
 // lastLine is the last line that says something new: of a key that is unknown or

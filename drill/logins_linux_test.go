@@ -59,8 +59,8 @@ func TestLogins(t *testing.T) {
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "denied"}}}},
 		{"no shell", func(context.Context) (testhosts.Undo, error) { return w3.NoLoginShell() }, Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "shell"}}}},
-		{"a proxy that hangs", write("/root/.ssh/config", "Host w3\n\tProxyCommand sleep 987\n"), Logins{Peers: []string{"w2", "w3"}, Deadline: time.Second},
-			facts.Logins{Passed: []string{"w2"}, Failed: []facts.Login{{Peer: "w3", Cause: "timeout"}}}},
+		{"a proxy that hangs", write("/root/.ssh/config", "Host w3\n\tProxyCommand sleep 987\n"), Logins{Peers: []string{"w2", "w3"}, Deadline: 2500 * time.Millisecond},
+			facts.Logins{Passed: []string{"w2"}, Untried: []string{"w3"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,10 +1,17 @@
 package drill
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"preflight/facts"
 )
 
 // What ssh prints, and what it means.
@@ -71,7 +78,48 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// Without ssh, or without time, nothing is tried, and that is said.
+// A login that we end is one that failed only where ssh would have given up too,
+// or said why before.
+func TestLoginsWithoutTime(t *testing.T) {
+	ssh := script(t, "ssh", `case "$*" in
+*-G*) ;;
+*silent*) exec sleep 300 ;;
+*complains*) echo "$0: connect to host w2 port 22: Connection refused" >&2; exec sleep 300 ;;
+*mutters*) echo "a motd" >&2; exec sleep 300 ;;
+esac`)
+	t.Setenv("PATH", filepath.Dir(ssh)+":"+os.Getenv("PATH"))
+	const short = time.Second
+	tests := []struct {
+		name  string
+		peers []string
+		time  time.Duration
+		want  facts.Logins
+	}{
+		{"enough", []string{"w2"}, time.Minute, facts.Logins{Passed: []string{"w2"}}},
+		{"ended by us", []string{"silent"}, short, facts.Logins{Untried: []string{"silent"}}},
+		{"two never began", []string{"silent1", "silent2", "silent3", "silent4", "silent5", "silent6"}, short,
+			facts.Logins{Untried: []string{"silent1", "silent2", "silent3", "silent4", "silent5", "silent6"}}},
+		{"ended by us after it said why", []string{"complains"}, short, facts.Logins{Failed: []facts.Login{
+			{Peer: "complains", Cause: "connect", Message: ssh + ": connect to host w2 port 22: Connection refused"}}}},
+		{"ended by us after it said something", []string{"mutters"}, short, facts.Logins{Failed: []facts.Login{
+			{Peer: "mutters", Cause: "timeout", Message: "a motd"}}}},
+		{"longer than ssh would wait", []string{"silent"}, loginConnect + time.Second, facts.Logins{Failed: []facts.Login{
+			{Peer: "silent", Cause: "timeout", Message: "no answer"}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Logins{Peers: tt.peers, Deadline: tt.time}.Run(t.Context())
+			for i := range got.Failed { // how long it was varies
+				got.Failed[i].Message, _, _ = strings.Cut(got.Failed[i].Message, " within ")
+			}
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(facts.Login{}, "Seconds")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Without ssh nothing is tried, and that is said.
 func TestNoLogins(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	got := Logins{Peers: []string{"w2"}}.Run(t.Context())

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +68,7 @@ func (h Host) Serve(ctx context.Context, ready func(port int)) error {
 }
 
 // Join is one node's way into a rendezvous. It must run only when its host
-// serves: whoever else holds the port is not ours to call.
+// serves: whoever else holds the port is not ours to join.
 type Join struct {
 	// Token is the host's. Where several gatherings share a store, each has a
 	// name of its own behind a slash.
@@ -77,11 +79,15 @@ type Join struct {
 	World      int              `json:"world"` // how many nodes are to join
 	Generation facts.Generation `json:"generation"`
 	Deadline   time.Duration    `json:"deadline"` // for all of it, 0 means joinTime
+	// Own are the addresses of the nodes that serve. Whoever takes the call at
+	// another, where a name may have led, is first asked with the care of
+	// Identify: it may be a running job's store.
+	Own []string `json:"own"`
 }
 
 // Run takes every step a rank takes, in torch's order, once: resolve, connect,
 // VALIDATE and PING, be counted, see the whole world. The hop that failed is
-// named in what it returns.
+// named in what it returns; a store that is not this run's is one at validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	began := time.Now()
 	end := began.Add(cmp.Or(j.Deadline, joinTime))
@@ -106,6 +112,15 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 		return failed(facts.HopConnect, outcomeOf(err), words(err))
 	}
 	seen.Address, seen.Interface, _ = ends(conn)
+	if !j.owns(seen.Address) {
+		to := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+		if outcome, problem := j.inquire(ctx, conn); problem != "" {
+			return failed(facts.HopValidate, outcome, problem)
+		}
+		if conn, err = callFirst(ctx, []netip.Addr{to}, j.Port); err != nil {
+			return failed(facts.HopConnect, outcomeOf(err), words(err))
+		}
+	}
 	client := c10d.NewClient(conn, j.Generation)
 	defer client.Close()
 	if err := j.recognise(ctx, client); err != nil {
@@ -124,6 +139,29 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 
 // errForeign is a store that is not this run's.
 var errForeign = errors.New("a c10d store answered, but not the one that preflight serves for this run")
+
+// owns is whether a node that serves has the address.
+func (j Join) owns(address string) bool {
+	return slices.ContainsFunc(j.Own, func(own string) bool {
+		parsed, err := netip.ParseAddr(own)
+		return err == nil && parsed.Unmap().String() == address
+	})
+}
+
+// inquire asks whoever took the call, and ends it. The problem is "" where a
+// store of the generation is there, be it ours or not: VALIDATE and PING are no
+// harm to it then.
+func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOutcome, problem string) {
+	var found facts.Endpoint
+	ask(ctx, conn, &found)
+	switch {
+	case found.Failed != "":
+		return found.Outcome, found.Error
+	case found.Store != j.Generation:
+		return facts.PathStranger, fmt.Sprintf("somebody else's store: torch %s, %d keys", found.Store, found.Keys)
+	}
+	return "", ""
+}
 
 // recognise begins as a rank does and makes sure that the store is ours.
 func (j Join) recognise(ctx context.Context, client *c10d.Client) error {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func hush(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
 func join(token, node string, port, world int, g facts.Generation) Join {
-	return Join{Token: token, Node: node, Host: "127.0.0.1", Port: port, World: world, Generation: g, Deadline: 10 * time.Second}
+	return Join{Token: token, Node: node, Host: "127.0.0.1", Port: port, World: world, Generation: g, Deadline: 10 * time.Second, Own: []string{"127.0.0.1"}}
 }
 
 // joinAll has nodes join at once.
@@ -178,6 +179,86 @@ func TestTheHopThatFails(t *testing.T) {
 	}
 }
 
+// A name may lead to a host that is not ours, where a job may be running: its
+// store is asked first, and told nothing when it is another's.
+func TestJoinElsewhere(t *testing.T) {
+	old := &oldStore{}
+	tests := []struct {
+		name    string
+		port    int
+		outcome facts.PathOutcome
+		problem string
+	}{
+		{"a job of torch 2.0", serveForeign(t, c10d.NewServer(facts.GenerationLegacy)), facts.PathStranger, "somebody else's store: torch 2.0 or older, 0 keys"},
+		{"one that is watched", serveAnything(t, old.serve), facts.PathStranger, "somebody else's store: torch 2.0 or older, 5 keys"},
+		{"a job of torch 2.4", serveForeign(t, c10d.NewServer(facts.GenerationValidates)), facts.PathStranger, "somebody else's store: torch 2.1 to 2.4, 0 keys"},
+		{"a job of our own torch", serveForeign(t, c10d.NewServer(facts.GenerationPings)), facts.PathStranger, errForeign.Error()},
+		{"an ssh server", serveAnything(t, sshServer), facts.PathStranger, "another server answered"},
+		{"silence", serveAnything(t, hush), facts.PathSilent, "no answer in time"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := join("token", "w2", tt.port, 2, facts.GenerationPings)
+			j.Own = []string{"10.0.0.1"}
+			got := j.Run(t.Context())
+			if got.Failed != facts.HopValidate || got.Outcome != tt.outcome || got.Error != tt.problem || got.Joined != 0 {
+				t.Errorf("%+v, want %s: %s", got, tt.outcome, tt.problem)
+			}
+		})
+	}
+	if longest := old.longest.Load(); longest != 1 {
+		t.Errorf("an old store was sent %d bytes, want its one request", longest)
+	}
+}
+
+// oldStore is a store of the oldest generation with five keys, which notes the
+// most that it was sent on one connection.
+type oldStore struct{ longest atomic.Int64 }
+
+func (s *oldStore) serve(conn net.Conn) {
+	said, buffer := int64(0), make([]byte, 100)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return
+		}
+		if said += int64(n); said == 1 && buffer[0] == countKeys {
+			_, _ = conn.Write([]byte{5, 0, 0, 0, 0, 0, 0, 0})
+		}
+		s.longest.Store(max(s.longest.Load(), said))
+	}
+}
+
+// This run's own store is joined by whatever address it is met.
+func TestJoinOursElsewhere(t *testing.T) {
+	for _, g := range generations {
+		j := join("token", "w2", serveStore(t, "token", g), 1, g)
+		j.Own = nil
+		if got := j.Run(t.Context()); got.Failed != "" || got.Complete == 0 || got.Address != "127.0.0.1" {
+			t.Errorf("%s: %+v", g, got)
+		}
+	}
+}
+
+func TestOwns(t *testing.T) {
+	tests := []struct {
+		own     []string
+		address string
+		want    bool
+	}{
+		{[]string{"10.0.0.2", "10.0.0.1"}, "10.0.0.1", true},
+		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1", true},
+		{[]string{"fd00:0::1"}, "fd00::1", true},
+		{[]string{"10.0.0.2", "w1", ""}, "10.0.0.1", false},
+		{nil, "10.0.0.1", false},
+	}
+	for _, tt := range tests {
+		if got := (Join{Own: tt.own}).owns(tt.address); got != tt.want {
+			t.Errorf("%q, %s: %t, want %t", tt.own, tt.address, got, tt.want)
+		}
+	}
+}
+
 // serveForeign serves a store that no host of ours does.
 func serveForeign(t *testing.T, server *c10d.Server) (port int) {
 	listener, err := c10d.Listen(t.Context(), 0)
@@ -244,6 +325,7 @@ func TestCallFirst(t *testing.T) {
 		{"only one", []netip.Addr{here}, "127.0.0.1", ""},
 		{"the second", []netip.Addr{elsewhere, here}, "127.0.0.1", ""},
 		{"none", []netip.Addr{elsewhere}, "", facts.PathRefused},
+		{"no address", nil, "", facts.PathBroken},
 		{"the unroutable one is not to blame", []netip.Addr{unroutable, elsewhere}, "", facts.PathRefused},
 	}
 	for _, tt := range tests {

@@ -16,11 +16,14 @@ import (
 // one queue of the interface, or one member of a bond.
 const streams = 4
 
+// SendOverhead is how much longer than its span a Send takes at most.
+const SendOverhead = connectTime + exchangeTime
+
 // Send sends to a peer's listener as fast as it goes, for that long, and says
 // how much arrived by the peer's own count. The result has Error and no Rate
 // when any of the connections failed.
 func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
-	ctx, cancel := context.WithTimeout(ctx, connectTime+span+exchangeTime)
+	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
 	defer cancel()
 	told := facts.Throughput{Peer: to.Name}
 	if len(to.Ports) == 0 {

@@ -53,8 +53,5 @@ func (l *Listener) count(conn net.Conn, span time.Duration) {
 	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.node}.encode(l.key))
 	// Closing on what is still under way would reset the connection, and the
 	// answer with it.
-	_, _ = io.CopyBuffer(io.Discard, onlyReader{conn}, buffer)
+	_, _ = io.Copy(io.Discard, conn)
 }
-
-// onlyReader keeps io.CopyBuffer to its buffer.
-type onlyReader struct{ io.Reader }

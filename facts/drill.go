@@ -121,6 +121,8 @@ type Rendezvous struct {
 type Logins struct {
 	Passed []string `json:"passed" fact:"own"`
 	Failed []Login  `json:"failed,omitempty" fact:"own"`
+	// Untried are the peers of whom the time left nothing to be known.
+	Untried []string `json:"untried,omitempty" fact:"own"`
 	// Error is why ssh could not be tried at all ("ssh is not installed").
 	Error string `json:"error,omitempty"`
 }

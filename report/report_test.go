@@ -65,6 +65,28 @@ func passing() checks.Report {
 	}
 }
 
+// wired is a run in which nodes called each other: one was not called back, and
+// so did not see the whole world.
+func wired() checks.Report {
+	r := passing()
+	r.Nodes = nil
+	for i, name := range []string{"w1", "w2", "w3"} {
+		node := facts.Node{Name: name, Reached: true}
+		node.Mesh = &facts.Mesh{Interface: "eth0", Address: "10.0.0." + name[1:], Reached: map[string]float64{name: 0.0001, "w1": 0.002, "w2": 0.0031}}
+		node.Rendezvous = &facts.Rendezvous{Endpoint: "10.0.0.1:29500", Joined: 0.001 * float64(i+1), Complete: 0.004}
+		node.Throughput = &facts.Throughput{Peer: "w1", Interface: "eth0", Rate: 9.4e9}
+		r.Nodes = append(r.Nodes, node)
+	}
+	r.Nodes[1].Mesh.Failed = []facts.Path{{Peer: "w3", Outcome: facts.PathDropped}}
+	for i := range r.Nodes {
+		r.Nodes[i].Rendezvous.Failed, r.Nodes[i].Rendezvous.Complete = facts.HopWait, 0
+	}
+	r.Nodes[2].Rendezvous.Joined = 0
+	r.Findings = []checks.Finding{{Check: "node-mesh", Verdict: checks.Fail, Nodes: []string{"w3"}, Summary: "cannot be reached", Fix: []string{"ssh w3 true"}}}
+	r.Advice = checks.Advice{Env: []checks.AdvisedEnv{{Name: "NCCL_SOCKET_IFNAME", Value: "eth0", Why: "6 of 6 pairs answered on eth0"}}, Args: []string{"--master_addr=10.0.0.1"}, Program: "deepspeed"}
+	return r
+}
+
 func TestText(t *testing.T) {
 	interrupted := failing()
 	interrupted.Interrupted = true
@@ -79,6 +101,7 @@ func TestText(t *testing.T) {
 		"quiet":       {failing(), Style{Quiet: true}},
 		"interrupted": {interrupted, Style{Quiet: true}},
 		"passing":     {passing(), Style{}},
+		"wire":        {wired(), Style{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -72,14 +72,17 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		at   float64
 	}
 	var joined []joining
-	endpoint, together := "", 0.0
+	endpoint, together, complete := "", 0.0, 0
 	for _, node := range nodes {
 		if node.Rendezvous == nil {
 			continue
 		}
 		endpoint = node.Rendezvous.Endpoint
-		if node.Rendezvous.Failed == "" {
+		if node.Rendezvous.Joined > 0 {
 			joined = append(joined, joining{node.Name, node.Rendezvous.Joined})
+		}
+		if node.Rendezvous.Failed == "" {
+			complete++
 			together = max(together, node.Rendezvous.Complete)
 		}
 	}
@@ -88,7 +91,10 @@ func (p *page) rendezvous(nodes []facts.Node) {
 	}
 	text := fmt.Sprintf("%s: %d of %s joined", endpoint, len(joined), plural(len(nodes), "node"))
 	if len(joined) > 0 {
-		text += fmt.Sprintf(", all together after %s: ", milliseconds(together))
+		if complete == len(nodes) {
+			text += ", all together after " + milliseconds(together)
+		}
+		text += ": "
 		if len(joined) > 2*slowestNamed && !p.style.Verbose {
 			slices.SortStableFunc(joined, func(a, b joining) int { return cmp.Compare(b.at, a.at) })
 			joined = joined[:slowestNamed]
@@ -135,15 +141,23 @@ var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address
 // whoever wants to see everything.
 func (p *page) advice(r checks.Report) {
 	concerns := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return slices.Contains(wireChecks, f.Check) })
-	if len(r.Advice.Env)+len(r.Advice.Args) == 0 || !concerns && !p.style.Verbose {
-		return
+	list := func(heading string, settings []checks.AdvisedEnv, args []string) {
+		if len(settings)+len(args) == 0 {
+			return
+		}
+		p.line("\n%s", p.faint(heading))
+		for _, env := range settings {
+			p.line("  %s", Escape(env.Name+"="+env.Value))
+			p.wrapped("      ", env.Why)
+		}
+		for _, arg := range args {
+			p.line("  %s %s …", r.Advice.Program, Escape(arg))
+		}
 	}
-	p.line("\n%s", p.faint("proven to work by this run"))
-	for _, env := range r.Advice.Env {
-		p.line("  %s", Escape(env.Name+"="+env.Value))
-		p.wrapped("      ", env.Why)
+	if concerns || p.style.Verbose {
+		list("proven to work by this run", r.Advice.Env, r.Advice.Args)
 	}
-	for _, arg := range r.Advice.Args {
-		p.line("  deepspeed %s …", Escape(arg))
+	if p.style.Verbose {
+		list("derived from what was seen, not tried", r.Advice.Seen, nil)
 	}
 }

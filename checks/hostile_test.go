@@ -1,0 +1,110 @@
+package checks
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// TestWhatANodeSendsIsNoCommand has nodes send text that a shell would run, and
+// looks for it in every fix where one of the two shells would run it.
+func TestWhatANodeSendsIsNoCommand(t *testing.T) {
+	const evil = "x$(touch${IFS}pwned)';touch pwned;'"
+	failed := func(outcome facts.PathOutcome) func(*launchable) {
+		return func(l *launchable) {
+			mesh := l.Nodes[1].Mesh
+			delete(mesh.Reached, "w1")
+			mesh.Failed = []facts.Path{{Peer: "w1", To: evil, Port: 40000, Outcome: outcome, Answered: evil}}
+		}
+	}
+	each := func(l *launchable, do func(*facts.Node)) {
+		for i := range l.Nodes {
+			do(&l.Nodes[i])
+		}
+	}
+	for name, change := range map[string]func(*launchable){
+		"a stranger":         failed(facts.PathStranger),
+		"misdirected":        failed(facts.PathMisdirected),
+		"unroutable":         failed(facts.PathUnroutable),
+		"an MTU":             failed(facts.PathBlackhole),
+		"a call to itself":   func(l *launchable) { failed(facts.PathDropped)(l); l.Nodes[1].Mesh.Failed[0].Peer = "w2" },
+		"a callee's address": func(l *launchable) { failed(facts.PathBlackhole)(l); l.Nodes[0].Mesh.Address = evil },
+		"an interface":       func(l *launchable) { rename(&l.Nodes[1], evil) },
+		"a name without route": func(l *launchable) {
+			rename(&l.Nodes[1], evil)
+			failed(facts.PathUnroutable)(l)
+			l.Nodes[1].Mesh.Failed[0].To = "10.0.0.1"
+		},
+		"a device": func(l *launchable) { l.Nodes[1].IB.Devices[0].Name = evil },
+		"a setting": func(l *launchable) {
+			l.Nodes[1].Env.Vars = []facts.Setting{{Name: "NCCL_" + evil, Value: evil, Source: "/etc/" + evil}}
+		},
+		"a setting's file": func(l *launchable) {
+			l.Nodes[1].Env.Vars = []facts.Setting{{Name: "NCCL_SOCKET_IFNAME", Value: "eth7", Source: "/etc/" + evil}}
+		},
+		"a torch": func(l *launchable) { l.Nodes[1].Python.Torch.Version = "2.0+cu" + evil },
+		"all but one torch": func(l *launchable) {
+			each(l, func(n *facts.Node) { n.Python.Torch.Version = "2.0+cu" + evil })
+			l.Nodes[1].Python.Torch.Version = "2.1"
+		},
+		"a hostname under c10d": func(l *launchable) { l.Launch.Rendezvous = launch.RendezvousC10d; l.Nodes[0].Names.Own = evil },
+		"an endpoint": func(l *launchable) {
+			each(l, func(n *facts.Node) {
+				n.Rendezvous = &facts.Rendezvous{Endpoint: evil + ":" + evil, Failed: facts.HopResolve, Serves: n.Name == "w1", Error: evil}
+				n.PeerRendezvous = &facts.Rendezvous{Endpoint: evil + ":29500", Serves: n.Name == "w1"}
+			})
+		},
+	} {
+		fleet := healthyFleet(3)
+		change(&fleet)
+		report := fleet.evaluate(Catalogue...)
+		for _, f := range report.Findings {
+			for _, fix := range f.Fix {
+				if strings.Contains(fix, "pwned") {
+					runTwice(t, name+": "+f.Check, fix)
+				}
+			}
+			for _, node := range f.Nodes {
+				if strings.Contains(node, "pwned") {
+					t.Errorf("%s: %s names %q for a node", name, f.Check, node)
+				}
+			}
+		}
+		if text := fmt.Sprint(report.Advice.Env, report.Advice.Args); strings.Contains(text, "pwned") {
+			t.Errorf("%s: advised: %s", name, text)
+		}
+	}
+}
+
+// runTwice runs a fix as it would be pasted, with an ssh that hands what it was
+// given to another shell and no other program in reach but touch.
+func runTwice(t *testing.T, name, fix string) {
+	t.Helper()
+	dir := t.TempDir()
+	stubs := `PATH=/nowhere; touch() { echo > "` + dir + `/$1"; }; sudo() { "$@"; }; deepspeed() { :; }; torchrun() { :; }; sed() { :; }; kill() { :; }
+ssh() { shift; eval "$*"; }; pdsh() { shift 4; eval "$*"; }; `
+	command := exec.CommandContext(t.Context(), "bash", "-c", stubs+"eval \"$FIX\"")
+	command.Dir, command.Env = dir, []string{"FIX=" + fix, "HOME=" + dir}
+	command.Run() // what it lacks does not matter
+	if met, _ := filepath.Glob(dir + "/pwned*"); met != nil {
+		t.Errorf("%s: a node runs a command where this is pasted: %s", name, fix)
+	}
+}
+
+// TestOnlyNodesAreNamed: who answered is what the caller says.
+func TestOnlyNodesAreNamed(t *testing.T) {
+	for answered, want := range map[string]int{"w3": 2, "w9": 1, "": 1} {
+		fleet := healthyFleet(3)
+		delete(fleet.Nodes[1].Mesh.Reached, "w1")
+		fleet.Nodes[1].Mesh.Failed = []facts.Path{{Peer: "w1", To: "10.0.0.1", Port: 40000, Outcome: facts.PathMisdirected, Answered: answered}}
+		report := fleet.evaluate(nodeMesh)
+		if len(report.Findings) != 1 || len(report.Findings[0].Nodes) != want {
+			t.Errorf("answered by %q: %+v, want %d nodes", answered, report.Findings, want)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+)
+
+// TestAdviceTellsTriedFromSeen: what no drill has tried is for who asks for it.
+func TestAdviceTellsTriedFromSeen(t *testing.T) {
+	r := wired()
+	r.Advice.Program, r.Advice.Args = "torchrun", []string{"--rdzv_endpoint=10.0.0.1:29500"}
+	r.Advice.Seen = []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: "3", Why: "it is there"}}
+	for verbose, want := range map[bool]int{false: 0, true: 1} {
+		var got bytes.Buffer
+		if err := Text(&got, r, Style{Verbose: verbose}); err != nil {
+			t.Fatal(err)
+		}
+		text := got.String()
+		if strings.Count(text, "NCCL_IB_GID_INDEX=3") != want || strings.Count(text, "derived from what was seen, not tried") != want {
+			t.Errorf("verbose %v: want what was seen %d times:\n%s", verbose, want, text)
+		}
+		if !strings.Contains(text, "  torchrun --rdzv_endpoint=10.0.0.1:29500 …") {
+			t.Errorf("verbose %v: the argument is not torchrun's:\n%s", verbose, text)
+		}
+	}
+}
