@@ -15,7 +15,10 @@ import (
 func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
 	p := &page{style: style, fleet: len(r.Nodes)}
 	text := map[checks.Verdict]string{
-		checks.Pass: "a store answers at ", checks.Warn: "a store answers, perhaps not the same for all, at ", checks.Fail: "this rendezvous cannot work: ", checks.Unknown: "cannot tell for all nodes: ",
+		checks.Pass:    "a store answers at ",
+		checks.Warn:    "a store answers, perhaps not the same for all, at ",
+		checks.Fail:    "this rendezvous cannot work: ",
+		checks.Unknown: "cannot tell for all nodes: ",
 	}[r.Verdict]
 	p.line("%s  %s%s", p.colored(r.Verdict, words[r.Verdict]), text, Escape(r.Endpoint))
 	p.line("")
