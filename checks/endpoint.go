@@ -3,6 +3,7 @@ package checks
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -48,10 +49,14 @@ func JudgeEndpoint(r *EndpointReport, sshPort int) {
 	if len(r.Nodes) == 0 {
 		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
 	}
-	for _, g := range groupBy(lookers, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
+	findings = append(findings, elsewhere(r.Endpoint, lookers, seen)...)
+	astray := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
+		return slices.ContainsFunc(findings, func(f Finding) bool { return slices.Contains(f.Nodes, n.Name) })
+	}
+	there := slices.DeleteFunc(slices.Clone(lookers), astray)
+	for _, g := range groupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
 		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
 	}
-	findings = append(findings, elsewhere(r.Endpoint, lookers, seen)...)
 	for _, node := range r.Nodes {
 		if node.Seen == nil {
 			reason := cmp.Or(node.Lost, "not reached: "+messageOf(node.SSH))
@@ -127,6 +132,9 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
 		f.Fix = []string{listening, "deepspeed --master_port=PORT …   # another port, the same in every command"}
+	case e.Outcome == facts.PathSilent:
+		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
+		f.Fix = []string{listening, fmt.Sprintf("ssh %s ps -ef", shellWord(host))}
 	default:
 		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
 		f.Fix = []string{listening}

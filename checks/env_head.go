@@ -34,7 +34,7 @@ func unexported(view View, all []ranks) []Finding {
 			Summary: setting.Name + " is set where the launch is typed, and no launcher exports it",
 			Got:     "not set, or not to this, on " + hostfile.Fold(without),
 			Want:    setting.Value,
-			Fix:     []string{exportLine(setting.Name, setting.Value)},
+			Fix:     []string{exportLine(view.Launch, setting.Name, setting.Value)},
 		})
 	}
 	return findings

@@ -35,7 +35,7 @@ func ncclInterfaces(r ranks) []Finding {
 	f.Verdict = Fail
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 	f.WouldSee = "Bootstrap : no socket interface found"
-	f.Fix = append(ncclFix(r.fleet.ifnames(), name), f.Fix...)
+	f.Fix = append(f.Fix, ncclFix(r.fleet.view.Launch, r.fleet.ifnames(), name)...) // taken out first, then set
 	return []Finding{f}
 }
 
@@ -64,7 +64,7 @@ func exactInterfaces(r ranks) []Finding {
 			f.Verdict = Fail
 			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 			f.WouldSee = "Unable to find address for: " + item
-			f.Fix = append(exactFix(r.fleet.view, name), f.Fix...)
+			f.Fix = append(f.Fix, exactFix(r.fleet.view, name)...)
 			findings = append(findings, f)
 			break
 		}
@@ -93,11 +93,11 @@ func outward(net *facts.Net, names []string) []string {
 
 // ncclFix sets NCCL's interfaces for the whole fleet at once where a list is
 // known to select the peers' network everywhere; else a person has to look.
-func ncclFix(list, name string) []string {
+func ncclFix(p launch.Prediction, list, name string) []string {
 	if list == "" {
 		return []string{"{ssh} ip -br addr"}
 	}
-	line := exportLine(name, list)
+	line := exportLine(p, name, list)
 	if strings.HasPrefix(list, "=") {
 		line += exactMark
 	}
@@ -106,4 +106,4 @@ func ncclFix(list, name string) []string {
 
 // exactFix is the like for gloo and tensorpipe, which want one whole name that
 // is right everywhere.
-func exactFix(view View, name string) []string { return ncclFix(sharedName(view), name) }
+func exactFix(view View, name string) []string { return ncclFix(view.Launch, sharedName(view), name) }

@@ -67,7 +67,10 @@ func exported(view View, name string) (facts.Setting, bool) {
 }
 
 // exportLine sets a variable for every rank of the launch.
-func exportLine(name, value string) string {
+func exportLine(p launch.Prediction, name, value string) string {
+	if p.Torchrun() {
+		return fmt.Sprintf("export %s   # in the shell of every node that starts torchrun", shellWord(name+"="+value))
+	}
 	return fmt.Sprintf("echo %s >> ~/.deepspeed_env", shellWord(name+"="+value))
 }
 

@@ -85,7 +85,7 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 func settingFix(view View, setting facts.Setting, dev deviation) []string {
 	switch {
 	case dev.Want != "":
-		return []string{exportLine(dev.Name, dev.Want)}
+		return []string{exportLine(view.Launch, dev.Name, dev.Want)}
 	case setting.Name == "":
 		return nil // of a split, and this node has nothing to take out
 	}

@@ -29,6 +29,9 @@ var launcherArgs = Check{
 		"brackets, commas and colons in names by rules of its own. The hostfile is parsed as DeepSpeed parses it, and what will surprise is said here.",
 	WouldSee: "training on other hosts or slots than the hostfile seems to say",
 	Run: func(v View) []Finding {
+		if v.Launch.Torchrun() {
+			return skip("torchrun reads no hostfile")
+		}
 		var findings []Finding
 		for _, note := range v.Launch.Notes {
 			if strings.HasPrefix(note.Trap, "export-") {

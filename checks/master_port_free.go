@@ -77,7 +77,11 @@ func (p portPlace) held(listener facts.Listener) Finding {
 			p.command(freePort(p.node.Net, listener.Port)),
 		},
 	}
-	if listener.PID != 0 {
+	isSSH := p.node.SSH != nil && p.node.SSH.Port == listener.Port
+	switch {
+	case listener.PID != 0 && isSSH: // the way in is nothing to end
+		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the way in", listener.Command, listener.PID, listener.Address)
+	case listener.PID != 0:
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
 		f.Fix = []string{fmt.Sprintf("{ssh} ps -fp %d", listener.PID), fmt.Sprintf("{ssh} kill %d   # if it is left over from an earlier run", listener.PID), f.Fix[1] + "   # if it is to stay"}
 	}

@@ -41,12 +41,12 @@ func (p *placement) cure(node *facts.Node) (want string, fix []string) {
 func (p *placement) setInterface(peer string) []string {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
-			return ncclFix(name, "GLOO_SOCKET_IFNAME")
+			return ncclFix(p.view.Launch, name, "GLOO_SOCKET_IFNAME")
 		}
 		return []string{onNodes(`"echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment"`, peer)}
 	}
 	if list := ifnameList(p.view); list != "" {
-		return ncclFix(list, "NCCL_SOCKET_IFNAME")
+		return ncclFix(p.view.Launch, list, "NCCL_SOCKET_IFNAME")
 	}
 	return onlyHere(peer)
 }

@@ -34,7 +34,7 @@ func judgeInterfaces(view View) []Finding {
 	}
 	for _, d := range differences(nodes, []aspect{{"interface", peerInterface}}) {
 		f := d.finding("names of the interface to the peers")
-		f.Fix = ncclFix(ifnameList(view), "NCCL_SOCKET_IFNAME")
+		f.Fix = ncclFix(view.Launch, ifnameList(view), "NCCL_SOCKET_IFNAME")
 		if ifnameList(view) == "" && !d.Split {
 			f.Fix = onlyHere(d.Deviations[0].Got)
 		}

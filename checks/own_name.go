@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -43,12 +44,12 @@ func ownName(view View, node *facts.Node) []Finding {
 			f.Summary = "its own name leads to a loopback address"
 			f.Got = lookup.Addresses[0]
 			if f.Got == "127.0.1.1" {
-				f.Fix = []string{`{ssh} 'sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/$(hostname -I | cut -d" " -f1) $(hostname)/" /etc/hosts'`}
+				f.Fix = []string{fmt.Sprintf(`{ssh} 'sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts'`, ownAddress(node))}
 			}
 		case len(lookup.Addresses) == 0 && lookup.Name == own && !isEntry():
 			f.Summary = "its own hostname does not resolve"
 			f.Got = lookup.Error
-			f.Fix = []string{`{ssh} 'echo "$(hostname -I | cut -d" " -f1) $(hostname)" | sudo tee -a /etc/hosts'`}
+			f.Fix = []string{fmt.Sprintf(`{ssh} 'echo "%s $(hostname)" | sudo tee -a /etc/hosts'`, ownAddress(node))}
 		default:
 			continue
 		}
@@ -74,4 +75,16 @@ func hidesHost(view View, node *facts.Node) bool {
 	meeting := view.Launch.Meeting(node)
 	serves, _ := view.Launch.Serves(meeting, node, node)
 	return !serves && slices.ContainsFunc(addressesOf(node), func(a netip.Addr) bool { return a.String() == meeting.Host })
+}
+
+// ownAddress is what the node's name should lead to, for a shell on it. That is
+// the first address that hostname -I prints, but where another leads to the peers.
+func ownAddress(node *facts.Node) string {
+	if node.Net != nil {
+		printed := launch.Prediction{}.Meeting(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host
+		if address := launch.PeerAddress(node).Address; address != printed && isPlain(address) {
+			return address
+		}
+	}
+	return `$(hostname -I | cut -d" " -f1)`
 }

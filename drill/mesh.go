@@ -13,6 +13,9 @@ import (
 const (
 	connectTime  = 1500 * time.Millisecond
 	exchangeTime = 3 * time.Second // hello, answer and the payloads
+	// stepsTime is the last part of it, in which a call that has no answer yet is
+	// repeated step by step.
+	stepsTime = 2 * time.Second
 	// callsTime is for all calls of a node where Calls has no deadline. A listener
 	// waits for each caller as long: one that hung up first would turn silence
 	// into a reset.

@@ -21,6 +21,7 @@ type caller struct {
 	end    time.Time
 	hello  []byte // as far as it has come, while it is not complete
 	known  bool   // has said hello
+	served bool   // has been told all, and ends the call when it has heard it
 	gone   bool
 	theirs int    // bytes of its payload that are still to come
 	unsent []byte // of ours
@@ -29,7 +30,7 @@ type caller struct {
 // accept takes all calls that wait at a socket.
 func (l *Listener) accept(ctx context.Context, socket int) {
 	for {
-		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, err := acceptSocket(socket)
 		switch err {
 		case nil:
 			c := &caller{fd: fd, end: time.Now().Add(callsTime)}
@@ -39,11 +40,11 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 				l.sendAway()
 			}
 			l.attend(ctx, c)
-			if !c.gone && l.poll.add(fd) != nil {
+			if !c.gone && !c.served && l.poll.watch(fd, comesOrGoes) != nil {
 				l.hangUp(c)
 			}
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !l.sendAway() {
+			if !l.dismiss() && !l.sendAway() {
 				time.Sleep(time.Millisecond) // nothing of ours to give back
 				return
 			}
@@ -65,6 +66,18 @@ func (l *Listener) sendAway() bool {
 	return false
 }
 
+// dismiss ends the calls that nobody waits for here. It is false when there is
+// none.
+func (l *Listener) dismiss() (any bool) {
+	for _, c := range l.arrivals {
+		if !c.gone && c.served {
+			l.hangUp(c)
+			any = true
+		}
+	}
+	return any
+}
+
 // patience is when the oldest call has to be over, zero when there is none.
 func (l *Listener) patience() time.Time {
 	for len(l.arrivals) > 0 && l.arrivals[0].gone {
@@ -84,7 +97,7 @@ func (l *Listener) expire(now time.Time) {
 }
 
 func (l *Listener) hangUp(c *caller) {
-	unix.Close(c.fd)
+	closeSocket(c.fd)
 	l.forget(c)
 }
 
@@ -100,8 +113,12 @@ func (l *Listener) forget(c *caller) {
 // attend goes on with a call as far as its socket lets it. A stranger is told
 // nothing.
 func (l *Listener) attend(ctx context.Context, c *caller) {
+	if c.served {
+		l.hangUp(c)
+		return
+	}
 	for c.theirs > 0 || !c.known {
-		n, err := unix.Read(c.fd, l.buffer)
+		n, err := readSocket(c.fd, l.buffer)
 		if err == unix.EAGAIN || err == unix.EINTR {
 			return
 		}
@@ -113,20 +130,22 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 			return
 		}
 	}
-	n, err := unix.Write(c.fd, c.unsent)
-	if err == nil {
+	switch n, err := writeSocket(c.fd, c.unsent); err {
+	case nil:
 		c.unsent = c.unsent[n:]
-	}
-	// The kernel delivers what it has taken. The caller will miss the rest of a
-	// payload that could not be written.
-	if len(c.unsent) == 0 || err != nil && err != unix.EAGAIN {
+		// Hanging up is left to the caller, whose reset is the last packet of the
+		// call. Ours would be one more.
+		c.served = len(c.unsent) == 0
+	case unix.EAGAIN:
+	default: // the caller will miss what could not be written
 		l.hangUp(c)
 	}
 }
 
-// hear takes what a caller says, and says in turn what it is due: the answer
-// after its hello, and received after its payload. It is false when the call
-// is not the mesh's, or no more.
+// hear takes what a caller says. Who said all at once is told all at once, which
+// is left unsent; who did not is told what it is due: the answer after its hello,
+// and received after its payload. It is false when the call is not the mesh's,
+// or no more.
 func (l *Listener) hear(ctx context.Context, c *caller, b []byte) bool {
 	var due []byte
 	if !c.known {
@@ -149,14 +168,19 @@ func (l *Listener) hear(ctx context.Context, c *caller, b []byte) bool {
 			return false
 		}
 		c.theirs = int(min(hello.amount, maxPayload))
-		c.unsent = payloadFor(segment(c.fd))
-		due = message{kind: meshAnswer, amount: uint64(len(c.unsent)), name: l.node}.encode(l.key)
+		c.unsent = l.answer.of(segment(c.fd))
+		if len(b) >= c.theirs {
+			c.theirs = 0
+			return true
+		}
+		head := l.answer.head
+		due, c.unsent = c.unsent[:head:head], c.unsent[head+1:]
 	}
 	if c.theirs -= len(b); c.theirs <= 0 {
 		due = append(due, received)
 	}
 	// A packet of its own, and the first or second of the connection, for which
 	// there is always room.
-	_, _ = unix.Write(c.fd, due)
+	_, _ = writeSocket(c.fd, due)
 	return true
 }

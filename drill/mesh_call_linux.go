@@ -23,15 +23,19 @@ type call struct {
 	path  facts.Path // what is known so far; without an outcome, good
 	knock bool       // only connect, to the ssh port
 	young bool       // has not waited for callPatience yet
+	// doubted is the call that this one repeats step by step, and second the one
+	// that repeats this.
+	doubted, second *call
 
 	fd         int // -1 when there is none
 	began, end time.Time
 	connected  bool
-	unsent     []byte // of the payload
+	unsent     []byte
 	answer     []byte // as far as it has come, while it is not complete
 	answered   bool
-	received   bool // by the peer: all our payload
-	missing    int  // bytes of the peer's payload
+	received   bool  // by the peer: all our payload
+	missing    int   // bytes of the peer's payload
+	err        error // that ended it, where it repeats another
 }
 
 // dial starts to connect. The kernel chooses the own address, as for NCCL.
@@ -40,14 +44,14 @@ func (c *call) dial(address string, port int) error {
 	if err != nil {
 		return fmt.Errorf("it is called at %q, which is no IP address", address)
 	}
-	sa, family, err := sockaddr(netip.AddrPortFrom(ip, uint16(port)))
+	name, family, err := sockaddr(netip.AddrPortFrom(ip, uint16(port)))
 	if err != nil {
 		return err
 	}
 	if c.fd, err = openSocket(family); err != nil {
 		return err
 	}
-	if err = unix.Connect(c.fd, sa); err == unix.EINPROGRESS || err == unix.EINTR {
+	if err = connectSocket(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
 		return nil
 	}
 	return c.refused(err)
@@ -85,20 +89,22 @@ func (c *call) ready(calls *calling, events uint32) {
 		if events&unix.EPOLLOUT == 0 {
 			return
 		}
-		c.connected = true
-		c.end = calls.now.Add(exchangeTime)
 		if c.knock {
+			c.connected = true
 			calls.finish(c, nil)
 			return
 		}
-		c.speak(calls.key, calls.Node)
+		if err := c.speak(calls); err != nil {
+			calls.finish(c, err)
+			return
+		}
 	}
 	c.send()
 	if events&(unix.EPOLLIN|ended) == 0 {
 		return
 	}
 	for {
-		n, err := unix.Read(c.fd, calls.buffer)
+		n, err := readSocket(c.fd, calls.buffer)
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
 			return
@@ -110,7 +116,7 @@ func (c *call) ready(calls *calling, events uint32) {
 			calls.finish(c, errHungUp)
 			return
 		}
-		if err := c.hear(calls, calls.buffer[:n]); err != nil || c.received && c.missing <= 0 {
+		if err := c.hear(calls, calls.buffer[:n]); err != nil || c.complete() {
 			calls.finish(c, err)
 			return
 		}
@@ -120,22 +126,43 @@ func (c *call) ready(calls *calling, events uint32) {
 	}
 }
 
-// speak says hello, in a packet of its own, and starts the payload. What stands
-// in the way of writing shows in reading.
-func (c *call) speak(k key, node string) {
-	c.path.MSS = segment(c.fd)
-	c.unsent = payloadFor(c.path.MSS)
-	_, _ = unix.Write(c.fd, message{kind: meshHello, amount: uint64(len(c.unsent)), name: node}.encode(k))
+// speak says all that the call has to say or, step by step, hello alone. Where
+// the connection does not stand yet nothing is said, and that is no error.
+func (c *call) speak(calls *calling) error {
+	mss := segment(c.fd)
+	said := calls.opening.of(mss)
+	c.unsent = nil
+	if c.doubted != nil {
+		said, c.unsent = said[:calls.opening.head], said[calls.opening.head:]
+	}
+	n, err := writeSocket(c.fd, said)
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return nil
+	}
+	if err != nil {
+		return c.refused(err)
+	}
+	if c.doubted == nil {
+		c.unsent = said[n:]
+		c.end = calls.now.Add(exchangeTime)
+	}
+	c.connected, c.path.MSS = true, mss
+	return nil
 }
 
+// send goes on with what is to be said, step by step after the answer. What
+// stands in the way of writing shows in reading.
 func (c *call) send() {
-	if len(c.unsent) == 0 {
+	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
 		return
 	}
-	if n, err := unix.Write(c.fd, c.unsent); err == nil {
+	if n, err := writeSocket(c.fd, c.unsent); err == nil {
 		c.unsent = c.unsent[n:]
 	}
 }
+
+// complete is whether the call was answered as it should be.
+func (c *call) complete() bool { return c.received && c.missing <= 0 }
 
 // hear takes what the listener says.
 func (c *call) hear(calls *calling, b []byte) error {
@@ -158,6 +185,7 @@ func (c *call) hear(calls *calling, b []byte) error {
 		c.answered, b = true, rest
 		c.missing = int(min(answer.amount, maxPayload))
 		c.path.Seconds = time.Since(c.began).Seconds()
+		c.send()
 	}
 	if !c.received && len(b) > 0 {
 		if b[0] != received {
@@ -183,6 +211,8 @@ func (c *call) expired(now time.Time) error {
 			return c.refused(err)
 		}
 		return c.refused(unix.ETIMEDOUT)
+	case c.second != nil && c.second.connected:
+		return c.explained(now)
 	case !c.answered:
 		c.path.Outcome = facts.PathSilent
 		return errors.New("connected, then no answer")
@@ -194,6 +224,27 @@ func (c *call) expired(now time.Time) error {
 	return errors.New("it answers, but full packets from it vanish")
 }
 
+// explained is what a call is that had no answer in time, by how far the second
+// one came. If that had one, this one still had none.
+func (c *call) explained(now time.Time) error {
+	second := c.second
+	if second.complete() {
+		c.path.Outcome = facts.PathSilent
+		return errors.New("connected, then no answer, although a second call had one")
+	}
+	err := second.err
+	if err == nil { // it still waits
+		err = second.expired(now)
+	}
+	c.path.Outcome, c.path.Answered, c.path.Stuck = second.path.Outcome, second.path.Answered, second.path.Stuck
+	return err
+}
+
+// inDoubt is whether it is time to call a second time.
+func (c *call) inDoubt(now time.Time) bool {
+	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
+}
+
 // hangUp ends the connection at once, without leaving a state in the kernel.
 func (c *call) hangUp() {
 	if c.fd < 0 {
@@ -202,6 +253,6 @@ func (c *call) hangUp() {
 	if c.connected {
 		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
-	unix.Close(c.fd)
+	closeSocket(c.fd)
 	c.fd = -1
 }

@@ -37,6 +37,7 @@ func (c Calls) Run(ctx context.Context) facts.Mesh {
 		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: time.Now(),
 		reaches: make([]*reach, len(c.Peers)), buffer: make([]byte, 64<<10),
 	}
+	calls.opening = speech{kind: meshHello, key: calls.key, node: c.Node}
 	calls.run(ctx)
 	return calls.mesh()
 }
@@ -54,6 +55,7 @@ type calling struct {
 	begun   int           // peers whose turn has come
 	reaches []*reach      // one per peer
 	now     time.Time     // of the last wait
+	opening speech
 	buffer  []byte
 }
 
@@ -93,21 +95,33 @@ func (c *calling) begin(at, turn int) {
 	c.reaches[at] = r
 	for i := range peer.Ports {
 		if i == 0 || c.AllPorts {
-			c.start(r, r.port(i), false)
+			c.start(&call{reach: r, young: true}, r.port(i))
 		}
 	}
 }
 
-// start makes one call, or only knocks.
-func (c *calling) start(r *reach, port int, knock bool) {
-	call := &call{
-		reach: r, fd: -1, began: c.now, end: c.now.Add(connectTime), young: true,
-		path: facts.Path{Peer: r.peer.Name, To: r.peer.Address, Port: port}, knock: knock,
+// start makes a call to a port. Where the peer is near, the connection stands at
+// once: what is said then travels with the acknowledgement.
+func (c *calling) start(call *call, port int) {
+	to := call.reach.peer
+	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
+	call.fd, call.began = -1, time.Now()
+	if call.end = c.now.Add(connectTime); call.doubted != nil {
+		call.end = call.doubted.end
 	}
-	c.young++
-	err := call.dial(r.peer.Address, port)
+	if call.young {
+		c.young++
+	}
+	err := call.dial(to.Address, port)
+	if err == nil && !call.knock {
+		err = call.speak(c)
+	}
 	if err == nil {
-		err = c.poll.add(call.fd)
+		awaited := uint32(comesOrGoes)
+		if call.connected && len(call.unsent) == 0 {
+			awaited = comes
+		}
+		err = c.poll.watch(call.fd, awaited)
 	}
 	if err != nil {
 		c.finish(call, err)
@@ -129,14 +143,20 @@ func (c *calling) finish(call *call, err error) {
 	if call.young {
 		c.young--
 	}
-	r := call.reach
 	if err != nil {
-		call.path.Seconds = c.now.Sub(call.began).Seconds()
+		call.path.Seconds = time.Since(call.began).Seconds()
 		if call.path.Outcome == "" {
 			call.path.Outcome = outcomeOf(err)
 		}
 		call.path.Error = words(err)
 	}
+	if call.doubted != nil {
+		if err != nil && call.connected { // the first one has nothing more to wait for
+			call.err, call.doubted.end = err, c.now
+		}
+		return
+	}
+	r := call.reach
 	if call.knock {
 		if open := err == nil; call.path.Outcome != facts.PathBroken { // which tells nothing
 			r.control = &open
@@ -145,16 +165,28 @@ func (c *calling) finish(call *call, err error) {
 	}
 	r.paths[slices.Index(r.peer.Ports, call.path.Port)] = call.path
 	if err != nil && !r.widened && portsDiffer(call.path.Outcome) {
-		r.widened = true
-		for i := range r.peer.Ports {
-			if i > 0 && !c.AllPorts {
-				c.start(r, r.port(i), false)
-			}
-		}
-		if r.peer.Control != 0 {
-			c.start(r, r.peer.Control, true)
+		c.widen(r)
+	}
+}
+
+// widen tries the peer's other ports, and knocks at its ssh port.
+func (c *calling) widen(r *reach) {
+	r.widened = true
+	for i := range r.peer.Ports {
+		if i > 0 && !c.AllPorts {
+			c.start(&call{reach: r, young: true}, r.port(i))
 		}
 	}
+	if r.peer.Control != 0 {
+		c.start(&call{reach: r, young: true, knock: true}, r.peer.Control)
+	}
+}
+
+// repeat makes a call again, step by step: how far that comes tells what keeps
+// the first one from being answered. It is no second chance.
+func (c *calling) repeat(first *call) {
+	first.second = &call{reach: first.reach, doubted: first}
+	c.start(first.second, first.path.Port)
 }
 
 // expire ends the calls whose time is up, and lets others start beside those
@@ -165,8 +197,15 @@ func (c *calling) expire() {
 			call.young = false
 			c.young--
 		}
-		if !c.now.Before(call.end) {
+		switch {
+		case call.doubted != nil:
+			if call.doubted.fd < 0 { // which is over
+				c.finish(call, errHungUp)
+			}
+		case !c.now.Before(call.end):
 			c.finish(call, call.expired(c.now))
+		case call.inDoubt(c.now):
+			c.repeat(call)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,6 +195,80 @@ func TestOutcomes(t *testing.T) {
 			}
 			if reached := len(mesh.Reached) == 1; reached != (want == nil) {
 				t.Errorf("reached: %t", reached)
+			}
+		})
+	}
+}
+
+// heard is how a test's listener tells a call that says all at once from one that
+// goes step by step.
+func heard(t *testing.T, conn *net.TCPConn) (atOnce bool) {
+	n, err := conn.Read(make([]byte, 64<<10))
+	if err != nil {
+		t.Errorf("a caller said nothing: %v", err)
+	}
+	return n > headLength+len("w1")
+}
+
+// A call that has no answer is repeated step by step to learn why, and not to
+// have it pass after all.
+func TestSecondCall(t *testing.T) {
+	k := keyOf("token")
+	all := slices.Concat(message{kind: meshAnswer, amount: 1000, name: "w2"}.encode(k), []byte{received}, make([]byte, 1000))
+	tests := []struct {
+		name   string
+		answer func(conn *net.TCPConn, atOnce bool)
+		want   facts.Path
+		calls  int32
+	}{
+		{"answers the second alone", func(c *net.TCPConn, atOnce bool) {
+			if !atOnce {
+				c.Write(all)
+			}
+		}, facts.Path{Outcome: facts.PathSilent, Error: "connected, then no answer, although a second call had one"}, 2},
+		{"resets the second", func(c *net.TCPConn, atOnce bool) {
+			if !atOnce {
+				c.SetLinger(0)
+				c.Close()
+			}
+		}, facts.Path{Outcome: facts.PathReset, Error: "connection reset by peer"}, 2},
+		{"is another node to the second", func(c *net.TCPConn, atOnce bool) {
+			if !atOnce {
+				c.Write(message{kind: meshAnswer, name: "w3"}.encode(k))
+			}
+		}, facts.Path{Outcome: facts.PathMisdirected, Answered: "w3", Error: "w3 answered"}, 2},
+		{"answers the first, late", func(c *net.TCPConn, atOnce bool) {
+			if atOnce {
+				time.Sleep(exchangeTime - stepsTime + 5*callPatience)
+				c.Write(all)
+			}
+		}, facts.Path{}, 2},
+		{"answers", func(c *net.TCPConn, atOnce bool) { c.Write(all) }, facts.Path{}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			port := somebody(t, func(c *net.TCPConn) {
+				calls.Add(1)
+				tt.answer(c, heard(t, c))
+				io.Copy(io.Discard, c)
+			})
+			peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{port}}
+			mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
+			var want []facts.Path
+			if tt.want.Outcome != "" {
+				tt.want.Peer, tt.want.To, tt.want.Port = "w2", "127.0.0.1", port
+				want = append(want, tt.want)
+			}
+			if diff := cmp.Diff(want, mesh.Failed, cmpopts.IgnoreFields(facts.Path{}, "Seconds", "MSS")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if reached := len(mesh.Reached) == 1; reached != (want == nil) {
+				t.Errorf("reached: %t", reached)
+			}
+			if calls.Load() != tt.calls {
+				t.Errorf("it was called %d times", calls.Load())
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 // Listener takes the calls of peers.
 type Listener struct {
 	key       key
-	node      string
+	answer    speech
 	listening []Listening
 	poll      *poll
 	sockets   map[int]bool    // that listen
@@ -38,9 +38,10 @@ func Open(l Listen) (*Listener, error) {
 		return nil, fmt.Errorf("listening for peers: %w", err)
 	}
 	listener := &Listener{
-		key: keyOf(l.Token), node: l.Node, poll: poll, buffer: make([]byte, 64<<10),
+		key: keyOf(l.Token), poll: poll, buffer: make([]byte, 64<<10),
 		sockets: map[int]bool{}, callers: map[int]*caller{},
 	}
+	listener.answer = speech{kind: meshAnswer, key: listener.key, node: l.Node}
 	for _, address := range l.Addresses {
 		there := Listening{Address: address}
 		ports, err := listener.open(address, l.Low, l.High)
@@ -77,7 +78,7 @@ func (l *Listener) open(address string, low, high int) (ports []int, err error) 
 		if err == nil {
 			opened = append(opened, fd)
 			ports = append(ports, port)
-			err = l.poll.watch(fd, unix.EPOLLIN)
+			err = l.poll.watch(fd, callsWait)
 		}
 		if err != nil {
 			for _, fd := range opened {
@@ -105,7 +106,7 @@ func listenBetween(ip netip.Addr, from, to int) (fd, port int, err error) {
 }
 
 func listenAt(at netip.AddrPort) (int, error) {
-	sa, family, err := sockaddr(at)
+	name, family, err := sockaddr(at)
 	if err != nil {
 		return -1, err
 	}
@@ -113,7 +114,7 @@ func listenAt(at netip.AddrPort) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = os.NewSyscallError("bind", unix.Bind(fd, sa)); err == nil {
+	if err = bindSocket(fd, name); err == nil {
 		err = os.NewSyscallError("listen", unix.Listen(fd, unix.SOMAXCONN))
 	}
 	if err != nil {

@@ -89,6 +89,41 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
+// Who has said all at once is told all at once, and then costs nothing but a
+// file, which is given back when files run out.
+func TestAtOnce(t *testing.T) {
+	listener, err := Open(Listen{Token: "token", Node: "w2", Addresses: []string{"127.0.0.2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer listener.Serve(ended)
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", listener.Listening()[0].Ports[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(exchangeTime))
+	if _, err := conn.Write(append(message{kind: meshHello, amount: 1000, name: "w1"}.encode(keyOf("token")), make([]byte, 1000)...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range listener.poll.wait(t.Context(), time.Time{}) {
+		listener.accept(t.Context(), int(n.Fd))
+	}
+	if len(listener.callers) != 1 || !listener.arrivals[0].served {
+		t.Fatalf("%+v", listener.arrivals)
+	}
+	if !listener.dismiss() || listener.dismiss() || len(listener.callers) != 0 || listener.strangers != 0 {
+		t.Errorf("%d callers and %d strangers are left", len(listener.callers), listener.strangers)
+	}
+	told, err := io.ReadAll(conn)
+	answer, rest, wrong := decode(told, keyOf("token"), meshAnswer)
+	if err != nil || wrong != nil || answer.name != "w2" || rest[0] != received || uint64(len(rest)-1) != answer.amount {
+		t.Errorf("%+v and %d bytes came (%v, %v)", answer, len(rest), err, wrong)
+	}
+}
+
 // A stranger who stays silent is waited for longer than any peer waits for an
 // answer, and no longer than that.
 func TestSilentStranger(t *testing.T) {

@@ -9,8 +9,14 @@ import (
 
 // A call, as it looks on the wire:
 //
-//	caller    hello | payload
-//	listener                    answer | received | payload
+//	caller    hello, payload
+//	listener                  answer, received, payload
+//
+// Each says all at once, which is five packets and one wake-up of either. Where
+// that fails, it does not say what fails, and the call is repeated step by step:
+//
+//	caller    hello          payload
+//	listener         answer           received | payload
 //
 // Hello and answer are small and sent by themselves, so that they pass where
 // full packets do not, and the listener's payload comes last, so that what
@@ -96,6 +102,32 @@ const (
 	// maxPayload is three segments of the largest packet there is.
 	maxPayload = payloadSegments << 16
 )
+
+// speech is a hello with the payload that follows it, or an answer with received
+// and the payload. A node says the same to all its peers as long as their
+// segments are alike.
+type speech struct {
+	kind byte
+	key  key
+	node string
+	mss  int
+	head int // how long hello or answer are
+	text []byte
+}
+
+// of is the speech for a connection of this maximum segment. It must not be changed.
+func (s *speech) of(mss int) []byte {
+	if s.text == nil || s.mss != mss {
+		payload := payloadFor(mss)
+		text := message{kind: s.kind, amount: uint64(len(payload)), name: s.node}.encode(s.key)
+		s.mss, s.head = mss, len(text)
+		if s.kind == meshAnswer {
+			text = append(text, received)
+		}
+		s.text = append(text, payload...)
+	}
+	return s.text
+}
 
 // payload is what payloads are cut from. Nobody looks at it.
 var payload [maxPayload]byte

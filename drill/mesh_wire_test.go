@@ -58,11 +58,39 @@ func TestPayload(t *testing.T) {
 	}
 }
 
+// Who hears all of a speech knows that it was all.
+func TestSpeech(t *testing.T) {
+	k := keyOf("a token")
+	hello := speech{kind: meshHello, key: k, node: "w1"}
+	answer := speech{kind: meshAnswer, key: k, node: "w2"}
+	for _, mss := range []int{536, 1448, 1448, 536} {
+		said, rest, err := decode(hello.of(mss), k, meshHello)
+		if want := (message{kind: meshHello, amount: uint64(payloadSegments * mss), name: "w1"}); said != want || err != nil {
+			t.Errorf("%+v was said with segments of %d (%v)", said, mss, err)
+		}
+		if uint64(len(rest)) != said.amount {
+			t.Errorf("%d bytes follow the hello and not %d", len(rest), said.amount)
+		}
+		said, rest, err = decode(answer.of(mss), k, meshAnswer)
+		if err != nil || rest[0] != received || uint64(len(rest)-1) != said.amount {
+			t.Errorf("%d bytes follow the answer %+v (%v)", len(rest), said, err)
+		}
+		for _, s := range []speech{hello, answer} {
+			if _, rest, err := decode(s.text[:s.head], k, s.kind); len(rest) > 0 || err != nil {
+				t.Errorf("%d of %d bytes are no message alone: %v", s.head, len(s.text), err)
+			}
+		}
+	}
+}
+
 // A fault is named within five seconds, whatever it is, with time for the other
 // ports after the first has failed to connect.
 func TestTimesNest(t *testing.T) {
 	if connectTime+exchangeTime > callsTime || 2*connectTime > callsTime {
 		t.Errorf("connecting takes %v, what follows %v, and all of it %v", connectTime, exchangeTime, callsTime)
+	}
+	if stepsTime >= exchangeTime || callPatience >= stepsTime {
+		t.Errorf("of %v for an exchange, %v are for its steps", exchangeTime, stepsTime)
 	}
 	if callsTime >= 5*time.Second {
 		t.Errorf("calling takes %v", callsTime)

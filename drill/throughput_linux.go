@@ -50,7 +50,7 @@ func (l *Listener) count(conn net.Conn, span time.Duration) {
 	}
 	rate := float64(arrived) * 8 / time.Since(began).Seconds()
 	_ = conn.SetDeadline(time.Now().Add(exchangeTime))
-	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.node}.encode(l.key))
+	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.answer.node}.encode(l.key))
 	// Closing on what is still under way would reset the connection, and the
 	// answer with it.
 	_, _ = io.Copy(io.Discard, conn)

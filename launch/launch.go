@@ -78,6 +78,12 @@ type Prediction struct {
 	Notes []hostfile.Note `json:"notes,omitempty"`
 }
 
+// Torchrun is whether ranks are started by torchrun, by hand or by a scheduler
+// on every node: it reads no .deepspeed_env and exports nothing.
+func (p Prediction) Torchrun() bool {
+	return p.Rendezvous == RendezvousStatic || p.Rendezvous == RendezvousC10d
+}
+
 // Predict says what the launch will do. head is the launching machine; what
 // was not seen of it, or all of it when nil, is left out of the prediction.
 func Predict(o Options, head *facts.Node) Prediction {
@@ -99,7 +105,7 @@ func Predict(o Options, head *facts.Node) Prediction {
 		Notes:        slices.Clone(o.Notes),
 	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
-	if p.Local {
+	if p.Local || p.Torchrun() {
 		return p // no launcher, no exports
 	}
 	p.Notes = append(p.Notes, launcherTraps(p.Launcher, o)...)
