@@ -29,7 +29,7 @@ import (
 // network namespace made for it.
 const benchNetwork = "10.99.%d.%d"
 
-// BenchmarkFleet looks at thousands of in-process hosts from a process of its
+// BenchmarkFleet looks at up to a thousand in-process hosts from a process of its
 // own, so that its memory and processor time are the launching machine's
 // alone: ns/op is the wall time of one run, which should grow with the number
 // of hosts and no faster. The hosts tell recorded facts, and call each other for
@@ -41,7 +41,7 @@ func BenchmarkFleet(b *testing.B) {
 		probe.Close()
 	}
 	recorded := recordedFacts(b)
-	for _, size := range []int{1000, 5000} {
+	for _, size := range []int{250, 1000} { // all in one process: more run out of files
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			hosts := make([]testhosts.Host, size)
 			for i := range hosts {
