@@ -107,7 +107,7 @@ func TestLaneSharesNothing(t *testing.T) {
 		address := []string{"172.17.0.1/16", "172.17.0.1/16", "10.0.0.3/24"}[i]
 		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
 	}
-	d := drills{crew: c, prediction: launch.Predict(launch.Options{Hosts: make([]hostfile.Host, 3)}, nil)}
+	d := drills{crew: c, prediction: planned(t, launch.Options{Hosts: make([]hostfile.Host, 3)}).Prediction}
 	d.shared = launch.SharedAddresses(c.nodes())
 	lane := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, d.prediction.RankAddress)
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}

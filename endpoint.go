@@ -22,11 +22,11 @@ const (
 // node of the launch (there may be none), and judges it. Whoever is there is
 // asked nothing that could disturb a running job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointReport {
-	seen := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: make([]checks.EndpointNode, len(job.Launch.Hosts))}
+	seen := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: make([]checks.EndpointNode, len(job.Plan.Prediction.Hosts))}
 	var all sync.WaitGroup
 	all.Go(func() { seen.Here = drill.Identify(ctx, endpoint, endpointTime) })
 	places, asking := make(chan struct{}, AtOnce), make(chan struct{}, askersAtOnce)
-	for i, host := range job.Launch.Hosts {
+	for i, host := range job.Plan.Prediction.Hosts {
 		seen.Nodes[i].Node = facts.Node{Name: host.Name, Slots: len(host.Slots)}
 		places <- struct{}{}
 		all.Go(func() {
@@ -36,7 +36,7 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 	}
 	all.Wait()
 	seen.Interrupted = ctx.Err() != nil
-	checks.JudgeEndpoint(&seen, job.Launch.SSHPort)
+	checks.JudgeEndpoint(&seen, job.Plan.Prediction.SSHPort)
 	return seen
 }
 

@@ -69,7 +69,7 @@ func BenchmarkFleet(b *testing.B) {
 
 // benchClient is the measured process.
 func benchClient(home, list string) error {
-	hosts, _, err := hostfile.ReadFile(list)
+	hosts, _, err := hostfile.ReadFile(list, "")
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,12 @@ func benchClient(home, list string) error {
 		return err
 	}
 	defer client.Close()
+	plan, err := Foresee(context.Background(), Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
+	if err != nil {
+		return err
+	}
 	report := Run(context.Background(), Job{
-		Launch:  launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"},
+		Plan:    plan,
 		Policy:  checks.DefaultPolicy(),
 		Remote:  client,
 		Timeout: 5 * time.Minute,

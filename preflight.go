@@ -1,5 +1,6 @@
 // Package preflight is the story of one run, told once: look at the launching
-// machine, predict the launch, reach every node, probe it, judge the fleet.
+// machine and predict the launch ([Foresee]), then reach every node, probe it,
+// have the nodes try what they will need of each other, and judge ([Run]).
 //
 // The rooms do the work; this package only says who follows whom. It refuses
 // to read flags, to render, and to let one node's trouble delay another's.
@@ -16,7 +17,6 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
 )
@@ -26,17 +26,13 @@ import (
 // which only wait for a dead peer's deadline do not hold up the others.
 const AtOnce = 512
 
-const (
-	// headTime bounds the look at the launching machine.
-	headTime = 10 * time.Second
-	// answerTime is what an agent leaves of its node's time, so that what it has
-	// to say of a section that hangs still arrives before the node is given up.
-	answerTime = 500 * time.Millisecond
-)
+// answerTime is what an agent leaves of its node's time, so that what it has to
+// say of a section that hangs still arrives before the node is given up.
+const answerTime = 500 * time.Millisecond
 
 // Job is everything one run needs.
 type Job struct {
-	Launch  launch.Options
+	Plan    Plan
 	Policy  checks.Policy
 	Remote  *remote.Client
 	Timeout time.Duration // for one node, from its name to its last probed section
@@ -61,8 +57,7 @@ const (
 // Run looks at the whole fleet and judges it. A run whose context ends early
 // reports what it knows by then and says that it was interrupted.
 func Run(ctx context.Context, job Job) checks.Report {
-	fleet, prediction := Look(ctx, job)
-	report := checks.Evaluate(checks.Catalogue, fleet, prediction, job.Policy)
+	report := checks.Evaluate(checks.Catalogue, Look(ctx, job), job.Plan.Prediction, job.Policy)
 	if ctx.Err() != nil {
 		report.Interrupted = true
 		report.Conclude(job.Policy.Strict)
@@ -70,13 +65,11 @@ func Run(ctx context.Context, job Job) checks.Report {
 	return report
 }
 
-// Look gathers the facts: of the launching machine first, because it knows
-// which interpreter the nodes will be told to run, then of all nodes at once,
-// then what only their calling each other can tell. Results keep hostfile order.
-func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
-	head := lookHere(ctx, job.Launch.WorkDir)
-	prediction := launch.Predict(job.Launch, head)
-	fleet := facts.Fleet{Head: head, Nodes: make([]facts.Node, len(prediction.Hosts))}
+// Look gathers the facts of the planned launch: of all nodes at once, then what
+// only their calling each other can tell. Results keep hostfile order.
+func Look(ctx context.Context, job Job) facts.Fleet {
+	prediction := job.Plan.Prediction
+	fleet := facts.Fleet{Head: job.Plan.Head, Nodes: make([]facts.Node, len(prediction.Hosts))}
 
 	var names []string
 	for _, host := range prediction.Hosts {
@@ -105,7 +98,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	crew := muster(fleet.Nodes, agents)
 	defer crew.dismiss()
 	job.drill(ctx, &fleet, prediction, crew)
-	return fleet, prediction
+	return fleet
 }
 
 // look reaches one node and has it probed. Whatever happens, every section
@@ -155,22 +148,6 @@ func (job Job) step(node string, step Step) {
 	if job.Progress != nil {
 		job.Progress(node, step)
 	}
-}
-
-// lookHere probes the launching machine itself, without ssh.
-func lookHere(ctx context.Context, workDir string) *facts.Node {
-	ctx, cancel := context.WithTimeout(ctx, headTime)
-	defer cancel()
-	head := &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}
-	options := probe.Options{WorkDir: workDir, Deadline: headTime}
-	probe.Run(ctx, options, headSections, func(section facts.Section, seen facts.Facts, missing string) {
-		if missing != "" {
-			head.Missing[section] = missing
-			return
-		}
-		head.Take(section, seen)
-	})
-	return head
 }
 
 func everySection(reason string) map[facts.Section]string {

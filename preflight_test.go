@@ -71,16 +71,26 @@ var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
 func warm(t *testing.T) {
 	t.Helper()
 	fleet := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
-	look, _ := Look(t.Context(), job(t, fleet, 2*time.Minute))
+	look := Look(t.Context(), job(t, fleet, 2*time.Minute))
 	if !look.Nodes[0].Reached {
 		t.Fatalf("the first host is not reached: %+v", look.Nodes[0].SSH)
 	}
 }
 
+// planned is a launch from this machine.
+func planned(t *testing.T, options launch.Options) Plan {
+	t.Helper()
+	plan, err := Foresee(t.Context(), Intent{Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
 // job reaches every host of a fleet.
 func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
 	t.Helper()
-	hosts, _, err := hostfile.Parse(strings.NewReader(fleet.Hostfile), "hostfile")
+	hosts, _, err := hostfile.Parse(strings.NewReader(fleet.Hostfile), "hostfile", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +100,7 @@ func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
 	}
 	t.Cleanup(func() { client.Close() })
 	return Job{
-		Launch:  launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()},
+		Plan:    planned(t, launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()}),
 		Policy:  checks.DefaultPolicy(),
 		Remote:  client,
 		Timeout: timeout,
@@ -103,7 +113,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 		testhosts.Host{Name: "w2", Fault: testhosts.Refuses},
 		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
 	)
-	look, _ := Look(t.Context(), job(t, fleet, 30*time.Second))
+	look := Look(t.Context(), job(t, fleet, 30*time.Second))
 	for _, node := range look.Nodes {
 		if node.SSH == nil {
 			t.Errorf("%s: nothing is known of its login", node.Name)
@@ -183,8 +193,8 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 	}
 	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
 	job := job(t, fleet, 3*time.Second)
-	job.Launch.Interpreter = hangs
-	look, _ := Look(t.Context(), job)
+	job.Plan.Prediction.Interpreter = hangs
+	look := Look(t.Context(), job)
 	node := look.Nodes[0]
 	if !node.Reached {
 		t.Fatalf("the node is given up for one section: %+v", node.SSH)

@@ -15,7 +15,11 @@ var Catalogue = []Check{
 	hostNames,
 	launcherReady,
 	launcherArgs,
+	launcherEnv,
 
+	workdirPresent,
+	scriptSame,
+	slotsFit,
 	pythonSame,
 	torchSame,
 	ncclSame,
@@ -24,6 +28,9 @@ var Catalogue = []Check{
 	packagesSame,
 	protobufWorks,
 	ncclLoaded,
+	deepspeedConfig,
+	deepspeedOps,
+	offloadPath,
 	envSame,
 	envSane,
 

@@ -6,6 +6,9 @@ type Env struct {
 	// Vars are the allow-listed variables of this session: a node's non-interactive
 	// one by ssh, on the launching machine the one preflight was typed in.
 	Vars []Setting `json:"vars" fact:"key=name"`
+	// Withheld are names that a launcher exports by how they begin and whose values
+	// are not collected: MLFLOW_TRACKING_TOKEN.
+	Withheld []string `json:"withheld,omitempty" fact:"own"`
 	// NCCL is the configuration NCCL will see: environment first, then
 	// $NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf (NCCL 2.23+).
 	NCCL []Setting `json:"nccl" fact:"key=name"`

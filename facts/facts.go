@@ -27,19 +27,25 @@ import (
 type Section string
 
 const (
-	SectionSSH      Section = "ssh"
-	SectionHost     Section = "host"
-	SectionClock    Section = "clock"
-	SectionNames    Section = "names"
-	SectionNet      Section = "net"
-	SectionSHM      Section = "shm"
-	SectionLimits   Section = "limits"
-	SectionMemory   Section = "memory"
-	SectionDisk     Section = "disk"
-	SectionEnv      Section = "env"
-	SectionPython   Section = "python"
-	SectionIB       Section = "ib"
-	SectionLauncher Section = "launcher" // the launching machine only
+	SectionSSH    Section = "ssh"
+	SectionHost   Section = "host"
+	SectionClock  Section = "clock"
+	SectionNames  Section = "names"
+	SectionNet    Section = "net"
+	SectionSHM    Section = "shm"
+	SectionLimits Section = "limits"
+	SectionMemory Section = "memory"
+	SectionDisk   Section = "disk"
+	SectionEnv    Section = "env"
+	SectionPython Section = "python"
+	SectionIB     Section = "ib"
+	SectionFiles  Section = "files"
+	SectionGPU    Section = "gpu"
+	// Toolchain is looked at only where the launch will compile something.
+	SectionToolchain Section = "toolchain"
+	// Launcher and rehearsal are the launching machine's.
+	SectionLauncher  Section = "launcher"
+	SectionRehearsal Section = "rehearsal"
 
 	// Known only where a drill tried it. The peer sections are the same drills on
 	// the addresses that lead to the peers, where the ranks will use others.
@@ -73,19 +79,23 @@ type Node struct {
 
 // Facts has one pointer a section; nil means not seen.
 type Facts struct {
-	SSH      *SSH      `json:"ssh,omitempty"`
-	Host     *Host     `json:"host,omitempty"`
-	Clock    *Clock    `json:"clock,omitempty"`
-	Names    *Names    `json:"names,omitempty"`
-	Net      *Net      `json:"net,omitempty"`
-	SHM      *SHM      `json:"shm,omitempty"`
-	Limits   *Limits   `json:"limits,omitempty"`
-	Memory   *Memory   `json:"memory,omitempty"`
-	Disk     *Disk     `json:"disk,omitempty"`
-	Env      *Env      `json:"env,omitempty"`
-	Python   *Python   `json:"python,omitempty"`
-	IB       *IB       `json:"ib,omitempty"`
-	Launcher *Launcher `json:"launcher,omitempty"`
+	SSH       *SSH       `json:"ssh,omitempty"`
+	Host      *Host      `json:"host,omitempty"`
+	Clock     *Clock     `json:"clock,omitempty"`
+	Names     *Names     `json:"names,omitempty"`
+	Net       *Net       `json:"net,omitempty"`
+	SHM       *SHM       `json:"shm,omitempty"`
+	Limits    *Limits    `json:"limits,omitempty"`
+	Memory    *Memory    `json:"memory,omitempty"`
+	Disk      *Disk      `json:"disk,omitempty"`
+	Env       *Env       `json:"env,omitempty"`
+	Python    *Python    `json:"python,omitempty"`
+	IB        *IB        `json:"ib,omitempty"`
+	Files     *Files     `json:"files,omitempty"`
+	GPU       *GPU       `json:"gpu,omitempty"`
+	Toolchain *Toolchain `json:"toolchain,omitempty"`
+	Launcher  *Launcher  `json:"launcher,omitempty"`
+	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
 
 	Mesh           *Mesh       `json:"mesh,omitempty"`
 	PeerMesh       *Mesh       `json:"peer_mesh,omitempty"`

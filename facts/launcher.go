@@ -8,8 +8,9 @@ type Launcher struct {
 	// Backends lists which of the other launchers' programs are in PATH, by
 	// program name: ompi_info, mpirun, mpiname, sinfo, srun.
 	Backends map[string]string `json:"backends"`
-	// DeepSpeed is the launcher script in PATH and Interpreter the python
-	// its first line names; both "" when there is none.
+	// DeepSpeed is the launcher script in PATH, or the program the launch command
+	// begins with, and Interpreter the python its first line names; both "" when
+	// there is none.
 	DeepSpeed   string `json:"deepspeed"`
 	Interpreter string `json:"interpreter"`
 	// EnvFiles are the .deepspeed_env files DeepSpeed will apply, in order;

@@ -10,12 +10,9 @@ import (
 
 // Filter is what deepspeed's options leave of a hostfile.
 type Filter struct {
-	Include string // -i, --include: NAME[:SLOT[,SLOT…]][@…]
-	Exclude string // -e, --exclude: the same grammar
-	// NumNodes and NumGPUs are --num_nodes and --num_gpus, [NotGiven] when
-	// they were not. 0 is no limit either, but counts as given where DeepSpeed
-	// refuses them beside Include and Exclude.
-	NumNodes, NumGPUs int
+	Include           string // -i, --include: NAME[:SLOT[,SLOT…]][@…]
+	Exclude           string // -e, --exclude: the same grammar
+	NumNodes, NumGPUs Limit  // --num_nodes and --num_gpus
 	// ForceMulti is --force_multi: a single host is launched over ssh too.
 	ForceMulti bool
 	// DeepSpeed is the version whose rules hold, "" or one that cannot be
@@ -23,12 +20,22 @@ type Filter struct {
 	DeepSpeed string
 }
 
-// NotGiven is the default of --num_nodes and --num_gpus.
-const NotGiven = -1
+// Limit is the value of --num_nodes or --num_gpus. The zero value is not given,
+// which is another thing than 0: that is no limit either, but DeepSpeed refuses
+// it beside Include and Exclude.
+type Limit struct {
+	Given bool
+	N     int
+}
+
+// AtMost is a limit as it is typed, where -1 is the default.
+func AtMost(n int) Limit { return Limit{Given: n != -1, N: n} }
+
+func (l Limit) refused() bool { return l.Given && l.N >= 0 }
 
 // Given is whether the filter says anything, which the MPI launchers refuse.
 func (f Filter) Given() bool {
-	return f.Include != "" || f.Exclude != "" || f.NumNodes != NotGiven || f.NumGPUs != NotGiven
+	return f.Include != "" || f.Exclude != "" || f.NumNodes.Given || f.NumGPUs.Given
 }
 
 // FilterError is a filter that DeepSpeed refuses, or that leaves it no host.
@@ -47,7 +54,7 @@ func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 // Every error holds a [*FilterError]; all host specifications that are wrong
 // are reported at once, where DeepSpeed stops at the first.
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
-	if (f.NumNodes >= 0 || f.NumGPUs >= 0) && (f.Include != "" || f.Exclude != "") {
+	if (f.NumNodes.refused() || f.NumGPUs.refused()) && (f.Include != "" || f.Exclude != "") {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
 			Message: "cannot stand beside --include or --exclude, not even with 0: drop one of the two"}
 	}
@@ -122,10 +129,10 @@ func (f Filter) nothingLeft() error {
 }
 
 func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
-	if f.NumNodes <= 0 {
+	if f.NumNodes.N <= 0 {
 		return active, nil
 	}
-	n := f.NumNodes
+	n := f.NumNodes.N
 	if n > len(active) {
 		return active, []Note{{Trap: "num-nodes-beyond-hostfile", Message: fmt.Sprintf(
 			"--num_nodes %d asks for more than the %d hosts there are; DeepSpeed silently takes those", n, len(active))}}
@@ -136,10 +143,10 @@ func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
 // limitGPUs gives every host slots 0 to N-1, whatever its line says, as
 // DeepSpeed does.
 func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
-	if f.NumGPUs <= 0 {
+	if f.NumGPUs.N <= 0 {
 		return active, nil, nil
 	}
-	n := f.NumGPUs
+	n := f.NumGPUs.N
 	if n > maxRanks/len(active) {
 		return nil, nil, &FilterError{Option: "--num_gpus", Message: fmt.Sprintf(
 			"%d on each of %d hosts makes more than %d ranks, which no launch has (DeepSpeed itself would take it): write the number of accelerators of one host", n, len(active), maxRanks)}

@@ -35,10 +35,10 @@ const (
 	newest = ""
 )
 
-func include(s string) Filter { return Filter{Include: s, NumNodes: NotGiven, NumGPUs: NotGiven} }
-func exclude(s string) Filter { return Filter{Exclude: s, NumNodes: NotGiven, NumGPUs: NotGiven} }
+func include(s string) Filter { return Filter{Include: s} }
+func exclude(s string) Filter { return Filter{Exclude: s} }
 func limits(nodes, gpus int) Filter {
-	return Filter{NumNodes: nodes, NumGPUs: gpus}
+	return Filter{NumNodes: AtMost(nodes), NumGPUs: AtMost(gpus)}
 }
 
 func (f Filter) by(deepspeed string) Filter { f.DeepSpeed = deepspeed; return f }
@@ -52,7 +52,7 @@ func TestApply(t *testing.T) {
 		filter      Filter
 		want, notes string
 	}{
-		{limits(NotGiven, NotGiven), all, ""},
+		{limits(-1, -1), all, ""},
 		{limits(0, 0), all, ""},
 		{limits(-7, -7), all, ""},
 
@@ -84,13 +84,13 @@ func TestApply(t *testing.T) {
 		{exclude("w0@w0:1"), "w0=0 2 3; w1=0 1; u@w3=0", "zero-slots"},
 		{exclude("w0@w1"), "u@w3=0", "zero-slots " + here},
 
-		{limits(2, NotGiven), "w0=0 1 2 3; w1=0 1", ""},
-		{limits(1, NotGiven), "w0=0 1 2 3", here},
-		{Filter{NumNodes: 1, NumGPUs: NotGiven, ForceMulti: true}, "w0=0 1 2 3", ""},
-		{limits(4, NotGiven), all, ""},
-		{limits(9, NotGiven), all, "num-nodes-beyond-hostfile"},
+		{limits(2, -1), "w0=0 1 2 3; w1=0 1", ""},
+		{limits(1, -1), "w0=0 1 2 3", here},
+		{Filter{NumNodes: AtMost(1), ForceMulti: true}, "w0=0 1 2 3", ""},
+		{limits(4, -1), all, ""},
+		{limits(9, -1), all, "num-nodes-beyond-hostfile"},
 		{limits(2, 2), "w0=0 1; w1=0 1", ""},
-		{limits(NotGiven, 3), "w0=0 1 2; w1=0 1 2; w2=0 1 2; u@w3=0 1 2", "num-gpus-beyond-slots"},
+		{limits(-1, 3), "w0=0 1 2; w1=0 1 2; w2=0 1 2; u@w3=0 1 2", "num-gpus-beyond-slots"},
 	} {
 		name := fmt.Sprintf("%+v", c.filter)
 		hosts, notes, err := c.filter.Apply(pool())
@@ -121,9 +121,9 @@ func TestApplyRefuses(t *testing.T) {
 		filter             Filter
 		deepspeed, message string
 	}{
-		{Filter{Include: "w0:0", Exclude: "w1", NumNodes: NotGiven, NumGPUs: NotGiven}, both, "cannot be given together"},
-		{Filter{Include: "w0:0", NumNodes: 0, NumGPUs: NotGiven}, limited, "not even with 0"},
-		{Filter{Exclude: "w0", NumNodes: NotGiven, NumGPUs: 2}, limited, "drop one of the two"},
+		{Filter{Include: "w0:0", Exclude: "w1"}, both, "cannot be given together"},
+		{Filter{Include: "w0:0", NumNodes: AtMost(0)}, limited, "not even with 0"},
+		{Filter{Exclude: "w0", NumGPUs: AtMost(2)}, limited, "drop one of the two"},
 		{include("w9:0"), fmt.Sprintf(notFound, "w9"), "which has w[0-2],u@w3"},
 		{include("w0:0@"), fmt.Sprintf(notFound, ""), `"@" stands at an end`},
 		{exclude("@"), fmt.Sprintf(notFound, ""), `"@" stands at an end`},
@@ -143,7 +143,7 @@ func TestApplyRefuses(t *testing.T) {
 		{include("w0"), empty, "since DeepSpeed 0.15.2 a bare name means no slots"},
 		{include("w2").by(older), empty, "no host that it names has a slot left"},
 		{exclude("w0@w1@u@w3"), fmt.Sprintf(notFound, "u"), ""},
-		{limits(NotGiven, 1<<20), "", "more than 1048576 ranks"},
+		{limits(-1, 1<<20), "", "more than 1048576 ranks"},
 	} {
 		name := fmt.Sprintf("%+v", c.filter)
 		hosts, _, err := c.filter.Apply(pool())
@@ -204,7 +204,7 @@ func TestApplyWithoutStatedSlots(t *testing.T) {
 	if _, _, err = exclude("a:0").Apply(hosts); err == nil || !strings.Contains(err.Error(), "write it as a:N in -w") {
 		t.Errorf("%v, want how to state slots", err)
 	}
-	got, notes, err = limits(NotGiven, 2).Apply(hosts)
+	got, notes, err = limits(-1, 2).Apply(hosts)
 	if err != nil || slotted(got) != "a=0 1; b=0 1; c=0 1" || len(notes) > 0 {
 		t.Errorf("%v %v %v, want two slots each", got, notes, err)
 	}
@@ -212,7 +212,7 @@ func TestApplyWithoutStatedSlots(t *testing.T) {
 
 func TestApplyOnLocalhost(t *testing.T) {
 	for name, want := range map[string]string{"localhost": "", "127.0.0.1": "", "::1": "", "w0": "single-host-runs-here"} {
-		_, notes, err := limits(NotGiven, NotGiven).Apply([]Host{{Name: name, Slots: firstSlots(1)}})
+		_, notes, err := limits(-1, -1).Apply([]Host{{Name: name, Slots: firstSlots(1)}})
 		if err != nil || trapsOf(notes) != want {
 			t.Errorf("%s: %v %v, want %q", name, notes, err, want)
 		}
@@ -220,7 +220,7 @@ func TestApplyOnLocalhost(t *testing.T) {
 }
 
 func TestGiven(t *testing.T) {
-	for filter, want := range map[Filter]bool{limits(NotGiven, NotGiven): false, limits(0, NotGiven): true, limits(NotGiven, 2): true, include("a"): true, exclude("a"): true} {
+	for filter, want := range map[Filter]bool{limits(-1, -1): false, limits(0, -1): true, limits(-1, 2): true, include("a"): true, exclude("a"): true} {
 		if filter.Given() != want {
 			t.Errorf("%+v: Given() = %v", filter, !want)
 		}
@@ -229,14 +229,14 @@ func TestGiven(t *testing.T) {
 
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{"w0:0,2@w1:1", "w0", "w0@w1:0", "@", "w0:", "w0:a", "w9", "w0:0:1", "w0: 1,٣,1_0", "w1:-1,9", "w0:1,1@w0:1", "w0:99999999999999999999", "u@w3", "w0:'\n"} {
-		f.Add(text, "", NotGiven, NotGiven, true)
-		f.Add("", text, NotGiven, NotGiven, false)
+		f.Add(text, "", -1, -1, true)
+		f.Add("", text, -1, -1, false)
 	}
 	f.Add("", "", 2, 3, true)
 	f.Add("", "", 0, 1<<40, true)
-	f.Add("w0:0", "w1", NotGiven, 0, true)
+	f.Add("w0:0", "w1", -1, 0, true)
 	f.Fuzz(func(t *testing.T, included, excluded string, nodes, gpus int, recent bool) {
-		filter := Filter{Include: included, Exclude: excluded, NumNodes: nodes, NumGPUs: gpus, DeepSpeed: older}
+		filter := Filter{Include: included, Exclude: excluded, NumNodes: AtMost(nodes), NumGPUs: AtMost(gpus), DeepSpeed: older}
 		if recent {
 			filter.DeepSpeed = newest
 		}

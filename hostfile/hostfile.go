@@ -83,7 +83,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // ReadFile parses the hostfile at path. A file that is not there is an error,
 // although DeepSpeed would only warn and train on the launching machine. Every
 // error is, or holds, a [*LineError].
-func ReadFile(path string) ([]Host, []Note, error) {
+func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	const quietly = "Unable to find hostfile, will proceed with training with local resources only."
 	info, err := os.Stat(path)
 	switch {
@@ -101,7 +101,7 @@ func ReadFile(path string) ([]Host, []Note, error) {
 			Message:   fmt.Sprintf("cannot be read (%v): make it readable for the user who launches", cause(err))}
 	}
 	defer file.Close()
-	return Parse(file, path)
+	return Parse(file, path, deepspeed)
 }
 
 // findIt says what to do about a hostfile that is not there. The default path
@@ -126,7 +126,7 @@ func cause(err error) error {
 // skipped, and so is whatever follows N. The name is used in messages only.
 //
 // All bad lines are reported at once, as a [*multierror.Error] of [*LineError].
-func Parse(r io.Reader, name string) ([]Host, []Note, error) {
+func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, nil, &LineError{File: name, Err: err, Message: fmt.Sprintf("cannot be read: %v", err)}

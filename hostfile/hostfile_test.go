@@ -93,7 +93,7 @@ func TestParseAccepts(t *testing.T) {
 		// Different strings are different hosts.
 		{"node1 slots=1\nnode1.domain slots=1\nNODE1 slots=1\n", "node1:1 node1.domain:1 NODE1:1", ""},
 	} {
-		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile")
+		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile", "")
 		if err != nil {
 			t.Errorf("%q: %v", c.text, err)
 			continue
@@ -108,7 +108,7 @@ func TestParseAccepts(t *testing.T) {
 }
 
 func TestParseHost(t *testing.T) {
-	hosts, notes, err := Parse(strings.NewReader("# two\nw1 slots=2\n\nw2 slots=0\n"), "hostfile")
+	hosts, notes, err := Parse(strings.NewReader("# two\nw1 slots=2\n\nw2 slots=0\n"), "hostfile", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestParseRefuses(t *testing.T) {
 		{"\x7fELF\xff\x00\nw\nw\n", undecodable("byte 0xff in position 4: invalid start byte"), "is no text file"},
 		{"\xff\xfew\x00 \x00", undecodable("byte 0xff in position 0: invalid start byte"), "UTF-16"},
 	} {
-		hosts, _, err := Parse(strings.NewReader(c.text), "hostfile")
+		hosts, _, err := Parse(strings.NewReader(c.text), "hostfile", "")
 		if len(hosts) > 0 {
 			t.Errorf("%q: hosts beside an error: %v", c.text, hosts)
 		}
@@ -180,7 +180,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestParseReportsEveryLine(t *testing.T) {
-	_, _, err := Parse(strings.NewReader("w1 slots=8\nw2\r\nw1 slots=4\n# fine\nw3 Slots=8\n"), "cluster/hostfile")
+	_, _, err := Parse(strings.NewReader("w1 slots=8\nw2\r\nw1 slots=4\n# fine\nw3 Slots=8\n"), "cluster/hostfile", "")
 	var all *multierror.Error
 	if !errors.As(err, &all) || len(all.Errors) != 3 {
 		t.Fatalf("%v, want three errors", err)
@@ -195,7 +195,7 @@ cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without bl
 
 // A program given by mistake is one mistake, however many lines it has.
 func TestParseStopsAtNoText(t *testing.T) {
-	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls")
+	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls", "")
 	if want := "/bin/ls: is no text file (it holds a NUL byte): correct the path given to -H"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -206,7 +206,7 @@ func TestReadFileAtTheDefaultPath(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip(DefaultPath + " is there")
 	}
-	_, _, err := ReadFile(DefaultPath)
+	_, _, err := ReadFile(DefaultPath, "")
 	if err == nil || !strings.Contains(err.Error(), "name yours with -H FILE") || strings.Contains(err.Error(), "given to -H") {
 		t.Errorf("got %v", err)
 	}
@@ -218,7 +218,7 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestParseStopsReading(t *testing.T) {
-	_, _, err := Parse(endless{}, "hostfile")
+	_, _, err := Parse(endless{}, "hostfile", "")
 	if err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
 		t.Errorf("%v, want a file too large", err)
 	}
@@ -230,7 +230,7 @@ func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
 func TestParseReadError(t *testing.T) {
 	stale := errors.New("stale file handle")
-	if _, _, err := Parse(broken{stale}, "hostfile"); !errors.Is(err, stale) {
+	if _, _, err := Parse(broken{stale}, "hostfile", ""); !errors.Is(err, stale) {
 		t.Errorf("%v, want the reader's own error", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestReadFile(t *testing.T) {
 	if err := os.WriteFile(good, []byte("w1 slots=2\nw2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := ReadFile(good)
+	_, _, err := ReadFile(good, "")
 	if want := good + `:2: "w2" has no slots`; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s…", err, want)
 	}
@@ -256,7 +256,7 @@ func TestReadFile(t *testing.T) {
 		{dir, nil},
 		{os.DevNull, nil},
 	} {
-		_, _, err := ReadFile(c.path)
+		_, _, err := ReadFile(c.path, "")
 		var line *LineError
 		if !errors.As(err, &line) || line.DeepSpeed != warns || !strings.Contains(err.Error(), "quietly train on this one machine") {
 			t.Errorf("%s: %v, want DeepSpeed's quiet single-node run", c.path, err)
@@ -276,7 +276,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		hosts, notes, err := Parse(strings.NewReader(string(data)), "hostfile")
+		hosts, notes, err := Parse(strings.NewReader(string(data)), "hostfile", "")
 		if err != nil {
 			var line *LineError
 			if !errors.As(err, &line) || line.Message == "" || hosts != nil {
@@ -288,7 +288,7 @@ func FuzzParse(f *testing.F) {
 		for _, host := range hosts {
 			fmt.Fprintf(&again, "%s slots=%d\n", host.Name, len(host.Slots))
 		}
-		same, _, err := Parse(strings.NewReader(again.String()), "hostfile")
+		same, _, err := Parse(strings.NewReader(again.String()), "hostfile", "")
 		if err != nil || brief(same) != brief(hosts) {
 			t.Fatalf("%q: %s, and written anew %s (%v)", data, brief(hosts), brief(same), err)
 		}

@@ -31,7 +31,7 @@ func TestReadFileUnreadable(t *testing.T) {
 		}
 		defer syscall.Setfsuid(0)
 	}
-	_, _, err := ReadFile(path)
+	_, _, err := ReadFile(path, "")
 	var line *LineError
 	if !errors.As(err, &line) || !strings.HasPrefix(line.DeepSpeed, "PermissionError: [Errno 13]") || !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("%v, want a permission error", err)

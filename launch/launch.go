@@ -26,32 +26,76 @@ const DefaultMasterPort = 29500
 // Launchers are the values of --launcher; the first is the default.
 var Launchers = []string{"pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"}
 
+// The programs that a launch is typed with, the values of Options.Program.
+const (
+	ProgramDeepSpeed  = "deepspeed"
+	ProgramTorchrun   = "torchrun"
+	ProgramAccelerate = "accelerate" // launch --use_deepspeed: it starts deepspeed in turn
+)
+
 // Options is what the command line says of the launch.
 type Options struct {
-	Hosts []hostfile.Host // what the filters left, in rank order
-	Notes []hostfile.Note // what reading and filtering them noted
-	// Filtered is whether include, exclude, num_nodes or num_gpus was given
-	// at all, which the MPI launchers refuse.
-	Filtered    bool
-	ForceMulti  bool   // --force_multi
-	Launcher    string // any case; "" is pdsh
-	MasterAddr  string
-	MasterPort  int    // 0 is the default
-	SSHPort     int    // 0 is ssh's own choice
-	Accelerator string // cuda or cpu; "" is cuda
-	WorkDir     string // absolute
-	Interpreter string // --python
-	DeepSpeed   string // version, "" for the newest
+	Program string          // "" is deepspeed
+	Hosts   []hostfile.Host // what the hostfile says, before the filter
+	Notes   []hostfile.Note // what reading it noted
+	// Unlisted hosts are in nobody's hostfile (-w, an allocation): what DeepSpeed
+	// would make of their names is not told.
+	Unlisted     bool
+	Filter       hostfile.Filter
+	NoSSH        bool // --no_ssh: every node is started by hand
+	NoSSHCheck   bool
+	NodeRank     int    // --node_rank
+	Launcher     string // any case; "" is pdsh
+	LauncherArgs string
+	MasterAddr   string
+	MasterPort   int    // 0 is the default
+	SSHPort      int    // 0 is ssh's own choice
+	Accelerator  string // cuda or cpu; "" is cuda
+	WorkDir      string // absolute
+	Interpreter  string // --python
+	DeepSpeed    string // version, "" for the newest
 	// Rendezvous is deepspeed, static or c10d, "" for deepspeed; RdzvEndpoint is
 	// torchrun's host[:port] for the latter two.
 	Rendezvous   string
 	RdzvEndpoint string
+	// MinNodes and MaxNodes are torchrun's --nnodes, 0 when it was not asked;
+	// PerNode is its --nproc_per_node: a number, auto, gpu or cpu.
+	MinNodes, MaxNodes int
+	PerNode            string
+
+	Script      string   // as typed; "" when only the hosts are to be judged
+	Arguments   []string // of the script
+	Module      bool     // --module: Script is a module's name
+	NoPython    bool     // --no_python: Script is a program
+	NoLocalRank bool
+	SavePID     bool
+	EachRankLog string // --enable_each_rank_log; "" is DeepSpeed's "None"
+	Autotuning  string
+	VenvScript  string
+	BindCores   bool
+	CoreList    string // --bind_core_list
+	LogLevel    string // "" is info
+	Quiet       bool
+	// Elastic is --elastic_training, gone in v0.19.8; the numbers are -1 when not given.
+	Elastic                bool
+	MinElastic, MaxElastic int
+	// Config is the DeepSpeed configuration by its text, nil when none was named
+	// or none could be read.
+	Config *ConfigText
+}
+
+// ConfigText is a DeepSpeed configuration file.
+type ConfigText struct {
+	Path string
+	Text string
 }
 
 // Prediction is what the launch will do.
 type Prediction struct {
-	Hosts    []hostfile.Host `json:"hosts"`    // active hosts in rank order
-	Launcher string          `json:"launcher"` // pdsh, openmpi, mpich, impi, mvapich, slurm
+	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
+	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
+	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
+	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm
 	// Local is set when DeepSpeed will start the only host's ranks on the
 	// launching machine, without ssh and with its own environment.
 	Local bool `json:"local"`
@@ -74,8 +118,24 @@ type Prediction struct {
 	// Exports are the variables the launcher sets on every node: those of the
 	// launching machine it picks by prefix, then .deepspeed_env.
 	Exports []facts.Setting `json:"exports,omitempty"`
-	// Notes are the traps of the hostfile, the filters and the launcher.
+	// Notes are the traps of the hostfile, the filters, the launcher and its
+	// arguments.
 	Notes []hostfile.Note `json:"notes,omitempty"`
+
+	// Command is what DeepSpeed will start on the launching machine, and
+	// CommandEnv what it sets for that beside its own environment; both empty
+	// where no script is known. $MASTER_ADDR and $PID in it are told only then.
+	Command    []string        `json:"command,omitempty"`
+	CommandEnv []facts.Setting `json:"command_env,omitempty"`
+	Script     string          `json:"script,omitempty"` // as typed
+	Module     bool            `json:"module,omitempty"`
+	// Files are the script and what its arguments name, by absolute path.
+	Files  []facts.LaunchFile `json:"files,omitempty"`
+	Config *Config            `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
+	// Timeout is how long the ranks wait for each other when they start, and
+	// TimeoutFrom the rule.
+	Timeout     float64 `json:"timeout,omitempty"` // seconds
+	TimeoutFrom string  `json:"timeout_from,omitempty"`
 }
 
 // Torchrun is whether ranks are started by torchrun, by hand or by a scheduler
@@ -85,16 +145,27 @@ func (p Prediction) Torchrun() bool {
 }
 
 // Predict says what the launch will do. head is the launching machine; what
-// was not seen of it, or all of it when nil, is left out of the prediction.
-func Predict(o Options, head *facts.Node) Prediction {
+// was not seen of it, or all of it when nil, is left out of the prediction. An
+// error is what DeepSpeed itself refuses.
+func Predict(o Options, head *facts.Node) (Prediction, error) {
 	var seen facts.Facts
 	if head != nil {
 		seen = head.Facts
 	}
+	o.Filter.DeepSpeed = o.DeepSpeed
+	hosts, notes, err := o.Filter.Apply(o.Hosts)
+	if err != nil {
+		return Prediction{}, err
+	}
+	if o.Unlisted {
+		notes = nil
+	}
 	p := Prediction{
-		Hosts:        o.Hosts,
+		Program:      cmp.Or(o.Program, ProgramDeepSpeed),
+		DeepSpeed:    o.DeepSpeed,
+		Hosts:        hosts,
 		Launcher:     strings.ToLower(cmp.Or(o.Launcher, Launchers[0])),
-		Local:        len(o.Hosts) == 1 && !o.ForceMulti,
+		Local:        len(hosts) == 1 && !o.Filter.ForceMulti,
 		MasterAddr:   o.MasterAddr,
 		MasterPort:   cmp.Or(o.MasterPort, DefaultMasterPort),
 		SSHPort:      o.SSHPort,
@@ -102,11 +173,13 @@ func Predict(o Options, head *facts.Node) Prediction {
 		WorkDir:      o.WorkDir,
 		Rendezvous:   cmp.Or(o.Rendezvous, RendezvousDeepSpeed),
 		RdzvEndpoint: o.RdzvEndpoint,
-		Notes:        slices.Clone(o.Notes),
+		Notes:        slices.Concat(o.Notes, notes),
+		Script:       o.Script,
+		Module:       o.Module,
 	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	if p.Local || p.Torchrun() {
-		return p // no launcher, no exports
+		return p, nil // no launcher, no exports
 	}
 	p.Notes = append(p.Notes, launcherTraps(p.Launcher, o)...)
 	var files []facts.EnvFile
@@ -117,7 +190,7 @@ func Predict(o Options, head *facts.Node) Prediction {
 	var traps []hostfile.Note
 	p.Exports, traps = export.Settings(seen.Env, files)
 	p.Notes = append(p.Notes, traps...)
-	return p
+	return p, nil
 }
 
 // launcherTraps are the ways in which a launcher other than pdsh does not do
@@ -129,7 +202,7 @@ func launcherTraps(launcher string, o Options) []hostfile.Note {
 		notes = append(notes, hostfile.Note{Trap: trap, Message: fmt.Sprintf(format, values...)})
 	}
 	mpi := slices.Contains([]string{"openmpi", "mpich", "impi", "mvapich"}, launcher)
-	if o.Filtered && mpi {
+	if o.Filter.Given() && mpi {
 		note("launcher-refuses-filter", `DeepSpeed refuses --include, --exclude, --num_nodes and --num_gpus with --launcher %s ("backend does not support worker include/exclusion"): write a hostfile with the wanted hosts instead`, launcher)
 	}
 	if mpi && launcher != "openmpi" && !sameSlots(o.Hosts) {

@@ -54,16 +54,20 @@ func TestPredict(t *testing.T) {
 		traps []string
 	}{
 		{"defaults", Options{Hosts: two, WorkDir: "/job"}, nil,
-			Prediction{Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
 		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
-			Prediction{Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
+			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
 				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
 		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
-			Prediction{Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, nil},
-		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", ForceMulti: true}, nil,
-			Prediction{Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, []string{"single-host-runs-here"}},
+		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", Filter: hostfile.Filter{ForceMulti: true}}, nil,
+			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
 	} {
-		got := Predict(c.o, c.head)
+		got, err := Predict(c.o, c.head)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
 			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
 		}
@@ -76,7 +80,9 @@ func TestPredict(t *testing.T) {
 
 func TestPredictLeavesOptionsAlone(t *testing.T) {
 	notes := append(make([]hostfile.Note, 0, 9), hostfile.Note{Trap: "zero-slots"})
-	Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "mpich"}, nil)
+	if _, err := Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "mpich"}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if spare := notes[:2][1]; spare != (hostfile.Note{}) {
 		t.Errorf("the caller's slice was written to: %+v", spare)
 	}
@@ -84,18 +90,19 @@ func TestPredictLeavesOptionsAlone(t *testing.T) {
 
 // What each runner of deepspeed/launcher/multinode_runner.py refuses or ignores.
 func TestLauncherTraps(t *testing.T) {
+	limited := hostfile.Filter{NumNodes: hostfile.AtMost(0)}
 	for _, c := range []struct {
 		launcher string
 		o        Options
 		want     []string
 	}{
-		{"pdsh", Options{Hosts: hosts(1, 2), Filtered: true, MasterAddr: "10.0.0.1"}, nil},
+		{"pdsh", Options{Hosts: hosts(1, 2), Filter: limited, MasterAddr: "10.0.0.1"}, nil},
 		{"openmpi", Options{Hosts: hosts(1, 2)}, nil},
-		{"openmpi", Options{Hosts: hosts(1, 1), Filtered: true, MasterAddr: "10.0.0.1"}, []string{"launcher-refuses-filter", "master-addr-ignored"}},
+		{"openmpi", Options{Hosts: hosts(1, 1), Filter: limited, MasterAddr: "10.0.0.1"}, []string{"launcher-refuses-filter", "master-addr-ignored"}},
 		{"mpich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots"}},
-		{"impi", Options{Hosts: hosts(2, 2), Filtered: true}, []string{"launcher-refuses-filter"}},
+		{"impi", Options{Hosts: hosts(2, 2), Filter: limited}, []string{"launcher-refuses-filter"}},
 		{"mvapich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots", "master-addr-ignored"}},
-		{"slurm", Options{Hosts: hosts(1, 2), Filtered: true, MasterAddr: "10.0.0.1"}, []string{"master-addr-ignored", "hostfile-ignored"}},
+		{"slurm", Options{Hosts: hosts(1, 2), Filter: limited, MasterAddr: "10.0.0.1"}, []string{"master-addr-ignored", "hostfile-ignored"}},
 	} {
 		if diff := cmp.Diff(c.want, traps(launcherTraps(c.launcher, c.o))); diff != "" {
 			t.Errorf("%s %+v: (-want +got)\n%s", c.launcher, c.o, diff)

@@ -47,14 +47,20 @@ const (
 // Options says what to look at and where the roots are. What is alike for all
 // nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
 type Options struct {
-	Root        string            `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
-	Names       []string          `json:"names,omitempty"`       // hostfile names to resolve
-	Master      string            `json:"master,omitempty"`      // name or address of the master, when one is given
-	MasterPort  int               `json:"master_port,omitempty"` // 0 when unknown
-	Interpreter string            `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
-	WorkDir     string            `json:"workdir,omitempty"`     // where the launch runs
-	Peers       map[string]string `json:"peers,omitempty"`       // hostfile name → IP address to ask a route for
-	Deadline    time.Duration     `json:"-"`                     // for all sections together; 0 is DefaultDeadline
+	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
+	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
+	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
+	MasterPort  int      `json:"master_port,omitempty"` // 0 when unknown
+	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
+	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed
+	// Files are the paths that the launch command names.
+	Files []facts.LaunchFile `json:"files,omitempty"`
+	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
+	// offload-param), to be looked at with the disk.
+	Offload  map[string]string `json:"offload,omitempty"`
+	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
+	Peers    map[string]string `json:"peers,omitempty"`   // hostfile name → IP address to ask a route for
+	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
 }
 
 // at is where an absolute path of the machine lies below the root.

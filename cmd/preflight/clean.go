@@ -25,13 +25,13 @@ func cleanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, closeJob, err := config.job()
+			job, closeJob, err := config.job(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer closeJob()
 			if failed := cleanAll(cmd.Context(), job); failed > 0 {
-				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Launch.Hosts))
+				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Plan.Prediction.Hosts))
 				return exitCode(exitTrouble)
 			}
 			return nil
@@ -51,11 +51,11 @@ func showOnly(cmd *cobra.Command, names ...string) {
 // cleanAll cleans every node, says in hostfile order what happened, and
 // counts the nodes where it did not work.
 func cleanAll(ctx context.Context, job preflight.Job) int {
-	lines := make([]string, len(job.Launch.Hosts))
+	lines := make([]string, len(job.Plan.Prediction.Hosts))
 	failures := make([]error, len(lines))
 	var all sync.WaitGroup
 	places := make(chan struct{}, preflight.AtOnce)
-	for i, host := range job.Launch.Hosts {
+	for i, host := range job.Plan.Prediction.Hosts {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()

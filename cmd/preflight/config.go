@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/viper"
 
 	"preflight/checks"
-	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -66,8 +65,8 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
 	flags.StringP("include", "i", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
 	flags.StringP("exclude", "e", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
-	flags.Int("num_nodes", hostfile.NotGiven, "as deepspeed: only the first N hosts")
-	flags.Int("num_gpus", hostfile.NotGiven, "as deepspeed: slots 0 to N-1 on every host")
+	flags.Int("num_nodes", -1, "as deepspeed: only the first N hosts")
+	flags.Int("num_gpus", -1, "as deepspeed: slots 0 to N-1 on every host")
 	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single host")
 	flags.String("master_addr", "", "as deepspeed: address of the first host (default: the first word that hostname -I prints there)")
 	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed")

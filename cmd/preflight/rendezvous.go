@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
-	"preflight/launch"
 	"preflight/report"
 )
 
@@ -38,12 +38,12 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 				return err
 			}
 			began := time.Now()
-			job, closeJob, err := config.callers()
+			job, closeJob, err := config.callers(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			progress := startProgress(config, len(job.Launch.Hosts))
+			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
 			job.Progress = progress.step
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
 			progress.stop()
@@ -67,11 +67,11 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 }
 
 // callers is the job of the nodes to call from: none where none were named.
-func (c Config) callers() (preflight.Job, func(), error) {
+func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
-		return c.job()
+		return c.job(ctx)
 	}
-	return preflight.Job{Launch: launch.Options{}}, func() {}, oneOf("format", c.Format, reportFormats)
+	return preflight.Job{}, func() {}, oneOf("format", c.Format, reportFormats)
 }
 
 // validEndpoint refuses what cannot be HOST:PORT.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -91,7 +92,7 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	began := time.Now()
-	job, closeJob, err := config.job()
+	job, closeJob, err := config.job(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	job.Policy = policy
-	progress := startProgress(config, len(job.Launch.Hosts))
+	progress := startProgress(config, len(job.Plan.Prediction.Hosts))
 	job.Progress = progress.step
 	report := preflight.Run(cmd.Context(), job)
 	progress.stop()
@@ -122,32 +123,23 @@ func verdictCode(r checks.Report) error {
 
 // job turns the configuration into what a run needs. The returned function
 // closes the connections that outlive a node, such as those to jump hosts.
-func (c Config) job() (preflight.Job, func(), error) {
-	hosts, notes, err := c.hosts()
-	if err != nil {
-		return preflight.Job{}, nil, err
-	}
-	workDir, err := os.Getwd()
-	if err != nil {
-		return preflight.Job{}, nil, fmt.Errorf("the working directory: %w", err)
-	}
+func (c Config) job(ctx context.Context) (preflight.Job, func(), error) {
 	if err := c.valid(); err != nil {
 		return preflight.Job{}, nil, err
 	}
-	client, err := remote.New(remote.Options{Port: c.SSHPort, Timeout: c.Timeout})
+	intent, err := c.intent()
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	job := preflight.Job{
-		Launch: launch.Options{
-			Hosts: hosts, Notes: notes, Filtered: c.filter().Given(), ForceMulti: c.ForceMulti, DeepSpeed: c.DeepSpeed,
-			Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
-			Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
-			Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
-		},
-		Remote:  client,
-		Timeout: c.Timeout,
+	plan, err := preflight.Foresee(ctx, intent)
+	if err != nil {
+		return preflight.Job{}, nil, err
 	}
+	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
+	if err != nil {
+		return preflight.Job{}, nil, err
+	}
+	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout}
 	if c.Throughput {
 		job.Throughput = throughputTime
 	}
@@ -202,36 +194,37 @@ func (c Config) accelerator() string {
 	return "cuda"
 }
 
-// hosts reads whom to look at: -w, else the hostfile, else the Slurm job's
-// nodes, else DeepSpeed's default hostfile.
-func (c Config) hosts() ([]hostfile.Host, []hostfile.Note, error) {
-	var hosts []hostfile.Host
-	var notes []hostfile.Note
-	var err error
+// intent is the launch that the flags describe, on the hosts of -w, else of the
+// hostfile, else of the Slurm job, else of DeepSpeed's default hostfile.
+func (c Config) intent() (preflight.Intent, error) {
+	workDir, err := os.Getwd()
+	if err != nil {
+		return preflight.Intent{}, fmt.Errorf("the working directory: %w", err)
+	}
+	intent := preflight.Intent{Options: launch.Options{
+		Filter: c.filter(), DeepSpeed: c.DeepSpeed,
+		Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
+		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
+		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
+	}}
 	switch {
 	case c.Hosts != "" && c.Hostfile != "":
-		return nil, nil, fmt.Errorf("-H and -w both say which hosts: give one")
+		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":
-		hosts, err = hostfile.ParseHosts(c.Hosts)
+		intent.Options.Unlisted = true
+		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
-		hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
+		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
 	default:
-		hosts, notes, err = hostfile.ReadFile(c.source())
+		intent.Hostfile = c.source()
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	hosts, more, err := c.filter().Apply(hosts)
-	if c.Hosts != "" {
-		return hosts, nil, err // deepspeed has no -w: what it would make of these hosts is nobody's question
-	}
-	return hosts, append(notes, more...), err
+	return intent, err
 }
 
 func (c Config) filter() hostfile.Filter {
 	return hostfile.Filter{
-		Include: c.Include, Exclude: c.Exclude, NumNodes: c.NumNodes, NumGPUs: c.NumGPUs,
-		ForceMulti: c.ForceMulti, DeepSpeed: c.DeepSpeed,
+		Include: c.Include, Exclude: c.Exclude, NumNodes: hostfile.AtMost(c.NumNodes), NumGPUs: hostfile.AtMost(c.NumGPUs),
+		ForceMulti: c.ForceMulti,
 	}
 }
 

@@ -25,7 +25,7 @@ func snapshotCommand() *cobra.Command {
 			}
 			config.Format = "json"
 			began := time.Now()
-			job, closeJob, err := config.job()
+			job, closeJob, err := config.job(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -33,11 +33,11 @@ func snapshotCommand() *cobra.Command {
 			if err := config.writable(); err != nil {
 				return err
 			}
-			progress := startProgress(config, len(job.Launch.Hosts))
+			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
 			job.Progress = progress.step
-			fleet, prediction := preflight.Look(cmd.Context(), job)
+			fleet := preflight.Look(cmd.Context(), job)
 			progress.stop()
-			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
+			saved := checks.Evaluate(nil, fleet, job.Plan.Prediction, checks.Policy{})
 			saved.Version, saved.Hostfile = Version, config.source()
 			saved.Seconds = time.Since(began).Seconds()
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass

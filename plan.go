@@ -1,0 +1,108 @@
+package preflight
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/probe"
+)
+
+// headTime bounds each look at the launching machine.
+const headTime = 10 * time.Second
+
+// Intent is a launch as somebody means it.
+type Intent struct {
+	// Command is the launch itself, `deepspeed … train.py …`; without one, Options
+	// say all there is to say.
+	Command []string
+	// Options are what flags say of the launch. Beside a Command they are what no
+	// command can say: the accelerator, the working directory, the hosts of a
+	// torchrun that starts on every node by itself.
+	Options launch.Options
+	// Hostfile is the file to read, "" when Options.Hosts say who takes part.
+	Hostfile string
+}
+
+// Plan is a launch before any node is reached.
+type Plan struct {
+	Head       *facts.Node // the launching machine
+	Prediction launch.Prediction
+	Hostfile   string // the file that was read, "" for none
+}
+
+// Foresee looks at the launching machine, which knows what DeepSpeed is
+// installed and what it will be started with, reads the command and the hostfile
+// as that release does, and predicts the launch. It connects to nobody. An error
+// is what cannot be read, or what DeepSpeed itself would refuse.
+func Foresee(ctx context.Context, intent Intent) (Plan, error) {
+	options := intent.Options
+	plan := Plan{Head: newHead(), Hostfile: intent.Hostfile}
+	look := probe.Options{WorkDir: options.WorkDir, Deadline: headTime}
+	if len(intent.Command) > 0 {
+		look.Program = intent.Command[0]
+	}
+	lookHere(ctx, plan.Head, look, headSections)
+	look.Interpreter, _ = launch.Interpreter(options.Interpreter, plan.Head.Launcher)
+	if look.Interpreter != "" {
+		lookHere(ctx, plan.Head, look, []facts.Section{facts.SectionPython})
+	}
+	if options.DeepSpeed == "" {
+		options.DeepSpeed = installed(plan.Head)
+	}
+	if len(intent.Command) > 0 {
+		typed, err := launch.Parse(intent.Command, options.DeepSpeed, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+		if err != nil {
+			return plan, err
+		}
+		plan.Hostfile, options = typed.Hostfile, beside(typed.Options, options)
+	}
+	if plan.Hostfile != "" {
+		var err error
+		if options.Hosts, options.Notes, err = hostfile.ReadFile(plan.Hostfile, options.DeepSpeed); err != nil {
+			return plan, err
+		}
+	}
+	var err error
+	plan.Prediction, err = launch.Predict(options, plan.Head)
+	return plan, err
+}
+
+// beside adds to what a command says what it cannot say.
+func beside(command, flags launch.Options) launch.Options {
+	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
+	command.Accelerator, command.WorkDir, command.DeepSpeed = flags.Accelerator, flags.WorkDir, flags.DeepSpeed
+	if command.Interpreter == "" {
+		command.Interpreter = flags.Interpreter
+	}
+	return command
+}
+
+// installed is the DeepSpeed of the launch's interpreter here, "" when it was
+// not seen.
+func installed(head *facts.Node) string {
+	if head.Python == nil {
+		return ""
+	}
+	return head.Python.Packages["deepspeed"]
+}
+
+func newHead() *facts.Node {
+	return &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}
+}
+
+// lookHere probes the launching machine itself, without ssh.
+func lookHere(ctx context.Context, head *facts.Node, options probe.Options, sections []facts.Section) {
+	ctx, cancel := context.WithTimeout(ctx, headTime)
+	defer cancel()
+	probe.Run(ctx, options, sections, func(section facts.Section, seen facts.Facts, missing string) {
+		if missing != "" {
+			head.Missing[section] = missing
+			return
+		}
+		head.Take(section, seen)
+	})
+}
