@@ -129,6 +129,15 @@ type Prediction struct {
 	CommandEnv []facts.Setting `json:"command_env,omitempty"`
 	Script     string          `json:"script,omitempty"` // as typed
 	Module     bool            `json:"module,omitempty"`
+	NoPython   bool            `json:"no_python,omitempty"`
+	Arguments  []string        `json:"arguments,omitempty"` // of the script
+	VenvScript string          `json:"venv_script,omitempty"`
+	NoSSH      bool            `json:"no_ssh,omitempty"`  // every node is started by hand
+	Elastic    bool            `json:"elastic,omitempty"` // DeepSpeed's own elastic training
+	// MinNodes, MaxNodes and PerNode are what torchrun was told, 0 and "" otherwise.
+	MinNodes int    `json:"min_nodes,omitempty"`
+	MaxNodes int    `json:"max_nodes,omitempty"`
+	PerNode  string `json:"per_node,omitempty"`
 	// Files are the script and what its arguments name, by absolute path.
 	Files  []facts.LaunchFile `json:"files,omitempty"`
 	Config *Config            `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
