@@ -26,9 +26,9 @@ type drills struct {
 
 // drill has the nodes call each other. Nodes that were lost take no part, and
 // those that are lost meanwhile cost only themselves.
-func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.Prediction, crew crew) {
+func (job Job) drill(ctx context.Context, fleet *facts.Fleet, crew crew) {
 	d := drills{
-		Job: job, prediction: prediction, fleet: fleet, crew: crew,
+		Job: job, prediction: job.Plan.Prediction, fleet: fleet, crew: crew,
 		token: rand.Text(), shared: launch.SharedAddresses(crew.nodes()),
 	}
 	fleet.NotTried = d.notTried()
@@ -52,6 +52,9 @@ func (job Job) drill(ctx context.Context, fleet *facts.Fleet, prediction launch.
 			d.logIn(ctx)
 		}
 	})
+	if d.tries(facts.SectionRehearsal) {
+		all.Go(func() { d.rehearse(ctx) })
+	}
 	all.Wait()
 	for _, m := range crew {
 		job.step(m.Name, Drilled)
@@ -85,7 +88,7 @@ func (d *drills) notTried() map[facts.Section]string {
 	not := map[facts.Section]string{}
 	for _, section := range drillSections {
 		if !d.wanted(section) {
-			not[section] = "switched off"
+			not[section] = checks.SwitchedOff
 		}
 	}
 	switch launcher := d.prediction.Launcher; {
@@ -93,6 +96,12 @@ func (d *drills) notTried() map[facts.Section]string {
 		not[facts.SectionLogins] = "--launcher slurm starts ranks without ssh"
 	case launcher == "pdsh" && len(d.fleet.Nodes) > pdshLogins && !slices.Contains(d.Policy.Only, "ssh-between-nodes"):
 		not[facts.SectionLogins] = fmt.Sprintf("pdsh logs in from here only, and %d nodes are many: --only ssh-between-nodes tries it", len(d.fleet.Nodes))
+	}
+	if why := d.noRehearsal(); why != "" {
+		not[facts.SectionRehearsal] = why
+	}
+	if config := d.prediction.Config; config == nil || len(config.Ops) == 0 {
+		not[facts.SectionToolchain] = nothingToCompile
 	}
 	if d.Throughput == 0 {
 		not[facts.SectionThroughput] = "only with --throughput"

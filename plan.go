@@ -2,6 +2,8 @@ package preflight
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"time"
 
@@ -32,6 +34,9 @@ type Plan struct {
 	Head       *facts.Node // the launching machine
 	Prediction launch.Prediction
 	Hostfile   string // the file that was read, "" for none
+	// Alone is set when DeepSpeed found no hostfile and will start everything on
+	// the launching machine.
+	Alone bool
 }
 
 // Foresee looks at the launching machine, which knows what DeepSpeed is
@@ -58,17 +63,53 @@ func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 		if err != nil {
 			return plan, err
 		}
-		plan.Hostfile, options = typed.Hostfile, beside(typed.Options, options)
-	}
-	if plan.Hostfile != "" {
-		var err error
-		if options.Hosts, options.Notes, err = hostfile.ReadFile(plan.Hostfile, options.DeepSpeed); err != nil {
-			return plan, err
+		options = beside(typed.Options, options)
+		if typed.Hostfile != "" {
+			plan.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
+		}
+		if plan.Alone = !typed.HostfileGiven && absent(typed.Hostfile); plan.Alone {
+			plan.Hostfile = ""
+			if options, err = options.Alone(plan.Head); err != nil {
+				return plan, err
+			}
 		}
 	}
+	if options.HostsFile = plan.Hostfile; plan.Hostfile != "" {
+		hosts, notes, err := hostfile.ReadFile(plan.Hostfile, options.DeepSpeed)
+		if err != nil {
+			return plan, err
+		}
+		options.Hosts, options.Notes = hosts, append(options.Notes, notes...)
+	}
+	look.Files, look.Head = launch.FilesNamed(options), true
+	lookHere(ctx, plan.Head, look, []facts.Section{facts.SectionFiles})
+	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
 	return plan, err
+}
+
+// absent is whether a hostfile that the command does not name is not there: a
+// name that leads nowhere is another matter, most likely a slip.
+func absent(hostfile string) bool {
+	if hostfile == "" {
+		return false
+	}
+	_, err := os.Stat(hostfile)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// configOf is the DeepSpeed configuration that the command names, nil for none.
+func configOf(head *facts.Node) *launch.ConfigText {
+	if head.Files == nil {
+		return nil
+	}
+	for _, file := range head.Files.Files {
+		if file.Role == facts.RoleConfig && file.Text != "" {
+			return &launch.ConfigText{Path: file.Path, Text: file.Text}
+		}
+	}
+	return nil
 }
 
 // beside adds to what a command says what it cannot say.

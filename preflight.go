@@ -70,41 +70,87 @@ func Run(ctx context.Context, job Job) checks.Report {
 func Look(ctx context.Context, job Job) facts.Fleet {
 	prediction := job.Plan.Prediction
 	fleet := facts.Fleet{Head: job.Plan.Head, Nodes: make([]facts.Node, len(prediction.Hosts))}
-
-	var names []string
-	for _, host := range prediction.Hosts {
-		names = append(names, host.Name)
-	}
-	options := encode(probe.Options{
-		Names:       names,
-		Peers:       peerAddresses(ctx, names),
-		Master:      prediction.MeetingHost(),
-		MasterPort:  prediction.MasterPort,
-		Interpreter: prediction.Interpreter,
-		WorkDir:     prediction.WorkDir,
-	})
-	var all sync.WaitGroup
-	places := make(chan struct{}, AtOnce)
-	agents := make([]*remote.Agent, len(prediction.Hosts))
 	for i, host := range prediction.Hosts {
 		fleet.Nodes[i] = facts.Node{Name: host.Name, Slots: len(host.Slots)}
+	}
+	if job.Plan.Alone {
+		job.lookAlone(ctx, &fleet)
+		return fleet
+	}
+	sections, options := job.probing(ctx)
+	var all sync.WaitGroup
+	places := make(chan struct{}, AtOnce)
+	agents := make([]*remote.Agent, len(fleet.Nodes))
+	for i := range fleet.Nodes {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			agents[i] = job.look(ctx, &fleet.Nodes[i], options)
+			agents[i] = job.look(ctx, &fleet.Nodes[i], sections, encode(options))
 		})
 	}
 	all.Wait()
 	crew := muster(fleet.Nodes, agents)
 	defer crew.dismiss()
-	job.drill(ctx, &fleet, prediction, crew)
+	job.drill(ctx, &fleet, crew)
 	return fleet
 }
+
+// probing is what every node is asked to look at.
+func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
+	prediction := job.Plan.Prediction
+	options := probe.Options{
+		Master:      prediction.MeetingHost(),
+		MasterPort:  prediction.MasterPort,
+		Interpreter: prediction.Interpreter,
+		WorkDir:     prediction.WorkDir,
+		Files:       prediction.Files,
+	}
+	for _, host := range prediction.Hosts {
+		options.Names = append(options.Names, host.Name)
+	}
+	options.Peers = peerAddresses(ctx, options.Names)
+	sections := nodeSections
+	if config := prediction.Config; config != nil {
+		options.Offload = map[string]string{}
+		for _, offload := range config.Offload {
+			if offload.Path != "" {
+				options.Offload["offload-"+offload.What] = offload.Path
+			}
+		}
+		if len(config.Ops) > 0 {
+			sections = append(slices.Clone(sections), facts.SectionToolchain)
+		}
+	}
+	return sections, options
+}
+
+// lookAlone looks at the launching machine as the one node of a launch that
+// stays there, and needs no ssh.
+func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
+	node := &fleet.Nodes[0]
+	node.Reached, node.Missing = true, map[facts.Section]string{}
+	sections, options := job.probing(ctx)
+	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
+	sections = slices.DeleteFunc(slices.Clone(sections), func(s facts.Section) bool { return s == facts.SectionNames })
+	job.step(node.Name, Started)
+	lookHere(ctx, node, options, sections)
+	job.step(node.Name, Drilled)
+	fleet.NotTried = map[facts.Section]string{}
+	for _, section := range slices.Concat(drillSections, []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames, facts.SectionRehearsal}) {
+		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
+	}
+	if !slices.Contains(sections, facts.SectionToolchain) {
+		fleet.NotTried[facts.SectionToolchain] = nothingToCompile
+	}
+}
+
+// nothingToCompile is why nobody looks for compilers.
+const nothingToCompile = "no DeepSpeed configuration was named that needs an op compiled"
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it
 // is nil when the node was lost.
-func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessage) *remote.Agent {
+func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Section, options json.RawMessage) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
 	step := func(s Step) { job.step(node.Name, s) }
 	step(Started)
@@ -123,11 +169,11 @@ func (job Job) look(ctx context.Context, node *facts.Node, options json.RawMessa
 	probing, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	left := max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
-	request := probeRequest{Sections: nodeSections, Options: options, Deadline: left}
+	request := probeRequest{Sections: sections, Options: options, Deadline: left}
 	err = agent.Call(probing, methodProbe, request, func(part string, body json.RawMessage) {
 		take(node, facts.Section(part), body)
 	})
-	for _, section := range nodeSections {
+	for _, section := range sections {
 		if !node.Has(section) && node.Missing[section] == "" {
 			node.Missing[section] = lostReason(err)
 		}

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -12,6 +13,14 @@ import (
 type aspect struct {
 	Name  string
 	Value func(*facts.Node) string // "" where the node does not have it
+}
+
+// comparison is one aspect of those nodes that can be compared in it.
+type comparison struct {
+	aspect
+	Among []*facts.Node
+	// Want is right whatever most nodes have, if any has it; "" where nobody says.
+	Want string
 }
 
 // deviation is one aspect in which nodes differ from what most nodes have.
@@ -32,6 +41,15 @@ type difference struct {
 // differences compares the aspects one by one and gathers them by the nodes
 // that stand apart, in the order they were met.
 func differences(nodes []*facts.Node, aspects []aspect) []difference {
+	var all []comparison
+	for _, a := range aspects {
+		all = append(all, comparison{aspect: a, Among: nodes})
+	}
+	return compare(all)
+}
+
+// compare is differences where not every node takes part in every comparison.
+func compare(all []comparison) []difference {
 	var found []difference
 	at := map[string]int{}
 	add := func(nodes []string, split bool, d deviation) {
@@ -44,21 +62,30 @@ func differences(nodes []*facts.Node, aspects []aspect) []difference {
 		}
 		found[i].Deviations = append(found[i].Deviations, d)
 	}
-	for _, a := range aspects {
-		groups := groupBy(nodes, a.Value)
+	for _, c := range all {
+		groups := groupBy(c.Among, c.Value)
+		right := -1
+		if c.Want != "" {
+			right = slices.IndexFunc(groups, func(g group) bool { return g.Value == c.Want })
+		}
+		if right < 0 && len(groups) > 0 && 2*len(groups[0].Nodes) > len(c.Among) {
+			right = 0
+		}
 		switch {
 		case len(groups) < 2:
-		case 2*len(groups[0].Nodes) > len(nodes):
-			for _, g := range groups[1:] {
-				add(g.Nodes, false, deviation{a.Name, g.Value, groups[0].Value})
+		case right >= 0:
+			for i, g := range groups {
+				if i != right {
+					add(g.Nodes, false, deviation{c.Name, g.Value, groups[right].Value})
+				}
 			}
 		default:
-			var all, parts []string
+			var everyone, parts []string
 			for _, g := range groups {
-				all = append(all, g.Nodes...)
+				everyone = append(everyone, g.Nodes...)
 				parts = append(parts, shown(g.Value)+" on "+hostfile.Fold(g.Nodes))
 			}
-			add(all, true, deviation{Name: a.Name, Got: strings.Join(parts, ", ")})
+			add(everyone, true, deviation{Name: c.Name, Got: strings.Join(parts, ", ")})
 		}
 	}
 	return found

@@ -47,6 +47,9 @@ var movedBy = map[string][]string{
 func usedPlaces(v View, node *facts.Node) []facts.Place {
 	settings := rankEnv(v, node)
 	return slices.DeleteFunc(slices.Clone(node.Disk.Places), func(place facts.Place) bool {
+		if strings.HasPrefix(place.Role, "offload-") {
+			return true // offload-path's
+		}
 		for _, name := range movedBy[place.Role] {
 			if setting, set := settings[name]; set {
 				_, isExported := exported(v, name)

@@ -109,7 +109,7 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 	}
 	host, port := splitEndpoint(endpoint)
 	address := cmp.Or(e.Address, strings.Join(e.Addresses, " and "), host)
-	listening := fmt.Sprintf("ssh %s ss -tlnp sport = :%s", shellWord(host), port)
+	listening := fmt.Sprintf("ssh %s ss -tlnp sport = :%s", ShellWord(host), port)
 	f := Finding{Nodes: nodes, Got: e.Error}
 	switch {
 	case e.Failed == facts.HopResolve:
@@ -122,10 +122,10 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 		f.Fix = []string{listening}
 	case e.Outcome == facts.PathDropped:
 		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
-		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), listening}
+		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(host)), listening}
 	case e.Outcome == facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
-		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(host)), onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
+		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(host)), onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
 		f.Fix = []string{onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
@@ -134,7 +134,7 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 		f.Fix = []string{listening, "deepspeed --master_port=PORT …   # another port, the same in every command"}
 	case e.Outcome == facts.PathSilent:
 		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
-		f.Fix = []string{listening, fmt.Sprintf("ssh %s ps -ef", shellWord(host))}
+		f.Fix = []string{listening, fmt.Sprintf("ssh %s ps -ef", ShellWord(host))}
 	default:
 		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
 		f.Fix = []string{listening}

@@ -49,7 +49,7 @@ func takeOut(view View, setting facts.Setting) []string {
 	export, isExported := exported(view, name)
 	switch {
 	case isExported && strings.Contains(export.Source, "/"):
-		return []string{fmt.Sprintf("sed -i '/^%s=/d' %s", name, shellWord(export.Source))}
+		return []string{fmt.Sprintf("sed -i '/^%s=/d' %s", name, ShellWord(export.Source))}
 	case isExported:
 		return []string{"unset " + name}
 	case strings.HasPrefix(setting.Source, "/"):
@@ -69,9 +69,9 @@ func exported(view View, name string) (facts.Setting, bool) {
 // exportLine sets a variable for every rank of the launch.
 func exportLine(p launch.Prediction, name, value string) string {
 	if p.Torchrun() {
-		return fmt.Sprintf("export %s   # in the shell of every node that starts torchrun", shellWord(name+"="+value))
+		return fmt.Sprintf("export %s   # in the shell of every node that starts torchrun", ShellWord(name+"="+value))
 	}
-	return fmt.Sprintf("echo %s >> ~/.deepspeed_env", shellWord(name+"="+value))
+	return fmt.Sprintf("echo %s >> ~/.deepspeed_env", ShellWord(name+"="+value))
 }
 
 // searchSession finds the file that sets a variable in a session without login.

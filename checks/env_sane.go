@@ -12,8 +12,8 @@ var envSane = Check{
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionEnv},
 	Doc: "Looks at what the ranks will see on each node for names that no library reads (NCCL_TIMEOUT), renamed and misspelt ones, numbers that are none, " +
-		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, switches that cost speed, " +
-		"and variables of the launching machine that no launcher exports. What makes the launch fail fails; the rest is warned of.",
+		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, and switches that cost speed. " +
+		"What makes the launch fail fails; the rest is warned of.",
 	WouldSee: "nothing: the setting is silently without effect, or not with the effect its author meant",
 	Run:      judgeEnv,
 }
@@ -55,7 +55,7 @@ func judgeEnv(view View) []Finding {
 		all = append(all, ranks{node, rankEnv(view, node), fleet})
 	}
 	fleet.meant = slips(all)
-	findings := append(unexported(view, all), ignoredMaster(view)...)
+	var findings []Finding
 	for _, r := range all {
 		findings = append(findings, r.judge()...)
 	}

@@ -24,6 +24,9 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}}
 	report.Advice = advise(view)
+	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
+		report.LaunchedFrom = here.Name
+	}
 	roster := newRoster(fleet, prediction.SSHPort)
 	said := map[[2]string]bool{}
 	for _, check := range catalogue {
@@ -68,11 +71,14 @@ func weight(v Verdict) int {
 	return slices.Index([]Verdict{Fail, Unknown, Warn, Pass, Skip}, v)
 }
 
+// SwitchedOff is the reason of a skip that the user asked for.
+const SwitchedOff = "switched off"
+
 // judge runs one check on the nodes that can be judged by it.
 func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 	outcome := Outcome{Check: check.ID, Severity: check.Severity}
 	if view.Policy.SwitchesOff(check.ID) {
-		outcome.Verdict, outcome.Reason = Skip, "switched off"
+		outcome.Verdict, outcome.Reason = Skip, SwitchedOff
 		return outcome, nil
 	}
 	for _, section := range check.Needs {

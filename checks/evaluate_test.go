@@ -160,8 +160,8 @@ func TestShellWord(t *testing.T) {
 	for word, want := range map[string]string{
 		"w3": "w3", "user@w3.a": "user@w3.a", "": "''", "w[1,3]": "'w[1,3]'", "a b": "'a b'", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'",
 	} {
-		if got := shellWord(word); got != want {
-			t.Errorf("shellWord(%q) = %s, want %s", word, got, want)
+		if got := ShellWord(word); got != want {
+			t.Errorf("ShellWord(%q) = %s, want %s", word, got, want)
 		}
 	}
 }

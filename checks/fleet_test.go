@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,7 +31,12 @@ func healthyFleet(n int) launchable {
 	fleet := launchable{Launch: launch.Prediction{
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
 		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
+		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data"},
 	}}
+	fleet.Launch.DeepSpeed, fleet.Launch.Config = "0.16.2", healthyConfig()
+	for _, file := range healthyFiles().Files {
+		fleet.Launch.Files = append(fleet.Launch.Files, file.LaunchFile)
+	}
 	var names []string
 	for i := range n {
 		names = append(names, fmt.Sprintf("w%d", i+1))
@@ -44,8 +50,8 @@ func healthyFleet(n int) launchable {
 	fleet.Head = &facts.Node{
 		Name: "launching machine", Reached: true,
 		Facts: facts.Facts{
-			Host: healthyHost(n), Net: healthyNet(n, nil), Env: healthyEnv(), Launcher: healthyLauncher(),
-			Names: &facts.Names{Own: "login", FQDN: "login.cluster", Resolver: "files dns"},
+			Host: healthyHost(n), Net: healthyNet(n, nil), Env: healthyEnv(), Launcher: healthyLauncher(), Files: healthyFiles(),
+			Names: &facts.Names{Own: "login", FQDN: "login.cluster", Resolver: "files dns"}, Rehearsal: healthyRehearsal(names),
 		},
 	}
 	return fleet
@@ -58,18 +64,21 @@ func healthyNode(i int, names []string) facts.Node {
 	return facts.Node{
 		Name: names[i], Address: address(i), Slots: 8, Reached: true,
 		Facts: facts.Facts{
-			SSH:    &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
-			Host:   healthyHost(i),
-			Clock:  &facts.Clock{Offset: 0.003, Uncertainty: 0.001},
-			Names:  healthyNames(i, names),
-			Net:    healthyNet(i, names),
-			SHM:    healthySHM(),
-			Limits: healthyLimits(),
-			Memory: &facts.Memory{Total: 1 << 40, Available: 900 << 30, THP: "madvise"},
-			Disk:   healthyDisk(),
-			Env:    healthyEnv(),
-			Python: healthyPython(),
-			IB:     healthyIB(i),
+			SSH:       &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
+			Host:      healthyHost(i),
+			Clock:     &facts.Clock{Offset: 0.003, Uncertainty: 0.001},
+			Names:     healthyNames(i, names),
+			Net:       healthyNet(i, names),
+			SHM:       healthySHM(),
+			Limits:    healthyLimits(),
+			Memory:    &facts.Memory{Total: 1 << 40, Available: 900 << 30, THP: "madvise"},
+			Disk:      healthyDisk(),
+			Env:       healthyEnv(),
+			Python:    healthyPython(),
+			IB:        healthyIB(i),
+			Files:     healthyFiles(),
+			GPU:       healthyGPU(),
+			Toolchain: healthyToolchain(),
 
 			Mesh:       healthyMesh(i, names),
 			Rendezvous: healthyRendezvous(i),
@@ -156,6 +165,9 @@ func healthyDisk() *facts.Disk {
 			Total: 100 << 40, Free: 40 << 40, FreeInodes: 1 << 30,
 		})
 	}
+	places = append(places, facts.Place{
+		Role: "offload-optimizer", Path: "/local_nvme", Exists: true, Writable: true, FSType: "xfs", Source: "/dev/nvme1n1", Total: 7 << 40, Free: 6 << 40, FreeInodes: 1 << 28,
+	})
 	return &facts.Disk{Places: append(places, facts.Place{
 		Role: "tmp", Path: "/tmp", Exists: true, Writable: true, FSType: "ext4", Source: "/dev/nvme0n1p2",
 		Total: 1 << 40, Free: 600 << 30, FreeInodes: 1 << 26,
@@ -177,6 +189,7 @@ func healthyPython() *facts.Python {
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "deepspeed": "0.16.2", "protobuf": "4.25.3", "transformers": "4.47.1", "accelerate": "1.2.1",
 			"numpy": "1.26.4", "triton": "3.1.0", "nvidia-nccl-cu12": "2.21.5",
+			"hjson": "3.1.0", "packaging": "24.2", "psutil": "6.1.1", "py-cpuinfo": "9.0.0", "pydantic": "2.10.4", "tqdm": "4.67.1", "msgpack": "1.1.0", "einops": "0.8.0",
 		},
 		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
 		NCCL:     []facts.NCCLLibrary{{Path: site + "/nvidia/nccl/lib/libnccl.so.2", Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
@@ -196,6 +209,48 @@ func healthyIB(i int) *facts.IB {
 				GIDs: []facts.GID{{Index: 0, GID: fmt.Sprintf("fe80:0000:0000:0000:0c42:a103:%04x:%04x", i, port), Type: "IB/RoCE v1"}},
 			}},
 		})
+	}
+	return seen
+}
+
+// healthyFiles are those of a launch of train.py with ds.json.
+func healthyFiles() *facts.Files {
+	const dir = "/home/train/job"
+	file := func(name, role, digest string) facts.File {
+		return facts.File{LaunchFile: facts.LaunchFile{Path: dir + "/" + name, Role: role}, Exists: true, Kind: "file", Size: 2048, Digest: strings.Repeat(digest, 8)}
+	}
+	clean := 0
+	return &facts.Files{
+		WorkDir: facts.WorkDir{Path: dir, Exists: true},
+		Files:   []facts.File{file("train.py", facts.RoleScript, "7ea1c0de"), file("ds.json", facts.RoleConfig, "c0f1d5ee"), file("data", facts.RoleArgument, "da7aba5e")},
+		Sources: &facts.Sources{
+			Root: dir, Digest: strings.Repeat("50c5", 16), Count: 3,
+			Files: map[string]string{"train.py": "7ea1c0de7ea1", "model.py": "30de130de130", "data/loader.py": "10ade210ade2"},
+		},
+		Repository: &facts.Repository{Root: dir, Commit: strings.Repeat("5d6e7f80", 5), Branch: "main", Dirty: &clean},
+	}
+}
+
+// healthyConfig is ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
+func healthyConfig() *launch.Config {
+	return &launch.Config{
+		Path: "/home/train/job/ds.json", ZeroStage: 3, Ops: []string{"cpu_adam", "async_io"},
+		Offload: []launch.Offload{{What: "optimizer", Device: "nvme", Path: "/local_nvme"}},
+	}
+}
+
+func healthyToolchain() *facts.Toolchain {
+	return &facts.Toolchain{
+		CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
+		CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/home/train/.cache/torch_extensions",
+	}
+}
+
+func healthyGPU() *facts.GPU {
+	seen := &facts.GPU{}
+	for i := range 8 {
+		seen.Devices = append(seen.Devices, fmt.Sprintf("/dev/nvidia%d", i))
+		seen.Driver = append(seen.Driver, fmt.Sprintf("0000:%02x:00.0", 0x10+i))
 	}
 	return seen
 }
@@ -251,6 +306,17 @@ func healthyLauncher() *facts.Launcher {
 		PDSH:     &facts.PDSH{Path: "/usr/bin/pdsh", Version: "2.34", Modules: []string{"ssh", "exec", "rsh"}, ModuleDir: "/usr/lib/x86_64-linux-gnu/pdsh"},
 		Backends: map[string]string{}, DeepSpeed: "/opt/conda/bin/deepspeed", Interpreter: "/opt/conda/bin/python",
 	}
+}
+
+// healthyRehearsal has every node answer pdsh under its own rank.
+func healthyRehearsal(names []string) *facts.Rehearsal {
+	seen := &facts.Rehearsal{
+		Command: []string{"/usr/bin/pdsh", "-S", "-f", "1024", "-w", strings.Join(names, ","), "echo", "preflight-k3x-%n"}, Seconds: 0.4,
+	}
+	for rank, name := range names {
+		seen.Nodes = append(seen.Nodes, facts.RehearsalNode{Node: name, Ranks: []int{rank}})
+	}
+	return seen
 }
 
 // evaluate judges with the default policy.

@@ -64,10 +64,10 @@ func (r roster) writeNodes(f *Finding) {
 	set, first := hostfile.Fold(f.Nodes), f.Nodes[0]
 	var hosts []string
 	for _, node := range f.Nodes {
-		hosts = append(hosts, shellWord(hostfile.Bare(node)))
+		hosts = append(hosts, ShellWord(hostfile.Bare(node)))
 	}
 	fix := strings.NewReplacer(
-		"{ssh}", remoteShell(f.Nodes, r.port), "{nodes}", shellWord(set), "{node}", shellWord(first),
+		"{ssh}", remoteShell(f.Nodes, r.port), "{nodes}", ShellWord(set), "{node}", ShellWord(first),
 		"{host}", hosts[0], "{hosts}", strings.Join(hosts, " "))
 	f.Fix = slices.Clone(f.Fix)
 	for i, template := range f.Fix {
@@ -88,19 +88,19 @@ func (r roster) writeNodes(f *Finding) {
 func remoteShell(nodes []string, port int) string {
 	if len(nodes) == 1 {
 		if port != 0 {
-			return fmt.Sprintf("ssh -p %d %s", port, shellWord(nodes[0]))
+			return fmt.Sprintf("ssh -p %d %s", port, ShellWord(nodes[0]))
 		}
-		return "ssh " + shellWord(nodes[0])
+		return "ssh " + ShellWord(nodes[0])
 	}
-	pdsh := "pdsh -R ssh -w " + shellWord(hostfile.Fold(nodes))
+	pdsh := "pdsh -R ssh -w " + ShellWord(hostfile.Fold(nodes))
 	if port != 0 {
 		return fmt.Sprintf("PDSH_SSH_ARGS_APPEND='-p %d' %s", port, pdsh)
 	}
 	return pdsh
 }
 
-// shellWord quotes a word for a person to paste into a POSIX shell.
-func shellWord(word string) string {
+// ShellWord quotes a word for a person to paste into a POSIX shell.
+func ShellWord(word string) string {
 	if isPlain(word) {
 		return word
 	}
@@ -139,5 +139,5 @@ func remoteWord(word string) string {
 	if isPlain(word) {
 		return word
 	}
-	return shellWord(shellWord(word))
+	return ShellWord(ShellWord(word))
 }

@@ -52,6 +52,22 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 			each(l, func(n *facts.Node) { n.Python.Torch.Version = "2.0+cu" + evil })
 			l.Nodes[1].Python.Torch.Version = "2.1"
 		},
+		"a source tree": func(l *launchable) {
+			l.Head.Files = nil
+			each(l, func(n *facts.Node) {
+				n.Files.Sources = &facts.Sources{Root: evil, Digest: evil, Files: map[string]string{evil: evil}}
+				n.Files.Repository = &facts.Repository{Root: evil, Commit: evil, Branch: evil}
+				n.Files.WorkDir.Problem = evil
+			})
+			l.Nodes[1].Files.Sources.Digest, l.Nodes[1].Files.Repository.Commit = "else", "else"
+		},
+		"a digest of the same sources": func(l *launchable) { l.Nodes[1].Files.Sources.Digest = evil },
+		"a script": func(l *launchable) {
+			l.Head.Files = nil
+			l.Nodes[1].Files.Files[0].Kind, l.Nodes[1].Files.Files[1].Problem = evil, evil
+			l.Nodes[0].Files.Files[2].Exists, l.Nodes[0].Files.Files[2].Problem = false, evil
+		},
+		"a GPU":                 func(l *launchable) { l.Nodes[1].GPU.Devices, l.Nodes[1].GPU.Driver = []string{evil}, nil },
 		"a hostname under c10d": func(l *launchable) { l.Launch.Rendezvous = launch.RendezvousC10d; l.Nodes[0].Names.Own = evil },
 		"an endpoint": func(l *launchable) {
 			each(l, func(n *facts.Node) {

@@ -1,48 +1,51 @@
 package checks
 
 import (
-	"slices"
-	"strings"
+	"fmt"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
-
-// fatalTraps are those after which the launch cannot come up as the hostfile
-// says: the launcher reaches other hosts than it names, or none.
-var fatalTraps = []string{
-	"byte-order-mark", "pdsh-operator", "pdsh-range", "pdsh-list", "pdsh-rcmd",
-	"launcher-refuses-filter", "launcher-needs-equal-slots",
-}
-
-// rankTraps are those that start ranks on devices the hostfile does not give:
-// fatal where a rank needs a device of its own.
-var rankTraps = []string{"include-unchecked-slots", "num-gpus-beyond-slots"}
 
 var launcherArgs = Check{
 	ID:       "launcher-args",
-	Title:    "the launcher will read the hostfile and the filters as they are meant",
+	Title:    "the launcher will read the command, the hostfile and the filters as they are meant",
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
-	Doc: "A hostfile can be valid and still start something else: since DeepSpeed 0.15.2 an --include that names a host without slots drops it, " +
-		"a single active host runs on the launching machine without ssh, --num_gpus does not ask the hostfile how many slots there are, and pdsh reads " +
-		"brackets, commas and colons in names by rules of its own. The hostfile is parsed as DeepSpeed parses it, and what will surprise is said here.",
-	WouldSee: "training on other hosts or slots than the hostfile seems to say",
+	Doc: "A launch command can be valid and still start something else: DeepSpeed 0.15.2 to 0.19.6 drops a host that --include names without slots, " +
+		"a single active host runs on the launching machine without ssh, --num_gpus does not ask the hostfile how many slots there are, pdsh reads " +
+		"brackets, commas and colons in names and %n in arguments by rules of its own, and the shell of every node parses the script's arguments once more. " +
+		"The command is parsed as that release of DeepSpeed parses it, or as torchrun does, and what will surprise is said here; where only a look decides " +
+		"(is that single host this machine, has any node an eth0 for Open MPI, is torch too new for elastic training), the nodes were looked at.",
+	WouldSee: "training on other hosts, slots or values than the command seems to say",
 	Run: func(v View) []Finding {
-		if v.Launch.Torchrun() {
-			return skip("torchrun reads no hostfile")
-		}
 		var findings []Finding
 		for _, note := range v.Launch.Notes {
-			if strings.HasPrefix(note.Trap, "export-") {
-				continue // what is exported is launcher-env's to judge
+			known, isKnown := traps[note.Trap]
+			switch {
+			case known.exported, isKnown && v.Launch.Torchrun() && !known.torchrun:
+			case known.look != nil:
+				findings = append(findings, known.look(v, note)...)
+			default:
+				findings = append(findings, known.finding(v, note))
 			}
-			finding := Finding{Verdict: Warn, Nodes: []string{v.Head.Name}, Summary: note.Message, Got: note.Trap, Fix: trapFix(note, v.Launch)}
-			if slices.Contains(fatalTraps, note.Trap) || slices.Contains(rankTraps, note.Trap) && v.Launch.Accelerator != "cpu" {
-				finding.Verdict = Fail
-			}
-			findings = append(findings, finding)
 		}
-		return findings
+		return append(findings, append(tornElastic(v), torchrunArgs(v)...)...)
 	},
+}
+
+// finding is a note as it stands: its message says what happens and the way out.
+func (t trap) finding(view View, note hostfile.Note) Finding {
+	f := Finding{Verdict: Warn, Nodes: []string{view.Head.Name}, Summary: note.Message, Fix: lookAtLine(note), WouldSee: t.wouldSee}
+	if note.Line > 0 && !t.inCommand {
+		f.Got = fmt.Sprintf("line %d of the hostfile", note.Line)
+	}
+	if t.fatal {
+		f.Verdict = Fail
+	}
+	if t.fix != nil {
+		f.Fix = t.fix(view, note)
+	}
+	return f
 }

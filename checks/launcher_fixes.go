@@ -11,25 +11,98 @@ import (
 	"preflight/launch"
 )
 
-// trapFix is the command with the mistake taken out of its argument or, for a
-// mistake of the hostfile, which line to change: only its reader knows the file.
-func trapFix(note hostfile.Note, prediction launch.Prediction) []string {
-	switch note.Trap {
-	case "include-drops-host":
-		return []string{fmt.Sprintf("deepspeed --include %s …   # name the slots of every host", shellWord(fullInclude(prediction)))}
-	case "include-unchecked-slots":
-		return []string{fmt.Sprintf("deepspeed --include 'NAME:0,1,…' …   # only slots that line %d of the hostfile gives; they count from 0", note.Line)}
-	case "num-gpus-beyond-slots":
-		return []string{"deepspeed --num_gpus N …   # at most the slots of the host that has the fewest"}
-	case "num-nodes-beyond-hostfile":
-		return []string{fmt.Sprintf("deepspeed --num_nodes %d …   # or add the missing hosts to the hostfile", len(prediction.Hosts))}
-	case "single-host-runs-here":
-		return []string{"deepspeed --force_multi …   # or type the launch on that host, without a hostfile"}
+// always is a fix that hangs on nothing.
+func always(fix string) func(View, hostfile.Note) []string {
+	return func(View, hostfile.Note) []string { return []string{fix} }
+}
+
+// lookAtLine is for mistakes that only their author can put right.
+func lookAtLine(note hostfile.Note) []string {
+	if note.Line == 0 {
+		return []string{"deepspeed --help   # change the option named above"}
 	}
-	if note.Line > 0 {
-		return []string{fmt.Sprintf("# line %d of the hostfile: change it as said above", note.Line)}
+	return []string{fmt.Sprintf("sed -n %dp hostfile   # change this line as said above", note.Line)}
+}
+
+// lineCommand changes the note's line by a command of sed.
+func lineCommand(command string) func(View, hostfile.Note) []string {
+	return func(_ View, note hostfile.Note) []string {
+		if note.Line == 0 {
+			return lookAtLine(note)
+		}
+		return []string{fmt.Sprintf("sed -E -i '%d%s' hostfile", note.Line, command)}
 	}
-	return []string{"deepspeed --help   # change the option named above"}
+}
+
+// portOut takes a port out of a host's name and gives it to ssh.
+func portOut(view View, note hostfile.Note) []string {
+	i := slices.IndexFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return h.Line == note.Line })
+	if i < 0 {
+		return lookAtLine(note)
+	}
+	host, port, _ := strings.Cut(view.Launch.Hosts[i].Name, ":")
+	if strings.Trim(port, "0123456789") != "" || port == "" || !isPlain(host) {
+		return lookAtLine(note)
+	}
+	return []string{
+		fmt.Sprintf("sed -i '%ds/:%s//' hostfile", note.Line, port),
+		fmt.Sprintf("deepspeed --ssh_port %s …   # or Port %[1]s for %s in ~/.ssh/config, where the others listen elsewhere", port, host),
+	}
+}
+
+func namedInFull(view View, _ hostfile.Note) []string {
+	return []string{fmt.Sprintf("deepspeed --include %s …   # name the slots of every host", ShellWord(fullInclude(view.Launch)))}
+}
+
+func fewerNodes(view View, _ hostfile.Note) []string {
+	return []string{fmt.Sprintf("deepspeed --num_nodes %d …   # or add the missing hosts to the hostfile", len(view.Launch.Hosts))}
+}
+
+// slurmNodes has srun take the hosts of the hostfile.
+func slurmNodes(view View, _ hostfile.Note) []string {
+	hosts := hostfile.Fold(hostNamesOf(view))
+	return []string{fmt.Sprintf("deepspeed --launcher_args %s …", ShellWord(fmt.Sprintf("--nodelist=%s --nodes=%d", hosts, len(view.Launch.Hosts))))}
+}
+
+// evenProcesses is what accelerate starts all the same.
+func evenProcesses(view View, _ hostfile.Note) []string {
+	ranks := 0
+	for _, host := range view.Launch.Hosts {
+		ranks += len(host.Slots)
+	}
+	return []string{fmt.Sprintf("accelerate launch --num_processes %d …", ranks)}
+}
+
+// firstAddress gives the address that DeepSpeed would ask the first host for.
+func firstAddress(view View, _ hostfile.Note) []string {
+	address := "ADDRESS"
+	if first := view.All[0]; isPlain(first.Address) {
+		address = first.Address
+	}
+	return []string{fmt.Sprintf("deepspeed --no_ssh --master_addr %s …   # the same on every node", address)}
+}
+
+// renamed gives the script a name that no shell reads as something else.
+func renamed(view View, _ hostfile.Note) []string {
+	return []string{fmt.Sprintf("mv -- %s %s   # on every node", ShellWord(view.Launch.Script), plain(view.Launch.Script))}
+}
+
+func movedAway(view View, _ hostfile.Note) []string {
+	return []string{fmt.Sprintf("mv -- %s %s   # on every node, and launch from there", ShellWord(view.Launch.WorkDir), plain(view.Launch.WorkDir))}
+}
+
+// plain is a path with all that a shell reads as something else made a "_".
+func plain(path string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || isPlain(string(r)) {
+			return r
+		}
+		return '_'
+	}, path)
+}
+
+func endedVenv(view View, _ hostfile.Note) []string {
+	return []string{fmt.Sprintf("deepspeed --venv_script %s …", ShellWord(view.Launch.VenvScript+";"))}
 }
 
 // writtenOut is how a note ends that says what a bare name should have been.

@@ -3,10 +3,11 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 // pdshFanOut is how many hosts DeepSpeed lets pdsh work on at a time.
@@ -31,7 +32,7 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 		}
 		for _, entry := range pdsh.Insecure {
 			directory, _, _ := strings.Cut(entry, " ")
-			directory = shellWord(directory)
+			directory = ShellWord(directory)
 			f.Fix = append(f.Fix, fmt.Sprintf("sudo chown root:root %s && sudo chmod go-w %s", directory, directory))
 		}
 		add(f)
@@ -40,7 +41,7 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 			Summary:  "pdsh cannot load its modules",
 			Got:      pdsh.Problem,
 			WouldSee: pdsh.Problem,
-			Fix:      []string{shellWord(pdsh.Path) + " -V"},
+			Fix:      []string{ShellWord(pdsh.Path) + " -V"},
 		})
 	case !slices.Contains(pdsh.Modules, "ssh"):
 		add(Finding{
@@ -50,56 +51,36 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 			Fix:      installFix(view, "pdsh", "pdsh-rcmd-ssh"),
 		})
 	}
-	if hosts := len(view.Launch.Hosts); hosts > pdshFanOut {
+	if hosts, most := len(view.Launch.Hosts), fanOut(view.Launch.LauncherArgs); hosts > most {
 		add(Finding{
-			Summary:  fmt.Sprintf("pdsh starts on %d hosts at a time, and ranks do not end: the others never start", pdshFanOut),
+			Summary:  fmt.Sprintf("pdsh starts on %d hosts at a time, and ranks do not end: the others never start", most),
 			Got:      fmt.Sprintf("%d hosts", hosts),
-			Want:     fmt.Sprintf("at most %d", pdshFanOut),
+			Want:     fmt.Sprintf("at most %d", most),
 			WouldSee: "Timed out after … seconds waiting for clients. …/… clients joined",
 			Fix:      []string{fmt.Sprintf("deepspeed --launcher_args='-f %d' …", hosts)},
 		})
 	}
-	return append(findings, pdshEnv(view)...)
-}
-
-// pdshVariables are what pdsh reads from the environment and DeepSpeed does not
-// override (it does PDSH_RCMD_TYPE and, by -f, FANOUT).
-// Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried with that version.
-var pdshVariables = []struct {
-	Name     string
-	Verdict  Verdict
-	Alters   func(value string) bool
-	Summary  string
-	WouldSee string
-}{
-	{"PDSH_COMMAND_TIMEOUT", Fail, isOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
-	{"PDSH_CONNECT_TIMEOUT", Warn, func(v string) bool { n, isNumber := launch.Number(v); return isNumber && n > 0 && n < 5 },
-		"PDSH_CONNECT_TIMEOUT leaves ssh less time than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
-	{"PDSH_SSH_ARGS", Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own -2 -a -x for ssh, so that the launch logs in otherwise than preflight did",
-		"whatever ssh says with these options"},
-	{"DSHPATH", Warn, isSet, "DSHPATH replaces PATH on every node, so that ranks find no compiler and no tools", "ninja, nvcc or gcc: command not found"},
-}
-
-func isSet(value string) bool { return value != "" }
-
-func pdshEnv(view View) []Finding {
-	if view.Head.Env == nil {
-		return nil
+	if findings == nil { // else it fails for the reason that is already there
+		findings = rehearsalFindings(view)
 	}
-	var findings []Finding
-	for _, variable := range pdshVariables {
-		for _, setting := range view.Head.Env.Vars {
-			if setting.Name != variable.Name || !variable.Alters(setting.Value) {
-				continue
-			}
-			findings = append(findings, onHead(view, Finding{
-				Verdict:  variable.Verdict,
-				Summary:  variable.Summary,
-				Got:      variable.Name + "=" + setting.Value,
-				WouldSee: variable.WouldSee,
-				Fix:      []string{"unset " + variable.Name},
-			}))
+	return append(findings, pdshEnv(view, pdsh)...)
+}
+
+// fanOut is how many hosts pdsh works on at a time: the last -f wins, and
+// --launcher_args come behind DeepSpeed's own.
+func fanOut(launcherArgs []string) int {
+	most := pdshFanOut
+	for i, word := range launcherArgs {
+		text, isFanOut := strings.CutPrefix(word, "-f")
+		if text == "" && i+1 < len(launcherArgs) {
+			text = launcherArgs[i+1]
+		}
+		if n, err := strconv.Atoi(text); isFanOut && err == nil {
+			most = n
 		}
 	}
-	return findings
+	return most
 }
+
+// countedElsewhere: how many hosts a -f leaves waiting is launcher-ready's line.
+func countedElsewhere(View, hostfile.Note) []Finding { return nil }

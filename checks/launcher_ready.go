@@ -2,8 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"preflight/facts"
 )
@@ -16,40 +14,28 @@ var launcherReady = Check{
 	OnHead:   true,
 	Doc: "DeepSpeed tests the first host with the ssh client and then starts pdsh, or another launcher's program, from PATH of the machine it is typed on; " +
 		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
-		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch.",
+		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over the nodes, an echo in " +
+		"place of the training, and what it gets is held against preflight's own logins. Of the MPI launchers only their programs here are looked at: " +
+		"whether orted or hydra's proxy is in PATH of a session on every node, and whether mpiname says MVAPICH2-GDR, is not.",
 	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
 }
 
-// programs are what DeepSpeed looks for, and what it then runs.
-// Source: deepspeed/launcher/multinode_runner.py, backend_exists and get_cmd, 0.19.6 of development.
-var programs = map[string][]string{
-	"openmpi": {"ompi_info", "mpirun"},
-	"mpich":   {"mpirun"},
-	"impi":    {"mpirun"},
-	"mvapich": {"mpiname", "mpirun"},
-	"slurm":   {"sinfo", "srun"},
-}
-
 func judgeLauncher(view View) []Finding {
-	seen, name := view.Head.Launcher, view.Launch.Launcher
-	var findings []Finding
-	if seen.SSHPath == "" {
-		findings = append(findings, onHead(view, Finding{
-			Summary:  "there is no ssh client on the launching machine",
-			WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
-			Fix:      installFix(view, "openssh-client", "openssh-clients"),
-		}))
+	if view.Launch.Torchrun() {
+		return skip("torchrun is started on every node: there is no launcher")
 	}
-	needed, isOther := programs[name]
-	switch {
+	findings := append(programFindings(view), sshClient(view)...)
+	switch name := view.Launch.Launcher; {
+	case view.Launch.NoSSH && findings == nil:
+		return skip("--no_ssh: every node is started by hand, without a launcher")
 	case view.Launch.Local && findings == nil:
 		return skip("one active host: DeepSpeed starts the ranks itself, without a launcher")
-	case view.Launch.Local:
+	case view.Launch.NoSSH, view.Launch.Local:
 	case name == "pdsh":
-		findings = append(findings, pdshFindings(view, seen.PDSH)...)
-	case isOther:
-		findings = append(findings, programFindings(view, name, needed)...)
+		findings = append(findings, pdshFindings(view, view.Head.Launcher.PDSH)...)
+	case backends[name] != nil:
+		findings = append(findings, backendFindings(view, name)...)
 	default:
 		findings = append(findings, onHead(view, Finding{
 			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", name),
@@ -61,47 +47,50 @@ func judgeLauncher(view View) []Finding {
 	return findings
 }
 
-func programFindings(view View, name string, needed []string) []Finding {
-	var findings []Finding
-	for _, program := range needed {
-		if view.Head.Launcher.Backends[program] != "" {
-			continue
-		}
-		findings = append(findings, onHead(view, Finding{
-			Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", name, program),
-			Want:     "its environment module loaded, or its directory in PATH",
-			WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", name),
-			Fix:      []string{"command -v " + program, "deepspeed --launcher=pdsh …"},
-		}))
-		break // the others come with it
+// sshClient: DeepSpeed asks the first host of any hostfile by ssh, whatever
+// starts the ranks. Without a hostfile there is nobody to ask.
+func sshClient(view View) []Finding {
+	noHostfile := view.Launch.Local && len(view.Launch.Hosts) == 1 && view.Launch.Hosts[0].Line == 0
+	byHand := view.Launch.NoSSH && view.Launch.MasterAddr != ""
+	if view.Head.Launcher.SSHPath != "" || noHostfile || byHand {
+		return nil
 	}
-	return findings
+	return []Finding{onHead(view, Finding{
+		Summary:  "there is no ssh client on the launching machine",
+		WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
+		Fix:      installFix(view, "openssh-client", "openssh-clients"),
+	})}
+}
+
+// programFindings judges what the command begins with. Where no command was
+// given, the launch may be typed elsewhere.
+func programFindings(view View) []Finding {
+	program, python := view.Launch.Program, view.Head.Python
+	f := Finding{
+		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
+		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Fix: []string{"command -v " + ShellWord(program), "pip install " + ShellWord(program)},
+	}
+	switch {
+	case view.Launch.Script == "":
+		return nil
+	case view.Head.Launcher.DeepSpeed == "":
+	case python != nil && python.Found && python.Problem == "" && len(python.Packages) > 0 && python.Packages["deepspeed"] == "":
+		f.Summary = "the launch's interpreter has no deepspeed on the launching machine"
+		f.Got = python.Executable
+		f.WouldSee = "ModuleNotFoundError: No module named 'deepspeed'"
+		f.Fix = []string{ShellWord(python.Executable) + " -m pip install deepspeed"}
+	default:
+		return nil
+	}
+	return []Finding{f}
 }
 
 // onHead makes a finding one of the launching machine. Who has no deepspeed
 // there may be on the wrong machine altogether.
 func onHead(view View, f Finding) Finding {
 	f.Nodes = []string{view.Head.Name}
-	if view.Head.Launcher.DeepSpeed == "" && f.Verdict != Warn {
+	if view.Head.Launcher.DeepSpeed == "" && view.Launch.Script == "" && f.Verdict != Warn {
 		f.Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
 	}
 	return f
-}
-
-// installFix installs a package by the distribution's own tool: its names with
-// apt and with dnf.
-func installFix(view View, apt string, dnf ...string) []string {
-	withAPT := "sudo apt-get install -y " + apt
-	withDNF := "sudo dnf install -y " + strings.Join(dnf, " ")
-	host := view.Head.Host
-	is := func(families ...string) bool {
-		return host != nil && slices.ContainsFunc(families, func(name string) bool { return strings.Contains(host.OS, name) })
-	}
-	switch {
-	case is("Debian", "Ubuntu"):
-		return []string{withAPT}
-	case is("Red Hat", "Rocky", "AlmaLinux", "CentOS", "Fedora", "Oracle", "Amazon"):
-		return []string{withDNF}
-	}
-	return []string{withAPT, withDNF}
 }

@@ -45,14 +45,14 @@ func meetAt(view View, address string, port int) string {
 	}
 	switch view.Launch.Rendezvous {
 	case launch.RendezvousC10d:
-		return fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", shellWord(fmt.Sprintf("%s:%d", host, port)))
+		return fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", ShellWord(fmt.Sprintf("%s:%d", host, port)))
 	case launch.RendezvousStatic:
-		return fmt.Sprintf("torchrun --master_addr=%s --master_port=%d …", shellWord(address), port)
+		return fmt.Sprintf("torchrun --master_addr=%s --master_port=%d …", ShellWord(address), port)
 	}
 	told := view.Launch
 	told.MasterAddr = address
 	if told.MeetingHost() != address {
-		return fmt.Sprintf("deepspeed --launcher pdsh --master_addr=%s …   # --launcher %s passes no address on", shellWord(address), told.Launcher)
+		return fmt.Sprintf("deepspeed --launcher pdsh --master_addr=%s …   # --launcher %s passes no address on", ShellWord(address), told.Launcher)
 	}
-	return fmt.Sprintf("deepspeed --master_addr=%s …", shellWord(address))
+	return fmt.Sprintf("deepspeed --master_addr=%s …", ShellWord(address))
 }

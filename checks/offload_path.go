@@ -1,14 +1,86 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
+	"preflight/launch"
+)
 
 var offloadPath = Check{
 	ID:       "offload-path",
-	Title:    "placeholder",
+	Title:    "the directories that ZeRO moves states to are there, local and writable on every node",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionDisk},
-	OnHead:   false,
-	Doc:      "placeholder",
-	WouldSee: "placeholder",
-	Run:      func(v View) []Finding { return skip("not judged yet") },
+	Doc: "With offload to NVMe every rank writes its share of the optimizer's states or of the parameters below nvme_path of its own node. " +
+		"DeepSpeed makes the last directories of it where it may. A network file system works and is slow, and so is memory that poses as a disk; how much space the states take " +
+		"hangs on the model, so only a nearly full disk is told of (policy disk_free).",
+	WouldSee: "FileNotFoundError or PermissionError in deepspeed.initialize",
+	Run:      judgeOffloadPath,
+}
+
+func judgeOffloadPath(view View) []Finding {
+	if view.Launch.Config == nil || !slices.ContainsFunc(view.Launch.Config.Offload, func(o launch.Offload) bool { return o.Device == "nvme" }) {
+		return skip("nothing is offloaded to NVMe")
+	}
+	var findings []Finding
+	for _, node := range view.Nodes {
+		met := map[string]bool{} // both may go to one directory
+		for _, place := range node.Disk.Places {
+			if strings.HasPrefix(place.Role, "offload-") && !met[place.Path] {
+				met[place.Path] = true
+				findings = append(findings, judgeOffload(view, node, place)...)
+			}
+		}
+	}
+	return findings
+}
+
+func judgeOffload(view View, node *facts.Node, place facts.Place) []Finding {
+	f := Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)}
+	at := onNodes(`'df -hT %s; ls -ld %[1]s'`, place.Path)
+	switch {
+	case place.Problem != "":
+		return []Finding{unknown(node, fmt.Sprintf("disk: %s: %s", place.Path, place.Problem))}
+	case place.ReadOnly || !place.Writable:
+		f.Summary = "cannot be written: " + place.Path
+		if !place.Exists {
+			f.Summary += ", which is not there and cannot be made"
+		}
+		f.Want = "a directory that the user who launches may write"
+		f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/zero_stage_3'", place.Path)
+		f.Fix = []string{onNodes(`'sudo mkdir -p %s && sudo chown $(id -u) %[1]s'`, place.Path)}
+	case slices.Contains(remoteFS, place.FSType):
+		f.Verdict = Warn
+		f.Summary = "states are offloaded to a network file system: " + place.Path
+		f.Want = "an NVMe disk of the node's own"
+		f.WouldSee = "steps that take many times as long; on a shared directory ranks of several nodes may write one file"
+		f.Fix = []string{at}
+	case place.Free < view.Policy.DiskFree:
+		free, least := apart(place.Free, view.Policy.DiskFree)
+		f.Summary = "hardly any space left for offloaded states: " + place.Path
+		f.Got = fmt.Sprintf("%s free of %s (%s)", free, humanize.IBytes(uint64(place.Total)), place.Source)
+		f.Want = "at least " + least
+		f.WouldSee = "OSError: [Errno 28] No space left on device, or a failed assertion in swap_out"
+		f.Fix = []string{at}
+	case !view.existsSomewhere(place) || place.Exists:
+		return nil
+	default:
+		f.Verdict = Warn
+		f.Summary = place.Path + " is not there, and it is on other nodes: a disk that is not mounted?"
+		f.WouldSee = "states go to the disk below, which may be slow or small"
+		f.Fix = []string{onNodes(`'lsblk; findmnt -T %s'`, place.Path)}
+	}
+	return []Finding{f}
+}
+
+// existsSomewhere is whether some node has the place itself.
+func (v View) existsSomewhere(place facts.Place) bool {
+	return slices.ContainsFunc(v.Nodes, func(node *facts.Node) bool {
+		return slices.ContainsFunc(node.Disk.Places, func(p facts.Place) bool { return p.Path == place.Path && p.Exists })
+	})
 }

@@ -8,17 +8,6 @@ import (
 	"preflight/facts"
 )
 
-var deepspeedSame = Check{
-	ID:       "deepspeed-same",
-	Title:    "deepspeed is on every node, in one version",
-	Severity: Error,
-	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
-		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives.",
-	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
-	Run:      func(view View) []Finding { return judgePackage(view, "deepspeed") },
-}
-
 var protobufSame = Check{
 	ID:       "protobuf-same",
 	Title:    "protobuf is on every node, in one version",

@@ -53,17 +53,24 @@ func judgePython(view View) []Finding {
 }
 
 // pythonVersions compares minor versions, and patch versions where those agree.
+// The launching machine's is the one that is meant, if any node has it: it is
+// the same path there, and DeepSpeed itself runs under it.
 func pythonVersions(view View) []Finding {
-	nodes := answering(view)
-	if len(groupBy(nodes, func(n *facts.Node) string { return n.Python.Version })) < 2 {
-		return nil
-	}
+	nodes, meant := answering(view), headPython(view)
 	versions := func(verdict Verdict, wouldSee string, parts int) (findings []Finding) {
 		value := func(n *facts.Node) string { return release(n.Python.Version, parts) }
-		for _, d := range differences(nodes, []aspect{{"python", value}}) {
+		wanted := comparison{aspect: aspect{"python", value}, Among: nodes}
+		if meant != nil {
+			wanted.Want = value(meant)
+		}
+		for _, d := range compare([]comparison{wanted}) {
 			f := d.finding("interpreter versions")
 			f.Verdict, f.WouldSee = verdict, wouldSee
 			f.Fix = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })
+			if !d.Split && d.Deviations[0].Want == wanted.Want {
+				f.Summary = "interpreter versions differ from the launching machine's"
+				f.Want = "python " + wanted.Want + ", as there"
+			}
 			findings = append(findings, f)
 		}
 		return findings
@@ -71,7 +78,38 @@ func pythonVersions(view View) []Finding {
 	if findings := versions(Fail, "ModuleNotFoundError or ImportError on the odd nodes, whose packages were built for another python", 2); findings != nil {
 		return findings
 	}
-	return versions(Warn, "nothing as a rule; pickles and compiled packages made on one node may not load on another", 3)
+	findings := versions(Warn, "nothing as a rule; pickles and compiled packages made on one node may not load on another", 3)
+	return append(findings, otherOnHead(view, nodes, meant)...)
+}
+
+// headPython is the launching machine, where it told of the launch's interpreter.
+func headPython(view View) *facts.Node {
+	head := view.Head
+	if head == nil || head.Python == nil || !head.Python.Found || head.Python.Version == "" || head.Python.Path != view.Launch.Interpreter {
+		return nil
+	}
+	return head
+}
+
+// otherOnHead warns where the nodes agree on another minor version than the
+// launching machine's: they meet, and what was installed there is not here.
+func otherOnHead(view View, nodes []*facts.Node, meant *facts.Node) []Finding {
+	if meant == nil || len(nodes) == 0 {
+		return nil
+	}
+	want, got := release(meant.Python.Version, 2), release(nodes[0].Python.Version, 2)
+	if want == got {
+		return nil
+	}
+	return []Finding{{
+		Verdict:  Warn,
+		Nodes:    []string{meant.Name},
+		Summary:  fmt.Sprintf("%s is another python on the nodes than on the machine it is launched from", meant.Python.Path),
+		Got:      "python " + got + " on the nodes",
+		Want:     "python " + want,
+		WouldSee: "nothing as a rule: the ranks run on the nodes alone; packages that were installed here are not theirs",
+		Fix:      []string{"deepspeed --version   # is this the environment that the nodes have?"},
+	}}
 }
 
 func whoWants(view View) string {
@@ -101,7 +139,7 @@ func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []string {
 			continue
 		}
 		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", prefix, prefix)
-		return []string{fmt.Sprintf("ssh %s %s", shellWord(node.Name), shellWord(copying))}
+		return []string{fmt.Sprintf("ssh %s %s", ShellWord(node.Name), ShellWord(copying))}
 	}
 	return []string{"preflight -H hostfile --python PATH"}
 }

@@ -76,7 +76,7 @@ func (g gathering) cutOff(outcome facts.PathOutcome, callers []string) Finding {
 		Got:      g.otherPorts(callers),
 		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
 		WouldSee: g.timedOut(),
-		Fix:      []string{onNodes("ip route get %s", g.address(g.caller(callers[0]))), "{ssh} sudo iptables -S OUTPUT", fmt.Sprintf("ssh %s sudo iptables -S INPUT", shellWord(g.server.Name))},
+		Fix:      []string{onNodes("ip route get %s", g.address(g.caller(callers[0]))), "{ssh} sudo iptables -S OUTPUT", fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(g.server.Name))},
 	}
 	if f.Got == "" {
 		f.Got = g.part(g.caller(callers[0])).Error

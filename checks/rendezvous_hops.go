@@ -52,7 +52,7 @@ func (g gathering) noOneServer() []Finding {
 	f.Want = "one node whose hostname is the endpoint's, or leads to it"
 	f.Fix = []string{"{ssh} 'hostname; getent ahosts $(hostname)'"}
 	if name := g.ownName(); name != "" {
-		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", shellWord(name+":"+g.port)))
+		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", ShellWord(name+":"+g.port)))
 	}
 	return []Finding{f}
 }
@@ -117,7 +117,7 @@ func (g gathering) misled(nodes []*facts.Node) []Finding {
 			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
 			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
 			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
-			Fix:      []string{onNodes("getent ahosts %s", g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", shellWord(g.server.Name), remoteWord(g.port))},
+			Fix:      []string{onNodes("getent ahosts %s", g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", ShellWord(g.server.Name), remoteWord(g.port))},
 		})
 	}
 	return findings

@@ -20,13 +20,16 @@ type Report struct {
 	Seconds  float64 `json:"seconds"`
 	Hostfile string  `json:"hostfile"`
 	// Interrupted is set when the run was stopped before every node answered.
-	Interrupted bool              `json:"interrupted,omitempty"`
-	facts.Fleet                   // head, nodes and what was not tried, as seen
-	Launch      launch.Prediction `json:"launch"`
-	Checks      []Outcome         `json:"checks"`
-	Findings    []Finding         `json:"findings"`
-	Diff        []FactDiff        `json:"diff"`
-	Advice      Advice            `json:"advice"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	facts.Fleet      // head, nodes and what was not tried, as seen
+	// LaunchedFrom is the node that the launching machine is, "" when it is none of
+	// them or that could not be told.
+	LaunchedFrom string            `json:"launched_from,omitempty"`
+	Launch       launch.Prediction `json:"launch"`
+	Checks       []Outcome         `json:"checks"`
+	Findings     []Finding         `json:"findings"`
+	Diff         []FactDiff        `json:"diff"`
+	Advice       Advice            `json:"advice"`
 }
 
 // Outcome is one check's verdict over the whole fleet.

@@ -30,7 +30,7 @@ func (l *loginTries) cure(s suspect, from, to []string) []string {
 	}
 	callers := at(from)
 	first := l.tries[s.failed[0]]
-	try := fmt.Sprintf("%s ssh -v -o BatchMode=yes %s true", remoteShell([]string{first.from}, l.view.Launch.SSHPort), shellWord(first.to))
+	try := fmt.Sprintf("%s ssh -v -o BatchMode=yes %s true", remoteShell([]string{first.from}, l.view.Launch.SSHPort), ShellWord(first.to))
 	port := ""
 	if l.view.Launch.SSHPort != 0 {
 		port = fmt.Sprintf("-p %d ", l.view.Launch.SSHPort)
@@ -70,7 +70,7 @@ func (l *loginTries) cure(s suspect, from, to []string) []string {
 func hostsOf(names []string) string {
 	var words []string
 	for _, name := range names {
-		words = append(words, shellWord(hostfile.Bare(name)))
+		words = append(words, ShellWord(hostfile.Bare(name)))
 	}
 	return strings.Join(words, " ")
 }
@@ -78,7 +78,7 @@ func hostsOf(names []string) string {
 func entriesOf(names []string) string {
 	var words []string
 	for _, name := range names {
-		words = append(words, shellWord(name))
+		words = append(words, ShellWord(name))
 	}
 	return strings.Join(words, " ")
 }

@@ -52,7 +52,7 @@ func (c cure) finding(node *facts.Node) Finding {
 		fixes = append(installKey(node.SSH), c.fix...)
 	}
 	for _, template := range fixes {
-		if fix, complete := fillIn(template, values, shellWord); complete {
+		if fix, complete := fillIn(template, values, ShellWord); complete {
 			f.Fix = append(f.Fix, fix)
 		}
 	}

@@ -21,7 +21,7 @@ func installKey(ssh *facts.SSH) (fixes []string) {
 		show = "cat ~/.ssh/id_ed25519.pub"
 	}
 	if file := offeredFile.FindStringSubmatch(ssh.Detail["offered"]); file != nil {
-		show = "cat " + shellWord(strings.TrimSuffix(file[1], ".pub")+".pub")
+		show = "cat " + ShellWord(strings.TrimSuffix(file[1], ".pub")+".pub")
 	}
 	methods := strings.Split(ssh.Detail["methods"], ",")
 	if ssh.Detail["methods"] == "" || slices.Contains(methods, "password") || slices.Contains(methods, "keyboard-interactive") {

@@ -51,7 +51,7 @@ func noisy(node *facts.Node, v View) Finding {
 	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
 	finding.WouldSee = fmt.Sprintf("The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: -2 - Name or service not known).", words[0], v.Launch.MasterPort)
 	if node.Address != "" {
-		finding.Fix = append(finding.Fix, "deepspeed --master_addr="+shellWord(node.Address)+" …")
+		finding.Fix = append(finding.Fix, "deepspeed --master_addr="+ShellWord(node.Address)+" …")
 	}
 	return finding
 }

@@ -8,15 +8,15 @@ import (
 
 var sections = []Section{
 	SectionSSH, SectionHost, SectionClock, SectionNames, SectionNet, SectionSHM, SectionLimits, SectionMemory,
-	SectionDisk, SectionEnv, SectionPython, SectionIB, SectionLauncher,
+	SectionDisk, SectionEnv, SectionPython, SectionIB, SectionFiles, SectionGPU, SectionToolchain, SectionLauncher, SectionRehearsal,
 	SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous, SectionLogins, SectionThroughput,
 }
 
 func all() Facts {
 	return Facts{
 		SSH: &SSH{}, Host: &Host{}, Clock: &Clock{}, Names: &Names{}, Net: &Net{}, SHM: &SHM{}, Limits: &Limits{},
-		Memory: &Memory{}, Disk: &Disk{}, Env: &Env{}, Python: &Python{}, IB: &IB{}, Launcher: &Launcher{},
-		Mesh: &Mesh{}, PeerMesh: &Mesh{}, Rendezvous: &Rendezvous{}, PeerRendezvous: &Rendezvous{}, Logins: &Logins{}, Throughput: &Throughput{},
+		Memory: &Memory{}, Disk: &Disk{}, Env: &Env{}, Python: &Python{}, IB: &IB{}, Files: &Files{}, GPU: &GPU{}, Toolchain: &Toolchain{}, Launcher: &Launcher{},
+		Rehearsal: &Rehearsal{}, Mesh: &Mesh{}, PeerMesh: &Mesh{}, Rendezvous: &Rendezvous{}, PeerRendezvous: &Rendezvous{}, Logins: &Logins{}, Throughput: &Throughput{},
 	}
 }
 
@@ -54,6 +54,7 @@ func TestComparable(t *testing.T) {
 			NUMA: []NUMA{{ID: 1, CPUs: "0-3", Bytes: 5}},
 		},
 		Python: &Python{Packages: map[string]string{"torch": "2.5.1"}, SysPath: []string{"/a"}},
+		Files:  &Files{Files: []File{{LaunchFile: LaunchFile{Path: "/a/b.py", Role: RoleScript}, Digest: "1f", Text: "own"}}},
 	}.Comparable()
 	for path, want := range map[string]string{
 		"host.kernel":           `"6.1"`,
@@ -62,12 +63,15 @@ func TestComparable(t *testing.T) {
 		"host.numa.1.cpus":      `"0-3"`,
 		"python.packages.torch": `"2.5.1"`,
 		"python.sys_path":       `["/a"]`,
+
+		"files.files./a/b.py.digest": `"1f"`,
+		"files.files./a/b.py.role":   `"script"`,
 	} {
 		if diff := cmp.Diff(want, got[path]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
-	for _, path := range []string{"host.hostname", "host.uptime", "host.numa.1.bytes", "python.torch", "host.load"} {
+	for _, path := range []string{"host.hostname", "host.uptime", "host.numa.1.bytes", "python.torch", "host.load", "files.files./a/b.py.text"} {
 		if value, there := got[path]; there {
 			t.Errorf("%s = %s is compared, but is a node's own, volatile or absent", path, value)
 		}
@@ -85,6 +89,8 @@ func TestUnit(t *testing.T) {
 		"ib.devices.mlx5_0.ports.1.rate": "bit/s",
 		"python.packages.torch":          "",
 		"memory.total":                   "bytes",
+		"files.files./a/b..py.size":      "bytes",
+		"files.files./a/b..py.path":      "",
 		"nonsense":                       "",
 	} {
 		if got := Unit(path); got != want {

@@ -60,13 +60,30 @@ func flatten(visit func(path, value string), path string, v reflect.Value, tag s
 
 // keyOf is the value of the list entry's field with the JSON name key.
 func keyOf(entry reflect.Value, key string) string {
-	for i := range entry.NumField() {
-		name, _, _ := strings.Cut(entry.Type().Field(i).Tag.Get("json"), ",")
-		if name == key {
-			return fmt.Sprint(entry.Field(i).Interface())
+	return fmt.Sprint(entry.FieldByIndex(keyField(entry.Type(), key)).Interface())
+}
+
+// keyedBy is a kind of list entry and the JSON name of the field it is known by.
+type keyedBy struct {
+	kind reflect.Type
+	key  string
+}
+
+var keyFields sync.Map // keyedBy → []int, a field's index
+
+// keyField finds a field by its JSON name, also one of an embedded struct. As
+// with comparedFields, reading tags is most of the work, and done once.
+func keyField(kind reflect.Type, key string) []int {
+	if known, ok := keyFields.Load(keyedBy{kind, key}); ok {
+		return known.([]int)
+	}
+	for _, field := range reflect.VisibleFields(kind) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == key {
+			keyFields.Store(keyedBy{kind, key}, field.Index)
+			return field.Index
 		}
 	}
-	panic("facts: " + entry.Type().Name() + " has no field " + key)
+	panic("facts: " + kind.Name() + " has no field " + key)
 }
 
 // Unit is what the numbers of a fact are counted in: "bytes", "bit/s", or ""
@@ -92,7 +109,7 @@ func unit(kind reflect.Type, rest, found string) string {
 		for i := range kind.NumField() {
 			field := kind.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 {
+			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 && name != "" {
 				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
 			}
 		}
@@ -100,9 +117,10 @@ func unit(kind reflect.Type, rest, found string) string {
 	return found
 }
 
+// join appends a name to a path; an embedded struct has none, as in JSON.
 func join(path, name string) string {
-	if path == "" {
-		return name
+	if path == "" || name == "" {
+		return path + name
 	}
 	return path + "." + name
 }

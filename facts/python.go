@@ -20,6 +20,9 @@ type Python struct {
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
 	Torch    *Torch   `json:"torch"` // nil when torch is not installed
+	// Ops are DeepSpeed's extensions and whether the installed package brings them
+	// compiled, by its own account; nil where it gives none.
+	Ops map[string]bool `json:"deepspeed_ops,omitempty"`
 	// NCCL lists every NCCL that could be loaded, in the order the loader would
 	// take them: the first is the one torch gets. One that is linked into torch
 	// has the path of torch's own library.

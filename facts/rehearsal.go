@@ -8,7 +8,8 @@ type Rehearsal struct {
 	Seconds  float64  `json:"seconds" fact:"volatile"`
 	// Problem says why it did not run to its end: not found, killed after 10 s.
 	Problem string `json:"problem,omitempty"`
-	// Nodes are those that were asked, in rank order.
+	// Nodes are those that were asked, in rank order: all that were reached. The
+	// rank that is a node's own is its position here.
 	Nodes []RehearsalNode `json:"nodes"`
 	// Complaints are lines on standard error that name no node.
 	Complaints []string `json:"complaints,omitempty"`

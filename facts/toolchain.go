@@ -8,8 +8,8 @@ type Toolchain struct {
 	CUDAFrom string `json:"cuda_from,omitempty"`
 	NVCC     string `json:"nvcc"` // $CUDAHome/bin/nvcc when it is there, else ""
 	CUDA     string `json:"cuda"` // the toolkit's version, "12.4"; "" when it does not say
-	CXX      string `json:"cxx"`  // the compiler torch would run ($CXX, else g++), "" when not in PATH
-	// CXXVersion is what it says to -dumpfullversion, "" when it does not.
+	CXX      string `json:"cxx"`  // the compiler torch would run ($CXX, else c++), "" when not in PATH
+	// CXXVersion is what it says to -dumpfullversion -dumpversion, "" when it does not.
 	CXXVersion string `json:"cxx_version,omitempty"`
 	Ninja      string `json:"ninja"`                     // in PATH, "" when not
 	PythonH    bool   `json:"python_h"`                  // the interpreter's headers are installed

@@ -14,7 +14,7 @@ type choice struct {
 	hosts   []Host
 	at      map[string]int   // name → index in hosts
 	kept    map[string][]int // the slots that remain
-	checked bool             // DeepSpeed before 0.15.2
+	checked bool             // --include is held against the hostfile
 	notes   []Note
 	bad     *multierror.Error
 }
@@ -57,9 +57,9 @@ func (c *choice) include(specs []spec) {
 		case s.slots == nil:
 			c.kept[s.host] = []int{}
 			c.notes = append(c.notes, Note{Trap: "include-drops-host", Line: host.Line, Message: fmt.Sprintf(
-				"--include names %s without slots, and since DeepSpeed 0.15.2 that drops the host: write %s", s.host, written(host))})
+				"--include names %s without slots, and to DeepSpeed 0.15.2 to 0.19.6 that drops the host: write %s", s.host, written(host))})
 		case c.checked:
-			if c.has(host, s.slots) {
+			if host.Slots == nil || c.has(host, s.slots) {
 				c.kept[s.host] = firstOfEach(s.slots)
 			}
 		default:
@@ -173,7 +173,7 @@ func (c *choice) noteUnchecked(host Host, slots []int) {
 	for _, slot := range slots {
 		if !slices.Contains(host.Slots, slot) {
 			c.notes = append(c.notes, Note{Trap: "include-unchecked-slots", Line: host.Line, Message: fmt.Sprintf(
-				"--include takes slot %d of %s, which has slots=%d by the hostfile; DeepSpeed has not checked that since 0.15.2, and the rank will find no such device", slot, host.Name, len(host.Slots))})
+				"--include takes slot %d of %s, which has slots=%d by the hostfile; DeepSpeed 0.15.2 to 0.19.6 does not check that, and the rank will find no such device", slot, host.Name, len(host.Slots))})
 		}
 	}
 }

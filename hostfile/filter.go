@@ -43,6 +43,7 @@ type FilterError struct {
 	Option    string // "--include"
 	Message   string // what is wrong and the way out
 	DeepSpeed string // what DeepSpeed itself would say
+	NoneLeft  bool   // the filter can be read, and no host passes it
 }
 
 func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
@@ -94,15 +95,16 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	if text == "" {
 		return slices.Clone(hosts), nil, nil
 	}
-	c := choice{option: option, hosts: hosts, at: map[string]int{}, checked: f.before(includeUnchecked)}
+	c := choice{option: option, hosts: hosts, at: map[string]int{}, checked: !f.unchecked()}
 	for i, host := range hosts {
 		c.at[host.Name] = i
 	}
 	specs := parseSpecs(option, text)
-	if !c.checked {
+	if f.merged() {
 		specs = c.merge(specs)
 	}
-	if f.Include != "" && f.Exclude != "" && c.bad == nil {
+	// The unchecked rules read --include before they see that both are there.
+	if f.Include != "" && f.Exclude != "" && (c.checked || c.bad == nil) {
 		return nil, nil, &FilterError{Option: "--include/--exclude", DeepSpeed: "include_str and exclude_str are mutually exclusive.",
 			Message: "cannot be given together: write one list"}
 	}
@@ -121,11 +123,11 @@ func (f Filter) nothingLeft() error {
 	option, why := "--exclude", "it leaves no host"
 	if f.Include != "" {
 		option, why = "--include", "no host that it names has a slot left"
-		if !f.before(includeUnchecked) {
-			why += `; since DeepSpeed 0.15.2 a bare name means no slots, so write them out: "w1:0,1,2,3@w2:0,1,2,3"`
+		if f.unchecked() {
+			why += `; to DeepSpeed 0.15.2 to 0.19.6 a bare name means no slots, so write them out: "w1:0,1,2,3@w2:0,1,2,3"`
 		}
 	}
-	return &FilterError{Option: option, Message: why + " (DeepSpeed dies where it takes the first of its hosts)", DeepSpeed: "IndexError: list index out of range"}
+	return &FilterError{Option: option, Message: why + " (DeepSpeed dies where it takes the first of its hosts)", DeepSpeed: "IndexError: list index out of range", NoneLeft: true}
 }
 
 func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
@@ -165,15 +167,20 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
 }
 
-// includeUnchecked is the release since which --include takes slots without a
-// look at the hostfile, and a bare name for no slots at all (DeepSpeed issue
-// 6671; still so in 0.19.6 of development).
-var includeUnchecked = version.Must(version.NewVersion("0.15.2"))
+// merged is whether what is said of one host in several places is joined and its
+// slots are sorted, which began with 0.15.2.
+func (f Filter) merged() bool { return !before(f.DeepSpeed, "0.15.2") }
 
-// before is whether the DeepSpeed in question is older than a release.
-func (f Filter) before(release *version.Version) bool {
-	v, err := version.NewVersion(f.DeepSpeed)
-	return err == nil && v.Core().LessThan(release)
+// unchecked is whether --include takes slots without a look at the hostfile, and
+// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, mended
+// in 0.19.7).
+func (f Filter) unchecked() bool { return f.merged() && before(f.DeepSpeed, "0.19.7") }
+
+// before is whether a version of DeepSpeed is older than a release, which must
+// parse. A text that is no version is older than nothing.
+func before(deepspeed, release string) bool {
+	v, err := version.NewVersion(deepspeed)
+	return err == nil && v.Core().LessThan(version.Must(version.NewVersion(release)))
 }
 
 // spec is one NAME[:SLOT[,SLOT…]].

@@ -31,8 +31,9 @@ func slotted(hosts []Host) string {
 }
 
 const (
-	older  = "0.15.1" // before the rules of --include changed
-	newest = ""
+	older     = "0.15.1" // before the rules of --include changed
+	unchecked = "0.19.6" // the last that asks the hostfile nothing
+	newest    = ""
 )
 
 func include(s string) Filter { return Filter{Include: s} }
@@ -44,7 +45,7 @@ func limits(nodes, gpus int) Filter {
 func (f Filter) by(deepspeed string) Filter { f.DeepSpeed = deepspeed; return f }
 
 // Each row was also run through parse_inclusion_exclusion of DeepSpeed's
-// runner.py, of v0.15.1 for the older rules and of 0.19.6 for the newest.
+// runner.py: of v0.15.1, of 0.19.6 and, for the newest rules, of 0.19.8.
 func TestApply(t *testing.T) {
 	const all = "w0=0 1 2 3; w1=0 1; w2=; u@w3=0"
 	const here = "single-host-runs-here"
@@ -62,18 +63,25 @@ func TestApply(t *testing.T) {
 		{include("w0:2,0,2").by(older), "w0=2 0", here},
 		{include("w0:1@w0:3,0"), "w0=0 1 3", here},
 		{include("w0:1@w0:3,0").by(older), "w0=3 0", here},
-		{include("w0: 1,1_0,٣@w1:+1"), "w0=1 3 10; w1=1", "include-unchecked-slots"},
+		{include("w0: 1,0_2,٣@w1:+1"), "w0=1 2 3; w1=1", ""},
+		{include("w0: 1,1_0,٣@w1:+1").by(unchecked), "w0=1 3 10; w1=1", "include-unchecked-slots"},
 
-		{include("w0@w1:0"), "w1=0", "include-drops-host " + here},
+		{include("w0@w1:0"), "w0=0 1 2 3; w1=0", ""},
+		{include("w0@w1:0").by("0.19.7"), "w0=0 1 2 3; w1=0", ""},
+		{include("w0@w1:0").by("0.19.7rc1"), "w0=0 1 2 3; w1=0", ""},
 		{include("w0@w1:0").by("0.15.2"), "w1=0", "include-drops-host " + here},
 		{include("w0@w1:0").by("0.16.0+cu124"), "w1=0", "include-drops-host " + here},
-		{include("w0@w1:0").by("unreadable"), "w1=0", "include-drops-host " + here},
+		{include("w0@w1:0").by(unchecked), "w1=0", "include-drops-host " + here},
+		{include("w0@w1:0").by("unreadable"), "w0=0 1 2 3; w1=0", ""},
 		{include("w0@w1:0").by(older), "w0=0 1 2 3; w1=0", ""},
 		{include("w0@w0:1"), "w0=1", here},
+		{include("w0:1@w0"), "w0=1", here},
+		{include("w0@w0:1").by(unchecked), "w0=1", here},
 		{include("w0@w0:1").by(older), "w0=1", here},
 		{include("w0:1@w0").by(older), "w0=0 1 2 3", here},
-		{include("w0:1@w2:5"), "w0=1; w2=5", "include-unchecked-slots"},
-		{include("w1:9,-1@w0:0"), "w0=0; w1=-1 9", "include-unchecked-slots include-unchecked-slots"},
+		{include("w0:1@w2:5").by(unchecked), "w0=1; w2=5", "include-unchecked-slots"},
+		{include("w1:9,-1@w0:0").by(unchecked), "w0=0; w1=-1 9", "include-unchecked-slots include-unchecked-slots"},
+		{include("w0@w2"), "w0=0 1 2 3", "zero-slots " + here},
 		{include("w0@w2").by(older), "w0=0 1 2 3", "zero-slots " + here},
 
 		{exclude("w0"), "w1=0 1; u@w3=0", "zero-slots"},
@@ -133,6 +141,7 @@ func TestApplyRefuses(t *testing.T) {
 		{exclude("u@w3"), fmt.Sprintf(notFound, "u"), `"u" is not in the hostfile`},
 		{exclude("w1:2"), fmt.Sprintf(noSlot, 2, "w1"), "its 2 slots count from 0"},
 		{exclude("w1:-1"), fmt.Sprintf(noSlot, -1, "w1"), "no slot -1"},
+		{include("w1:2"), fmt.Sprintf(noSlot, 2, "w1"), "no slot 2"},
 		{include("w1:2").by(older), fmt.Sprintf(noSlot, 2, "w1"), "no slot 2"},
 		{exclude("w0:1,1").by(older), "list.remove(x): x not in list", "named twice"},
 		{include("w0:"), literal + "''", `has "" where a slot number belongs`},
@@ -140,7 +149,11 @@ func TestApplyRefuses(t *testing.T) {
 		{exclude("w0:0-2"), literal + "'0-2'", "write each one"},
 		{include("w0:0:1"), unpack, "more than one colon"},
 		{exclude("fe80::1"), unpack, "more than one colon"},
-		{include("w0"), empty, "since DeepSpeed 0.15.2 a bare name means no slots"},
+		{include("w0").by(unchecked), empty, "to DeepSpeed 0.15.2 to 0.19.6 a bare name means no slots"},
+		{include("w2"), empty, "no host that it names has a slot left"},
+		{Filter{Include: "w0:a", Exclude: "w1"}, both, "cannot be given together"},
+		{Filter{Include: "w0:a", Exclude: "w1"}.by(unchecked), literal + "'a'", `"w0:a" has "a"`},
+		{Filter{Include: "w0:a", Exclude: "w1"}.by(older), both, "cannot be given together"},
 		{include("w2").by(older), empty, "no host that it names has a slot left"},
 		{exclude("w0@w1@u@w3"), fmt.Sprintf(notFound, "u"), ""},
 		{limits(-1, 1<<20), "", "more than 1048576 ranks"},
@@ -168,15 +181,16 @@ func TestApplyLeavesNothing(t *testing.T) {
 	if len(notes) != 0 {
 		t.Errorf("notes %v", notes)
 	}
-	if _, notes, _ = include("w0").Apply(pool()); trapsOf(notes) != "include-drops-host" || !strings.Contains(notes[0].Message, "write w0:0,1,2,3") {
+	if _, notes, _ = include("w0").by(unchecked).Apply(pool()); trapsOf(notes) != "include-drops-host" || !strings.Contains(notes[0].Message, "write w0:0,1,2,3") {
 		t.Errorf("notes %v, want how to write it", notes)
 	}
 }
 
 func TestApplyReportsAllAtOnce(t *testing.T) {
 	for filter, want := range map[Filter]string{
-		include("w8:0@w0:a@w9:0"):           "--include: \"w0:a\" has \"a\" where a slot number belongs; write each one, like w1:0,1,2,3\n--include: host \"w8\" is not in the hostfile, which has w[0-2],u@w3\n--include: host \"w9\" is not in the hostfile, which has w[0-2],u@w3",
-		include("w8:0@w0:a@w1:7").by(older): "--include: host \"w8\" is not in the hostfile, which has w[0-2],u@w3\n--include: \"w0:a\" has \"a\" where a slot number belongs; write each one, like w1:0,1,2,3\n--include: host w1 has no slot 7, its 2 slots count from 0",
+		include("w8:0@w0:a@w1:7"):               "--include: \"w0:a\" has \"a\" where a slot number belongs; write each one, like w1:0,1,2,3\n--include: host \"w8\" is not in the hostfile, which has w[0-2],u@w3\n--include: host w1 has no slot 7, its 2 slots count from 0",
+		include("w8:0@w0:a@w9:0").by(unchecked): "--include: \"w0:a\" has \"a\" where a slot number belongs; write each one, like w1:0,1,2,3\n--include: host \"w8\" is not in the hostfile, which has w[0-2],u@w3\n--include: host \"w9\" is not in the hostfile, which has w[0-2],u@w3",
+		include("w8:0@w0:a@w1:7").by(older):     "--include: host \"w8\" is not in the hostfile, which has w[0-2],u@w3\n--include: \"w0:a\" has \"a\" where a slot number belongs; write each one, like w1:0,1,2,3\n--include: host w1 has no slot 7, its 2 slots count from 0",
 	} {
 		_, _, err := filter.Apply(pool())
 		var all *multierror.Error
@@ -197,9 +211,11 @@ func TestApplyWithoutStatedSlots(t *testing.T) {
 	if err != nil || slotted(got) != "b=; c=" || got[0].Slots != nil || len(notes) > 0 {
 		t.Errorf("%v %v %v, want b and c with nil slots", got, notes, err)
 	}
-	got, notes, err = include("a:5@b:0").Apply(hosts)
-	if err != nil || slotted(got) != "a=5; b=0" || len(notes) > 0 {
-		t.Errorf("%v %v %v, want slots as named", got, notes, err)
+	for _, release := range []string{older, unchecked, newest} {
+		got, notes, err = include("a:5@b:0").by(release).Apply(hosts)
+		if err != nil || slotted(got) != "a=5; b=0" || len(notes) > 0 {
+			t.Errorf("%q: %v %v %v, want slots as named", release, got, notes, err)
+		}
 	}
 	if _, _, err = exclude("a:0").Apply(hosts); err == nil || !strings.Contains(err.Error(), "write it as a:N in -w") {
 		t.Errorf("%v, want how to state slots", err)
@@ -229,17 +245,16 @@ func TestGiven(t *testing.T) {
 
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{"w0:0,2@w1:1", "w0", "w0@w1:0", "@", "w0:", "w0:a", "w9", "w0:0:1", "w0: 1,٣,1_0", "w1:-1,9", "w0:1,1@w0:1", "w0:99999999999999999999", "u@w3", "w0:'\n"} {
-		f.Add(text, "", -1, -1, true)
-		f.Add("", text, -1, -1, false)
+		f.Add(text, "", -1, -1, uint(0))
+		f.Add(text, "", -1, -1, uint(1))
+		f.Add("", text, -1, -1, uint(2))
 	}
-	f.Add("", "", 2, 3, true)
-	f.Add("", "", 0, 1<<40, true)
-	f.Add("w0:0", "w1", -1, 0, true)
-	f.Fuzz(func(t *testing.T, included, excluded string, nodes, gpus int, recent bool) {
-		filter := Filter{Include: included, Exclude: excluded, NumNodes: AtMost(nodes), NumGPUs: AtMost(gpus), DeepSpeed: older}
-		if recent {
-			filter.DeepSpeed = newest
-		}
+	f.Add("", "", 2, 3, uint(0))
+	f.Add("", "", 0, 1<<40, uint(0))
+	f.Add("w0:0", "w1", -1, 0, uint(1))
+	f.Fuzz(func(t *testing.T, included, excluded string, nodes, gpus int, rules uint) {
+		filter := Filter{Include: included, Exclude: excluded, NumNodes: AtMost(nodes), NumGPUs: AtMost(gpus)}
+		filter.DeepSpeed = []string{newest, unchecked, older}[rules%3]
 		before := pool()
 		hosts, _, err := filter.Apply(before)
 		if diff := cmp.Diff(pool(), before); diff != "" {

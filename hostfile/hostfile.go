@@ -8,9 +8,8 @@
 // something its user is unlikely to want, it leaves a [Note].
 //
 // The package refuses to resolve, reach or judge a host: a name is a string.
-// The rules are those of deepspeed/launcher/runner.py, read at v0.15.1 and at
-// 0.19.6 of development; the old "name key=value" lines of releases before
-// v0.8.0 are not read.
+// The rules are those of deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each
+// for the releases that have it.
 package hostfile
 
 import (
@@ -121,9 +120,11 @@ func cause(err error) error {
 	return err
 }
 
-// Parse reads a hostfile as DeepSpeed v0.8.0 and later do: "name slots=N", one
-// host a line, in rank order; '#' in the first column and empty lines are
-// skipped, and so is whatever follows N. The name is used in messages only.
+// Parse reads a hostfile as the given release of DeepSpeed does, "" or one that
+// cannot be read for the newest: "name slots=N", one host a line, in rank order;
+// '#' in the first column and empty lines are skipped, and so is whatever follows
+// N. Releases before v0.8.0 are stricter and know no comments. The name is used
+// in messages only.
 //
 // All bad lines are reported at once, as a [*multierror.Error] of [*LineError].
 func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
@@ -134,7 +135,7 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	if len(data) > maxFile {
 		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so no hostfile: correct the path given to -H", maxFile>>20)}
 	}
-	p := parser{file: name, firstAt: map[string]int{}}
+	p := parser{file: name, older: before(deepspeed, "0.8.0"), unnamed: before(deepspeed, "0.9.4"), firstAt: map[string]int{}}
 	if !utf8.Valid(data) {
 		p.undecodable = pyDecodeError(data)
 	}
@@ -148,9 +149,7 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 		return nil, nil, p.bad
 	}
 	if len(p.hosts) == 0 {
-		return nil, nil, &LineError{File: name,
-			Message:   `names no host; write one line a node, like "w1 slots=8"`,
-			DeepSpeed: "Hostfile is empty or not formatted correctly, unable to proceed with launching."}
+		return nil, nil, p.noHost()
 	}
 	return p.hosts, p.notes, nil
 }
@@ -158,6 +157,8 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 // parser is the state of reading one hostfile.
 type parser struct {
 	file        string
+	older       bool           // DeepSpeed before v0.8.0
+	unnamed     bool           // DeepSpeed before v0.9.4, whose error does not quote the line
 	undecodable string         // Python's words on the first byte that is not UTF-8
 	firstAt     map[string]int // name → line
 	ranks       int            // slots so far
@@ -176,33 +177,56 @@ func (p *parser) noText(data []byte) error {
 	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is no text file (it holds a NUL byte): correct the path given to -H"}
 }
 
+// noHost is the error of a file without an entry. Before v0.8.0 DeepSpeed took it
+// for no hostfile at all.
+func (p *parser) noHost() error {
+	e := &LineError{File: p.file, Message: `names no host; write one line a node, like "w1 slots=8"`}
+	if p.older {
+		e.Message += " (DeepSpeed before 0.8.0 would quietly train on this one machine)"
+	} else {
+		e.DeepSpeed = "Hostfile is empty or not formatted correctly, unable to proceed with launching."
+	}
+	return e
+}
+
 func (p *parser) read(number int, raw string) {
 	if !utf8.ValidString(raw) {
 		p.refuse(number, p.undecodable, "is not UTF-8: "+encodingHint(raw))
 		return
 	}
 	line := pyStrip(raw)
-	if line == "" || line[0] == '#' {
+	if line == "" || line[0] == '#' && !p.older {
 		return
 	}
-	name, digits, rest, ok := entry(line)
-	if !ok {
-		p.refuse(number, fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line), wayOut(line))
+	name, digits, rest, said := p.entry(line)
+	switch {
+	case said != "" && p.older:
+		p.refuse(number, said, olderWayOut(line))
+		return
+	case said != "":
+		p.refuse(number, said, wayOut(line))
 		return
 	}
 	if first, seen := p.firstAt[name]; seen {
-		p.refuse(number, fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name),
-			fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
+		said = fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name)
+		if p.older {
+			said = fmt.Sprintf("host %s is already defined", name)
+		}
+		p.refuse(number, said, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
 		return
 	}
 	p.firstAt[name] = number
+	p.add(number, name, digits, rest)
+}
 
+// add takes a host whose number of slots is one for Python.
+func (p *parser) add(number int, name, digits, rest string) {
 	slots, err := strconv.Atoi(digits)
 	if err != nil || slots > maxRanks-p.ranks {
 		p.refuse(number, "", fmt.Sprintf("slots=%s makes more than %d ranks in all, which no launch has (DeepSpeed itself would take the line): write the number of accelerators of %q", abridged(digits), maxRanks, name))
 		return
 	}
-	p.ranks += slots
+	p.ranks += max(slots, 0)
 	p.hosts = append(p.hosts, Host{Name: name, Slots: firstSlots(slots), Line: number})
 	p.note(number, name, slots, rest)
 }
@@ -212,8 +236,26 @@ func (p *parser) refuse(line int, deepspeed, message string) {
 	p.bad.ErrorFormat = oneALine
 }
 
+// entry splits a stripped line into a name, the number of its slots in ASCII and
+// the rest, which DeepSpeed ignores. What it says of a line that is none is "" for
+// one that is.
+func (p *parser) entry(line string) (name, digits, rest, said string) {
+	if p.older {
+		name, digits, said = olderEntry(line)
+		return name, digits, "", said
+	}
+	name, digits, rest, ok := entry(line)
+	switch {
+	case ok:
+		return name, digits, rest, ""
+	case p.unnamed:
+		line = "{line}" // its own mistake: the text was no f-string
+	}
+	return "", "", "", fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line)
+}
+
 // entry splits a stripped line by ^(\S+)\s+slots=(\d+), the digits turned into
-// ASCII. The rest is what DeepSpeed ignores.
+// ASCII.
 func entry(line string) (name, digits, rest string, ok bool) {
 	blank := strings.IndexFunc(line, pySpace)
 	if blank < 0 {
@@ -266,9 +308,9 @@ func utf16Marked(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// firstSlots is 0 … n-1, never nil.
+// firstSlots is 0 … n-1, never nil, as range(n) is empty below 1 too.
 func firstSlots(n int) []int {
-	slots := make([]int, n)
+	slots := make([]int, max(n, 0))
 	for i := range slots {
 		slots[i] = i
 	}

@@ -179,6 +179,64 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// What DeepSpeed before v0.8.0 takes: two words, any key, int(), no comments. Each
+// row was also run through fetch_hostfile of v0.7.7 on Python 3.11.
+func TestParseOlder(t *testing.T) {
+	const (
+		few   = "not enough values to unpack (expected 2, got 1)"
+		many  = "too many values to unpack (expected 2)"
+		noInt = "invalid literal for int() with base 10: "
+	)
+	for _, c := range []struct{ text, want, notes, deepspeed, message string }{
+		{text: "w slots=4\n\n \t\nx gpus=2\n", want: "w:4 x:2"},
+		{text: " w\u00a0\tslots=٤_0 \n", want: "w:40"},
+		{text: "w slots=+4\n", want: "w:4"},
+		{text: "w =4\n", want: "w:4"},
+		{text: "w slots=-1\n", want: "w:0", notes: "zero-slots"},
+		{text: "w slots=0\n", want: "w:0", notes: "zero-slots"},
+		{text: "#w slots=4\n", want: "#w:4", notes: "comment-in-name"},
+		{text: "w slots=4 # c\n", deepspeed: many, message: "not even a comment"},
+		{text: "w slots=4 max_slots=8\n", deepspeed: many, message: `takes nothing behind "slots=N"`},
+		{text: "# c\n", deepspeed: few, message: "knows no comments"},
+		{text: "#\n", deepspeed: few, message: "knows no comments"},
+		{text: "# two words\n", deepspeed: many, message: "knows no comments"},
+		{text: "w\n", deepspeed: few, message: "has no slots"},
+		{text: "w slots\n", deepspeed: few, message: "is not slots=N"},
+		{text: "w slots=4=4\n", deepspeed: many, message: `takes nothing behind "slots=N"`},
+		{text: "w slots=\n", deepspeed: noInt + "''", message: "is not slots=N"},
+		{text: "w slots=4x\n", deepspeed: noInt + "'4x'", message: `takes nothing behind "slots=N"`},
+		{text: "w slots=4\nw slots=4\n", deepspeed: "host w is already defined", message: "named in line 1 already"},
+		{text: "w slots=99999999999999999999\n", message: "more than 1048576 ranks"},
+		{text: "\n", message: "would quietly train on this one machine"},
+	} {
+		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile", "0.7.7")
+		if got := brief(hosts); got != c.want {
+			t.Errorf("%q: %s, want %s", c.text, got, c.want)
+		}
+		if got := trapsOf(notes); got != c.notes {
+			t.Errorf("%q: notes %q, want %q", c.text, got, c.notes)
+		}
+		var line *LineError
+		switch refused := errors.As(err, &line); {
+		case refused != (c.message != ""):
+			t.Errorf("%q: %v", c.text, err)
+		case refused && (line.DeepSpeed != c.deepspeed || !strings.Contains(line.Message, c.message)):
+			t.Errorf("%q: %q and %q, want %q and %q", c.text, line.DeepSpeed, line.Message, c.deepspeed, c.message)
+		}
+	}
+}
+
+// The text of the error was no f-string at first.
+func TestParseQuotesTheLineSince094(t *testing.T) {
+	for release, quoted := range map[string]string{"0.8.0": "{line}", "0.9.3": "{line}", "0.9.4": "w x", "": "w x"} {
+		_, _, err := Parse(strings.NewReader("w x\n"), "hostfile", release)
+		want := "Hostfile contains a bad entry: " + quoted + ", unable to proceed with launching"
+		if line := (*LineError)(nil); !errors.As(err, &line) || line.DeepSpeed != want {
+			t.Errorf("%q: %v, want %q", release, err, want)
+		}
+	}
+}
+
 func TestParseReportsEveryLine(t *testing.T) {
 	_, _, err := Parse(strings.NewReader("w1 slots=8\nw2\r\nw1 slots=4\n# fine\nw3 Slots=8\n"), "cluster/hostfile", "")
 	var all *multierror.Error
@@ -273,10 +331,15 @@ func FuzzParse(f *testing.F) {
 		"\ufeffw slots=2", "w\u00a0slots=٤", "w\x1cslots=0", "\xff\xfew", "w slots=4 \xf0\x9f", "[::1] slots=1\na,b slots=1\n-x slots=1",
 		"w slots=99999999999999999999", "w slots=1048576\nx slots=1", "\x85", "'w\" slots=1",
 	} {
-		f.Add([]byte(seed))
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		hosts, notes, err := Parse(strings.NewReader(string(data)), "hostfile", "")
+	f.Fuzz(func(t *testing.T, data []byte, old bool) {
+		release := ""
+		if old {
+			release = "0.7.7"
+		}
+		hosts, notes, err := Parse(strings.NewReader(string(data)), "hostfile", release)
 		if err != nil {
 			var line *LineError
 			if !errors.As(err, &line) || line.Message == "" || hosts != nil {
@@ -288,7 +351,7 @@ func FuzzParse(f *testing.F) {
 		for _, host := range hosts {
 			fmt.Fprintf(&again, "%s slots=%d\n", host.Name, len(host.Slots))
 		}
-		same, _, err := Parse(strings.NewReader(again.String()), "hostfile", "")
+		same, _, err := Parse(strings.NewReader(again.String()), "hostfile", release)
 		if err != nil || brief(same) != brief(hosts) {
 			t.Fatalf("%q: %s, and written anew %s (%v)", data, brief(hosts), brief(same), err)
 		}

@@ -73,38 +73,61 @@ func digitValue(r rune) (byte, bool) {
 	return 0, false
 }
 
-// pyInt is int(s): blanks around, a sign, digits of any script, single
-// underscores between them. The error is Python's own text; a number beyond
-// Go's int, which Python would take, is refused too.
+// pyInt is Python's int(s). The error is its own text; a number beyond Go's int,
+// which Python would take, is refused too.
 func pyInt(s string) (int, error) {
-	invalid := errors.New("invalid literal for int() with base 10: " + pyRepr(s))
-	text, negative := pyStrip(s), false
-	if text != "" && (text[0] == '-' || text[0] == '+') {
-		negative, text = text[0] == '-', text[1:]
+	digits, ok := pyNumber(s)
+	if !ok {
+		return 0, errors.New(pyNoNumber(s))
 	}
+	value, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0, fmt.Errorf("%s is too large a number", abridged(digits))
+	}
+	return value, nil
+}
+
+// pyNoNumber is what int(s) says of what is none.
+func pyNoNumber(s string) string {
+	return "invalid literal for int() with base 10: " + pyRepr(s)
+}
+
+// pyNumber is what int(s) reads, in ASCII digits with a "-" before them where it
+// is negative: blanks around, a sign, digits of any script, single underscores
+// between them.
+func pyNumber(s string) (digits string, ok bool) {
+	text := pyStrip(s)
 	var all strings.Builder
+	if text != "" && (text[0] == '-' || text[0] == '+') {
+		all.WriteString(strings.TrimSuffix(text[:1], "+"))
+		text = text[1:]
+	}
 	for {
-		digits, rest := pyDigits(text)
-		if digits == "" {
-			return 0, invalid
+		run, rest := pyDigits(text)
+		if run == "" {
+			return "", false
 		}
-		all.WriteString(digits)
+		all.WriteString(run)
 		if rest == "" {
-			break
+			return all.String(), true
 		}
 		if rest[0] != '_' {
-			return 0, invalid
+			return "", false
 		}
 		text = rest[1:]
 	}
-	value, err := strconv.Atoi(all.String())
-	if err != nil {
-		return 0, fmt.Errorf("%s is no slot of any machine", abridged(all.String()))
+}
+
+// pyUnpack is what Python says of n values where it needs two (CPython 3.6 to
+// 3.13, ceval.c, unpack_iterable), "" for two.
+func pyUnpack(n int) string {
+	switch {
+	case n < 2:
+		return fmt.Sprintf("not enough values to unpack (expected 2, got %d)", n)
+	case n > 2:
+		return "too many values to unpack (expected 2)"
 	}
-	if negative {
-		value = -value
-	}
-	return value, nil
+	return ""
 }
 
 // pyRepr is repr(s), as Python's messages quote what they complain about.

@@ -57,7 +57,7 @@ func TestPyInt(t *testing.T) {
 		"'\"":                  `invalid literal for int() with base 10: '\'"'`,
 		"\n\t\\":               `invalid literal for int() with base 10: '\n\t\\'`,
 		"\x00\u200b":           `invalid literal for int() with base 10: '\x00\u200b'`,
-		"99999999999999999999": "99999999999999999999 is no slot of any machine",
+		"99999999999999999999": "99999999999999999999 is too large a number",
 	} {
 		if _, err := pyInt(text); err == nil || err.Error() != want {
 			t.Errorf("pyInt(%q): %v, want %s", text, err, want)

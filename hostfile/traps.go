@@ -13,8 +13,8 @@ func (p *parser) note(line int, name string, slots int, rest string) {
 	if trap, message := nameTrap(name); trap != "" {
 		add(trap, message)
 	}
-	if slots == 0 {
-		add("zero-slots", fmt.Sprintf("%s has slots=0: it is counted as a node and gets a command, but runs no process; remove the line, or give it slots", name))
+	if slots <= 0 {
+		add("zero-slots", fmt.Sprintf("%s has slots=%d: it is counted as a node and gets a command, but runs no process; remove the line, or give it slots", name, slots))
 	}
 	if rest = pyStrip(rest); rest != "" && rest[0] != '#' {
 		add("ignored-text", fmt.Sprintf("DeepSpeed takes slots=%d for %s and silently ignores %q after it", slots, name, rest))
@@ -31,7 +31,7 @@ func nameTrap(name string) (trap, message string) {
 	case strings.ContainsAny(name[:1], "-^/"):
 		return "pdsh-operator", fmt.Sprintf("pdsh reads the first character of %q as an operator: - leaves hosts out, ^ reads them from a file, / filters; rename the host in ~/.ssh/config", name)
 	case strings.Contains(name, "#"):
-		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, so the host is really named %q: put the comment on a line of its own`, name)
+		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, and before DeepSpeed 0.8.0 nowhere, so the host is really named %q: take the comment out`, name)
 	case strings.Contains(name, "["):
 		return "pdsh-range", fmt.Sprintf("pdsh expands or refuses the brackets of %q, and node ranks no longer match the hostfile: write one line a host, and an IPv6 address as a name from ~/.ssh/config", name)
 	case strings.Contains(name, ","):

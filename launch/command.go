@@ -1,10 +1,17 @@
 package launch
 
-import "errors"
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
 
 // Typed is a launch command as its own program reads it.
 type Typed struct {
-	// Options are everything but Hosts and Notes, which the hostfile says.
+	// Options are everything but Hosts, which the hostfile says. Notes are the
+	// traps of the command alone.
 	Options
 	// Hostfile is the path that will be read, "" for a program that reads none.
 	// HostfileGiven is whether the command names it.
@@ -22,15 +29,156 @@ type Surroundings struct {
 type UsageError struct {
 	Program string // "deepspeed"
 	Message string // what is wrong and the way out
-	Said    string // what the program itself would say
+	Said    string // what the program itself would say; "" where it would go on
 }
 
 func (e *UsageError) Error() string { return e.Program + ": " + e.Message }
+
+// program is one that a launch is typed with.
+type program struct {
+	is     string // one of the Program constants
+	prog   string // how its messages begin
+	legacy bool   // torch.distributed.launch rather than run
+	outer  string // accelerate's own parser, where launch is a subcommand of it
+	words  []string
+}
+
+// understood is for the error about all that is not.
+const understood = "deepspeed, torchrun or accelerate launch, bare or behind python -m"
 
 // Parse reads a launch command as its program would: deepspeed, torchrun or
 // accelerate, by whatever path, or python -m with the module behind one of them.
 // The version is DeepSpeed's, "" for the newest. An error is, or holds, a
 // [*UsageError].
+//
+// The rules of Python's argparse are those of CPython 3.11.
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
-	return Typed{}, errors.New("not read yet")
+	if len(words) == 0 {
+		return Typed{}, &UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
+	}
+	p, interpreter, err := recognise(words)
+	if err != nil {
+		return Typed{}, err
+	}
+	var typed Typed
+	switch p.is {
+	case ProgramTorchrun:
+		typed, err = parseTorchrun(p, around)
+	case ProgramAccelerate:
+		typed, err = parseAccelerate(p, deepspeed, around)
+	default:
+		typed, err = parseDeepSpeed(p.prog, p.words, deepspeed)
+	}
+	if err != nil {
+		return Typed{}, err
+	}
+	typed.DeepSpeed = deepspeed
+	// Accelerate starts whatever deepspeed is in PATH.
+	if typed.Hostfile == "" || p.is == ProgramDeepSpeed {
+		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
+	}
+	return typed, nil
+}
+
+var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
+
+// recognise says which program a command starts, and with which interpreter
+// where that is told by an absolute path.
+func recognise(words []string) (p program, interpreter string, err error) {
+	name := path.Base(words[0])
+	if !pythonName.MatchString(name) {
+		p, err = script(name, words[1:])
+		return p, "", err
+	}
+	if path.IsAbs(words[0]) {
+		interpreter = words[0]
+	}
+	isModule, what, rest := pythonRuns(words[1:])
+	switch {
+	case isModule:
+		p, err = module(name, what, rest)
+	case what != "":
+		if p, err = script(path.Base(what), rest); err != nil {
+			err = &UsageError{Program: name, Message: fmt.Sprintf("%s would be one process that meets nobody: start it by %s", what, understood)}
+		}
+	default:
+		err = &UsageError{Program: name, Message: "names no script and no module to run: begin the command with " + understood}
+	}
+	return p, interpreter, err
+}
+
+// script is a program by the name of its file.
+func script(name string, words []string) (program, error) {
+	switch name {
+	case "deepspeed", "deepspeed.pt", "ds":
+		return program{is: ProgramDeepSpeed, prog: name, words: words}, nil
+	case "torchrun":
+		return program{is: ProgramTorchrun, prog: name, words: words}, nil
+	case "accelerate":
+		return subcommand(words)
+	case "accelerate-launch":
+		return program{is: ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+	case "env":
+		return program{}, &UsageError{Program: name, Message: "variables are set before preflight itself, which hands them on: NAME=value preflight … -- deepspeed …"}
+	}
+	return program{}, &UsageError{Program: name, Message: "preflight cannot judge what this starts: begin the command with " + understood}
+}
+
+// module is a program by its module's name.
+func module(python, name string, words []string) (program, error) {
+	switch name {
+	case "deepspeed.launcher.runner":
+		return program{is: ProgramDeepSpeed, prog: "runner.py", words: words}, nil
+	case "torch.distributed.run":
+		return program{is: ProgramTorchrun, prog: "run.py", words: words}, nil
+	case "torch.distributed.launch":
+		return program{is: ProgramTorchrun, prog: "launch.py", legacy: true, words: words}, nil
+	case "accelerate.commands.launch":
+		return program{is: ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+	case "accelerate.commands.accelerate_cli":
+		return subcommand(words)
+	case "deepspeed", "accelerate":
+		run := map[string]string{"deepspeed": "deepspeed.launcher.runner", "accelerate": "accelerate.commands.launch"}[name]
+		return program{}, &UsageError{Program: python, Message: fmt.Sprintf("-m %s runs nothing: write -m %s", name, run),
+			Said: fmt.Sprintf("No module named %s.__main__; '%[1]s' is a package and cannot be directly executed", name)}
+	}
+	return program{}, &UsageError{Program: python, Message: fmt.Sprintf("-m %s would be one process that meets nobody: start it by %s, with --module", name, understood)}
+}
+
+// subcommand is the one of accelerate that launches.
+func subcommand(words []string) (program, error) {
+	if len(words) == 0 || words[0] != "launch" {
+		return program{}, &UsageError{Program: ProgramAccelerate, Message: "only accelerate launch starts a training: write accelerate launch …"}
+	}
+	return program{is: ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
+}
+
+// pythonRuns finds what a python is told to run among its own options, and what
+// it hands to that. Nothing at all is "".
+//
+// Source: CPython 3.11, Python/getopt.c, SHORT_OPTS.
+func pythonRuns(words []string) (isModule bool, what string, rest []string) {
+	const valued = "cmWX"
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if !strings.HasPrefix(word, "-") || word == "-" {
+			return false, word, words[i+1:]
+		}
+		at := strings.IndexAny(word, valued)
+		if at < 0 || strings.HasPrefix(word, "--") {
+			continue
+		}
+		value := word[at+1:]
+		if value == "" && i+1 < len(words) {
+			i++
+			value = words[i]
+		}
+		switch word[at] {
+		case 'm':
+			return true, value, words[i+1:]
+		case 'c':
+			return false, "", nil
+		}
+	}
+	return false, "", nil
 }

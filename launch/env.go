@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -28,23 +29,37 @@ type Exporter struct {
 	DeepSpeed   string // version, "" for the newest
 }
 
-// exportedPrefixes pick variables of the launching machine by how their names
-// begin. Those of Microsoft's Nebula service are left out: facts carry none of
-// them, and some are credentials. NCCL belongs to cuda; before DeepSpeed
-// v0.12.6 it was exported for every accelerator.
+// withheld stands for a value that is not collected because it may be secret.
+const withheld = "…"
+
+// exported are the variables of the launching machine that DeepSpeed exports, by
+// how their names begin and in which releases: from since to before until.
 //
-// Source: deepspeed/launcher/runner.py, EXPORT_ENVS, and
-// accelerator/*_accelerator.py, export_envs, 0.19.6 of development.
-var exportedPrefixes = []string{"MLFLOW", "PYTHON", "MV2", "UCX"}
+// Source: deepspeed/launcher/runner.py, EXPORT_ENVS, nebula/constants.py and
+// accelerator/cuda_accelerator.py, export_envs, v0.6.0 to 0.19.8.
+var exported = []struct {
+	prefixes     []string
+	since, until string
+}{
+	{prefixes: []string{"PYTHON", "MV2", "UCX"}},
+	{prefixes: []string{"MLFLOW"}, since: "0.7.5"},
+	{prefixes: []string{"NCCL"}, until: "0.12.6"}, // then an accelerator's own
+	// Microsoft's Nebula. Of most of them facts carry nothing: some are credentials.
+	{prefixes: []string{"DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH", "NEBULA_PERSISTENT_TIME_INTERVAL",
+		"AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE", "AZUREML_EXPERIMENT_SCOPE", "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT",
+		"AZUREML_RUN_ID", "NEBULA_MEMORY_BUFFER_SIZE", "AZUREML_PARAMETER_ITPJOB_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX",
+		"MASTER_HOST", "LOCAL_HOST", "AZUREML_BLOB_ACCOUNT_NAME", "AZUREML_BLOB_ACCOUNT_KEY"}, since: "0.7.0", until: "0.19.7"},
+}
 
 // excludedOnAISC are not exported where AISC_JOB_NAME is set, because such
-// nodes have values of their own (runner.py, EXCLUDE_ENVS).
+// nodes have values of their own (runner.py, EXCLUDE_ENVS, since v0.9.3).
 var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 
 // Settings are the variables that every rank is given, sorted by name, with
 // the value that arrives: those of the launcher itself, of the launching
 // machine (head may be nil), PYTHONPATH, and the files in order, each
-// overriding what came before. Files export any name.
+// overriding what came before. Files export any name. A value that was not
+// collected is "…".
 //
 // The notes are values that the way changes: what a shell or pdsh reads in
 // them, and the quotes that launchers without a shell pass on.
@@ -52,64 +67,108 @@ var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 // Source: runner.py, main, and multinode_runner.py, add_export.
 func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
 	all := map[string]facts.Setting{}
-	set := func(s facts.Setting) { all[s.Name] = s }
-	for _, s := range x.ownSettings() {
-		set(s)
-	}
-	var vars []facts.Setting
-	if head != nil {
-		vars = head.Vars
-	}
-	pythonPath := x.WorkDir
-	aisc := slices.ContainsFunc(vars, func(s facts.Setting) bool { return s.Name == "AISC_JOB_NAME" })
-	for _, s := range vars {
-		if s.Name == "PYTHONPATH" {
-			pythonPath += ":" + s.Value
-		}
-		switch {
-		case x.exports(s.Name) && !(aisc && slices.Contains(excludedOnAISC, s.Name)):
-			set(facts.Setting{Name: s.Name, Value: s.Value, Source: "environment"})
-		case x.Launcher == "slurm":
-			set(facts.Setting{Name: s.Name, Value: s.Value, Source: wholeEnvironment})
+	if x.Launcher == "slurm" && head != nil {
+		for _, s := range head.Vars {
+			all[s.Name] = facts.Setting{Name: s.Name, Value: s.Value, Source: wholeEnvironment}
 		}
 	}
-	set(facts.Setting{Name: "PYTHONPATH", Value: pythonPath, Source: "deepspeed"})
-	for _, file := range files {
-		settings, _ := ParseEnvFile(file)
-		for _, s := range settings {
-			set(s)
+	for _, s := range x.handed(head, files) {
+		if s.Name = withoutExport(s.Name); identifier(s.Name) {
+			all[s.Name] = s
 		}
+	}
+	if x.Launcher == "impi" && !Before(x.DeepSpeed, "0.11.2") { // after all exports (IMPIRunner.get_cmd)
+		all["I_MPI_PIN"] = facts.Setting{Name: "I_MPI_PIN", Value: "0", Source: "launcher impi"}
 	}
 	return x.sent(all)
 }
 
-func (x Exporter) exports(name string) bool {
-	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	return slices.ContainsFunc(exportedPrefixes, begins) ||
-		begins("NCCL") && (x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.12.6"))
-}
-
-// ownSettings are what a launcher adds by itself (multinode_runner.py,
-// __init__ of OpenMPIRunner and MVAPICHRunner; get_cmd of IMPIRunner).
-func (x Exporter) ownSettings() []facts.Setting {
-	var pairs [][2]string
-	switch x.Launcher {
-	case "openmpi":
-		pairs = [][2]string{{"UCX_TLS", "tcp"}}
-	case "impi":
-		pairs = [][2]string{{"I_MPI_PIN", "0"}}
-	case "mvapich":
-		pairs = [][2]string{{"MV2_SMP_USE_CMA", "0"}, {"MV2_DEBUG_SHOW_BACKTRACE", "1"}, {"MV2_SUPPORT_DL", "1"},
-			{"MV2_ENABLE_AFFINITY", "0"}, {"MV2_INTER_ALLGATHER_TUNING", "5"}, {"MV2_CUDA_USE_NAIVE", "0"}}
-		if x.Accelerator == "cuda" {
-			pairs = append(pairs, [2]string{"MV2_USE_CUDA", "1"})
+// handed are the exports as the runner hands them to its launcher, values
+// stripped and not yet quoted. They keep the order of their first mention: the
+// launcher's own, the environment, the files. DeepSpeed takes the environment in
+// its own order; facts have it by name, and so has this.
+//
+// Lines of the files that end the launch are left out.
+func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
+	if x.Launcher == "mpich" && Before(x.DeepSpeed, "0.9.2") {
+		return nil // put together and then forgotten (MPICHRunner.get_cmd)
+	}
+	var all []facts.Setting
+	set := func(s facts.Setting) {
+		s.Value = strings.TrimSpace(s.Value)
+		if i := slices.IndexFunc(all, func(known facts.Setting) bool { return known.Name == s.Name }); i >= 0 {
+			all[i] = s
+			return
+		}
+		all = append(all, s)
+	}
+	for _, s := range x.mpiSettings() {
+		set(s)
+	}
+	for _, s := range x.environment(head) {
+		if x.exports(s.Name) {
+			set(s)
 		}
 	}
-	var settings []facts.Setting
-	for _, pair := range pairs {
-		settings = append(settings, facts.Setting{Name: pair[0], Value: pair[1], Source: "launcher " + x.Launcher})
+	set(facts.Setting{Name: "PYTHONPATH", Value: pythonPath(x.WorkDir, head), Source: "deepspeed"})
+	for _, file := range x.applied(files) {
+		for _, line := range file.Lines {
+			if name, value, found := strings.Cut(line, "="); found {
+				set(facts.Setting{Name: strings.TrimSpace(name), Value: value, Source: file.Path})
+			}
+		}
 	}
-	return settings
+	return all
+}
+
+// environment is the launching machine's by name, without what AISC keeps to
+// itself.
+func (x Exporter) environment(head *facts.Env) []facts.Setting {
+	if head == nil {
+		return nil
+	}
+	var all []facts.Setting
+	for _, s := range head.Vars {
+		all = append(all, facts.Setting{Name: s.Name, Value: s.Value, Source: "environment"})
+	}
+	for _, name := range head.Withheld {
+		all = append(all, facts.Setting{Name: name, Value: withheld, Source: "environment"})
+	}
+	named := func(name string) bool {
+		return slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
+	}
+	if !Before(x.DeepSpeed, "0.9.3") && named("AISC_JOB_NAME") {
+		all = slices.DeleteFunc(all, func(s facts.Setting) bool { return slices.Contains(excludedOnAISC, s.Name) })
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
+
+func (x Exporter) exports(name string) bool {
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	for _, e := range exported {
+		if slices.ContainsFunc(e.prefixes, begins) && !(e.since != "" && Before(x.DeepSpeed, e.since)) && (e.until == "" || Before(x.DeepSpeed, e.until)) {
+			return true
+		}
+	}
+	return begins("NCCL") && x.Accelerator == "cuda"
+}
+
+// applied are the files that the release reads, of the home directory's and the
+// working directory's: before v0.10.1 DS_ENV_FILE meant nothing, and from there to
+// v0.13.0 a file in the working directory was taken in place of the home's.
+//
+// Source: runner.py, main and DEEPSPEED_ENVIRONMENT_NAME.
+func (x Exporter) applied(files []facts.EnvFile) []facts.EnvFile {
+	switch {
+	case Before(x.DeepSpeed, "0.10.1"):
+		return slices.DeleteFunc(slices.Clone(files), func(file facts.EnvFile) bool { return path.Base(file.Path) != ".deepspeed_env" })
+	case Before(x.DeepSpeed, "0.13.1") && len(files) > 1:
+		return files[len(files)-1:]
+	}
+	return files
 }
 
 // sent turns values into what arrives and notes what does not arrive whole.
@@ -117,55 +176,44 @@ func (x Exporter) sent(all map[string]facts.Setting) ([]facts.Setting, []hostfil
 	var settings []facts.Setting
 	var notes []hostfile.Note
 	for _, s := range all {
-		if s.Source == wholeEnvironment {
-			settings = append(settings, s)
-			continue
-		}
-		s.Value = strings.TrimSpace(s.Value)
-		quoted := x.quotes(s.Value)
+		word := x.quoted(s.Value)
 		switch {
-		case x.Launcher == "pdsh" && reread(s.Value, quoted):
+		case s.Source == wholeEnvironment, s.Value == withheld:
+		case x.Launcher == "pdsh" && !survives(s.Value, word):
 			notes = append(notes, hostfile.Note{Trap: "export-reread", Message: fmt.Sprintf(
 				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks see another value; take those characters out", s.Name, s.Value, s.Source)})
-		case x.Launcher != "pdsh" && quoted:
+		case x.Launcher != "pdsh" && word != s.Value:
 			notes = append(notes, hostfile.Note{Trap: "export-keeps-quotes", Message: fmt.Sprintf(
-				`%s=%s (%s) arrives as "%[2]s" with the quotes in it, because DeepSpeed quotes for a shell and --launcher %[4]s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, x.Launcher)})
-			s.Value = `"` + s.Value + `"`
+				`%s=%s (%s) arrives as %s with the quotes in it, because DeepSpeed quotes for a shell and --launcher %s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, word, x.Launcher)})
+			s.Value = word
 		}
 		settings = append(settings, s)
 	}
-	slices.SortFunc(settings, func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(settings, byName)
 	slices.SortFunc(notes, func(a, b hostfile.Note) int { return cmp.Compare(a.Message, b.Message) })
 	return settings, notes
 }
 
-// quotes is whether DeepSpeed wraps a value in double quotes: since v0.16.5
+// quoted is a value as it stands in the command: since v0.16.5 in double quotes
 // when it holds anything but word characters and @%+=:,./-, from v0.15.2 on
-// always, and never before (multinode_runner.py, add_export).
-func (x Exporter) quotes(value string) bool {
-	if Before(x.DeepSpeed, "0.15.2") {
-		return false
-	}
-	if Before(x.DeepSpeed, "0.16.5") {
-		return true
-	}
-	return strings.ContainsFunc(value, func(r rune) bool {
+// always, before as it is, and before v0.6.2 quoted for a shell. One that is not
+// known is taken for a plain one.
+//
+// Source: multinode_runner.py, add_export and get_cmd.
+func (x Exporter) quoted(value string) string {
+	special := value != withheld && strings.ContainsFunc(value, func(r rune) bool {
 		return !(unicode.IsLetter(r) || unicode.IsNumber(r) || strings.ContainsRune("_@%+=:,./-", r))
 	})
-}
-
-// reread is whether pdsh or the remote shell makes something else of a value.
-// Inside the quotes four characters stay live; without them a blank or an
-// operator ends the value.
-func reread(value string, quoted bool) bool {
-	live := "$`\"\\"
-	if !quoted {
-		live += " \t;&|<>()'*?[]{}!#~"
+	ascii := !strings.ContainsFunc(value, func(r rune) bool { return r > unicode.MaxASCII })
+	switch {
+	case Before(x.DeepSpeed, "0.6.2") && (special || !ascii || value == ""):
+		return "'" + strings.ReplaceAll(value, "'", `'"'"'`) + "'"
+	case Before(x.DeepSpeed, "0.15.2"):
+		return value
+	case Before(x.DeepSpeed, "0.16.5"), special:
+		return `"` + value + `"`
 	}
-	if strings.ContainsAny(value, live) {
-		return true
-	}
-	return slices.ContainsFunc([]string{"%h", "%u", "%n", "%%"}, func(word string) bool { return strings.Contains(value, word) })
+	return value
 }
 
 // ParseEnvFile reads a .deepspeed_env as DeepSpeed does: every line is
@@ -187,8 +235,7 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 	for i, line := range file.Lines {
 		name, value, found := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
-		// Under pdsh the line becomes `export LINE;`, so a word too many is harmless.
-		bare := strings.TrimSpace(strings.TrimPrefix(name, "export "))
+		bare := withoutExport(name)
 		switch {
 		case !found:
 			problem(i+1, "ValueError: not enough values to unpack (expected 2, got 1)",
@@ -204,6 +251,13 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 	return settings, problems
 }
 
+// withoutExport is the variable that a line "export NAME=VALUE" of a file sets:
+// under pdsh it becomes `export export NAME=VALUE;`, and a word too many is
+// harmless there.
+func withoutExport(name string) string {
+	return strings.TrimSpace(strings.TrimPrefix(name, "export "))
+}
+
 func identifier(name string) bool {
 	return name != "" && !(name[0] >= '0' && name[0] <= '9') &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
@@ -217,7 +271,6 @@ func identifier(name string) bool {
 // An exported NCCL_CONF_FILE replaces the file of the node's home. What that
 // file says is known only when the node looked at the same one.
 func RankEnv(node *facts.Env, exports []facts.Setting) []facts.Setting {
-	byName := func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 	return slices.SortedFunc(maps.Values(rankEnv(node, exports)), byName)
 }
 

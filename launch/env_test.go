@@ -190,3 +190,97 @@ func TestRankEnv(t *testing.T) {
 		}
 	}
 }
+
+// What each release exports: the last that does a thing, and the first that does
+// it otherwise.
+func TestExportsByRelease(t *testing.T) {
+	vars := env("", "AISC_JOB_NAME=x", "AZUREML_RUN_ID=1", "MASTER_HOST=h", "MLFLOW_URI=u", "NCCL_IB_HCA=m", "UCX_TLS=rc")
+	home := facts.EnvFile{Path: "/home/u/.deepspeed_env", Lines: []string{"A=home"}}
+	work := facts.EnvFile{Path: "/job/.deepspeed_env", Lines: []string{"B=work"}}
+	other := facts.EnvFile{Path: "/job/cluster.env", Lines: []string{"C=other"}}
+	const nebula = "AZUREML_RUN_ID=1 MASTER_HOST=h "
+	for _, c := range []struct {
+		release, launcher, accelerator string
+		vars                           []facts.Setting
+		files                          []facts.EnvFile
+		want                           string
+	}{
+		{"0.6.7", "pdsh", "cuda", vars, nil, "NCCL_IB_HCA=m PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.7.0", "pdsh", "cuda", vars, nil, nebula + "NCCL_IB_HCA=m PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.7.5", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u NCCL_IB_HCA=m PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.9.2", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u NCCL_IB_HCA=m PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.9.3", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.19.6", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.19.7", "pdsh", "cuda", vars, nil, "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
+		{"0.12.5", "pdsh", "cpu", env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
+		{"0.12.6", "pdsh", "cpu", env("", "NCCL_X=1"), nil, "PYTHONPATH=/job"},
+		{"0.12.6", "pdsh", "cuda", env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
+
+		{"0.10.0", "pdsh", "cuda", nil, []facts.EnvFile{home, other}, "A=home PYTHONPATH=/job"},
+		{"0.10.0", "pdsh", "cuda", nil, []facts.EnvFile{home, work}, "A=home B=work PYTHONPATH=/job"},
+		{"0.10.1", "pdsh", "cuda", nil, []facts.EnvFile{home, work}, "B=work PYTHONPATH=/job"},
+		{"0.13.0", "pdsh", "cuda", nil, []facts.EnvFile{home, other}, "C=other PYTHONPATH=/job"},
+		{"0.13.0", "pdsh", "cuda", nil, []facts.EnvFile{home}, "A=home PYTHONPATH=/job"},
+		{"0.13.1", "pdsh", "cuda", nil, []facts.EnvFile{home, work}, "A=home B=work PYTHONPATH=/job"},
+
+		{"0.9.1", "mpich", "cuda", vars, []facts.EnvFile{home}, ""},
+		{"0.9.2", "mpich", "cuda", nil, []facts.EnvFile{home}, "A=home PYTHONPATH=/job"},
+		{"0.11.1", "impi", "cuda", nil, nil, "PYTHONPATH=/job"},
+		{"0.11.2", "impi", "cuda", nil, []facts.EnvFile{{Path: "/f", Lines: []string{"I_MPI_PIN=1"}}}, "I_MPI_PIN=0 PYTHONPATH=/job"},
+		{"0.8.0", "mvapich", "cpu", nil, nil, "MV2_CUDA_USE_NAIVE=0 MV2_DEBUG_SHOW_BACKTRACE=1 MV2_ENABLE_AFFINITY=0 MV2_INTER_ALLGATHER_TUNING=5 " +
+			"MV2_SMP_USE_CMA=0 MV2_SUPPORT_DL=1 MV2_USE_CUDA=1 PYTHONPATH=/job"},
+	} {
+		x := Exporter{Launcher: c.launcher, Accelerator: c.accelerator, WorkDir: "/job", DeepSpeed: c.release}
+		settings, _ := x.Settings(&facts.Env{Vars: c.vars}, c.files)
+		if diff := cmp.Diff(c.want, strings.Join(shown(settings), " ")); diff != "" {
+			t.Errorf("%s %s: (-want +got)\n%s", c.release, c.launcher, diff)
+		}
+	}
+}
+
+// A value that was not collected is exported all the same, and nothing is said of
+// what becomes of it.
+func TestExportsOfWithheldValues(t *testing.T) {
+	head := &facts.Env{Withheld: []string{"MLFLOW_TRACKING_TOKEN", "UCX_KEY"}}
+	for _, launcher := range []string{"pdsh", "openmpi"} {
+		x := Exporter{Launcher: launcher, Accelerator: "cuda", WorkDir: "/job", DeepSpeed: "0.16.0"}
+		settings, notes := x.Settings(head, nil)
+		if settings[0] != (facts.Setting{Name: "MLFLOW_TRACKING_TOKEN", Value: "…", Source: "environment"}) {
+			t.Errorf("%s: %+v", launcher, settings)
+		}
+		for _, note := range notes {
+			if strings.Contains(note.Message, "…") {
+				t.Errorf("%s: %+v", launcher, note)
+			}
+		}
+	}
+	x := Exporter{Launcher: "pdsh", DeepSpeed: "0.7.4"}
+	if settings, _ := x.Settings(head, nil); len(settings) != 2 {
+		t.Errorf("before MLFLOW was exported: %+v, want UCX_KEY and PYTHONPATH", settings)
+	}
+}
+
+// As add_export and, before 0.6.2, shlex.quote write them.
+func TestQuoted(t *testing.T) {
+	for _, c := range []struct{ release, value, want string }{
+		{"0.6.1", "a", "a"},
+		{"0.6.1", "", "''"},
+		{"0.6.1", "a b", "'a b'"},
+		{"0.6.1", "it's", `'it'"'"'s'`},
+		{"0.6.1", "é", "'é'"},
+		{"0.6.2", "a b", "a b"},
+		{"0.15.1", "a b", "a b"},
+		{"0.15.2", "a", `"a"`},
+		{"0.16.4", "", `""`},
+		{"0.16.5", "", ""},
+		{"0.16.5", "Az09_é@%+=:,./-", "Az09_é@%+=:,./-"},
+		{"", "a b", `"a b"`},
+		{"", `a"b`, `"a"b"`},
+		{"", "^mlx5", `"^mlx5"`},
+		{"", withheld, withheld},
+	} {
+		if got := (Exporter{DeepSpeed: c.release}).quoted(c.value); got != c.want {
+			t.Errorf("%s %q: %s, want %s", c.release, c.value, got, c.want)
+		}
+	}
+}

@@ -11,7 +11,6 @@ package launch
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -35,9 +34,11 @@ const (
 
 // Options is what the command line says of the launch.
 type Options struct {
-	Program string          // "" is deepspeed
-	Hosts   []hostfile.Host // what the hostfile says, before the filter
-	Notes   []hostfile.Note // what reading it noted
+	Program string // "" is deepspeed
+	// HostsFile is the hostfile as it was named, which Open MPI is handed; "" for none.
+	HostsFile string
+	Hosts     []hostfile.Host // what the hostfile says, before the filter
+	Notes     []hostfile.Note // what reading it noted
 	// Unlisted hosts are in nobody's hostfile (-w, an allocation): what DeepSpeed
 	// would make of their names is not told.
 	Unlisted     bool
@@ -79,6 +80,9 @@ type Options struct {
 	// Elastic is --elastic_training, gone in v0.19.8; the numbers are -1 when not given.
 	Elastic                bool
 	MinElastic, MaxElastic int
+	// ConfigFile is a DeepSpeed configuration that no argument of the script names,
+	// but accelerate.
+	ConfigFile string
 	// Config is the DeepSpeed configuration by its text, nil when none was named
 	// or none could be read.
 	Config *ConfigText
@@ -95,7 +99,7 @@ type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
-	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm
+	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm; "" with NoSSH
 	// Local is set when DeepSpeed will start the only host's ranks on the
 	// launching machine, without ssh and with its own environment.
 	Local bool `json:"local"`
@@ -124,7 +128,10 @@ type Prediction struct {
 
 	// Command is what DeepSpeed will start on the launching machine, and
 	// CommandEnv what it sets for that beside its own environment; both empty
-	// where no script is known. $MASTER_ADDR and $PID in it are told only then.
+	// where script, slots or interpreter are not known. Told only then are
+	// $MASTER_ADDR, $PID, which is DeepSpeed's own process, and $DEEPSPEED, the
+	// directory of its package. The exports come in the order of their names, for
+	// facts do not keep that of the environment.
 	Command    []string        `json:"command,omitempty"`
 	CommandEnv []facts.Setting `json:"command_env,omitempty"`
 	Script     string          `json:"script,omitempty"` // as typed
@@ -132,8 +139,10 @@ type Prediction struct {
 	NoPython   bool            `json:"no_python,omitempty"`
 	Arguments  []string        `json:"arguments,omitempty"` // of the script
 	VenvScript string          `json:"venv_script,omitempty"`
-	NoSSH      bool            `json:"no_ssh,omitempty"`  // every node is started by hand
-	Elastic    bool            `json:"elastic,omitempty"` // DeepSpeed's own elastic training
+	// LauncherArgs are --launcher_args as the launcher gets them, split.
+	LauncherArgs []string `json:"launcher_args,omitempty"`
+	NoSSH        bool     `json:"no_ssh,omitempty"`  // every node is started by hand
+	Elastic      bool     `json:"elastic,omitempty"` // DeepSpeed's own elastic training
 	// MinNodes, MaxNodes and PerNode are what torchrun was told, 0 and "" otherwise.
 	MinNodes int    `json:"min_nodes,omitempty"`
 	MaxNodes int    `json:"max_nodes,omitempty"`
@@ -155,82 +164,111 @@ func (p Prediction) Torchrun() bool {
 
 // Predict says what the launch will do. head is the launching machine; what
 // was not seen of it, or all of it when nil, is left out of the prediction. An
-// error is what DeepSpeed itself refuses.
+// error is what DeepSpeed itself refuses, a [*hostfile.FilterError] or a
+// [*UsageError], or holds one.
 func Predict(o Options, head *facts.Node) (Prediction, error) {
 	var seen facts.Facts
 	if head != nil {
 		seen = head.Facts
 	}
-	o.Filter.DeepSpeed = o.DeepSpeed
-	hosts, notes, err := o.Filter.Apply(o.Hosts)
-	if err != nil {
+	r := runner{Options: o, env: seen.Env, launcher: strings.ToLower(cmp.Or(o.Launcher, Launchers[0]))}
+	torchrun := Prediction{Rendezvous: o.Rendezvous}.Torchrun()
+	var notes []hostfile.Note
+	var err error
+	if err = o.Refused(); err != nil && !torchrun {
 		return Prediction{}, err
+	}
+	r.Filter.DeepSpeed = o.DeepSpeed
+	if r.active, notes, err = r.Filter.Apply(o.Hosts); err != nil {
+		return Prediction{}, cmp.Or(r.refusedWithoutHosts(err), err)
 	}
 	if o.Unlisted {
 		notes = nil
 	}
-	p := Prediction{
-		Program:      cmp.Or(o.Program, ProgramDeepSpeed),
-		DeepSpeed:    o.DeepSpeed,
-		Hosts:        hosts,
-		Launcher:     strings.ToLower(cmp.Or(o.Launcher, Launchers[0])),
-		Local:        len(hosts) == 1 && !o.Filter.ForceMulti,
-		MasterAddr:   o.MasterAddr,
-		MasterPort:   cmp.Or(o.MasterPort, DefaultMasterPort),
-		SSHPort:      o.SSHPort,
-		Accelerator:  cmp.Or(o.Accelerator, "cuda"),
-		WorkDir:      o.WorkDir,
-		Rendezvous:   cmp.Or(o.Rendezvous, RendezvousDeepSpeed),
-		RdzvEndpoint: o.RdzvEndpoint,
-		Notes:        slices.Concat(o.Notes, notes),
-		Script:       o.Script,
-		Module:       o.Module,
-	}
+	p := r.prediction()
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
-	if p.Local || p.Torchrun() {
-		return p, nil // no launcher, no exports
+	p.Notes = slices.Concat(o.Notes, notes)
+	if !torchrun {
+		r.python = p.Interpreter
+		if err = r.foresee(&p, seen.Launcher); err != nil {
+			return Prediction{}, err
+		}
 	}
-	p.Notes = append(p.Notes, launcherTraps(p.Launcher, o)...)
-	var files []facts.EnvFile
-	if seen.Launcher != nil {
-		files = seen.Launcher.EnvFiles
+	p.Notes = slices.DeleteFunc(p.Notes, p.concernsNobody)
+	if o.Config != nil {
+		p.Config = ReadConfig(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
 	}
-	export := Exporter{Launcher: p.Launcher, Accelerator: p.Accelerator, WorkDir: p.WorkDir, DeepSpeed: o.DeepSpeed}
-	var traps []hostfile.Note
-	p.Exports, traps = export.Settings(seen.Env, files)
-	p.Notes = append(p.Notes, traps...)
 	return p, nil
 }
 
-// launcherTraps are the ways in which a launcher other than pdsh does not do
-// what its command line asks for (deepspeed/launcher/multinode_runner.py,
-// 0.19.6 of development; validate_args and get_cmd of each runner).
-func launcherTraps(launcher string, o Options) []hostfile.Note {
-	var notes []hostfile.Note
-	note := func(trap, format string, values ...any) {
-		notes = append(notes, hostfile.Note{Trap: trap, Message: fmt.Sprintf(format, values...)})
+// prediction is what the options say by themselves.
+func (r runner) prediction() Prediction {
+	p := Prediction{
+		Program:      cmp.Or(r.Program, ProgramDeepSpeed),
+		DeepSpeed:    r.DeepSpeed,
+		Hosts:        r.active,
+		Launcher:     r.launcher,
+		Local:        r.alone() && !r.NoSSH,
+		MasterAddr:   r.MasterAddr,
+		MasterPort:   r.masterPort(),
+		SSHPort:      r.SSHPort,
+		Accelerator:  cmp.Or(r.Accelerator, "cuda"),
+		WorkDir:      r.WorkDir,
+		Rendezvous:   cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
+		RdzvEndpoint: r.RdzvEndpoint,
+		Script:       r.Script,
+		Module:       r.Module,
+		NoPython:     r.NoPython,
+		Arguments:    r.Arguments,
+		VenvScript:   r.VenvScript,
+		NoSSH:        r.NoSSH,
+		Elastic:      r.Elastic,
+		MinNodes:     r.MinNodes,
+		MaxNodes:     r.MaxNodes,
+		PerNode:      r.PerNode,
+		Files:        FilesNamed(r.Options),
 	}
-	mpi := slices.Contains([]string{"openmpi", "mpich", "impi", "mvapich"}, launcher)
-	if o.Filter.Given() && mpi {
-		note("launcher-refuses-filter", `DeepSpeed refuses --include, --exclude, --num_nodes and --num_gpus with --launcher %s ("backend does not support worker include/exclusion"): write a hostfile with the wanted hosts instead`, launcher)
+	if r.NoSSH {
+		p.Launcher = ""
 	}
-	if mpi && launcher != "openmpi" && !sameSlots(o.Hosts) {
-		note("launcher-needs-equal-slots", `--launcher %s "requires same number of devices per node", and the hostfile's slots differ: make them equal, or use --launcher pdsh`, launcher)
-	}
-	if o.MasterAddr != "" && !handsMasterOn(launcher) {
-		note("master-addr-ignored", "--launcher %s passes no master address on; the ranks take the first word of `hostname -I` on rank 0 and port %d, not %s", launcher, DefaultMasterPort, o.MasterAddr)
-	}
-	if launcher == "slurm" {
-		note("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice")
-	}
-	return notes
+	return p
 }
 
-func sameSlots(hosts []hostfile.Host) bool {
-	for _, host := range hosts {
-		if len(host.Slots) != len(hosts[0].Slots) {
-			return false
+// foresee adds to the prediction what DeepSpeed's runner makes of the options.
+func (r runner) foresee(p *Prediction, here *facts.Launcher) error {
+	var err error
+	if r.arguments, err = r.typedArguments(); err != nil {
+		return err
+	}
+	if err = r.refused(); err != nil {
+		return err
+	}
+	p.LauncherArgs = r.words
+	if !r.alone() {
+		var files []facts.EnvFile
+		if here != nil {
+			files = here.EnvFiles
+		}
+		export := Exporter{Launcher: p.Launcher, Accelerator: p.Accelerator, WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed}
+		var traps []hostfile.Note
+		p.Exports, traps = export.Settings(r.env, files)
+		p.Notes = append(p.Notes, traps...)
+		r.exports = export.handed(r.env, files)
+		for i := range r.exports {
+			r.exports[i].Value = export.quoted(r.exports[i].Value)
 		}
 	}
-	return true
+	p.Notes = append(p.Notes, r.traps()...)
+	var late []hostfile.Note
+	p.Timeout, p.TimeoutFrom, late = startTimeout(*p, r.env)
+	p.Notes = append(p.Notes, late...)
+	p.Command, p.CommandEnv = r.command(), r.environment()
+	return nil
+}
+
+// concernsNobody is whether a note of the hostfile is about a launcher that will
+// not read it, or about ranks that are started by hand.
+func (p Prediction) concernsNobody(note hostfile.Note) bool {
+	byPDSH := !p.Local && !p.NoSSH && !p.Torchrun() && p.Launcher == "pdsh"
+	return strings.HasPrefix(note.Trap, "pdsh-") && !byPDSH || note.Trap == "single-host-runs-here" && (p.NoSSH || p.Torchrun())
 }

@@ -9,10 +9,15 @@ import (
 	"preflight/hostfile"
 )
 
+// hosts are w1, w2, … with that many slots each.
 func hosts(slots ...int) []hostfile.Host {
 	var all []hostfile.Host
 	for i, n := range slots {
-		all = append(all, hostfile.Host{Name: "w" + string(rune('1'+i)), Slots: make([]int, n), Line: i + 1})
+		host := hostfile.Host{Name: "w" + string(rune('1'+i)), Slots: []int{}, Line: i + 1}
+		for slot := range n {
+			host.Slots = append(host.Slots, slot)
+		}
+		all = append(all, host)
 	}
 	return all
 }
@@ -71,7 +76,7 @@ func TestPredict(t *testing.T) {
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
 			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
 		}
-		got.Notes = nil
+		got.Notes, got.Timeout, got.TimeoutFrom = nil, 0, "" // have tests of their own
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
@@ -80,7 +85,7 @@ func TestPredict(t *testing.T) {
 
 func TestPredictLeavesOptionsAlone(t *testing.T) {
 	notes := append(make([]hostfile.Note, 0, 9), hostfile.Note{Trap: "zero-slots"})
-	if _, err := Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "mpich"}, nil); err != nil {
+	if _, err := Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "openmpi"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if spare := notes[:2][1]; spare != (hostfile.Note{}) {
@@ -88,24 +93,43 @@ func TestPredictLeavesOptionsAlone(t *testing.T) {
 	}
 }
 
-// What each runner of deepspeed/launcher/multinode_runner.py refuses or ignores.
-func TestLauncherTraps(t *testing.T) {
-	limited := hostfile.Filter{NumNodes: hostfile.AtMost(0)}
+// A note about a launcher that will not read the line concerns nobody.
+func TestPredictKeepsWhatConcernsTheLaunch(t *testing.T) {
+	noted := []hostfile.Note{{Trap: "pdsh-range"}, {Trap: "comment-in-name"}}
 	for _, c := range []struct {
-		launcher string
-		o        Options
-		want     []string
+		name string
+		o    Options
+		want []string
 	}{
-		{"pdsh", Options{Hosts: hosts(1, 2), Filter: limited, MasterAddr: "10.0.0.1"}, nil},
-		{"openmpi", Options{Hosts: hosts(1, 2)}, nil},
-		{"openmpi", Options{Hosts: hosts(1, 1), Filter: limited, MasterAddr: "10.0.0.1"}, []string{"launcher-refuses-filter", "master-addr-ignored"}},
-		{"mpich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots"}},
-		{"impi", Options{Hosts: hosts(2, 2), Filter: limited}, []string{"launcher-refuses-filter"}},
-		{"mvapich", Options{Hosts: hosts(1, 2), MasterAddr: "10.0.0.1"}, []string{"launcher-needs-equal-slots", "master-addr-ignored"}},
-		{"slurm", Options{Hosts: hosts(1, 2), Filter: limited, MasterAddr: "10.0.0.1"}, []string{"master-addr-ignored", "hostfile-ignored"}},
+		{"pdsh", Options{Hosts: hosts(1, 1)}, []string{"pdsh-range", "comment-in-name"}},
+		{"another launcher", Options{Hosts: hosts(1, 1), Launcher: "impi"}, []string{"comment-in-name"}},
+		{"this machine", Options{Hosts: hosts(1)}, []string{"comment-in-name", "single-host-runs-here"}},
+		{"by hand", Options{Hosts: hosts(1), NoSSH: true, MasterAddr: "w1"}, []string{"comment-in-name"}},
+		{"torchrun", Options{Hosts: hosts(1), Rendezvous: RendezvousC10d}, []string{"comment-in-name"}},
 	} {
-		if diff := cmp.Diff(c.want, traps(launcherTraps(c.launcher, c.o))); diff != "" {
-			t.Errorf("%s %+v: (-want +got)\n%s", c.launcher, c.o, diff)
+		c.o.Notes = noted
+		p, err := Predict(c.o, nil)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
 		}
+		if diff := cmp.Diff(c.want, traps(p.Notes)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestPredictByHand(t *testing.T) {
+	p, err := Predict(Options{Hosts: hosts(2, 2), NoSSH: true, NodeRank: 1, MasterAddr: "10.0.0.1", Launcher: "openmpi"},
+		&facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")}}})
+	if err != nil || p.Local || !p.NoSSH || p.Launcher != "" || p.Exports != nil || len(p.Hosts) != 2 {
+		t.Errorf("%+v, %v: want both hosts, no launcher and no exports", p, err)
+	}
+}
+
+func TestPredictReadsTheConfiguration(t *testing.T) {
+	p, err := Predict(Options{Hosts: hosts(2, 2), Config: &ConfigText{Path: "/job/ds.json", Text: "{}"}}, nil)
+	if want := ReadConfig("/job/ds.json", "{}", "", 4); err != nil || !cmp.Equal(want, p.Config) {
+		t.Errorf("%v, %v; want it read for four ranks", p.Config, err)
 	}
 }

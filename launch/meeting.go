@@ -119,7 +119,7 @@ func (p Prediction) deepspeedMeeting(first *facts.Node) Meeting {
 		}
 	}
 	if first.Net == nil {
-		return Meeting{Port: port, Error: "the network of " + first.Name + " was not seen, so that nobody knows what `hostname -I` prints there"}
+		return Meeting{Port: port, Rule: asks, Error: "the network of " + first.Name + " was not seen, so that nobody knows what `hostname -I` prints there"}
 	}
 	addresses := hostnameI(first)
 	if len(addresses) == 0 {

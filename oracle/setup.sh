@@ -26,3 +26,37 @@ done
 for python in /usr/bin/python3 "$home/v24/bin/python" "$home/v215/bin/python"; do
 	"$python" -W ignore -c 'import sys, torch; print("oracle: torch", torch.__version__, "in", sys.executable)'
 done
+
+# DeepSpeed, whose launcher is run on hosts. It compiles nothing here, and pip is
+# kept from fetching another torch for building it.
+for release in v24=0.15.1 v215=0.19.8; do
+	venv=$home/${release%=*}
+	if ! "$venv/bin/python" -c "from importlib.metadata import version; assert version('deepspeed') == '${release#*=}'" 2>/dev/null; then
+		echo "oracle: deepspeed ${release#*=} into $venv"
+		"$venv/bin/python" -m pip install --quiet setuptools wheel ninja packaging py-cpuinfo psutil
+		DS_BUILD_OPS=0 "$venv/bin/python" -m pip install --quiet --no-build-isolation "deepspeed==${release#*=}"
+	fi
+done
+
+# The releases of DeepSpeed whose runner is asked what it would start. Their
+# sources will do, with what the newest one has fetched beside it; the old ones
+# need a torch and a pydantic of their time.
+old=$home/deepspeed/old
+if ! "$old/bin/python" -c 'import torch, hjson, psutil, cpuinfo, tqdm; from pydantic import BaseSettings' 2>/dev/null; then
+	echo "oracle: what old releases of deepspeed import into $old"
+	/usr/bin/python3 -m venv --clear --system-site-packages "$old"
+	"$old/bin/python" -m pip install --quiet setuptools wheel hjson ninja packaging psutil py-cpuinfo tqdm 'pydantic<2'
+fi
+for release in 0.7.7 0.9.5 0.12.6 0.14.5 0.15.1 0.15.2 0.19.6 0.19.8; do
+	case $release in
+	0.7.* | 0.9.* | 0.12.*) python=$old/bin/python ;;
+	*) python=$home/v215/bin/python ;;
+	esac
+	if [ ! -f "$home/deepspeed/$release/deepspeed/launcher/runner.py" ]; then
+		echo "oracle: the sources of deepspeed $release into $home/deepspeed/$release"
+		mkdir -p "$home/deepspeed/$release"
+		DS_BUILD_OPS=0 "$python" -m pip download --quiet --no-deps --no-binary :all: --no-build-isolation --dest "$home/deepspeed" "deepspeed==$release"
+		tar -xzf "$home/deepspeed/deepspeed-$release.tar.gz" -C "$home/deepspeed/$release" --strip-components=1
+		rm "$home/deepspeed/deepspeed-$release.tar.gz"
+	fi
+done

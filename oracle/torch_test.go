@@ -27,10 +27,15 @@ type release struct {
 	libuv      []bool // the kinds of server it has
 }
 
+// oracleHome is where setup.sh put what it fetched.
+func oracleHome() string {
+	home, _ := os.UserHomeDir() // "" then makes the tests fail by name
+	return cmp.Or(os.Getenv("PREFLIGHT_ORACLE"), filepath.Join(home, ".cache/preflight-oracle"))
+}
+
 // releases are one of each generation, oldest first.
 func releases() []release {
-	home, _ := os.UserHomeDir() // "" then makes the tests fail by name
-	oracle := cmp.Or(os.Getenv("PREFLIGHT_ORACLE"), filepath.Join(home, ".cache/preflight-oracle"))
+	oracle := oracleHome()
 	return []release{
 		{"1.13", "/usr/bin/python3", facts.GenerationLegacy, []bool{false}},
 		{"2.4", filepath.Join(oracle, "v24/bin/python"), facts.GenerationValidates, []bool{false, true}},

@@ -139,11 +139,7 @@ func TestTorchrun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(shared, "job.py"), []byte(job), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(shared, "preflight"), "preflight/cmd/preflight")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	buildPreflight(t, shared)
 	started := map[string]*torch{}
 	patience := map[string]time.Duration{}
 	for i, tr := range launches() {

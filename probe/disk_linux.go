@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,8 +75,8 @@ func disk(ctx context.Context, o Options, stand func(Options, string) (footing, 
 }
 
 // places are the directories that a launch writes to, by the rules of whoever
-// writes there: huggingface_hub (constants.py), Triton (runtime/cache.py) and
-// torch (utils/cpp_extension.py, get_default_build_root).
+// writes there: huggingface_hub (constants.py), Triton (runtime/cache.py), torch
+// (utils/cpp_extension.py), and DeepSpeed where the configuration has it offload.
 func places(o Options, home string, env func(string) string) []facts.Place {
 	home = cmp.Or(env("HOME"), home)
 	cache := cmp.Or(env("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
@@ -84,13 +86,22 @@ func places(o Options, home string, env func(string) string) []facts.Place {
 		{Role: "home", Path: home},
 		{Role: "hf-cache", Path: cmp.Or(env("HF_HUB_CACHE"), env("HF_HOME"), filepath.Join(cache, "huggingface"))},
 		{Role: "triton-cache", Path: cmp.Or(env("TRITON_CACHE_DIR"), filepath.Join(cmp.Or(env("TRITON_HOME"), home), ".triton"))},
-		{Role: "torch-extensions", Path: cmp.Or(env("TORCH_EXTENSIONS_DIR"), filepath.Join(cache, "torch_extensions"))},
+		{Role: "torch-extensions", Path: torchExtensions(env, home)},
+	}
+	for i := range all {
+		if strings.HasPrefix(all[i].Path, "~/") {
+			all[i].Path = filepath.Join(home, all[i].Path[2:]) // huggingface_hub expands it
+		}
+	}
+	for _, role := range slices.Sorted(maps.Keys(o.Offload)) {
+		path := o.Offload[role]
+		if !filepath.IsAbs(path) { // as DeepSpeed takes it, a "~" included
+			path = filepath.Join(o.WorkDir, path)
+		}
+		all = append(all, facts.Place{Role: role, Path: path})
 	}
 	var known []facts.Place
 	for _, place := range all {
-		if strings.HasPrefix(place.Path, "~/") {
-			place.Path = filepath.Join(home, place.Path[2:]) // huggingface_hub expands it
-		}
 		if filepath.IsAbs(place.Path) { // no home, no working directory: nothing to look at
 			place.Path = filepath.Clean(place.Path)
 			known = append(known, place)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -79,7 +80,7 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 			"workdir": {FSType: "lustre", Source: "mds@o2ib:/scratch", NoExec: true, ReadOnly: true, Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
 			"home":    {FSType: "nfs4", Source: "filer:/export/home", Problem: "no answer within 2s: a hung mount?"},
 			"tmp": {FSType: "xfs", Source: "/dev/mapper/rhel-root",
-				Problem: "the collector crashed at disk_linux_test.go:70, which is a bug in preflight: planted"},
+				Problem: "the collector crashed at disk_linux_test.go:71, which is a bug in preflight: planted"},
 			"hf-cache":         nfs,
 			"triton-cache":     nfs,
 			"torch-extensions": {FSType: "nfs4", Source: "filer:/export/home", Problem: "permission denied"},
@@ -153,5 +154,21 @@ func TestSizes(t *testing.T) {
 		if total != test.total || free != test.free || inodes != test.inodes {
 			t.Errorf("%s: %d, %d, %d, want %d, %d, %d", name, total, free, inodes, test.total, test.free, test.inodes)
 		}
+	}
+}
+
+// Where ZeRO offloads to is a place as well, looked for as DeepSpeed does: no
+// "~" is expanded.
+func TestOffloadPlaces(t *testing.T) {
+	o := Options{WorkDir: "/srv", Offload: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
+	var got []facts.Place
+	for _, place := range places(o, "/home/ml", func(string) string { return "" }) {
+		if strings.HasPrefix(place.Role, "offload") {
+			got = append(got, place)
+		}
+	}
+	want := []facts.Place{{Role: "offload-optimizer", Path: "/nvme"}, {Role: "offload-param", Path: "/srv/~/nvme"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -19,12 +19,13 @@ import (
 // how a launch behaves. allowedPrefixes open whole families.
 var (
 	allowedNames = []string{
-		"AISC_JOB_NAME", "CONDA_DEFAULT_ENV", "CONDA_PREFIX",
-		"CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES",
-		"DSHPATH", "FANOUT", "GROUP_RANK", "HF_DATASETS_CACHE", "HF_DATASETS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",
+		"AISC_JOB_NAME", "CC", "CONDA_DEFAULT_ENV", "CONDA_PREFIX",
+		"CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CXX",
+		"DSHPATH", "ELASTIC_RUN_ID", "FANOUT", "GROUP_RANK", "HF_DATASETS_CACHE", "HF_DATASETS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",
 		"KMP_AFFINITY", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-		"MASTER_ADDR", "MASTER_PORT", "MKL_NUM_THREADS", "NODE_RANK",
-		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "PATH",
+		"MASTER_ADDR", "MASTER_PORT", "MAX_JOBS", "MKL_NUM_THREADS", "NODE_RANK",
+		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES",
+		"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMP_NUM_THREADS", "OMP_PROC_BIND", "PATH",
 		"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "RANK",
 		"SLURMD_NODENAME", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_JOB_ID", "SLURM_JOB_NODELIST",
 		"SLURM_JOB_NUM_NODES", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_NODELIST", "SLURM_NTASKS",
@@ -34,14 +35,17 @@ var (
 		"USE_LIBUV", "VIRTUAL_ENV", "WORLD_SIZE",
 	}
 	allowedPrefixes = []string{
-		"DEEPSPEED_", "DS_", "FI_", "GLOO_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
-		"PDSH_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
+		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
+		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
 	}
 	// secretWords never leave the machine, whatever family a name is of. The
 	// exceptions are InfiniBand partition keys, which are numbers every node
 	// of a fabric must agree on.
 	secretWords = []string{"TOKEN", "KEY", "SECRET", "PASS", "CRED"}
 	notSecret   = []string{"NCCL_IB_PKEY", "UCX_IB_PKEY"}
+	// exportedPrefixes are how the names begin that DeepSpeed exports to every node
+	// (deepspeed/launcher/runner.py, EXPORT_ENVS, and accelerator/cuda_accelerator.py).
+	exportedPrefixes = []string{"MLFLOW", "MV2", "NCCL", "PYTHON", "UCX"}
 )
 
 // allowed reports whether a variable's value may be collected.
@@ -51,8 +55,12 @@ func allowed(name string) bool {
 			return slices.Contains(notSecret, name)
 		}
 	}
-	return slices.Contains(allowedNames, name) ||
-		slices.ContainsFunc(allowedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return slices.Contains(allowedNames, name) || begins(name, allowedPrefixes)
+}
+
+// begins is whether a name is of one of the families.
+func begins(name string, families []string) bool {
+	return slices.ContainsFunc(families, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
 // collectEnv looks at the environment of this very session and at what NCCL
@@ -82,6 +90,9 @@ func lookAtEnv(environ []string, at func(string) string, home, workDir string) *
 			confFile, named = value, true
 		}
 		if !allowed(name) {
+			if begins(name, exportedPrefixes) {
+				env.Withheld = append(env.Withheld, name)
+			}
 			continue
 		}
 		setting := facts.Setting{Name: name, Value: value, Source: "environment"}
@@ -118,6 +129,7 @@ func lookAtEnv(environ []string, at func(string) string, home, workDir string) *
 	byName := func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(env.Vars, byName)
 	slices.SortFunc(env.NCCL, byName)
+	slices.Sort(env.Withheld)
 	return env
 }
 

@@ -46,6 +46,14 @@ func TestAllowed(t *testing.T) {
 		"TORCHELASTIC_ERROR_FILE":     true,
 		"PYTORCH_CUDA_ALLOC_CONF":     true,
 		"OMPI_MCA_btl_tcp_if_include": true,
+		"OMPI_COMM_WORLD_LOCAL_RANK":  true,
+		"PET_RDZV_ENDPOINT":           true,
+		"ACCELERATE_MIXED_PRECISION":  true,
+		"ACCELERATE_API_KEY":          false,
+		"ELASTIC_RUN_ID":              true,
+		"DEEPSPEED_TIMEOUT":           true,
+		"CXX":                         true,
+		"CXXFLAGS":                    false,
 	}
 	for name, want := range tests {
 		if got := allowed(name); got != want {
@@ -156,6 +164,18 @@ NCCL_IB_HCA=mlx5_7
 	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
 	if diff := cmp.Diff(want, missing.Files); diff != "" {
 		t.Errorf("a named file that is not there: (-want +got)\n%s", diff)
+	}
+}
+
+// Of what DeepSpeed exports by how it begins, what may be a secret is told by name.
+func TestWithheld(t *testing.T) {
+	environ := []string{
+		"UCX_PASSWORD=hunter2", "MLFLOW_TRACKING_TOKEN=hunter2", "MLFLOW_RUN=hunter2", "PYTHONPATH=/x", "NCCL_DEBUG=INFO",
+		"NCCLX=1", "MV2=1", "WANDB_API_KEY=hunter2", "XMLFLOW=1",
+	}
+	got := lookAtEnv(environ, Options{Root: t.TempDir()}.at, "/home/me", "/srv").Withheld
+	if diff := cmp.Diff([]string{"MLFLOW_RUN", "MLFLOW_TRACKING_TOKEN", "MV2", "NCCLX", "UCX_PASSWORD"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

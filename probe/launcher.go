@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -37,11 +38,31 @@ func collectLauncher(ctx context.Context, o Options) (*facts.Launcher, error) {
 			launcher.Backends[program] = path
 		}
 	}
-	if path, err := exec.LookPath("deepspeed"); err == nil {
-		launcher.DeepSpeed = path
-		launcher.Interpreter = scriptInterpreter(path)
-	}
+	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
 	return launcher, ctx.Err()
+}
+
+// launchProgram finds what a launch command begins with and the python that will
+// run it, which is the program itself in `python -m …`. Links are kept, as
+// sys.executable keeps them. Both are "" when there is no such program.
+func launchProgram(name string) (path, interpreter string) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", ""
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", "" // without a working directory a relative name means nothing
+	}
+	if isPython(path) {
+		return path, path
+	}
+	return path, scriptInterpreter(path)
+}
+
+// isPython is whether a program is an interpreter, by its name.
+func isPython(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, "python") || strings.HasPrefix(name, "pypy")
 }
 
 // sshVersion is "" when ssh does not say.
@@ -111,7 +132,7 @@ func parseShebang(script *bufio.Reader) string {
 		}
 		program = firstShellWord(strings.TrimSpace(command))
 	}
-	if name := filepath.Base(program); !strings.HasPrefix(name, "python") && !strings.HasPrefix(name, "pypy") {
+	if !isPython(program) {
 		return ""
 	}
 	return program

@@ -169,6 +169,42 @@ func TestCollectLauncher(t *testing.T) {
 	}
 }
 
+// What a launch is typed with, and the python that runs it.
+func TestLaunchProgram(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "venv", "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	venv := filepath.Join(dir, "venv", "bin")
+	writeProgram(t, filepath.Join(venv, "python3.11"), "#!/bin/sh\n")
+	writeProgram(t, filepath.Join(venv, "torchrun"), "#!/opt/venv/bin/python3\n")
+	writeProgram(t, filepath.Join(venv, "deepspeed"), "#!/bin/bash\n")
+	for _, name := range []string{"python", "python3"} {
+		if err := os.Symlink("python3.11", filepath.Join(venv, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", venv)
+	t.Chdir(dir)
+	for name, want := range map[string][2]string{
+		"torchrun":          {venv + "/torchrun", "/opt/venv/bin/python3"},
+		"./venv/bin/python": {venv + "/python", venv + "/python"},
+		venv + "/python3":   {venv + "/python3", venv + "/python3"},
+		"python":            {venv + "/python", venv + "/python"}, // a link stays one, or it is another environment
+		"deepspeed":         {venv + "/deepspeed", ""},
+		"accelerate":        {"", ""},
+		"./deepspeed":       {"", ""},
+	} {
+		if path, interpreter := launchProgram(name); path != want[0] || interpreter != want[1] {
+			t.Errorf("%s: %q run by %q, want %q", name, path, interpreter, want)
+		}
+	}
+	launcher, err := collectLauncher(t.Context(), Options{Program: "torchrun", WorkDir: dir})
+	if err != nil || launcher.DeepSpeed != venv+"/torchrun" {
+		t.Errorf("%+v, %v", launcher, err)
+	}
+}
+
 func TestPDSHOfThisMachine(t *testing.T) {
 	got := lookAtPDSH(t.Context(), "/usr/bin/pdsh")
 	if got.Version == "" || !strings.Contains(strings.Join(got.Modules, " "), "ssh") || got.Problem != "" {

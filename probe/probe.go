@@ -2,8 +2,8 @@
 //
 // It observes and never judges: whether a value is good is for package checks.
 // It changes nothing (one nameless file in /dev/shm, gone before it returns,
-// is all it ever writes), repairs nothing, and starts no program but those that
-// a launch starts or asks as well, each within a deadline. It reads /proc, /sys,
+// is all it ever writes), repairs nothing, and starts no program but git and those
+// that a launch starts or asks as well, each within a deadline. It reads /proc, /sys,
 // /dev and /etc below a root that may be a fixture tree; system calls always ask
 // the real machine.
 //
@@ -38,6 +38,12 @@ const (
 	pythonLimit   = 10 * time.Second
 	ibLimit       = 3 * time.Second
 	launcherLimit = 8 * time.Second
+	filesLimit    = 4 * time.Second
+	gpuLimit      = 1 * time.Second
+
+	// toolchainLimit holds the compiler, the toolkit and the interpreter, each of
+	// which may take its versionLimit.
+	toolchainLimit = 8 * time.Second
 
 	// lastWords is how much longer a collector that minds its deadline has to
 	// say in its own words what held it up.
@@ -53,8 +59,10 @@ type Options struct {
 	MasterPort  int      `json:"master_port,omitempty"` // 0 when unknown
 	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
 	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed
-	// Files are the paths that the launch command names.
+	// Files are the paths that the launch command names, and Head is whether to
+	// bring the text of a configuration too, which only the launching machine must.
 	Files []facts.LaunchFile `json:"files,omitempty"`
+	Head  bool               `json:"-"`
 	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
 	// offload-param), to be looked at with the disk.
 	Offload  map[string]string `json:"offload,omitempty"`
@@ -86,6 +94,7 @@ type collector struct {
 // launching machine starts a launch with; the rest is Linux's own.
 var collectors = append([]collector{
 	{facts.SectionEnv, envLimit, "a hung home directory", into(collectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
+	{facts.SectionFiles, filesLimit, "a hung mount", into(collectFiles, func(f *facts.Facts) **facts.Files { return &f.Files })},
 	{facts.SectionLauncher, launcherLimit, "a PATH directory on a hung mount", into(collectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
 }, linuxCollectors...)
 

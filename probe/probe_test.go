@@ -182,7 +182,8 @@ func TestDeadlinesNest(t *testing.T) {
 
 func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	sent := Options{
-		Root: "/fixture", Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
+		Root: "/fixture", Head: true, Program: "torchrun", Files: []facts.LaunchFile{{Path: "/srv/a.py", Role: facts.RoleScript}},
+		Offload: map[string]string{"offload-param": "/nvme"}, Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
 		WorkDir: "/srv", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
 	}
 	wire, err := json.Marshal(sent)
@@ -193,7 +194,7 @@ func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	if err := json.Unmarshal(wire, &got); err != nil {
 		t.Fatal(err)
 	}
-	sent.Root, sent.Deadline = "", 0
+	sent.Root, sent.Deadline, sent.Head, sent.Program = "", 0, false, ""
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Errorf("after a round trip (-sent +got):\n%s", diff)
 	}

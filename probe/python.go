@@ -63,6 +63,7 @@ func collectPython(ctx context.Context, o Options) (*facts.Python, error) {
 	if python.Torch != nil && python.Packages["torch"] == "" {
 		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
 	}
+	python.Ops = readOps(site.find("deepspeed", "git_version_info_installed.py"))
 	python.NCCL = findNCCL(ctx, ncclSearch{
 		torchDir: torchDir,
 		sysPath:  python.SysPath,

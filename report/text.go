@@ -32,6 +32,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		p.diff(r.Diff)
 		p.advice(r)
 		p.line("")
+		p.launch(r)
 		p.wire(r)
 		p.rest(r)
 	case r.Verdict == checks.Unknown && !slices.ContainsFunc(r.Findings, isUnknown):
@@ -119,10 +120,11 @@ func (p *page) headline(r checks.Report) {
 		}
 	case checks.Unknown:
 		text = "cannot tell whether this launch will work"
-	case checks.Warn:
-		text = "ready to launch, with " + plural(count[checks.Warn], "warning")
 	default:
-		text = "ready to launch"
+		text = ready(r)
+		if r.Verdict == checks.Warn {
+			text += ", with " + plural(count[checks.Warn], "warning")
+		}
 	}
 	if r.Interrupted {
 		text += " (interrupted: this is what is known so far)"
@@ -131,6 +133,15 @@ func (p *page) headline(r checks.Report) {
 	for _, line := range p.split(p.summary(r), 0) {
 		p.line("%s", p.faint(line))
 	}
+}
+
+// ready is what a run may say that found nothing: a few checks do not make a
+// launch.
+func ready(r checks.Report) string {
+	if slices.ContainsFunc(r.Checks, func(o checks.Outcome) bool { return o.Reason == checks.SwitchedOff }) {
+		return "nothing is wrong that the checks asked for look at"
+	}
+	return "ready to launch"
 }
 
 // summary counts nodes and checks.

@@ -73,7 +73,7 @@ func TestCluster(t *testing.T) {
 		{"env | sort | grep -v '^PWD='", "HOME=/root\nLANG=C.UTF-8\nLOGNAME=root\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nSHELL=/bin/bash\nUSER=root\n"},
 		{"getent hosts w3; ssh w3 getent ahostsv4 w3 | head -1", "10.77.1.3       w3\n10.77.1.3       STREAM w3\n"},
 		{"ls /sys/class/net; ls /tmp /var/tmp /dev/shm", "eth0\nlo\n/dev/shm:\n\n/tmp:\n\n/var/tmp:\n"},
-		{"ssh w1 touch /root/mine /tmp/mine /dev/shm/mine; ssh w2 'ls /root /tmp /dev/shm'", "/dev/shm:\n\n/root:\nhostfile\n\n/tmp:\n"},
+		{"ssh w1 touch /root/mine /tmp/mine /dev/shm/mine; ssh w2 'ls /root /tmp /dev/shm'", "/dev/shm:\n\n/root:\nhostfile\njob\n\n/tmp:\n"},
 		{"for h in w1 w2; do ssh $h cat /etc/machine-id; done | sort -u | wc -l", "2\n"},
 		{"pdsh -R ssh -w 'w[1-3]' hostname | sort", "w1: w1\nw2: w2\nw3: w3\n"},
 		{"ssh w1 \"bash -c '</dev/tcp/192.0.2.1/22'\" 2>&1 | grep -o -m1 'Network is .*'", "Network is unreachable\n"},
@@ -167,7 +167,7 @@ func TestAttachAndRestart(t *testing.T) {
 	if err := w2.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := "lo eth0 \nhostfile\n"
+	want := "lo eth0 \nhostfile\njob\n"
 	if got := onHead(t, c, `ssh w2 'ip -o link | cut -d" " -f2 | cut -d: -f1 | cut -d@ -f1 | tr "\n" " "; echo; ls /root'`); got != want {
 		t.Errorf("after the restart w2 has %q, want %q", got, want)
 	}

@@ -30,7 +30,9 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 }
 
 // OnHead prepares argv to run on the head, in the caller's directory where the
-// head sees it (see Options.Share) and in /root where it does not.
+// head sees it (see Options.Share) and in /root where it does not. To launch from
+// a directory that nodes may lack, set Dir to one that Put wrote to; to launch
+// with a variable that troubles it, append to Env.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
 	if here, err := os.Getwd(); err == nil && c.Head.sees(here) {

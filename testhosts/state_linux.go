@@ -83,6 +83,7 @@ func (c *Cluster) writeState(share []string) error {
 	files["home/.ssh/authorized_keys"] = files["home/.ssh/id_ed25519.pub"]
 	files["home/.ssh/known_hosts"] = known.Bytes()
 	files["home/.bashrc"] = []byte("# read by bash for commands that come over ssh, too\n")
+	files["home/job/train.py"] = trainScript
 	files["home/.profile"] = []byte(". ~/.bashrc\n")
 	return writeTree(c.dir, files)
 }

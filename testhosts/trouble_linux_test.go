@@ -53,6 +53,14 @@ func TestTroubles(t *testing.T) {
 		"other host key":    {func() (testhosts.Undo, error) { return w2.ChangeHostKey(ctx) }, login, "HOST IDENTIFICATION HAS CHANGED", "in\n"},
 		"memlock":           {func() (testhosts.Undo, error) { return w2.Limit(ctx, "memlock", 65536) }, inNode("[ $(ulimit -S -l) = 64 ] && echo low || echo plenty"), "low", "plenty"},
 		"held port":         {func() (testhosts.Undo, error) { return w2.HoldPort(29500) }, inNode("ss -Hltnp sport = :29500; echo looked"), "python3", "looked\n"},
+		"hidden directory":  {func() (testhosts.Undo, error) { return w2.Hide(testhosts.JobDirectory) }, inNode("ls job/train.py hostfile"), "cannot access 'job/train.py'", "job/train.py\n"},
+		"hidden file":       {func() (testhosts.Undo, error) { return w2.Hide("/usr/bin/python3") }, inNode("/usr/bin/python3 -V; /usr/bin/perl -e \"print qq(beside)\""), "No such file", "Python 3"},
+		"other script": {func() (testhosts.Undo, error) {
+			return w2.ChangeFile(testhosts.JobDirectory+"/train.py", func(text string) string { return text + "# other\n" })
+		}, "ssh w2 cat job/train.py | diff ~/job/train.py - && echo same", "> # other", "same"},
+		"few GPUs":      {func() (testhosts.Undo, error) { return w2.SetGPUs(4) }, inNode("ls /dev | grep -c ^nvidia; df --output=fstype /dev/shm /dev/pts | tail -n 2; : >/dev/null"), "4\ntmpfs\ndevpts\n", "0\ntmpfs\ndevpts\n"},
+		"foreign pdsh":  {c.Head.ForeignPDSH, "pdsh -R ssh -w w1 echo in 2>&1", "Owner not root, current uid, or pdsh executable owner", "w1: in\n"},
+		"deepspeed_env": {func() (testhosts.Undo, error) { return c.Head.DeepSpeedEnv("# X\n") }, "cat ~/.deepspeed_env 2>&1", "# X", "No such file"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,5 +98,28 @@ func TestRunReportsNodeAndWords(t *testing.T) {
 	}
 	if _, err = c.Nodes[0].Run(context.Background(), "no-such-command"); err == nil {
 		t.Error("a missing command ran")
+	}
+}
+
+func TestPut(t *testing.T) {
+	c := raise(t, 2)
+	if err := c.Put("/root/job/ds.json", []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	look := "for host in $(hostname) w1 w2; do ssh $host cat job/ds.json; done 2>&1"
+	if got := onHead(t, c, look); got != "{}\n{}\n{}\n" {
+		t.Errorf("the machines have %q", got)
+	}
+	for _, path := range []string{"/usr/local/x", "/root/../usr/local/x", "/root"} {
+		if err := c.Put(path, nil, 0o644); err == nil {
+			t.Errorf("%s was written, on this machine", path)
+		}
+	}
+}
+
+func TestHideWhatIsNotThere(t *testing.T) {
+	c := raise(t, 1)
+	if _, err := c.Nodes[0].Hide("/nowhere/at/all"); err == nil || !strings.Contains(err.Error(), "w1: there is no /nowhere/at/all to hide") {
+		t.Errorf("got %v", err)
 	}
 }

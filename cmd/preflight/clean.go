@@ -25,7 +25,7 @@ func cleanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, closeJob, err := config.job(cmd.Context())
+			job, closeJob, err := config.job(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}

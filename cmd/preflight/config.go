@@ -42,6 +42,7 @@ type Config struct {
 	Rendezvous  string        `mapstructure:"rendezvous"`
 	Endpoint    string        `mapstructure:"rdzv_endpoint"`
 	Throughput  bool          `mapstructure:"throughput"`
+	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
 	Output      string        `mapstructure:"output"`

@@ -69,7 +69,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 // callers is the job of the nodes to call from: none where none were named.
 func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
-		return c.job(ctx)
+		return c.job(ctx, nil)
 	}
 	return preflight.Job{}, func() {}, oneOf("format", c.Format, reportFormats)
 }

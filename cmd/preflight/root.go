@@ -25,11 +25,12 @@ const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "preflight -H hostfile",
+		Use:   "preflight -H hostfile [-- deepspeed … train.py …]",
 		Short: "Tell before a distributed-training launch whether it can work",
 		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
 judges before the launch whether it can work: which node, which cause, which
-command fixes it.
+command fixes it. Behind a "--" stands the launch itself: it is judged as it is
+typed, and when all is well this process becomes it.
 
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,
@@ -38,7 +39,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
   preflight -H hostfile --format json -o report.json`,
 		Version:       Version,
-		Args:          noArguments,
+		Args:          commandOnly,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          judgeFleet,
@@ -48,8 +49,9 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
 	judgeFlags(root.Flags())
+	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), rendezvousCommand(), cleanCommand(), demoCommand(), agentCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), cleanCommand(), demoCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
@@ -82,7 +84,7 @@ func arguments(least, most int, rule string) cobra.PositionalArgs {
 }
 
 // judgeFleet is the main job.
-func judgeFleet(cmd *cobra.Command, _ []string) error {
+func judgeFleet(cmd *cobra.Command, command []string) error {
 	config, err := readConfig(cmd.Flags())
 	if err != nil {
 		return err
@@ -91,13 +93,16 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if err := commandDecides(cmd, command); err != nil {
+		return err
+	}
 	began := time.Now()
-	job, closeJob, err := config.job(cmd.Context())
+	job, closeJob, err := config.job(cmd.Context(), command)
 	if err != nil {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(job.Plan.Hostfile), config.envWritable()); err != nil {
 		return err
 	}
 	job.Policy = policy
@@ -105,12 +110,20 @@ func judgeFleet(cmd *cobra.Command, _ []string) error {
 	job.Progress = progress.step
 	report := preflight.Run(cmd.Context(), job)
 	progress.stop()
-	report.Version, report.Hostfile = Version, config.source()
+	report.Version, report.Hostfile = Version, config.source(job.Plan)
 	report.Seconds = time.Since(began).Seconds()
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
 	}
-	return verdictCode(report)
+	switch {
+	case len(command) == 0, config.DryRun:
+		return verdictCode(report)
+	case report.ExitCode != exitPass:
+		held(report)
+		return verdictCode(report)
+	}
+	closeJob()
+	return become(command)
 }
 
 // verdictCode is the report's exit code as an error, nil for zero.
@@ -123,11 +136,11 @@ func verdictCode(r checks.Report) error {
 
 // job turns the configuration into what a run needs. The returned function
 // closes the connections that outlive a node, such as those to jump hosts.
-func (c Config) job(ctx context.Context) (preflight.Job, func(), error) {
+func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
 	if err := c.valid(); err != nil {
 		return preflight.Job{}, nil, err
 	}
-	intent, err := c.intent()
+	intent, err := c.intent(command)
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
@@ -194,14 +207,15 @@ func (c Config) accelerator() string {
 	return "cuda"
 }
 
-// intent is the launch that the flags describe, on the hosts of -w, else of the
-// hostfile, else of the Slurm job, else of DeepSpeed's default hostfile.
-func (c Config) intent() (preflight.Intent, error) {
+// intent is the launch: the command, or what the flags describe, on the hosts of
+// -w, else of the hostfile, else of the Slurm job, else of DeepSpeed's default
+// hostfile. A deepspeed command says itself which hosts.
+func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := os.Getwd()
 	if err != nil {
 		return preflight.Intent{}, fmt.Errorf("the working directory: %w", err)
 	}
-	intent := preflight.Intent{Options: launch.Options{
+	intent := preflight.Intent{Command: command, Options: launch.Options{
 		Filter: c.filter(), DeepSpeed: c.DeepSpeed,
 		Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
 		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
@@ -216,7 +230,7 @@ func (c Config) intent() (preflight.Intent, error) {
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
 	default:
-		intent.Hostfile = c.source()
+		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}
 	return intent, err
 }
@@ -229,14 +243,14 @@ func (c Config) filter() hostfile.Filter {
 }
 
 // source names where the hosts come from, for the report.
-func (c Config) source() string {
+func (c Config) source(plan preflight.Plan) string {
 	switch {
+	case plan.Hostfile != "":
+		return plan.Hostfile
 	case c.Hosts != "":
 		return "-w " + c.Hosts
-	case c.Hostfile != "":
-		return c.Hostfile
-	case os.Getenv("SLURM_JOB_NODELIST") != "":
-		return "SLURM_JOB_NODELIST"
+	case plan.Alone:
+		return ""
 	}
-	return hostfile.DefaultPath
+	return "SLURM_JOB_NODELIST"
 }

@@ -15,22 +15,25 @@ import (
 // snapshotCommand saves facts to compare with later.
 func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "snapshot -H hostfile -o golden.json",
+		Use:   "snapshot -H hostfile -o golden.json [-- deepspeed … train.py …]",
 		Short: "Save the facts of every node, to judge or compare later",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:  commandOnly,
+		RunE: func(cmd *cobra.Command, command []string) error {
 			config, err := readConfig(cmd.Flags())
 			if err != nil {
 				return err
 			}
+			if err := commandDecides(cmd, command); err != nil {
+				return err
+			}
 			config.Format = "json"
 			began := time.Now()
-			job, closeJob, err := config.job(cmd.Context())
+			job, closeJob, err := config.job(cmd.Context(), command)
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			if err := config.writable(); err != nil {
+			if err := config.writable(job.Plan.Hostfile); err != nil {
 				return err
 			}
 			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
@@ -38,7 +41,7 @@ func snapshotCommand() *cobra.Command {
 			fleet := preflight.Look(cmd.Context(), job)
 			progress.stop()
 			saved := checks.Evaluate(nil, fleet, job.Plan.Prediction, checks.Policy{})
-			saved.Version, saved.Hostfile = Version, config.source()
+			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
 			saved.Seconds = time.Since(began).Seconds()
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
 			lost := 0
@@ -88,7 +91,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := config.writable(); err != nil {
+			if err := config.writable(""); err != nil {
 				return err
 			}
 			judged := rejudge(saved, policy)

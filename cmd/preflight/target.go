@@ -10,8 +10,9 @@ import (
 )
 
 // writable refuses before the run an --output that could not be written after
-// it, or that would cost its user a file.
-func (c Config) writable() error {
+// it, or that would cost its user a file. hostfile is the one that was read, ""
+// for none.
+func (c Config) writable(hostfile string) error {
 	if c.Output == "" || c.Output == "-" {
 		return nil
 	}
@@ -26,18 +27,10 @@ func (c Config) writable() error {
 	case !info.Mode().IsRegular():
 		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
-	if c.isHostfile(info) {
+	if read, err := os.Stat(hostfile); err == nil && os.SameFile(read, info) {
 		return withHint(fmt.Errorf("-o %s would overwrite the hostfile", c.Output), "name another file, as in -o report.json")
 	}
 	return replaceable(c.Output)
-}
-
-func (c Config) isHostfile(output os.FileInfo) bool {
-	if c.Hosts != "" {
-		return false
-	}
-	hostfile, err := os.Stat(c.source())
-	return err == nil && os.SameFile(hostfile, output)
 }
 
 // creatable tries to make the file, which only a try can tell, and takes it away.

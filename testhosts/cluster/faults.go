@@ -103,4 +103,17 @@ var faults = []fault{
 	{"nccl-conf", "/etc/nccl.conf names an interface that is not there", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.NCCLConf("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")
 	})},
+	{"workdir-missing", testhosts.JobDirectory + ", which every machine has, is not there", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Hide(testhosts.JobDirectory)
+	})},
+	{"script-differs", testhosts.JobDirectory + "/train.py has a line more", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.ChangeFile(testhosts.JobDirectory+"/train.py", func(text string) string { return text + "# from yesterday\n" })
+	})},
+	{"python-missing", "there is no /usr/bin/python3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.Hide("/usr/bin/python3") })},
+	{"gpus-8", "eight of NVIDIA's device nodes are in /dev", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(8) })},
+	{"gpus-4", "four of them", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(4) })},
+	{"pdsh-foreign", "on the head: pdsh's modules belong to nobody, and it refuses them", plain((*testhosts.Node).ForeignPDSH)},
+	{"env-comment", "on the head: ~/.deepspeed_env begins with a comment", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.DeepSpeedEnv("# NCCL\nNCCL_DEBUG=INFO\n")
+	})},
 }

@@ -1,0 +1,45 @@
+package checks
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What arrives was tried with DeepSpeed 0.19.8's own quoting, pdsh 2.34 and
+// bash 5.2: every script got the argument as it stands on the left.
+func TestRetyped(t *testing.T) {
+	for _, c := range []struct{ argument, typed string }{
+		{"plain", "plain"},
+		{"--lr=1e-4", "--lr=1e-4"},
+		{"a b", "'a b'"},
+		{"$HOME", `''\''$HOME'\'''`},
+		{"a;b", `''\''a;b'\'''`},
+		{"it's", `''\''it'\''\'\'''\''s'\'''`},
+		{"%n", "%%n"},
+		{"%%", "%%%"},
+		{"%%n", "%%%%n"},
+		{"100%", "100%"},
+		{"%d", "%d"},
+		{"a $b", `'a \$b'`},
+		{"a `b`", "'a \\`b\\`'"},
+		{`a \b`, `'a \\b'`},
+		{`a "b"`, `'a "b"'`},
+		{"%h of %u", "'%%h of %%u'"},
+	} {
+		if diff := cmp.Diff([]string{c.typed}, retyped([]string{c.argument})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.argument, diff)
+		}
+	}
+}
+
+func TestBreaksUp(t *testing.T) {
+	for word, want := range map[string]bool{
+		"plain": false, "a;b": true, "a|b": true, "(a)": true, "a\nb": true, "'a;b'": false, `"a;b"`: false, `a\;b`: false,
+		"it's": true, `"a`: true, `a\`: true, `'a\'`: false, `"a\"b"`: false, "$HOME": false, "*": false,
+	} {
+		if got := breaksUp(word); got != want {
+			t.Errorf("breaksUp(%q) = %v, want %v", word, got, want)
+		}
+	}
+}

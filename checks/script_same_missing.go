@@ -1,0 +1,129 @@
+package checks
+
+import (
+	"fmt"
+	"path"
+
+	"preflight/facts"
+)
+
+// lackFile is the nodes that do not have a file, but for those that have not
+// even the directory, which explains it.
+func lackFile(view View, nodes []*facts.Node, named facts.LaunchFile, explained map[string]bool) []Finding {
+	var lacking []*facts.Node
+	have := 0
+	for _, node := range nodes {
+		switch file := at(node, named); {
+		case file == nil:
+		case file.Exists:
+			have++
+		case !explained[node.Name]:
+			lacking = append(lacking, node)
+		}
+	}
+	onHead := isThere(view.Head, named)
+	if named.Role == facts.RoleArgument && !onHead && 2*have <= len(nodes) {
+		return nil // what is yet to be written, or was by rank 0
+	}
+	var findings []Finding
+	for _, node := range lacking {
+		f := Finding{
+			Nodes:    []string{node.Name},
+			Summary:  "there is no " + named.Path,
+			Got:      at(node, named).Problem,
+			Want:     wantFile(view, have, onHead),
+			WouldSee: missingError(view, named),
+			Fix:      bringFile(view, nodes, named),
+		}
+		if named.Role == facts.RoleArgument {
+			f.Verdict = Warn
+		}
+		findings = append(findings, ofMachine(view, node, f))
+	}
+	return findings
+}
+
+func wantFile(view View, have int, onHead bool) string {
+	switch {
+	case onHead && !view.Launch.Local:
+		return "the launching machine's"
+	case have > 0:
+		return "the other nodes'"
+	}
+	return "a path that is there"
+}
+
+// missingError is what a rank says that does not find a file.
+// Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.9.5 to 0.19.8.
+func missingError(view View, named facts.LaunchFile) string {
+	name := shortName(view.Launch, named.Path)
+	switch {
+	case named.Role == facts.RoleConfig:
+		return "ValueError: Expected a string path to an existing deepspeed config, or a dictionary or a valid base64. Received: " + name
+	case named.Role == facts.RoleArgument:
+		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s', where a rank of the node opens it", name)
+	case view.Launch.NoPython:
+		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s'", name)
+	}
+	return fmt.Sprintf("can't open file '%s': [Errno 2] No such file or directory", named.Path)
+}
+
+// bringFile brings a file to {nodes} from the launching machine, else from a
+// node that has it.
+func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []string {
+	file, from := at(view.Head, named), (*facts.Node)(nil)
+	for _, node := range nodes {
+		if isThere(node, named) {
+			from = node
+		}
+	}
+	if !isThere(view.Head, named) {
+		file = at(from, named)
+	}
+	if file == nil {
+		return []string{"{ssh} ls -la " + remoteWord(path.Dir(named.Path))}
+	}
+	name := named.Path
+	if file.Kind == "directory" {
+		name += "/"
+	}
+	fix := []string{"{ssh} mkdir -p " + remoteWord(path.Dir(named.Path))}
+	if isThere(view.Head, named) {
+		return append(fix, copyTo(view, name))
+	}
+	return append(fix, copyFrom(view, from, name))
+}
+
+// unreadable is the nodes that have a file which the launch cannot use, and
+// those where it was not read.
+func unreadable(view View, nodes []*facts.Node, named facts.LaunchFile) []Finding {
+	var findings []Finding
+	for _, node := range nodes {
+		f := Finding{Nodes: []string{node.Name}, Fix: []string{"{ssh} namei -l " + remoteWord(named.Path)}}
+		switch file := at(node, named); {
+		case file == nil:
+			findings = append(findings, unknown(node, named.Path+" was not looked at"))
+			continue
+		case !file.Exists:
+			continue
+		case file.Problem == "permission denied":
+			f.Summary = named.Path + " cannot be read"
+			f.Got = file.Problem
+			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", shortName(view.Launch, named.Path))
+		case file.Problem != "":
+			findings = append(findings, unknown(node, named.Path+": "+file.Problem))
+			continue
+		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
+			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
+			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
+			f.Fix = []string{"{ssh} chmod +x " + remoteWord(named.Path)}
+		default:
+			continue
+		}
+		if named.Role == facts.RoleArgument {
+			f.Verdict = Warn
+		}
+		findings = append(findings, ofMachine(view, node, f))
+	}
+	return findings
+}

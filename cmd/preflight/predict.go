@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/report"
+)
+
+// predictCommand tells a launch without reaching anybody.
+func predictCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "predict [flags] [-- deepspeed … train.py …]",
+		Short: "Say what a launch will do on every node; connects to nobody",
+		Long: `Say what a launch will do: which ranks run where on which devices, where they
+meet, by which interpreter, in which directory, with which variables, and the very
+command that DeepSpeed will execute. The launch is read as the DeepSpeed that is
+installed here reads it, or the one that --deepspeed_version names. Only this
+machine is looked at.
+
+Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be read.`,
+		Example: `  preflight predict -H hostfile --include w1@w2:0,1
+  preflight predict -- deepspeed --hostfile hostfile train.py --deepspeed ds.json
+  preflight predict --format json -- deepspeed --hostfile hostfile train.py`,
+		Args: commandOnly,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(config.valid(), commandDecides(cmd, args)); err != nil {
+				return err
+			}
+			intent, err := config.intent(args)
+			if err != nil {
+				return err
+			}
+			plan, err := preflight.Foresee(cmd.Context(), intent)
+			var forecast report.Forecast
+			switch {
+			case err == nil:
+				forecast = report.NewForecast(plan.Prediction, plan.Head)
+				forecast.Hostfile = plan.Hostfile
+			case config.Format == "json":
+				forecast = report.Refused(err)
+				complain(os.Stderr, err)
+				err = exitCode(exitTrouble)
+			default:
+				return err
+			}
+			forecast.Version = Version
+			style := terminalStyle(os.Stdout)
+			style.Verbose = config.Verbose
+			if config.Format == "json" {
+				return errors.Join(report.ForecastJSON(os.Stdout, forecast), err)
+			}
+			return report.ForecastText(os.Stdout, forecast, style)
+		},
+	}
+	launchFlags(cmd.Flags())
+	cmd.Flags().String("format", "text", "text or json")
+	cmd.Flags().BoolP("verbose", "v", false, "show every node")
+	return cmd
+}

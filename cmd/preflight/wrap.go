@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"preflight/checks"
+)
+
+// commandOnly takes words behind a "--" only: they are the launch to judge.
+func commandOnly(cmd *cobra.Command, args []string) error {
+	before := args
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		before = args[:dash]
+		if dash == len(args) {
+			return withHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", cmd.CommandPath())
+		}
+	}
+	if len(before) > 0 && slices.Contains([]string{"deepspeed", "torchrun", "accelerate"}, filepath.Base(before[0])) {
+		return withHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(before, " "))
+	}
+	return noArguments(cmd, before)
+}
+
+// ofTheCommand are the flags that a launch command has too. It is read as it
+// stands, so that what is judged is what will run.
+var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
+
+// commandDecides refuses flags that say of the launch what the command says.
+func commandDecides(cmd *cobra.Command, command []string) error {
+	if len(command) == 0 {
+		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed {
+			return withHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", cmd.CommandPath())
+		}
+		return nil
+	}
+	decided := ofTheCommand
+	if !startsEverywhere(command) {
+		decided = append(slices.Clone(decided), "hostfile", "hosts")
+	}
+	var err error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if slices.Contains(decided, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
+			err = withHint(fmt.Errorf(`--%s stands before "--", but the launch is the command behind it`, flag.Name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
+		}
+	})
+	return err
+}
+
+// startsEverywhere is whether the command is typed on every node, so that only
+// our own flags can say which nodes these are.
+func startsEverywhere(command []string) bool {
+	return !strings.HasPrefix(filepath.Base(command[0]), "deepspeed") && filepath.Base(command[0]) != "ds"
+}
+
+// become replaces this process by the launch, arguments untouched. It returns
+// only when that fails.
+func become(command []string) error {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return withHint(fmt.Errorf("%s is not to be found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
+	}
+	err = syscall.Exec(path, command, os.Environ())
+	return fmt.Errorf("%s cannot be started: %w", path, err)
+}
+
+// held says why the launch did not follow.
+func held(r checks.Report) {
+	why := "a check failed"
+	if r.ExitCode == exitTrouble {
+		why = "it cannot be told whether it would work"
+	}
+	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)
+}

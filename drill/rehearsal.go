@@ -1,0 +1,104 @@
+package drill
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/facts"
+)
+
+// rehearsalTime is for a rehearsal without a limit of its own.
+const rehearsalTime = 10 * time.Second
+
+// Rehearsal is a run of pdsh as DeepSpeed will start it.
+type Rehearsal struct {
+	Program      string          // pdsh, by path or by PATH
+	Hosts        []string        // in node rank order, as the hostfile spells them
+	LauncherArgs []string        // --launcher_args, split into words
+	Env          []facts.Setting // what DeepSpeed adds to its own environment for pdsh
+	Limit        time.Duration   // 0 for 10 s
+}
+
+// Rehearse runs pdsh over all hosts on the machine it is called on, with an echo
+// in place of the training, and sorts what came back by node. It ends with its
+// limit or with ctx, and every ssh that pdsh started ends with it.
+//
+// Nobody is ever asked for anything: pdsh gives its ssh no terminal, and ssh is
+// kept from the windows it would open instead. What DeepSpeed would do with an
+// answer is not what preflight can promise.
+func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
+	token := "preflight-" + strings.ToLower(rand.Text()[:12])
+	command := r.command(token)
+	heard := newRehearsed(r.Hosts, token)
+	if r.Limit <= 0 {
+		r.Limit = rehearsalTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Limit)
+	defer cancel()
+
+	defer holdThread()()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = r.environment()
+	out, errs := &lineWriter{take: heard.output}, &lineWriter{take: heard.complaint}
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = ownSession()
+	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
+	cmd.WaitDelay = childGrace
+
+	began := time.Now()
+	err := cmd.Run()
+	seconds := time.Since(began).Seconds()
+	out.flush()
+	errs.flush()
+	told := facts.Rehearsal{Command: command, ExitCode: -1, Seconds: seconds, Nodes: heard.inOrder(), Complaints: heard.complaints}
+	if cmd.ProcessState != nil {
+		told.ExitCode = cmd.ProcessState.ExitCode()
+	}
+	told.Problem = unfinished(ctx, err, seconds)
+	return told
+}
+
+// command is the argv of DeepSpeed's PDSHRunner.get_cmd with the echo as the
+// remote command (deepspeed/launcher/multinode_runner.py, 0.19.8). pdsh writes a
+// node's rank for %n.
+func (r Rehearsal) command(token string) []string {
+	argv := []string{r.Program, "-S", "-f", "1024", "-w", strings.Join(r.Hosts, ",")}
+	return slices.Concat(argv, r.LauncherArgs, []string{"echo", token + "-%n"})
+}
+
+// environment is our own, what DeepSpeed adds, and what keeps ssh from asking by
+// a window: OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and opens none
+// without a display.
+func (r Rehearsal) environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "DISPLAY=") || strings.HasPrefix(entry, "SSH_ASKPASS=")
+	})
+	for _, setting := range r.Env {
+		env = append(env, setting.Name+"="+setting.Value)
+	}
+	return append(env, "SSH_ASKPASS_REQUIRE=never")
+}
+
+// unfinished is why pdsh did not run to its own end, "" when it did, whatever
+// its exit code.
+func unfinished(ctx context.Context, err error, seconds float64) string {
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Sprintf("not at its end after %.0f s, and killed", seconds)
+	case ctx.Err() != nil:
+		return "interrupted"
+	case err == nil, errors.As(err, &exit) && exit.Exited():
+		return ""
+	case errors.As(err, &exit):
+		return fmt.Sprintf("ended by %s", exit.ProcessState)
+	}
+	return err.Error()
+}

@@ -1,0 +1,129 @@
+package launch
+
+import "fmt"
+
+// batch judges the three batch sizes: two make the third, by division without
+// rest or not, and the product must be right.
+//
+// Source: deepspeed/runtime/config.py, _set_batch_related_parameters and
+// _batch_assertion, the same from 0.7.0 to 0.19.8.
+func (r *configReader) batch() {
+	if r.takenOver() {
+		return
+	}
+	numbers := [3]*int{}
+	for i, key := range batchKeys {
+		switch value := r.root.values[key].(type) {
+		case nil:
+		case int:
+			numbers[i] = &value
+		case string:
+			if value != "auto" {
+				r.fatal(key, "TypeError: '>' not supported between instances of 'str' and 'int'", "%s is the text %q: write the number without quotes", key, value)
+			}
+			return
+		default:
+			return // a fraction: no rule of DeepSpeed's own
+		}
+	}
+	r.config.TrainBatch, r.config.MicroBatch, r.config.Accumulation = numbers[0], numbers[1], numbers[2]
+	if numbers[0] == nil && numbers[1] == nil {
+		r.fatal("train_batch_size", "AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
+			"neither train_batch_size nor train_micro_batch_size_per_gpu is given: DeepSpeed needs one of them")
+		return
+	}
+	if r.worldSize > 0 && !r.splitsModel() {
+		r.product(numbers, r.worldSize)
+	}
+}
+
+// takenOver is whether somebody else says the batch sizes: elasticity, or a
+// trainer that fills in "auto".
+func (r *configReader) takenOver() bool {
+	if elastic := r.root.object("elasticity"); elastic != nil && elastic.values["enabled"] == true {
+		return true
+	}
+	for _, key := range batchKeys {
+		if r.root.values[key] == "auto" {
+			return true
+		}
+	}
+	return false
+}
+
+// splitsModel is whether several ranks share one batch: the world size of the
+// rule is then a part of the launch's.
+func (r *configReader) splitsModel() bool {
+	more := func(value any) bool {
+		n, _, _ := parseNumber(value, true)
+		return n > 1 || value == "auto"
+	}
+	if tensor := r.root.object("tensor_parallel"); tensor != nil && (more(tensor.values["autotp_size"]) || tensor.has("tp") || tensor.has("tensor_parallel")) {
+		return true
+	}
+	return more(r.root.values["sequence_parallel_size"]) || r.root.has("pipeline")
+}
+
+func (r *configReader) product(numbers [3]*int, world int) {
+	train, micro, steps := valueAt(numbers[0]), valueAt(numbers[1]), valueAt(numbers[2])
+	switch given := [3]bool{numbers[0] != nil, numbers[1] != nil, numbers[2] != nil}; given {
+	case [3]bool{true, true, false}:
+		if micro == 0 {
+			r.dividesByZero("train_micro_batch_size_per_gpu")
+			return
+		}
+		steps = floor(floor(train, micro), world)
+	case [3]bool{true, false, true}:
+		if steps == 0 {
+			r.dividesByZero("gradient_accumulation_steps")
+			return
+		}
+		micro = floor(floor(train, world), steps)
+	case [3]bool{true, false, false}:
+		steps, micro = 1, floor(train, world)
+	case [3]bool{false, true, true}:
+		train = micro * steps * world
+	case [3]bool{false, true, false}:
+		steps, train = 1, micro*world
+	}
+	for i, n := range []struct {
+		value int
+		name  string
+	}{{train, "Train batch size"}, {micro, "Micro batch size per gpu"}, {steps, "Gradient accumulation steps"}} {
+		if n.value > 0 {
+			continue
+		}
+		message := fmt.Sprintf("%s is %d", batchKeys[i], n.value)
+		if numbers[i] == nil {
+			message = fmt.Sprintf("train_batch_size %d is too small for %d ranks: %s would be %d", train, world, batchKeys[i], n.value)
+		}
+		r.fatal(batchKeys[i], fmt.Sprintf("AssertionError: %s: %d has to be greater than 0", n.name, n.value), "%s", message)
+		return
+	}
+	if train != micro*steps*world {
+		r.fatal("train_batch_size", fmt.Sprintf("AssertionError: Check batch related parameters. train_batch_size is not equal to "+
+			"micro_batch_per_gpu * gradient_acc_step * world_size %d != %d * %d * %d", train, micro, steps, world),
+			"train_batch_size %d is not %d (train_micro_batch_size_per_gpu) * %d (gradient_accumulation_steps) * %d (ranks): give two of the three, or %d",
+			train, micro, steps, world, micro*steps*world)
+	}
+}
+
+func (r *configReader) dividesByZero(key string) {
+	r.fatal(key, "ZeroDivisionError: integer division or modulo by zero", "%s is 0", key)
+}
+
+func valueAt(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// floor is Python's //, which rounds down.
+func floor(a, b int) int {
+	n := a / b
+	if a%b != 0 && (a < 0) != (b < 0) {
+		n--
+	}
+	return n
+}

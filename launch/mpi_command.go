@@ -1,0 +1,195 @@
+package launch
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// The commands of the MPI launchers take the whole hostfile: DeepSpeed refuses
+// filters with them.
+//
+// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, v0.6.0
+// to 0.19.8.
+
+func (r runner) openMPICommand() []string {
+	if r.HostsFile == "" {
+		return nil
+	}
+	argv := []string{"mpirun", "-n", r.total(), "-hostfile", r.HostsFile, "--mca", "btl", "^openib"}
+	if !r.choosesInterface() {
+		argv = append(argv, "--mca", "btl_tcp_if_include", "eth0")
+	}
+	argv = append(argv, r.words...)
+	for _, s := range r.exports {
+		argv = append(argv, "-x", s.Name+"="+s.Value)
+	}
+	return slices.Concat(argv, r.scriptCommand())
+}
+
+// choosesInterface is whether --launcher_args name the interface for Open MPI,
+// which keeps DeepSpeed since v0.15.3 from naming eth0.
+func (r runner) choosesInterface() bool {
+	if r.before("0.15.3") {
+		return false
+	}
+	for i, word := range r.words {
+		if (word == "-mca" || word == "--mca") && i+1 < len(r.words) && r.words[i+1] == "btl_tcp_if_include" {
+			return true
+		}
+	}
+	return false
+}
+
+func (r runner) mvapichCommand() []string {
+	argv := []string{"mpirun", "-np", r.total(), "-ppn", r.perNode(), "--hostfile", "/tmp/deepspeed_mvapich_hostfile"}
+	argv = append(argv, r.words...)
+	for _, s := range r.exports {
+		argv = append(argv, "-env", s.Name+"="+s.Value)
+	}
+	return slices.Concat(argv, r.scriptCommand())
+}
+
+// mpichCommand has had four forms: without exports, with them, one command a
+// rank, and one for all that asks the environment for its rank.
+func (r runner) mpichCommand() []string {
+	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
+	hosts := []string{"-hosts", strings.Join(hostNames(r.Hosts), ",")}
+	var exports []string
+	for _, s := range r.exports {
+		exports = append(exports, "-genv", s.Name+"="+s.Value)
+	}
+	argv := []string{"mpirun"}
+	switch {
+	case r.before("0.9.2"):
+		return slices.Concat(argv, counts, r.words, r.scriptCommand())
+	case r.before("0.9.3"):
+		return slices.Concat(argv, counts, hosts, r.words, exports, r.scriptCommand())
+	case r.before("0.13.2"):
+		return slices.Concat(argv, r.words, exports, r.meeting(), r.rankCommands(true))
+	}
+	return slices.Concat(argv, counts, r.words, exports, r.meeting(), hosts, r.mpichHelper())
+}
+
+// mpichHelper finds its rank in the environment and starts the script.
+func (r runner) mpichHelper() []string {
+	var argv []string
+	helper := []string{packageToCome + "/launcher/launcher_helper.py", "--launcher", r.launcher}
+	if r.NoPython {
+		helper = append(helper, "--no_python")
+	} else {
+		argv = []string{r.python, "-u"}
+		if r.Module {
+			argv = append(argv, "-m")
+			helper = append(helper, "--module")
+		}
+	}
+	return slices.Concat(argv, helper, []string{r.Script}, r.arguments)
+}
+
+// impiCommand is nil where ranks are bound to cores: which ones hangs on the
+// processors and memory of the launching machine.
+func (r runner) impiCommand() []string {
+	if r.BindCores {
+		return nil
+	}
+	argv := slices.Concat([]string{"mpirun", "-ppn", r.perNode()}, r.words)
+	for _, s := range r.exports {
+		argv = append(argv, "-genv", s.Name, s.Value)
+	}
+	argv = append(argv, r.meeting()...)
+	if !r.before("0.11.2") {
+		argv = append(argv, "-genv", "I_MPI_PIN", "0")
+	}
+	argv = append(argv, "-hosts", strings.Join(hostNames(r.Hosts), ","))
+	return append(argv, r.rankCommands(false)...)
+}
+
+// meeting is where the ranks meet and how many they are.
+func (r runner) meeting() []string {
+	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
+		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}
+}
+
+// rankCommands is one command a rank, with a colon between them.
+func (r runner) rankCommands(named bool) []string {
+	var argv []string
+	rank := 0
+	for _, host := range r.Hosts {
+		for local := range host.Slots {
+			if rank > 0 {
+				argv = append(argv, ":")
+			}
+			argv = append(argv, "-n", "1")
+			if named {
+				argv = append(argv, "-host", host.Name)
+			}
+			argv = append(argv, "-env", "RANK", strconv.Itoa(rank), "-env", "LOCAL_RANK", strconv.Itoa(local))
+			argv = append(argv, r.scriptCommand()...)
+			rank++
+		}
+	}
+	return argv
+}
+
+// scriptCommand starts the script itself, without launch.py.
+func (r runner) scriptCommand() []string {
+	var argv []string
+	if !r.NoPython {
+		argv = []string{r.python, "-u"}
+		if r.Module {
+			argv = append(argv, "-m")
+		}
+	}
+	return slices.Concat(argv, []string{r.Script}, r.arguments)
+}
+
+// total is the slots of the whole hostfile.
+func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
+
+// perNode is the slots of the first host, which are those of all.
+func (r runner) perNode() string { return strconv.Itoa(len(r.Hosts[0].Slots)) }
+
+func slotsOf(hosts []hostfile.Host) int {
+	total := 0
+	for _, host := range hosts {
+		total += len(host.Slots)
+	}
+	return total
+}
+
+func sameSlots(hosts []hostfile.Host) bool {
+	return !slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return len(host.Slots) != len(hosts[0].Slots) })
+}
+
+// isMPI is whether a launcher is one of MPI.
+func isMPI(launcher string) bool {
+	return slices.Contains([]string{"openmpi", "mpich", "impi", "mvapich"}, launcher)
+}
+
+// mpiSettings are what an MPI launcher exports before anything else
+// (multinode_runner.py, __init__ of OpenMPIRunner and MVAPICHRunner).
+func (x Exporter) mpiSettings() []facts.Setting {
+	var settings []facts.Setting
+	add := func(name, value string) {
+		settings = append(settings, facts.Setting{Name: name, Value: value, Source: "launcher " + x.Launcher})
+	}
+	switch x.Launcher {
+	case "openmpi":
+		add("UCX_TLS", "tcp")
+	case "mvapich":
+		add("MV2_SMP_USE_CMA", "0")
+		add("MV2_DEBUG_SHOW_BACKTRACE", "1")
+		if x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.8.1") {
+			add("MV2_USE_CUDA", "1")
+		}
+		add("MV2_SUPPORT_DL", "1")
+		add("MV2_ENABLE_AFFINITY", "0")
+		add("MV2_INTER_ALLGATHER_TUNING", "5")
+		add("MV2_CUDA_USE_NAIVE", "0")
+	}
+	return settings
+}

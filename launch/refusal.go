@@ -1,0 +1,202 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// since is the first release of each launcher that came later than the others
+// (deepspeed/launcher/runner.py).
+var since = map[string]string{"slurm": "0.7.4", "mpich": "0.8.2", "impi": "0.9.3"}
+
+// refuse is what DeepSpeed would say and what to do instead.
+func refuse(said, format string, values ...any) *UsageError {
+	return &UsageError{Program: ProgramDeepSpeed, Said: said, Message: fmt.Sprintf(format, values...)}
+}
+
+// typedArguments are the script's arguments as the runner goes on with them: for
+// a few releases it joined them and split them again (runner.py, parse_args,
+// v0.10.1 to v0.12.4).
+func (r runner) typedArguments() ([]string, error) {
+	if !r.within("0.10.1", "0.12.5") {
+		return r.Arguments, nil
+	}
+	quote := `"`
+	switch {
+	case r.before("0.10.3"):
+		quote = ""
+	case r.before("0.12.4"):
+		quote = "'"
+	}
+	var words []string
+	for _, argument := range r.Arguments {
+		if !strings.HasPrefix(argument, "-") {
+			argument = quote + argument + quote
+		}
+		words = append(words, argument)
+	}
+	arguments, err := SplitWords(strings.Join(words, " "))
+	if err != nil {
+		return nil, refuse("ValueError: "+err.Error(), "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again as a shell would, and their quotes do not close: take them out, or use a newer DeepSpeed")
+	}
+	return arguments, nil
+}
+
+// Refused is what DeepSpeed refuses of a command before it reads the hostfile, a
+// [*UsageError]. [Predict] says the same, after what is wrong with the hosts.
+func (o Options) Refused() error {
+	if _, err := (runner{Options: o}).typedArguments(); err != nil {
+		return err
+	}
+	if o.Elastic && o.MasterAddr == "" {
+		return refuse("AssertionError: Master Addr is required when elastic training is enabled", "--elastic_training needs --master_addr: name the address of the first host")
+	}
+	return nil
+}
+
+// refused is what the runner refuses once it knows who takes part, in its own
+// order. What it finds in .deepspeed_env is left to [ParseEnvFile], and whether
+// the launcher is installed to those who can look.
+//
+// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to
+// 0.19.8.
+func (r *runner) refused() error {
+	if r.launcher == "slurm" && !r.before("0.19.7") {
+		if err := slurmSlots(r.active); err != nil {
+			return err
+		}
+	}
+	if r.Elastic && r.NoLocalRank {
+		return refuse("AssertionError: --no_local_rank argument is not supported in Elastic training", "--elastic_training and --no_local_rank exclude each other: drop one")
+	}
+	if r.NoSSH && (r.NodeRank < 0 || r.NodeRank >= len(r.active)) {
+		return refuse("AssertionError: Launching training without ssh, but --node_rank is not set correctly.",
+			"--no_ssh needs --node_rank, from 0 to %d here and another one on every host", len(r.active)-1)
+	}
+	if !r.alone() {
+		if err := r.launcherRefused(); err != nil {
+			return err
+		}
+		var err error
+		if r.words, err = r.splitLauncherArgs(); err != nil {
+			return err
+		}
+	}
+	if r.Module && r.NoPython && (r.alone() || r.launcher == "pdsh") {
+		return refuse("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
+	}
+	return nil
+}
+
+// refusedWithoutHosts is what the runner refuses when a filter leaves no host and
+// nothing has it ask the first of them: it dies on that later, in launch.py.
+func (r runner) refusedWithoutHosts(err error) error {
+	filter, ok := errors.AsType[*hostfile.FilterError](err)
+	if !ok || !filter.NoneLeft || r.MasterAddr == "" || !r.NoSSH && !r.NoSSHCheck {
+		return nil
+	}
+	return r.refused()
+}
+
+// slurmSlots is SlurmRunner.validate_active_resources, which is asked even where
+// a single host is left.
+func slurmSlots(active []hostfile.Host) error {
+	counts := make([]string, len(active))
+	for i, host := range active {
+		counts[i] = fmt.Sprintf("'%s': %d", host.Name, len(host.Slots))
+		for j, slot := range host.Slots {
+			if slot != j {
+				return refuse(fmt.Sprintf("ValueError: slurm backend cannot select specific device ids, got [%s] on %s. Filter whole hosts, or keep the first N slots on every host.", joined(host.Slots), host.Name),
+					"--launcher slurm cannot start ranks on slots %s of %s alone: leave out whole hosts, or give every host its first slots by --num_gpus", joined(host.Slots), host.Name)
+			}
+		}
+	}
+	if !sameSlots(active) {
+		return refuse(fmt.Sprintf("ValueError: slurm backend needs the same slot count on every host, got {%s}.", strings.Join(counts, ", ")),
+			"--launcher slurm starts as many ranks on every host, and their slots differ: make them equal in the hostfile, or by --num_gpus")
+	}
+	return nil
+}
+
+func joined(slots []int) string {
+	words := make([]string, len(slots))
+	for i, slot := range slots {
+		words[i] = strconv.Itoa(slot)
+	}
+	return strings.Join(words, ", ")
+}
+
+// launcherRefused is what a launcher refuses by itself.
+func (r *runner) launcherRefused() error {
+	release, late := since[r.launcher]
+	switch {
+	case !slices.Contains(Launchers, r.launcher), late && r.before(release):
+		return refuse("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(r.launchers(), ", "))
+	case r.launcher == "openmpi" && r.within("0.16.4", "0.18.4") && r.env != nil && !r.underMPI():
+		return refuse("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
+			"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
+	case isMPI(r.launcher) && (r.Filter.Include != "" || r.Filter.Exclude != ""):
+		return refuse(fmt.Sprintf("ValueError: %s backend does not support worker include/exclusion", r.launcher),
+			"--launcher %s takes the hostfile whole, without --include and --exclude: write a hostfile with the wanted hosts", r.launcher)
+	case isMPI(r.launcher) && (r.Filter.NumNodes.Given || r.Filter.NumGPUs.Given):
+		return refuse(fmt.Sprintf("ValueError: %s backend does not support limiting num nodes/gpus", r.launcher),
+			"--launcher %s takes the hostfile whole, without --num_nodes and --num_gpus: write a hostfile with the wanted hosts and slots", r.launcher)
+	case isMPI(r.launcher) && r.needsEqualSlots() && !sameSlots(r.Hosts):
+		name := map[string]string{"mpich": "MPICH", "impi": "Intel MPI", "mvapich": "mvapich"}[r.launcher]
+		return refuse(fmt.Sprintf("ValueError: %s requires same number of devices per node", name),
+			"--launcher %s starts as many ranks on every host, and the hostfile's slots differ: make them equal, or use --launcher pdsh", r.launcher)
+	case r.launcher == "pdsh" && r.appendsBlindly() && r.env != nil && !r.has(sshArgsAppend):
+		return refuse("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
+	}
+	return nil
+}
+
+// launchers are those that the release has.
+func (r runner) launchers() []string {
+	return slices.DeleteFunc(slices.Clone(Launchers), func(name string) bool { return since[name] != "" && r.before(since[name]) })
+}
+
+// needsEqualSlots is whether an MPI launcher compares the hosts' slots.
+func (r runner) needsEqualSlots() bool {
+	return r.launcher != "openmpi" && !(r.launcher == "mpich" && r.before("0.9.3"))
+}
+
+// underMPI is whether Open MPI has started the launching machine's shell.
+func (r runner) underMPI() bool {
+	return r.has("OMPI_COMM_WORLD_LOCAL_RANK") && r.has("OMPI_COMM_WORLD_RANK") && r.has("OMPI_COMM_WORLD_SIZE")
+}
+
+// appendsBlindly is whether --ssh_port is appended to a variable that nobody may
+// have set.
+func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
+
+// has is whether the launching machine's environment has a variable.
+func (r runner) has(name string) bool {
+	_, set := lookup(r.env, name)
+	return set
+}
+
+// splitLauncherArgs are the words that go to the launcher, none where its release
+// forgets them.
+func (r runner) splitLauncherArgs() ([]string, error) {
+	if r.forgetsLauncherArgs() {
+		return nil, nil
+	}
+	words, err := SplitWords(r.LauncherArgs)
+	if err != nil {
+		return nil, refuse("ValueError: "+err.Error(), "--launcher_args %q are split as a shell would, and their quotes do not close", r.LauncherArgs)
+	}
+	return words, nil
+}
+
+func (r runner) forgetsLauncherArgs() bool {
+	if r.launcher == "pdsh" || r.launcher == "slurm" {
+		return r.before("0.8.1")
+	}
+	return r.before("0.6.6")
+}

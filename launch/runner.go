@@ -1,0 +1,187 @@
+package launch
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// Words of a predicted command that are told only when DeepSpeed builds it.
+const (
+	// masterAddrToCome is the first word of `hostname -I` on the first host.
+	masterAddrToCome = "$MASTER_ADDR"
+	// pidToCome is DeepSpeed's own process.
+	pidToCome = "$PID"
+	// packageToCome is the directory that the deepspeed package lies in.
+	packageToCome = "$DEEPSPEED"
+)
+
+// runner is DeepSpeed's runner where it builds the command that it starts.
+type runner struct {
+	Options
+	active   []hostfile.Host // what the filter left
+	launcher string          // in lower case
+	python   string          // sys.executable
+	env      *facts.Env      // of the launching machine, nil when it was not seen
+	words    []string        // of --launcher_args
+	// arguments are the script's, as the release goes on with them.
+	arguments []string
+	exports   []facts.Setting // in the order in which they are handed over, quoted
+}
+
+// before is whether the runner is of an older release.
+func (r runner) before(release string) bool { return Before(r.DeepSpeed, release) }
+
+// within is whether the runner is of a release from first to before end.
+func (r runner) within(first, end string) bool { return !r.before(first) && r.before(end) }
+
+// alone is whether launch.py is started here rather than by a launcher.
+func (r runner) alone() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
+
+// command is what the runner starts, nil where that cannot be known.
+func (r runner) command() []string {
+	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, noSlotsStated) {
+		return nil
+	}
+	switch {
+	case r.alone():
+		return r.localCommand()
+	case r.launcher == "pdsh":
+		return r.pdshCommand()
+	case r.launcher == "openmpi":
+		return r.openMPICommand()
+	case r.launcher == "mpich":
+		return r.mpichCommand()
+	case r.launcher == "impi":
+		return r.impiCommand()
+	case r.launcher == "mvapich":
+		return r.mvapichCommand()
+	}
+	return r.slurmCommand()
+}
+
+func noSlotsStated(host hostfile.Host) bool { return host.Slots == nil }
+
+// localCommand starts launch.py on this machine, of one host or, with --no_ssh, of
+// the one of --node_rank.
+//
+// Source: deepspeed/launcher/runner.py, main, v0.6.0 to 0.19.8.
+func (r runner) localCommand() []string {
+	argv := []string{r.python, "-u", "-m", "deepspeed.launcher.launch", "--world_info=" + worldInfo(r.active),
+		"--master_addr=" + r.masterAddr(), "--master_port=" + strconv.Itoa(r.masterPort())}
+	if r.NoSSH {
+		argv = append(argv, fmt.Sprintf("--node_rank=%d", r.NodeRank))
+	}
+	argv = append(argv, r.launchOptions(!r.before("0.8.0"))...)
+	if r.BindCores {
+		argv = append(argv, "--bind_cores_to_rank")
+	}
+	if r.CoreList != "" {
+		argv = append(argv, "--bind_core_list="+r.CoreList)
+	}
+	if !r.before("0.17.6") {
+		level := r.LogLevel
+		if level == "" {
+			level = "info"
+		}
+		if r.Quiet {
+			argv = append(argv, "--quiet")
+			level = "error"
+		}
+		argv = append(argv, "--log_level="+level)
+	}
+	return slices.Concat(argv, []string{r.Script}, r.arguments)
+}
+
+// launchOptions are the options of launch.py that both ways of starting it know.
+func (r runner) launchOptions(eachRankLog bool) []string {
+	var options []string
+	for _, option := range []struct {
+		given bool
+		words []string
+	}{
+		{r.NoPython, []string{"--no_python"}},
+		{r.Module, []string{"--module"}},
+		{r.NoLocalRank, []string{"--no_local_rank"}},
+		{r.SavePID, []string{"--save_pid", pidToCome}},
+		{eachRankLog, []string{"--enable_each_rank_log=" + r.eachRankLog()}},
+		{r.Elastic, []string{"--enable_elastic_training",
+			fmt.Sprintf("--max_elastic_nodes=%d", r.MaxElastic), fmt.Sprintf("--min_elastic_nodes=%d", r.MinElastic)}},
+	} {
+		if option.given {
+			options = append(options, option.words...)
+		}
+	}
+	return options
+}
+
+// eachRankLog is "None" for no logs, which is sent all the same.
+func (r runner) eachRankLog() string {
+	if r.EachRankLog == "" {
+		return "None"
+	}
+	return r.EachRankLog
+}
+
+func (r runner) masterAddr() string {
+	if r.MasterAddr == "" {
+		return masterAddrToCome
+	}
+	return r.MasterAddr
+}
+
+func (r runner) masterPort() int {
+	if r.MasterPort == 0 {
+		return DefaultMasterPort
+	}
+	return r.MasterPort
+}
+
+// worldInfo is who takes part with which slots, as launch.py is told it: JSON as
+// json.dumps writes it, in the Base64 of URLs (runner.py, encode_world_info).
+func worldInfo(hosts []hostfile.Host) string {
+	var text strings.Builder
+	for i, host := range hosts {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(jsonString(host.Name) + ": [")
+		for j, slot := range host.Slots {
+			if j > 0 {
+				text.WriteString(", ")
+			}
+			text.WriteString(strconv.Itoa(slot))
+		}
+		text.WriteString("]")
+	}
+	return base64.URLEncoding.EncodeToString([]byte("{" + text.String() + "}"))
+}
+
+// jsonString writes a string as Python's json does, which leaves nothing but
+// ASCII and knows other short escapes than Go's (CPython 3.12, Modules/_json.c).
+func jsonString(s string) string {
+	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\f': `\f`, '\b': `\b`}
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case short[r] != "":
+			out.WriteString(short[r])
+		case r >= ' ' && r <= '~':
+			out.WriteRune(r)
+		case r >= 0x10000:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	out.WriteByte('"')
+	return out.String()
+}

@@ -1,0 +1,242 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// torchrunArgs is what torchrun's parser fills in, as far as it matters here.
+type torchrunArgs struct {
+	nnodes, perNode         string
+	backend, endpoint, conf string
+	standalone              bool
+	maxRestarts, nodeRank   int
+	masterAddr              string
+	masterPort              *int
+	isModule, noPython      bool
+	runPath, useEnv         bool
+}
+
+// parseTorchrun reads what follows `torchrun`. Options that are not given are
+// taken from the environment.
+func parseTorchrun(p program, around Surroundings) (Typed, error) {
+	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: RendezvousStatic}
+	parser := argumentParser{program: ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true, required: "training_script, training_script_args"}
+	if err := parser.preset(around); err != nil {
+		return Typed{}, err
+	}
+	r, err := parser.parse(p.words)
+	if err != nil {
+		return Typed{}, err
+	}
+	t, err := a.typed()
+	if err != nil {
+		return Typed{}, err
+	}
+	if p.legacy && a.noPython && !a.useEnv {
+		return Typed{}, refuseTorchrun("ValueError: When using the '--no-python' flag, you must also set the '--use-env' flag.", "torch.distributed.launch takes --no-python only with --use-env: add that, or use torchrun")
+	}
+	t.Script, t.Arguments, t.Interpreter = r.script, r.arguments, ranksPython(around)
+	return t, nil
+}
+
+// ranksPython is the interpreter that torchrun starts instead of its own, "" for
+// its own; a name without a path is looked up on every node.
+//
+// Source: torch/distributed/run.py, config_from_args, 2.15.
+func ranksPython(around Surroundings) string {
+	if python := around.Getenv("PYTHON_EXEC"); strings.HasPrefix(python, "/") {
+		return python
+	}
+	return ""
+}
+
+func refuseTorchrun(said, format string, values ...any) *UsageError {
+	return &UsageError{Program: ProgramTorchrun, Said: said, Message: fmt.Sprintf(format, values...)}
+}
+
+// options are torchrun's. Those that change nothing that can be foreseen are
+// read and forgotten.
+//
+// Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
+// parse_args.
+func (a *torchrunArgs) options(legacy bool) []option {
+	forgotten := new(string)
+	options := []option{
+		{names: []string{"-h", "--help"}},
+		{names: []string{"--nnodes"}, into: &a.nnodes},
+		{names: bothWays("--nproc-per-node"), into: &a.perNode},
+		{names: bothWays("--rdzv-backend"), into: &a.backend},
+		{names: bothWays("--rdzv-endpoint"), into: &a.endpoint},
+		{names: bothWays("--rdzv-id"), into: forgotten},
+		{names: bothWays("--rdzv-conf"), into: &a.conf},
+		{names: []string{"--standalone"}, into: &a.standalone},
+		{names: bothWays("--max-restarts"), into: &a.maxRestarts},
+		{names: bothWays("--monitor-interval"), into: new(float64)},
+		{names: bothWays("--start-method"), into: forgotten, choices: []string{"spawn", "fork", "forkserver"}},
+		{names: bothWays("--event-log-handler"), into: forgotten},
+		{names: []string{"--role"}, into: forgotten},
+		{names: []string{"-m", "--module"}, into: &a.isModule},
+		{names: bothWays("--no-python"), into: &a.noPython},
+		{names: bothWays("--run-path"), into: &a.runPath},
+		{names: bothWays("--log-dir"), into: forgotten},
+		{names: []string{"-r", "--redirects"}, into: forgotten},
+		{names: []string{"-t", "--tee"}, into: forgotten},
+		{names: bothWays("--log-line-prefix-template"), into: forgotten},
+		{names: bothWays("--local-ranks-filter"), into: forgotten},
+		{names: bothWays("--duplicate-stdout-filters"), into: forgotten},
+		{names: bothWays("--duplicate-stderr-filters"), into: forgotten},
+		{names: bothWays("--node-rank"), into: &a.nodeRank},
+		{names: bothWays("--master-addr"), into: &a.masterAddr},
+		{names: bothWays("--master-port"), into: &a.masterPort},
+		{names: bothWays("--local-addr"), into: forgotten},
+		{names: bothWays("--logs-specs"), into: forgotten},
+		{names: bothWays("--numa-binding"), into: forgotten, choices: []string{"node", "socket", "exclusive", "core-complex"}},
+		{names: bothWays("--signals-to-handle"), into: forgotten},
+		{names: bothWays("--shutdown-timeout"), into: new(int)},
+		{names: bothWays("--virtual-local-rank"), into: new(bool)},
+		{names: bothWays("--print-completion"), into: forgotten, choices: []string{"bash", "zsh", "tcsh"}},
+	}
+	if legacy {
+		options = append(options, option{names: bothWays("--use-env"), into: &a.useEnv})
+	}
+	return options
+}
+
+// bothWays is a name and the same with underscores.
+func bothWays(name string) []string {
+	return []string{name, "--" + strings.ReplaceAll(name[2:], "-", "_")}
+}
+
+// unset are the options that no variable stands in for.
+var unset = []string{"-h", "--logs-specs", "--numa-binding", "--print-completion", "--use-env"}
+
+// preset has the environment stand in for options that are not given.
+//
+// Source: torch/distributed/argparse_util.py, env and check_env, 2.15.
+func (p argumentParser) preset(around Surroundings) error {
+	for i, o := range p.options {
+		if slices.Contains(unset, o.names[0]) {
+			continue
+		}
+		name := "PET_" + strings.ToUpper(strings.ReplaceAll(o.long()[2:], "-", "_"))
+		value := around.Getenv(name)
+		if value == "" {
+			continue
+		}
+		flag, isFlag := o.into.(*bool)
+		if !isFlag {
+			p.options[i].preset = value
+			continue
+		}
+		digits, ok := hostfile.PythonInt(value)
+		if !ok {
+			return refuseTorchrun("ValueError: invalid literal for int() with base 10: "+hostfile.PythonRepr(value), "the environment has %s=%s, which must be 0 or 1: unset it", name, value)
+		}
+		*flag = strings.Trim(digits, "-0") != ""
+	}
+	return nil
+}
+
+// typed is what torchrun makes of its options before it starts anything.
+//
+// Source: torch/distributed/run.py, run and config_from_args, 2.15.
+func (a *torchrunArgs) typed() (Typed, error) {
+	var t Typed
+	t.Program, t.Rendezvous, t.RdzvEndpoint = ProgramTorchrun, a.backend, a.endpoint
+	t.MasterAddr, t.NodeRank = a.masterAddr, a.nodeRank
+	if !a.runPath { // which has the agents read the script themselves
+		t.Module, t.NoPython = a.isModule, a.noPython
+	}
+	if a.standalone {
+		t.Rendezvous, t.RdzvEndpoint = RendezvousC10d, "localhost:0"
+	}
+	if a.masterPort != nil {
+		t.MasterPort = *a.masterPort
+	}
+	var err error
+	if t.MinNodes, t.MaxNodes, err = nodeRange(a.nnodes); err != nil {
+		return Typed{}, err
+	}
+	if a.maxRestarts < 0 {
+		return Typed{}, refuseTorchrun("AssertionError: max_restarts must be >= 0", "--max-restarts %d is below 0: leave it out for none", a.maxRestarts)
+	}
+	if t.PerNode, err = perNode(a.perNode); err != nil {
+		return Typed{}, err
+	}
+	if err := checkRendezvousConf(a.conf); err != nil {
+		return Typed{}, err
+	}
+	if t.Module && t.NoPython {
+		return Typed{}, refuseTorchrun("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "--module and --no-python exclude each other: drop one")
+	}
+	if t.Rendezvous != RendezvousStatic && t.Rendezvous != RendezvousC10d {
+		t.Notes = append(t.Notes, hostfile.Note{Trap: "rdzv-backend-unknown", Message: fmt.Sprintf(
+			"--rdzv-backend %s keeps where the nodes meet in a service of its own, at %s, of which preflight can tell nothing: use c10d, or see to it yourself", a.backend, cmp.Or(a.endpoint, "no endpoint"))})
+	}
+	return t, nil
+}
+
+// nodeRange is --nnodes, N or MIN:MAX.
+func nodeRange(text string) (least, most int, err error) {
+	bounds := strings.Split(text, ":")
+	if len(bounds) > 2 {
+		return 0, 0, refuseTorchrun(fmt.Sprintf(`RuntimeError: nnodes=%s is not in "MIN:MAX" format`, text), "--nnodes %s is no number and no range: write MIN:MAX", text)
+	}
+	var numbers []int
+	for _, bound := range bounds {
+		digits, ok := hostfile.PythonInt(bound)
+		number, err := strconv.Atoi(digits)
+		if !ok || err != nil {
+			return 0, 0, refuseTorchrun("ValueError: invalid literal for int() with base 10: "+hostfile.PythonRepr(bound), "--nnodes %s is no number and no range: write N or MIN:MAX", text)
+		}
+		numbers = append(numbers, number)
+	}
+	least, most = numbers[0], numbers[len(numbers)-1]
+	if least <= 0 || least > most {
+		return 0, 0, refuseTorchrun(fmt.Sprintf("AssertionError: min_nodes must be > 0 and <= max_nodes, got min_nodes=%d, max_nodes=%d", least, most),
+			"--nnodes %s: the first number must be at least 1 and not above the second", text)
+	}
+	return least, most, nil
+}
+
+// perNode is --nproc-per-node: a number, or what torchrun counts by itself.
+//
+// Source: torch/distributed/run.py, determine_local_world_size, 2.15.
+func perNode(text string) (string, error) {
+	if digits, ok := hostfile.PythonInt(text); ok {
+		return digits, nil
+	}
+	if !slices.Contains([]string{"auto", "gpu", "cpu", "xpu"}, text) {
+		return "", refuseTorchrun("ValueError: Unsupported nproc_per_node value: "+text, "--nproc-per-node %q is no number and none of auto, gpu, cpu and xpu", text)
+	}
+	return text, nil
+}
+
+// checkRendezvousConf reads --rdzv-conf, KEY=VALUE[,KEY=VALUE…].
+//
+// Source: torch/distributed/elastic/rendezvous/utils.py,
+// _parse_rendezvous_config, 2.15.
+func checkRendezvousConf(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		key = strings.TrimSpace(key)
+		switch {
+		case key == "":
+			return refuseTorchrun("ValueError: The rendezvous configuration string must be in format <key1>=<value1>,...,<keyN>=<valueN>.",
+				"--rdzv-conf %q has no key in one of its parts: write KEY=VALUE,KEY=VALUE", text)
+		case strings.TrimSpace(value) == "":
+			return refuseTorchrun(fmt.Sprintf("ValueError: The rendezvous configuration option '%s' must have a value specified.", key),
+				"--rdzv-conf gives %s no value: write %[1]s=VALUE", key)
+		}
+	}
+	return nil
+}

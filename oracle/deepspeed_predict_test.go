@@ -1,0 +1,204 @@
+//go:build oracle
+
+package oracle_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-multierror"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/probe"
+)
+
+// predictor says what preflight makes of a command: it plants the files, looks at
+// the environment as the probe does, reads the command and the hostfile, and
+// predicts.
+type predictor struct {
+	t       *testing.T
+	version string
+	root    string
+	told    *strings.Replacer // what is known only when the command is started
+}
+
+// newPredictor makes the working directory and the environment of this process
+// its own until the test ends.
+func newPredictor(t *testing.T, version, root string) predictor {
+	t.Helper()
+	environ := os.Environ()
+	t.Cleanup(func() {
+		os.Clearenv()
+		for _, entry := range environ {
+			name, value, _ := strings.Cut(entry, "=")
+			_ = os.Setenv(name, value) // as it was
+		}
+	})
+	work := filepath.Join(root, "work")
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(work)
+	told := strings.NewReplacer("$MASTER_ADDR", "10.9.8.7", "$DEEPSPEED", filepath.Join(oracleHome(), "deepspeed", version, "deepspeed"))
+	return predictor{t: t, version: version, root: root, told: told}
+}
+
+func (p predictor) predict(c command) outcome {
+	p.plant(c.Files)
+	os.Clearenv()
+	for name, value := range c.Env {
+		if err := os.Setenv(name, value); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	var o outcome
+	typed, err := launch.Parse(append([]string{"deepspeed"}, c.Argv...), p.version, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	if err != nil {
+		o.Refused = said(err)
+		return o
+	}
+	o.Parsed = parsedOf(typed)
+	prediction, err := p.launch(typed, c)
+	if err != nil {
+		o.Refused = said(err)
+		return o
+	}
+	for _, host := range prediction.Hosts {
+		o.Hosts = append(o.Hosts, activeHost{host.Name, host.Slots})
+	}
+	for _, word := range prediction.Command {
+		o.Command = append(o.Command, p.told.Replace(word))
+	}
+	o.Changed = map[string]string{}
+	for _, s := range prediction.CommandEnv {
+		o.Changed[s.Name] = s.Value
+	}
+	return o
+}
+
+// launch goes the way of preflight.Foresee.
+func (p predictor) launch(typed launch.Typed, c command) (launch.Prediction, error) {
+	options := typed.Options
+	options.DeepSpeed, options.Accelerator, options.Interpreter = p.version, c.Accelerator, c.Python
+	options.WorkDir = filepath.Join(p.root, "work")
+	head := p.look(c)
+	var err error
+	if info, statErr := os.Stat(typed.Hostfile); statErr == nil && info.Mode().IsRegular() {
+		options.Hosts, options.Notes, err = hostfile.ReadFile(typed.Hostfile, p.version)
+	} else {
+		options, err = options.Alone(head)
+	}
+	if err != nil {
+		return launch.Prediction{}, err
+	}
+	prediction, err := launch.Predict(options, head)
+	if err == nil && prediction.Command != nil && prediction.Command[0] != c.Python {
+		err = envFileProblem(head.Launcher.EnvFiles)
+	}
+	return prediction, err
+}
+
+// envFileProblem is the first line of the files that ends a launch. Predict
+// leaves it to the check launcher-env.
+func envFileProblem(files []facts.EnvFile) error {
+	for _, file := range files {
+		_, problems := launch.ParseEnvFile(file)
+		for i := range problems {
+			if problems[i].DeepSpeed != "" {
+				return &problems[i]
+			}
+		}
+	}
+	return nil
+}
+
+// look is what the probe sees of the launching machine.
+func (p predictor) look(c command) *facts.Node {
+	head := &facts.Node{}
+	options := probe.Options{WorkDir: filepath.Join(p.root, "work")}
+	sections := []facts.Section{facts.SectionLauncher, facts.SectionEnv}
+	probe.Run(context.Background(), options, sections, func(section facts.Section, seen facts.Facts, missing string) {
+		if missing != "" {
+			p.t.Errorf("%s: %s", section, missing)
+		}
+		head.Take(section, seen)
+	})
+	head.GPU = &facts.GPU{}
+	head.Host = &facts.Host{}
+	for i := range c.Devices {
+		if c.Accelerator == "cuda" {
+			head.GPU.Devices = append(head.GPU.Devices, fmt.Sprintf("/dev/nvidia%d", i))
+		} else {
+			head.Host.NUMA = append(head.Host.NUMA, facts.NUMA{ID: i, CPUs: fmt.Sprint(i)})
+		}
+	}
+	return head
+}
+
+// plant writes what the command finds, in place of what the last one found.
+func (p predictor) plant(files map[string][]byte) {
+	for _, directory := range []string{"home", "work"} {
+		entries, err := os.ReadDir(filepath.Join(p.root, directory))
+		for _, entry := range entries {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(p.root, directory, entry.Name())))
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for path, text := range files {
+		path = filepath.Join(p.root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// said is what DeepSpeed itself would say of an error first, or what preflight
+// does where DeepSpeed would go on.
+func said(err error) string {
+	if many, ok := errors.AsType[*multierror.Error](err); ok {
+		err = many.Errors[0]
+	}
+	var said string
+	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
+		said = usage.Said
+	} else if line, ok := errors.AsType[*hostfile.LineError](err); ok {
+		said = line.DeepSpeed
+	} else if filter, ok := errors.AsType[*hostfile.FilterError](err); ok {
+		said = filter.DeepSpeed
+	}
+	return cmp.Or(said, ownWords+err.Error())
+}
+
+// ownWords begin what preflight says on its own account.
+const ownWords = "preflight: "
+
+// parsedOf turns options back into argparse's.
+func parsedOf(o launch.Typed) *parsedArgs {
+	limit := func(l hostfile.Limit) int {
+		if !l.Given {
+			return -1
+		}
+		return l.N
+	}
+	return &parsedArgs{
+		Hostfile: o.Hostfile, Include: o.Filter.Include, Exclude: o.Filter.Exclude,
+		NumNodes: limit(o.Filter.NumNodes), NumGPUs: limit(o.Filter.NumGPUs), ForceMulti: o.Filter.ForceMulti,
+		MasterAddr: o.MasterAddr, MasterPort: cmp.Or(o.MasterPort, launch.DefaultMasterPort),
+		Launcher: cmp.Or(o.Launcher, launch.Launchers[0]), LauncherArgs: o.LauncherArgs,
+		NoSSH: o.NoSSH, NoSSHCheck: o.NoSSHCheck, NodeRank: o.NodeRank, SSHPort: o.SSHPort,
+		ElasticTraining: o.Elastic, MinElasticNodes: o.MinElastic, MaxElasticNodes: o.MaxElastic,
+		UserScript: o.Script, UserArgs: o.Arguments, Module: o.Module, NoPython: o.NoPython, NoLocalRank: o.NoLocalRank,
+		SavePID: o.SavePID, EnableEachRankLog: cmp.Or(o.EachRankLog, "None"), Autotuning: o.Autotuning, VenvScript: o.VenvScript,
+		BindCoresToRank: o.BindCores, BindCoreList: o.CoreList, LogLevel: cmp.Or(o.LogLevel, "info"), Quiet: o.Quiet,
+	}
+}

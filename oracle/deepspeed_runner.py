@@ -1,0 +1,141 @@
+"""Has a real DeepSpeed's runner launch what lines of JSON on its input say, up
+to the moment where it would start a program. The argument is the directory that
+it stands in for: `home` is the home directory and `work` the working directory
+of every launch. The first line of output is DeepSpeed's version.
+
+A line is a launch:
+
+    argv         what stands behind `deepspeed`
+    env          the whole environment
+    files        texts in base64 by their path below the directory
+    python       the interpreter that runs deepspeed
+    accelerator  cuda or cpu
+    devices      how many of them there are
+
+The answer is what became of it:
+
+    parsed       the options by name, null when the command line was refused
+    refused      argparse's error, or an exception's class and text
+    hosts        who takes part, [name, [slot, ...]] in rank order
+    command      what it would have started, empty when that is the autotuner
+    changed      what it adds to the environment for that
+"""
+
+import base64
+import contextlib
+import importlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+# What anything here prints has no place between the answers.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+import deepspeed
+from deepspeed import accelerator
+from deepspeed.launcher import runner
+
+CODE = runner.__loader__.get_code(runner.__name__)
+FIRST_HOST = b"10.9.8.7 172.17.0.1 fd00::7\n"  # what its `hostname -I` prints
+
+
+class Started:
+    """A program as DeepSpeed sees it, which ends well at once."""
+
+    returncode = 0
+    latest = None
+
+    def __init__(self, command, env=None, **_):
+        Started.latest = {"command": command, "env": env}
+
+    def wait(self):
+        return 0
+
+
+def output(command, **_):
+    return b"MVAPICH2-GDR 2.3.7" if "mpiname" in command else FIRST_HOST
+
+
+subprocess.Popen = Started
+subprocess.check_call = lambda *_, **__: 0
+subprocess.check_output = output
+shutil.which = lambda name, *_, **__: "/usr/bin/" + name
+
+
+def pretend(name, count):
+    """Makes count devices of this kind the ones there are."""
+    if not hasattr(runner, "get_accelerator"):  # before 0.8 it knew CUDA only
+        runner.torch.cuda.device_count = lambda: count
+        return
+    kind = getattr(importlib.import_module(f"deepspeed.accelerator.{name}_accelerator"), f"{name.upper()}_Accelerator")
+    kind.device_count = lambda self: count
+    accelerator.set_accelerator(kind())
+
+
+def plant(root, files):
+    for directory in "home", "work":
+        shutil.rmtree(os.path.join(root, directory), ignore_errors=True)
+        os.mkdir(os.path.join(root, directory))
+    os.chdir(os.path.join(root, "work"))
+    for path, text in files.items():
+        path = os.path.join(root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(text))
+
+
+def launch(case):
+    answer = {"parsed": None, "refused": "", "hosts": [], "command": [], "changed": {}}
+    complaints = io.StringIO()
+    # Much of the runner is settled when it is loaded, by the environment of then.
+    exec(CODE, vars(runner))
+    pretend(case["accelerator"], case["devices"])
+    real_parse_args, real_encode_world_info = runner.parse_args, runner.encode_world_info
+
+    def parse_args(args=None):
+        parsed = real_parse_args(args)
+        answer["parsed"] = dict(vars(parsed))  # main changes them
+        return parsed
+
+    def encode_world_info(active):
+        answer["hosts"] = list(active.items())
+        return real_encode_world_info(active)
+
+    def run_autotuning(_, active):
+        answer["hosts"] = list(active.items())
+
+    runner.parse_args, runner.encode_world_info, runner.run_autotuning = parse_args, encode_world_info, run_autotuning
+    Started.latest = None
+    try:
+        with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
+            runner.main(case["argv"])
+    except SystemExit as end:
+        _, error, text = complaints.getvalue().rpartition("deepspeed: error: ")
+        answer["refused"] = (error + text).removesuffix("\n") or f"exit {end.code}"
+    except Exception as problem:  # whatever ends the launch is the answer
+        answer["refused"] = f"{type(problem).__name__}: {problem}"
+    if Started.latest is not None:
+        answer["command"] = ["$PID" if word == str(os.getpid()) else word for word in Started.latest["command"]]
+        answer["changed"] = {name: value for name, value in Started.latest["env"].items() if case["env"].get(name) != value}
+    return answer
+
+
+warnings.simplefilter("ignore")
+root = os.path.realpath(sys.argv[1])
+real_environment = dict(os.environ)
+print(json.dumps(deepspeed.__version__.strip()), file=answers)
+for line in sys.stdin:
+    case = json.loads(line)
+    plant(root, case["files"])
+    # In this order they come out again; that of a shell means nothing.
+    os.environ.clear()
+    os.environ.update(sorted(case["env"].items()))
+    sys.argv, sys.executable = ["deepspeed"], case["python"]
+    print(json.dumps(launch(case)), file=answers)
+answers.close()
+os._exit(0)  # what DeepSpeed would do at its end needs programs that start

@@ -1,0 +1,299 @@
+//go:build oracle
+
+package oracle_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// runnerRelease is one DeepSpeed, and the venv that has what it imports.
+type runnerRelease struct {
+	version string
+	venv    string
+	// accelerators are those that it can be had for without other packages.
+	accelerators []string
+	// devices are how many of them it finds. Where there are none, later releases
+	// choose the CPU.
+	devices []int
+}
+
+// runnerReleases lie around the changes of the launcher.
+var runnerReleases = []runnerRelease{
+	{"0.7.7", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
+	{"0.9.5", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
+	{"0.12.6", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
+	{"0.14.5", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.15.1", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.15.2", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.19.6", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.19.8", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+}
+
+// commandsEach is how many random commands every release is given.
+const commandsEach = 6000
+
+// outcome is what becomes of a command, in DeepSpeed's terms.
+type outcome struct {
+	Parsed  *parsedArgs       `json:"parsed"`
+	Refused string            `json:"refused"`
+	Hosts   []activeHost      `json:"hosts"`
+	Command []string          `json:"command"`
+	Changed map[string]string `json:"changed"`
+}
+
+// parsedArgs are the options by argparse's names. One that a release lacks has
+// the default of those that have it.
+type parsedArgs struct {
+	Hostfile          string   `json:"hostfile"`
+	Include           string   `json:"include"`
+	Exclude           string   `json:"exclude"`
+	NumNodes          int      `json:"num_nodes"`
+	MinElasticNodes   int      `json:"min_elastic_nodes"`
+	MaxElasticNodes   int      `json:"max_elastic_nodes"`
+	NumGPUs           int      `json:"num_gpus"`
+	MasterPort        int      `json:"master_port"`
+	MasterAddr        string   `json:"master_addr"`
+	NodeRank          int      `json:"node_rank"`
+	Launcher          string   `json:"launcher"`
+	LauncherArgs      string   `json:"launcher_args"`
+	Module            bool     `json:"module"`
+	NoPython          bool     `json:"no_python"`
+	NoLocalRank       bool     `json:"no_local_rank"`
+	NoSSH             bool     `json:"no_ssh"`
+	NoSSHCheck        bool     `json:"no_ssh_check"`
+	ForceMulti        bool     `json:"force_multi"`
+	SavePID           bool     `json:"save_pid"`
+	EnableEachRankLog string   `json:"enable_each_rank_log"`
+	Autotuning        string   `json:"autotuning"`
+	ElasticTraining   bool     `json:"elastic_training"`
+	UserScript        string   `json:"user_script"`
+	UserArgs          []string `json:"user_args"`
+	BindCoresToRank   bool     `json:"bind_cores_to_rank"`
+	BindCoreList      string   `json:"bind_core_list"` // "" for none, as SSHPort 0 and VenvScript ""
+	SSHPort           int      `json:"ssh_port"`
+	VenvScript        string   `json:"venv_script"`
+	LogLevel          string   `json:"log_level"`
+	Quiet             bool     `json:"quiet"`
+}
+
+// UnmarshalJSON leaves the defaults where there is null or nothing.
+func (p *parsedArgs) UnmarshalJSON(text []byte) error {
+	type plain parsedArgs
+	*p = parsedArgs{NodeRank: -1, MinElasticNodes: -1, MaxElasticNodes: -1, EnableEachRankLog: "None", LogLevel: "info"}
+	return json.Unmarshal(text, (*plain)(p))
+}
+
+// activeHost is a host that takes part.
+type activeHost struct {
+	Name  string
+	Slots []int
+}
+
+// UnmarshalJSON reads Python's pair of them.
+func (h *activeHost) UnmarshalJSON(text []byte) error {
+	pair := []any{&h.Name, &h.Slots}
+	return json.Unmarshal(text, &pair)
+}
+
+// TestDeepSpeed has real releases of DeepSpeed and preflight read the same
+// commands, and compares what becomes of them down to the last word of what is
+// started. SEED makes other commands.
+func TestDeepSpeed(t *testing.T) {
+	seed := seed(t)
+	for _, r := range runnerReleases {
+		t.Run(r.version, func(t *testing.T) { r.compare(t, seed) })
+	}
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(1)
+	if text := os.Getenv("SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatalf("SEED=%s: %v", text, err)
+		}
+	}
+	t.Logf("SEED=%d", seed)
+	return seed
+}
+
+func (r runnerRelease) compare(t *testing.T, seed uint64) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dealer{Rand: rand.New(rand.NewPCG(seed, 19)), root: root, accelerators: r.accelerators, devices: r.devices}
+	commands := handPicked(root)
+	for range commandsEach {
+		commands = append(commands, d.deal())
+	}
+	said := r.ask(t, root, commands)
+	tally := tally{}
+	disputes := disputes{}
+	p := newPredictor(t, r.version, root)
+	for i, c := range commands {
+		want, got := said[i].withheld(), p.predict(c).withheld()
+		tally.count(want)
+		if kind, diff := differ(want, got); kind != "" {
+			disputes.add(kind, c, diff)
+		}
+	}
+	t.Logf("DeepSpeed %s: %d commands: %s", r.version, len(commands), tally)
+	for _, dispute := range disputes.sorted() {
+		t.Error(dispute)
+	}
+	tally.check(t)
+}
+
+// ask has the real release answer, without a word from the environment.
+func (r runnerRelease) ask(t *testing.T, root string, commands []command) []outcome {
+	t.Helper()
+	home := filepath.Join(oracleHome(), "deepspeed")
+	version, said := answers[outcome](t, commands, "env", "-i", "LC_ALL=C.UTF-8", "HOME="+root, "PYTHONPATH="+filepath.Join(home, r.version),
+		filepath.Join(oracleHome(), r.venv, "bin/python"), "-W", "ignore", "deepspeed_runner.py", root)
+	if version != r.version {
+		t.Fatalf("%s is DeepSpeed %s; run oracle/setup.sh", filepath.Join(home, r.version), version)
+	}
+	return said
+}
+
+// withheld is an outcome without the quotes around values that no fact carries:
+// whether there are any hangs on the value.
+func (o outcome) withheld() outcome {
+	o.Command = slices.Clone(o.Command)
+	for i, word := range o.Command {
+		o.Command[i] = strings.ReplaceAll(word, `"`+withheld+`"`, withheld)
+	}
+	return o
+}
+
+// deliberate are commands that DeepSpeed takes and that preflight refuses, since
+// nothing good can come of them.
+var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |holds a NUL byte|names no host; .* before 0\.8\.0`)
+
+// lateRefusal is what launch.py says on every node of --no_python with --module.
+const lateRefusal = "ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time."
+
+// differ says in which regard two outcomes are not the same, and how.
+func differ(want, got outcome) (kind, diff string) {
+	empty := cmpopts.EquateEmpty()
+	class, text, _ := strings.Cut(want.Refused, ": ")
+	isClass := regexp.MustCompile(`^\w+(Error|Exception)$`).MatchString(class)
+	switch {
+	case strings.HasPrefix(got.Refused, ownWords) && deliberate.MatchString(got.Refused):
+	case got.Refused == lateRefusal && slices.Contains(want.Command, "--no_python") && slices.Contains(want.Command, "--module"):
+	case want.Parsed != nil && got.Parsed != nil && !gocmp.Equal(want.Parsed, got.Parsed, empty):
+		diff := gocmp.Diff(want.Parsed, got.Parsed, empty)
+		return "parsed: " + firstChange(diff), diff
+	case (want.Refused == "") != (got.Refused == ""):
+		return "refused: " + want.Refused + " / " + got.Refused, fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
+	case want.Refused == "exit 0": // help: whatever we say of it
+	case want.Refused != got.Refused && !(isClass && got.Refused == text):
+		return "words: " + want.Refused + " / " + got.Refused, fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
+	case want.Refused != "":
+	case !gocmp.Equal(want.Hosts, got.Hosts, empty):
+		diff := gocmp.Diff(want.Hosts, got.Hosts, empty)
+		return "hosts", diff
+	case !gocmp.Equal(want.Command, got.Command, empty):
+		diff := gocmp.Diff(want.Command, got.Command, empty)
+		return "command: " + strings.Join(want.Command[:min(1, len(want.Command))], "") + firstChange(diff), diff
+	case !gocmp.Equal(want.Changed, got.Changed, empty):
+		diff := gocmp.Diff(want.Changed, got.Changed, empty)
+		return "environment: " + firstChange(diff), diff
+	}
+	return "", ""
+}
+
+// firstChange is the first line of a diff that is one.
+func firstChange(diff string) string {
+	for line := range strings.Lines(diff) {
+		if line[0] == '-' || line[0] == '+' {
+			return strings.Join(strings.Fields(line[1:]), " ")
+		}
+	}
+	return ""
+}
+
+// disputes are disagreements by kind, the smallest example of each.
+type disputes map[string]*dispute
+
+type dispute struct {
+	kind  string
+	count int
+	size  int
+	text  string
+}
+
+func (d disputes) add(kind string, c command, diff string) {
+	kind = particulars.ReplaceAllString(kind, "…")
+	command, _ := json.Marshal(c)
+	one := d[kind]
+	if one == nil {
+		one = &dispute{kind: kind}
+		d[kind] = one
+	}
+	one.count++
+	if size := len(command); one.size == 0 || size < one.size {
+		one.size = size
+		files := ""
+		for _, path := range slices.Sorted(maps.Keys(c.Files)) {
+			files += fmt.Sprintf("  %s: %q\n", path, c.Files[path])
+		}
+		one.text = fmt.Sprintf("deepspeed %q\n  %q, %d × %s\n%s%s", c.Argv, c.Env, c.Devices, c.Accelerator, files, diff)
+	}
+}
+
+// particulars are what makes two disagreements of one kind look different.
+var particulars = regexp.MustCompile(`'[^']*'|"[^"]*"|[0-9]+|\[[^\]]*\]|entries for .*, unable|bad entry: .*, unable`)
+
+func (d disputes) sorted() []*dispute {
+	byCount := func(a, b *dispute) int { return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.kind, b.kind)) }
+	return slices.SortedFunc(maps.Values(d), byCount)
+}
+
+func (d *dispute) String() string {
+	return fmt.Sprintf("%d times %s\n%s", d.count, d.kind, d.text)
+}
+
+// tally is how many outcomes were of which kind.
+type tally map[string]int
+
+func (t tally) count(o outcome) {
+	kind := "started " + strings.Join(o.Command[:min(1, len(o.Command))], "")
+	if o.Refused != "" {
+		kind, _, _ = strings.Cut(o.Refused, ": ")
+	}
+	t[kind]++
+}
+
+func (t tally) String() string {
+	var text bytes.Buffer
+	for _, kind := range slices.Sorted(maps.Keys(t)) {
+		fmt.Fprintf(&text, "%s %d, ", kind, t[kind])
+	}
+	return strings.TrimSuffix(text.String(), ", ")
+}
+
+// check holds that the commands are a mixture from which something can be learnt.
+func (t tally) check(test *testing.T) {
+	for _, kind := range []string{"started pdsh", "started mpirun", "started srun", "started /usr/bin/python3", "started ", "deepspeed", "exit 0",
+		"ValueError", "IndexError", "NotImplementedError"} {
+		if t[kind] == 0 {
+			test.Errorf("no command came to %q", kind)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"preflight/testhosts"
+)
+
+const (
+	newestDeepSpeed = "0.19.8"
+	olderDeepSpeed  = "0.15.1" // the last that holds a bare --include to mean all slots, but for 0.19.7 and later
+)
+
+// flaw is what is wrong with a launch, and what follows.
+type flaw struct {
+	name      string
+	versions  []string // of DeepSpeed; none is the newest
+	plant     func(context.Context, *testhosts.Cluster, attempt) error
+	hostfile  string   // in place of the hosts w1 to w4 with a slot each
+	envFile   string   // .deepspeed_env
+	expected  string   // a variable that every rank must see, with its value
+	env       []string // of the shell
+	options   []string // of deepspeed
+	arguments []string // of the training
+	ranks     []string // the host of each as it is meant; none is w1 to w4
+
+	found   []string // the checks that fail and the nodes they name; none when the training works
+	refused string   // part of why preflight judges nothing
+	warned  string   // the check that warns, with its nodes, of a training that runs with something else than was typed
+	luck    bool     // the training works all the same, and preflight does not count on it
+}
+
+func (f flaw) releases() []string {
+	if f.versions == nil {
+		return []string{newestDeepSpeed}
+	}
+	return f.versions
+}
+
+// works is whether the training does what was meant.
+func (f flaw) works() bool { return f.found == nil && f.refused == "" && f.warned == "" || f.luck }
+
+func (f flaw) hosts() []string {
+	if f.ranks == nil {
+		return []string{"w1", "w2", "w3", "w4"}
+	}
+	return f.ranks
+}
+
+var both = []string{newestDeepSpeed, olderDeepSpeed}
+
+// flaws are what is tried.
+var flaws = []flaw{
+	{name: "none", arguments: []string{"--name", "first try", "--rate=1e-4"}},
+
+	{name: "no-directory", found: []string{"workdir-present w3"}, plant: func(ctx context.Context, c *testhosts.Cluster, a attempt) error {
+		return shell(ctx, c.Nodes[2], `umount "$1" && rmdir "$1"`, a.dir)
+	}},
+	{name: "no-interpreter", found: []string{"python-same w3"}, plant: func(ctx context.Context, c *testhosts.Cluster, a attempt) error {
+		return empty(ctx, c.Nodes[2], filepath.Dir(a.bin))
+	}},
+	{name: "no-deepspeed", found: []string{"deepspeed-same w3"}, plant: func(ctx context.Context, c *testhosts.Cluster, a attempt) error {
+		installed, err := filepath.Glob(filepath.Join(a.bin, "../lib/python*/site-packages/deepspeed*"))
+		for _, dir := range installed {
+			err = errors.Join(err, empty(ctx, c.Nodes[2], dir))
+		}
+		return err
+	}},
+	{name: "other-script", found: []string{"script-same w3"}, plant: func(ctx context.Context, c *testhosts.Cluster, a attempt) error {
+		other := strings.Replace(string(training), "torch.full((4,), 1.0)", "torch.full((4,), 2.0)", 1)
+		if err := c.Nodes[2].WriteFile("/root/other.py", []byte(other), 0o644); err != nil {
+			return err
+		}
+		return shell(ctx, c.Nodes[2], `mount --bind /root/other.py "$1"`, filepath.Join(a.dir, "train.py"))
+	}},
+	{name: "no-key", found: []string{"ssh-login w3"}, plant: func(_ context.Context, c *testhosts.Cluster, _ attempt) error {
+		_, err := c.Nodes[2].RemoveAuthorizedKey()
+		return err
+	}},
+	{name: "noise", found: []string{"ssh-shell w1"}, plant: noisyFirst},
+	{name: "noise-and-address", options: []string{"--master_addr", "w1"}, plant: noisyFirst},
+
+	// pdsh refuses modules that somebody else could change.
+	{name: "pdsh-owned", found: []string{"launcher-ready"}, plant: func(ctx context.Context, c *testhosts.Cluster, _ attempt) error {
+		return shell(ctx, c.Head, `set -e
+			cp -a "$1" /root/modules
+			chown -R 1000 /root/modules
+			mount --bind /root/modules "$1"`, "/usr/lib/x86_64-linux-gnu/pdsh")
+	}},
+	// DeepSpeed sets it to ssh.
+	{name: "pdsh-rsh", env: []string{"PDSH_RCMD_TYPE=rsh"}},
+	{name: "pdsh-timeout", env: []string{"PDSH_COMMAND_TIMEOUT=3"}, found: []string{"launcher-ready"}},
+	{name: "pdsh-port", env: []string{"PDSH_SSH_ARGS_APPEND=-p 2222"}, found: []string{"launcher-ready"}},
+
+	{name: "env-comment", envFile: "# for our network\nNCCL_DEBUG=INFO\n", found: []string{"launcher-env"}},
+	{name: "env-commented-out", envFile: "# NCCL_DEBUG=INFO\n", found: []string{"launcher-env"}},
+	{name: "env-blank", envFile: "NCCL_DEBUG=INFO\n\nNCCL_IB_DISABLE=1\n", found: []string{"launcher-env"}},
+	{name: "env", envFile: "NOTE=two words\n", expected: "NOTE=two words"},
+	{name: "env", versions: []string{olderDeepSpeed}, envFile: "NOTE=one\n", expected: "NOTE=one", arguments: []string{"--name", "first try"}},
+	// DeepSpeed quotes no value before 0.15.2, and never what a shell reads in quotes.
+	{name: "env-words", versions: []string{olderDeepSpeed}, envFile: "NOTE=two words\n", expected: "NOTE=two words", found: []string{"launcher-env"}},
+	{name: "env-dollar", envFile: "NOTE=a$HOME\n", expected: "NOTE=a$HOME", found: []string{"launcher-env"}},
+
+	{name: "one-host", options: []string{"--include", "w2:0"}, ranks: []string{"w2"}, found: []string{"launcher-args"}},
+	{name: "one-host-forced", options: []string{"--include", "w2:0", "--force_multi"}, ranks: []string{"w2"}},
+	{name: "bare-include", versions: both, options: []string{"--include", "w2@w3"}, ranks: []string{"w2", "w3"}},
+	{name: "no-slots", hostfile: "w1 slots=1\nw2 slots=1\nw3 slots=0\nw4 slots=1\n", ranks: []string{"w1", "w2", "w4"}},
+	{name: "more-ranks", options: []string{"--num_gpus", "2"}, ranks: []string{"w1", "w1", "w2", "w2", "w3", "w3", "w4", "w4"}},
+	{name: "port-in-hostfile", hostfile: "w1:22 slots=1\nw2:22 slots=1\n", ranks: []string{"w1", "w2"}, found: []string{"launcher-args"}},
+	{name: "no-hostfile", refused: "hostfile", plant: func(_ context.Context, _ *testhosts.Cluster, a attempt) error {
+		return os.Remove(filepath.Join(a.dir, "hostfile"))
+	}},
+
+	{name: "argument-dollar", arguments: []string{"--name", "a$HOME"}, warned: "launcher-args launching machine"},
+	{name: "argument-semicolon", arguments: []string{"--name", "a;b"}, found: []string{"launcher-args"}},
+	{name: "argument-percent", arguments: []string{"--name=step-%n"}, warned: "launcher-args launching machine"},
+}
+
+func noisyFirst(_ context.Context, c *testhosts.Cluster, _ attempt) error {
+	_, err := c.Nodes[0].NoisyShell("Welcome to the cluster")
+	return err
+}
+
+// empty takes what is in a directory away from the node.
+func empty(ctx context.Context, n *testhosts.Node, dir string) error {
+	return shell(ctx, n, `mount -t tmpfs none "$1"`, dir)
+}
+
+// shell runs a script with one argument on the node.
+func shell(ctx context.Context, n *testhosts.Node, script, argument string) error {
+	_, err := n.Run(ctx, "/bin/sh", "-c", script, "sh", argument)
+	return err
+}

@@ -1,0 +1,352 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/testhosts"
+)
+
+//go:embed train.py
+var training []byte
+
+// runner is an installed DeepSpeed.
+type runner struct {
+	version  string
+	bin      string        // where its commands are
+	patience time.Duration // what its ranks wait for each other
+}
+
+// runners are the releases that setup.sh installs beside a torch that fits, by
+// version.
+func runners(t *testing.T) map[string]runner {
+	t.Helper()
+	all := map[string]runner{}
+	for _, name := range []string{"2.4", "2.15"} {
+		bin := filepath.Dir(named(name).python)
+		began := time.Now()
+		out, err := exec.Command(filepath.Join(bin, "python"), "-W", "ignore", "-c",
+			"import torch, deepspeed.launcher.launch; print(deepspeed.__version__)").Output()
+		words := strings.Fields(string(out))
+		if err != nil || len(words) == 0 {
+			t.Fatalf("DeepSpeed beside torch %s is needed: run oracle/setup.sh: %v", name, err)
+		}
+		// Nodes that share this machine import torch one after the other.
+		version := words[len(words)-1]
+		all[version] = runner{version: version, bin: bin, patience: 8*time.Second + 3*time.Since(began)}
+	}
+	return all
+}
+
+// TestLaunch has the real deepspeed launch a training on four hosts over the real
+// pdsh, and asks preflight about the same command: it must pass exactly what
+// works, and say of the rest what is wrong and where.
+func TestLaunch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	binary := buildPreflight(t, t.TempDir())
+	installed := runners(t)
+	var clusters int
+	for _, f := range flaws {
+		for _, version := range f.releases() {
+			name := fmt.Sprintf("deepspeed%s-%s", version, f.name)
+			a := attempt{flaw: f, runner: installed[version], binary: binary, name: name}
+			cluster := fmt.Sprintf("launch%d-%d", os.Getpid(), clusters)
+			clusters++
+			t.Run(name, func(t *testing.T) {
+				if a.bin == "" {
+					t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", version)
+				}
+				t.Parallel() // some of them wait most of the time
+				a.run(t, cluster)
+			})
+		}
+	}
+}
+
+// overhead is what a launch may take longer for having been judged.
+const overhead = 2 * time.Second
+
+// TestLaunchOverhead measures what somebody waits longer who writes "preflight --"
+// before a launch that works.
+func TestLaunchOverhead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	a := attempt{runner: runners(t)[newestDeepSpeed], binary: buildPreflight(t, t.TempDir())}
+	c := a.raise(t, fmt.Sprintf("overhead%d", os.Getpid()))
+	// The first of each fills caches, and nodes keep our binary.
+	var bare, wrapped, more []time.Duration
+	for round := range 4 {
+		without := a.time(t, c, a.words()...)
+		with := a.time(t, c, slices.Concat([]string{a.binary, "--accelerator", "cpu", "--"}, a.words())...)
+		if round > 0 {
+			bare, wrapped, more = append(bare, without), append(wrapped, with), append(more, with-without)
+		}
+	}
+	for _, times := range [][]time.Duration{bare, wrapped, more} {
+		slices.Sort(times)
+	}
+	t.Logf("four nodes: %v by itself, %v through preflight; %v more", bare, wrapped, more)
+	if median := more[1]; median > overhead {
+		t.Errorf("preflight costs %v, and may cost %v", median, overhead)
+	}
+}
+
+// time runs a launch that works and returns how long it took.
+func (a attempt) time(t *testing.T, c *testhosts.Cluster, words ...string) time.Duration {
+	t.Helper()
+	cmd := a.onHead(t.Context(), c, words...)
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	if trouble := a.unlike(ranksIn(t, string(out))); err != nil || trouble != "" {
+		t.Fatalf("%v: %v: %s\n%s", words, err, trouble, out)
+	}
+	return time.Since(began).Round(time.Millisecond)
+}
+
+// buildPreflight builds what users run, in a directory that hosts can be shown.
+func buildPreflight(t *testing.T, dir string) (binary string) {
+	t.Helper()
+	binary = filepath.Join(dir, "preflight")
+	build := exec.Command("go", "build", "-o", binary, "preflight/cmd/preflight")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// attempt is one launch with one flaw, on a cluster of its own.
+type attempt struct {
+	flaw
+	runner
+	name   string
+	binary string // preflight
+	dir    string // the launch's working directory, with the training in it
+}
+
+func (a attempt) run(t *testing.T, cluster string) {
+	c := a.raise(t, cluster)
+	if a.plant != nil {
+		if err := a.plant(t.Context(), c, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verdict := a.judge(t, c)
+	ended := a.launch(t, c)
+	if *logs && ended.trouble != "" {
+		if err := os.WriteFile(filepath.Join("testdata", a.name+".log"), []byte(a.excerpt(ended)), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("the training ended after %.1f s: %s\npreflight ended with %d and found %q %s",
+		ended.seconds, cmp.Or(ended.trouble, "well"), verdict.ExitCode, verdict.named("fail"), verdict.complaint)
+	switch works := ended.trouble == ""; {
+	case works != a.works():
+		t.Errorf("the training works: %v, want %v\n%s", works, a.works(), ended.log)
+	case works != (verdict.ExitCode == 0) && !a.luck && a.warned == "":
+		t.Errorf("the training works: %v, and preflight ends with %d: %s %+v", works, verdict.ExitCode, verdict.complaint, verdict.Findings)
+	}
+	if found := verdict.named("fail"); !slices.Equal(found, a.found) {
+		t.Errorf("preflight finds %q, want %q: %s %+v", found, a.found, verdict.complaint, verdict.Findings)
+	}
+	if warned := verdict.named("warn"); a.warned != "" && !slices.Contains(warned, a.warned) {
+		t.Errorf("preflight warns of %q, want %q among it: %+v", warned, a.warned, verdict.Findings)
+	}
+	if a.refused == "" != (verdict.complaint == "") || !strings.Contains(verdict.complaint, a.refused) {
+		t.Errorf("preflight refuses with %q, want %q", verdict.complaint, a.refused)
+	}
+}
+
+// raise raises four hosts that see the training, DeepSpeed and preflight.
+func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
+	t.Helper()
+	a.dir = t.TempDir()
+	venvs := filepath.Join(a.bin, "../..")
+	c, err := testhosts.Raise(t.Context(), testhosts.Options{
+		Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	for file, text := range map[string]string{
+		"train.py": string(training), "hostfile": cmp.Or(a.hostfile, "w1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n"),
+		".deepspeed_env": a.envFile, "expected": a.expected,
+	} {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(a.dir, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// words are the command that is typed.
+func (a attempt) words() []string {
+	words := append([]string{filepath.Join(a.bin, "deepspeed"), "--hostfile", "hostfile"}, a.options...)
+	words = append(words, "train.py", "--patience", strconv.Itoa(int(a.patience.Seconds())))
+	return append(words, a.arguments...)
+}
+
+// onHead prepares what is typed on the head, in the launch's directory.
+func (a attempt) onHead(ctx context.Context, c *testhosts.Cluster, words ...string) *testhosts.Cmd {
+	cmd := c.Head.Command(ctx, words...)
+	cmd.Dir = a.dir
+	cmd.Env = slices.Concat(cmd.Env, []string{"DS_ACCELERATOR=cpu"}, a.env)
+	return cmd
+}
+
+// ended is what became of a launch.
+type ended struct {
+	trouble string // how it is not what was meant, "" when it is
+	log     string
+	seconds float64
+}
+
+// trained is what a rank says at the end of its training.
+type trained struct {
+	Rank      int
+	Host      string
+	Arguments []string
+}
+
+// launch runs the command until it ends or nothing can come of it any more.
+func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*a.patience)
+	defer cancel()
+	cmd := a.onHead(ctx, c, a.words()...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.WaitDelay = time.Second // pdsh outlives it; the cluster's end is pdsh's
+	began := time.Now()
+	err := cmd.Run()
+	end := ended{log: log.String(), seconds: time.Since(began).Seconds()}
+	switch ranks := ranksIn(t, end.log); {
+	case ctx.Err() != nil:
+		end.trouble = "it hangs"
+	case err != nil:
+		end.trouble = err.Error()
+	default:
+		end.trouble = a.unlike(ranks)
+	}
+	return end
+}
+
+// ranksIn are the ranks that say they have trained.
+func ranksIn(t *testing.T, log string) []trained {
+	t.Helper()
+	var all []trained
+	for line := range strings.Lines(log) {
+		if _, text, said := strings.Cut(line, "trained {"); said {
+			var rank trained
+			if err := json.Unmarshal([]byte("{"+text), &rank); err != nil {
+				t.Fatalf("%v in %q", err, line)
+			}
+			all = append(all, rank)
+		}
+	}
+	slices.SortFunc(all, func(x, y trained) int { return x.Rank - y.Rank })
+	return all
+}
+
+// unlike is what keeps the ranks from being those that were meant.
+func (a attempt) unlike(ranks []trained) string {
+	var hosts []string
+	for _, rank := range ranks {
+		hosts = append(hosts, rank.Host)
+		if !slices.Equal(rank.Arguments, a.arguments) {
+			return fmt.Sprintf("rank %d was given %q for %q", rank.Rank, rank.Arguments, a.arguments)
+		}
+	}
+	if want := a.hosts(); !slices.Equal(hosts, want) {
+		return fmt.Sprintf("the ranks ran on %v, not on %v", hosts, want)
+	}
+	return ""
+}
+
+// verdict is what preflight says of a launch: a report, or why there is none.
+type verdict struct {
+	report
+	complaint string
+}
+
+// named are the checks that came to that verdict, each with the nodes it names.
+func (v verdict) named(verdict string) []string {
+	named := map[string]bool{}
+	for _, f := range v.Findings {
+		if f.Verdict == verdict {
+			named[strings.Join(append([]string{f.Check}, f.Nodes...), " ")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(named))
+}
+
+// judge asks preflight about the launch.
+func (a attempt) judge(t *testing.T, c *testhosts.Cluster) verdict {
+	t.Helper()
+	argv := []string{a.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s", "--"}
+	cmd := a.onHead(t.Context(), c, append(argv, a.words()...)...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		return verdict{report: report{ExitCode: cmd.ProcessState.ExitCode()}, complaint: complaint.String()}
+	}
+	var v verdict
+	if err := json.Unmarshal(out, &v.report); err != nil {
+		t.Fatalf("%v in %q\n%s", err, out, complaint.String())
+	}
+	if v.ExitCode != cmd.ProcessState.ExitCode() {
+		t.Errorf("preflight ends with %d and reports %d", cmd.ProcessState.ExitCode(), v.ExitCode)
+	}
+	return v
+}
+
+// numbers are what differs between lines that say the same.
+var numbers = regexp.MustCompile("0x[0-9a-f]+|[0-9]+")
+
+// excerpt is a log that can be kept: without what is said of this machine, and
+// with what is said again and again no more often than there are nodes.
+func (a attempt) excerpt(end ended) string {
+	var kept strings.Builder
+	said := map[string]int{}
+	fmt.Fprintf(&kept, "DeepSpeed %s, %s: %s after %.1f s\n", a.version, a.flaw.name, end.trouble, end.seconds)
+	for line := range strings.Lines(strings.NewReplacer(a.dir, "/shared", filepath.Dir(a.bin), "/venv").Replace(end.log)) {
+		gist := numbers.ReplaceAllString(line, "")
+		if said[gist]++; said[gist] <= 4 {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}

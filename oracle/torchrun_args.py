@@ -1,0 +1,72 @@
+"""Has a real torchrun read the command lines on its input, up to the moment where
+it would start anything. The first line of output is torch's version.
+
+A line is {"argv": [...], "env": {...}}, argv without the program. The answer is
+what became of it:
+
+    refused      argparse's error, or an exception's class and text
+    parsed       the options that say who runs what and where they meet
+"""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import warnings
+
+import torch
+from torch.distributed import run
+
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+class Launch(Exception):
+    """The workers would be started now."""
+
+
+class Launcher:
+    def __init__(self, config, entrypoint):
+        raise Launch(config, entrypoint)
+
+
+def read(argv):
+    """As run.main does, which then hands the launcher what it made of it."""
+    args = run.parse_args(argv)
+    try:
+        run.run(args)
+    except Launch as launch:
+        config, _ = launch.args
+    counted = args.nproc_per_node in ("auto", "gpu", "cpu", "xpu")  # and this machine's says nothing
+    return {
+        "nodes": [config.min_nodes, config.max_nodes], "per_node": args.nproc_per_node if counted else str(config.nproc_per_node),
+        "backend": config.rdzv_backend, "endpoint": config.rdzv_endpoint, "node_rank": args.node_rank,
+        "module": args.module and not args.run_path, "no_python": args.no_python and not args.run_path,
+        "script": args.training_script, "arguments": args.training_script_args,
+    }
+
+
+def answer(case):
+    os.environ.clear()
+    os.environ.update(case["env"])
+    complaints = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
+            return {"parsed": read(case["argv"]), "refused": ""}
+    except SystemExit as end:
+        _, error, text = complaints.getvalue().rpartition("torchrun: error: ")
+        return {"parsed": None, "refused": (error + text).removesuffix("\n") or f"exit {end.code}"}
+    except Exception as problem:  # whatever ends it is the answer
+        return {"parsed": None, "refused": f"{type(problem).__name__}: {problem}"}
+
+
+warnings.simplefilter("ignore")
+run.elastic_launch = Launcher
+for kind in torch.cuda, torch.xpu:
+    kind.is_available, kind.device_count = lambda: True, lambda: 8
+sys.argv = ["torchrun"]
+print(json.dumps(torch.__version__), file=answers)
+for line in sys.stdin:
+    print(json.dumps(answer(json.loads(line))), file=answers)
+answers.close()

@@ -1,0 +1,164 @@
+package probe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+func sha(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// link makes a symbolic link below the root of a fixture.
+func (o Options) link(t *testing.T, target, path string) Options {
+	t.Helper()
+	if err := os.Symlink(target, o.at(path)); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestWorkDir(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/srv/job/file": ""}).link(t, "gone", "/srv/link").link(t, "loop", "/srv/loop")
+	for path, want := range map[string]facts.WorkDir{
+		"":              {},
+		"/srv/job":      {Exists: true},
+		"/srv/none":     {},
+		"/srv/job/file": {Exists: true, Problem: "is a file"},
+		"/srv/link":     {Problem: "symbolic link to gone, which is not there"},
+		"/srv/loop":     {Exists: true, Problem: "too many levels of symbolic links"},
+	} {
+		o.WorkDir, want.Path = path, path
+		if diff := cmp.Diff(want, workDir(o)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// With no files named, the working directory is all that is looked at.
+func TestNoFilesAreCheap(t *testing.T) {
+	o := Options{WorkDir: "/srv"}.write(t, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
+	got, err := collectFiles(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &facts.Files{WorkDir: facts.WorkDir{Path: "/srv", Exists: true}, Files: []facts.File{}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCollectFiles(t *testing.T) {
+	t.Setenv("HOME", "/home/ml")
+	o := Options{WorkDir: "/srv"}.write(t, map[string]string{
+		"/srv/ds.json":      `{"key": "hunter2"}`,
+		"/srv/run.sh":       "#!/bin/sh\n",
+		"/data/proj/a.py":   "a",
+		"/data/proj/x/b.py": "b",
+	}).link(t, "data/proj/a.py", "/train.py").link(t, "nowhere", "/srv/broken")
+	if err := os.Chmod(o.at("/srv/run.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(o.at("/srv/pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large, err := os.Create(o.at("/srv/model.pt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer large.Close()
+	if err := large.Truncate(digestSize + 1); err != nil {
+		t.Fatal(err)
+	}
+	argument := func(path string) facts.LaunchFile { return facts.LaunchFile{Path: path, Role: facts.RoleArgument} }
+	o.Files = []facts.LaunchFile{
+		{Path: "/train.py", Role: facts.RoleScript}, {Path: "/srv/ds.json", Role: facts.RoleConfig},
+		argument("/srv/run.sh"), argument("/srv"), argument("/srv/none"), argument("/srv/ds.json/x"),
+		argument("/srv/broken"), argument("/srv/pipe"), argument("/srv/model.pt"),
+	}
+	want := &facts.Files{
+		WorkDir: facts.WorkDir{Path: "/srv", Exists: true},
+		Files: []facts.File{
+			{LaunchFile: o.Files[0], Exists: true, Kind: "file", Size: 1, Digest: sha("a")},
+			{LaunchFile: o.Files[1], Exists: true, Kind: "file", Size: 18, Digest: sha(`{"key": "hunter2"}`)},
+			{LaunchFile: o.Files[2], Exists: true, Kind: "file", Size: 10, Digest: sha("#!/bin/sh\n"), Exec: true},
+			{LaunchFile: o.Files[3], Exists: true, Kind: "directory"},
+			{LaunchFile: o.Files[4]},
+			{LaunchFile: o.Files[5]},
+			{LaunchFile: o.Files[6], Problem: "symbolic link to nowhere, which is not there"},
+			{LaunchFile: o.Files[7], Exists: true, Kind: "other"},
+			{LaunchFile: o.Files[8], Exists: true, Kind: "file", Size: digestSize + 1},
+		},
+		// Beside the file, not beside the link to it.
+		Sources: &facts.Sources{
+			Root: "/data/proj", Count: 2, Files: map[string]string{"a.py": sha("a")[:12], "x/b.py": sha("b")[:12]},
+			Digest: sha(sha("a") + " \"a.py\"\n" + sha("b") + " \"x/b.py\"\n"),
+		},
+	}
+	for _, head := range []bool{false, true} {
+		if o.Head = head; head {
+			want.Files[1].Text = `{"key": "…"}`
+		}
+		got, err := collectFiles(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("on the launching machine %t (-want +got):\n%s", head, diff)
+		}
+	}
+}
+
+// Without a script there are no sources, and the repository is that of the
+// working directory.
+func TestFilesWithoutScript(t *testing.T) {
+	commit := strings.Repeat("a", 40)
+	o := Options{WorkDir: "/srv/job"}.write(t, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
+	t.Setenv("PATH", "")
+	for _, named := range []facts.LaunchFile{
+		{Path: "/srv/job/train.py", Role: facts.RoleArgument},
+		{Path: "/srv/job/none.py", Role: facts.RoleScript},
+		{Path: "/srv/job", Role: facts.RoleScript},
+	} {
+		o.Files = []facts.LaunchFile{named}
+		got, err := collectFiles(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Sources != nil {
+			t.Errorf("%v: sources %+v", named, got.Sources)
+		}
+		if diff := cmp.Diff(&facts.Repository{Root: "/srv", Commit: commit}, got.Repository); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", named, diff)
+		}
+	}
+}
+
+// What time was too short for has no digest, and says so.
+func TestDigestMindsItsTime(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/train.py": "x"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("not read within 2s"))
+	got := lookAtFile(ctx, o, facts.LaunchFile{Path: "/train.py"})
+	want := facts.File{LaunchFile: got.LaunchFile, Exists: true, Kind: "file", Size: 1, Problem: "not read within 2s"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
+	if longest := max(readLimit, sourcesLimit, gitLimit); longest+lastWords >= filesLimit {
+		t.Errorf("a part of the section may take %s, all of it %s", longest, filesLimit)
+	}
+}

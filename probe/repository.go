@@ -1,0 +1,144 @@
+package probe
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"preflight/facts"
+)
+
+// gitLimit is what git gets to compare a work tree with its index.
+const gitLimit = 2 * time.Second
+
+// repository is the git work tree that a directory lies in, nil for none. Commit
+// and branch are read from git's own files, so that a node without git and one
+// where git refuses a tree of another owner tell them too.
+func repository(ctx context.Context, o Options, dir string) *facts.Repository {
+	real, err := filepath.EvalSymlinks(o.at(dir))
+	if err != nil {
+		return nil
+	}
+	for dir = o.without(real); ; dir = filepath.Dir(dir) {
+		if gitDir := gitDirectory(o, filepath.Join(dir, ".git")); gitDir != "" {
+			seen := &facts.Repository{Root: dir}
+			seen.Commit, seen.Branch = gitHead(o, gitDir)
+			seen.Dirty = changedFiles(ctx, o.at(dir))
+			return seen
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
+}
+
+// gitDirectory is what a .git stands for, "" when it stands for nothing: itself
+// or, in a worktree and a submodule, the directory that the file names.
+func gitDirectory(o Options, path string) string {
+	if pointer, found := strings.CutPrefix(line(o.at(path)), "gitdir: "); found {
+		if !filepath.IsAbs(pointer) {
+			pointer = filepath.Join(filepath.Dir(path), pointer)
+		}
+		path = pointer
+	}
+	if !exists(o.at(filepath.Join(path, "HEAD"))) {
+		return ""
+	}
+	return path
+}
+
+// commitID is a commit as git writes it, by SHA-1 or SHA-256.
+var commitID = regexp.MustCompile(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
+
+// gitHead reads what is checked out. Both are "" in a repository that keeps its
+// references in another way than in files.
+func gitHead(o Options, gitDir string) (commit, branch string) {
+	head := line(o.at(filepath.Join(gitDir, "HEAD")))
+	ref, symbolic := strings.CutPrefix(head, "ref: ")
+	if !symbolic {
+		return onlyCommit(head), ""
+	}
+	if ref == "refs/heads/.invalid" { // of the reftable format
+		return "", ""
+	}
+	// The branches of a worktree are those of the repository it belongs to.
+	common := gitDir
+	if dir := line(o.at(filepath.Join(gitDir, "commondir"))); dir != "" {
+		if common = dir; !filepath.IsAbs(dir) {
+			common = filepath.Join(gitDir, dir)
+		}
+	}
+	commit = onlyCommit(line(o.at(filepath.Join(common, ref))))
+	if commit == "" {
+		commit = packedRef(o.at(filepath.Join(common, "packed-refs")), ref)
+	}
+	return commit, strings.TrimPrefix(ref, "refs/heads/")
+}
+
+func onlyCommit(text string) string {
+	if commitID.MatchString(text) {
+		return text
+	}
+	return ""
+}
+
+// packedRef finds a reference among those that git has put into one file.
+func packedRef(path, ref string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for row := range strings.Lines(string(text)) {
+		if commit, name, _ := strings.Cut(strings.TrimSpace(row), " "); name == ref {
+			return onlyCommit(commit)
+		}
+	}
+	return ""
+}
+
+// gitSettings keep git from running the programs that a repository's own
+// configuration may name, from asking other machines for objects that it lacks,
+// and from comparing contents to find renames. Filters are still run, without
+// which nothing could be compared: git works in trees of our own only.
+var gitSettings = []string{
+	"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never",
+	"-c", "status.renames=false", "-c", "diff.renames=false",
+}
+
+// changedFiles counts the tracked files that differ from the commit, nil when git
+// cannot be asked: it is not there, it refuses a work tree of somebody else's
+// ("dubious ownership", which is never overridden), or takes too long.
+//
+// Files of git-lfs are left out: they are data, and comparing one would store a copy.
+func changedFiles(ctx context.Context, root string) *int {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitLimit)
+	defer cancel()
+	args := append(append([]string{"--no-pager"}, gitSettings...), "-C", root, "status",
+		"--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":(exclude,attr:filter=lfs)")
+	status, _, err := child{path: git, args: args, env: gitEnvironment(os.Environ())}.run(ctx)
+	if err != nil {
+		return nil
+	}
+	changed := strings.Count(status, "\n")
+	return &changed
+}
+
+// gitEnvironment is ours without what would point git to another repository, and
+// with what keeps it from refreshing the index and from asking anybody.
+func gitEnvironment(environ []string) []string {
+	var env []string
+	for _, entry := range environ {
+		if !strings.HasPrefix(entry, "GIT_") {
+			env = append(env, entry)
+		}
+	}
+	return append(env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
+}

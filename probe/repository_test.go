@@ -1,0 +1,199 @@
+package probe
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// repositoryAt makes a repository with a branch, a tracked file and one commit,
+// as somebody without a configuration of their own.
+func repositoryAt(t *testing.T, dir string) {
+	t.Helper()
+	t.Setenv("HOME", t.TempDir())
+	for name, value := range map[string]string{
+		"GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "ml", "GIT_AUTHOR_EMAIL": "ml@lab", "GIT_COMMITTER_NAME": "ml", "GIT_COMMITTER_EMAIL": "ml@lab",
+	} {
+		t.Setenv(name, value)
+	}
+	git(t, dir, "init", "--quiet", "--initial-branch=main")
+	write(t, dir, "train.py", "1")
+	write(t, dir, "model/a.py", "1")
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "--quiet", "--message=first")
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	Options{Root: dir}.write(t, map[string]string{name: text})
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	said, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, said)
+	}
+	return strings.TrimSpace(string(said))
+}
+
+// What git itself says of a repository in all its shapes.
+func TestRepository(t *testing.T) {
+	tests := []struct {
+		name   string
+		shape  func(t *testing.T, dir string) (lookAt string)
+		branch string
+		dirty  int
+	}{
+		{"clean", func(t *testing.T, dir string) string { return dir }, "main", 0},
+		{"from below", func(t *testing.T, dir string) string { return dir + "/model" }, "main", 0},
+		{"by a link", func(t *testing.T, dir string) string {
+			Options{Root: dir}.link(t, "model", "link")
+			return dir + "/link"
+		}, "main", 0},
+		{"changed, staged, removed, and new", func(t *testing.T, dir string) string {
+			write(t, dir, "train.py", "2")
+			write(t, dir, "new.py", "")
+			write(t, dir, "staged.py", "")
+			git(t, dir, "add", "staged.py")
+			os.Remove(dir + "/model/a.py")
+			return dir
+		}, "main", 3},
+		{"touched only", func(t *testing.T, dir string) string {
+			if err := os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}, "main", 0},
+		{"detached", func(t *testing.T, dir string) string { git(t, dir, "checkout", "--quiet", "--detach"); return dir }, "", 0},
+		{"a branch with a slash", func(t *testing.T, dir string) string {
+			git(t, dir, "checkout", "--quiet", "-b", "me/fix")
+			return dir
+		}, "me/fix", 0},
+		{"packed", func(t *testing.T, dir string) string { git(t, dir, "pack-refs", "--all"); return dir }, "main", 0},
+		{"a worktree", func(t *testing.T, dir string) string {
+			tree := filepath.Join(t.TempDir(), "tree")
+			git(t, dir, "worktree", "add", "--quiet", "-b", "side", tree)
+			return tree
+		}, "side", 0},
+		{"a packed worktree", func(t *testing.T, dir string) string {
+			tree := filepath.Join(t.TempDir(), "tree")
+			git(t, dir, "worktree", "add", "--quiet", "-b", "side", tree)
+			git(t, dir, "pack-refs", "--all")
+			return tree
+		}, "side", 0},
+		{"a submodule", func(t *testing.T, dir string) string {
+			outer := t.TempDir()
+			git(t, outer, "init", "--quiet")
+			git(t, outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", dir, "inner")
+			return outer + "/inner"
+		}, "main", 0},
+		{"variables that lead elsewhere", func(t *testing.T, dir string) string {
+			t.Setenv("GIT_DIR", "/nowhere")
+			t.Setenv("GIT_WORK_TREE", "/nowhere")
+			return dir
+		}, "main", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			repositoryAt(t, dir)
+			commit := git(t, dir, "rev-parse", "HEAD")
+			at := tt.shape(t, dir)
+			got := repository(t.Context(), Options{}, at)
+			if got == nil {
+				t.Fatal("no repository")
+			}
+			want := &facts.Repository{Root: got.Root, Commit: commit, Branch: tt.branch, Dirty: &tt.dirty}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if real, _ := filepath.EvalSymlinks(at); !strings.HasPrefix(real, got.Root) {
+				t.Errorf("root %s is not above %s", got.Root, real)
+			}
+		})
+	}
+}
+
+func TestRepositoryBeforeItsFirstCommit(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	git(t, dir, "init", "--quiet", "--initial-branch=main")
+	none := 0
+	if diff := cmp.Diff(&facts.Repository{Root: dir, Branch: "main", Dirty: &none}, repository(t.Context(), Options{}, dir)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNoRepository(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/srv/.git/config": "", "/srv/job/.git": "gitdir: gone\n", "/srv/job/train.py": ""})
+	for _, dir := range []string{"/srv/job", "/srv", "/gone"} {
+		if got := repository(t.Context(), o, dir); got != nil {
+			t.Errorf("%s: %+v", dir, got)
+		}
+	}
+}
+
+// Nothing that a repository's configuration names is run, and nothing in it is
+// changed by looking.
+func TestGitRunsAndWritesNothing(t *testing.T) {
+	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
+	repositoryAt(t, dir)
+	write(t, dir, ".gitattributes", "*.bin filter=lfs\n*.py filter=other\n")
+	write(t, dir, "model.bin", "1")
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "--quiet", "--message=large")
+	for _, setting := range []string{"core.fsmonitor", "core.pager", "filter.lfs.process", "filter.lfs.clean"} {
+		git(t, dir, "config", setting, script(t, setting, "echo $0 >> "+ran))
+	}
+	git(t, dir, "config", "core.hooksPath", filepath.Dir(script(t, "post-index-change", "echo $0 >> "+ran)))
+	write(t, dir, "model.bin", "2")
+	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would note that it is unchanged
+	before := indexOf(t, dir)
+	if got := repository(t.Context(), Options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
+		t.Errorf("%+v", got)
+	}
+	if said, err := os.ReadFile(ran); err == nil {
+		t.Errorf("ran %s", said)
+	}
+	if indexOf(t, dir) != before {
+		t.Error("the index was written")
+	}
+}
+
+func indexOf(t *testing.T, dir string) string {
+	t.Helper()
+	index, err := os.ReadFile(dir + "/.git/index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(index)
+}
+
+// Where git is missing, slow or refuses, the commit is known all the same.
+func TestRepositoryWithoutGit(t *testing.T) {
+	dir := t.TempDir()
+	repositoryAt(t, dir)
+	commit := git(t, dir, "rev-parse", "HEAD")
+	want := &facts.Repository{Root: dir, Commit: commit, Branch: "main"}
+	for name, body := range map[string]string{"refuses": "echo 'fatal: detected dubious ownership' >&2; exit 128", "hangs": "exec sleep 300"} {
+		t.Setenv("PATH", filepath.Dir(script(t, "git", body))+":/bin:/usr/bin")
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if diff := cmp.Diff(want, repository(ctx, Options{}, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		cancel()
+	}
+	t.Setenv("PATH", "")
+	if diff := cmp.Diff(want, repository(t.Context(), Options{}, dir)); diff != "" {
+		t.Errorf("none (-want +got):\n%s", diff)
+	}
+}
