@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"preflight/hostfile"
+	"preflight/launch"
 	"preflight/report"
 )
 
@@ -75,12 +76,16 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintf(w, "preflight: %s\n", report.Escape(err.Error()))
 	var line *hostfile.LineError
 	var filter *hostfile.FilterError
+	var usage *launch.UsageError
 	var hint *hinted
 	if errors.As(err, &line) && line.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(line.DeepSpeed))
 	}
 	if errors.As(err, &filter) && filter.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
+	}
+	if errors.As(err, &usage) && usage.Said != "" {
+		fmt.Fprintf(w, "  %s would say: %s\n", usage.Program, report.Escape(usage.Said))
 	}
 	if errors.As(err, &hint) {
 		fmt.Fprintf(w, "  %s\n", hint.hint)

@@ -1,0 +1,173 @@
+package preflight_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/testhosts"
+)
+
+// standIn is what pip would have installed of deepspeed below the user's site
+// directory, as far as anybody looks without running it. It says what it was started with, and starts nothing; the
+// real one is asked by make oracle.
+func standIn(site string) map[string]string {
+	files := map[string]string{
+		"/root/.local/bin/deepspeed":          "#!/usr/bin/python3\nimport sys\nprint('started with', sys.argv[1:])\n",
+		site + "deepspeed/__init__.py":        "",
+		site + "deepspeed/launcher/launch.py": "",
+	}
+	for _, installed := range []string{"deepspeed 0.19.8", "einops 0.8.1", "hjson 3.1.0", "msgpack 1.1.0", "numpy 2.1.0", "packaging 24.2", "psutil 6.1.0", "pydantic 2.10.0", "tqdm 4.67.0"} {
+		name, version, _ := strings.Cut(installed, " ")
+		files[site+name+"-"+version+".dist-info/METADATA"] = fmt.Sprintf("Name: %s\nVersion: %s\n", name, version)
+	}
+	return files
+}
+
+// launches are planted faults that concern the launch itself, and the one finding
+// each must yield: check and machine.
+var launches = []struct {
+	name  string
+	plant func(*testhosts.Cluster) ([]testhosts.Undo, error)
+	env   string
+	words []string // of deepspeed, before the script
+	want  []string
+}{
+	{name: "healthy"},
+	{name: "the launching environment wants rsh, which DeepSpeed overrides", env: "PDSH_RCMD_TYPE=rsh"},
+	{name: "the directory is missing", plant: on("w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Hide(testhosts.JobDirectory) }),
+		want: []string{"fail workdir-present [w3]"}},
+	{name: "the script differs", plant: on("w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.ChangeFile(testhosts.JobDirectory+"/train.py", func(text string) string { return text + "\nprint('another')\n" })
+	}), want: []string{"fail script-same [w3]"}},
+	{name: "the interpreter is missing", plant: on("w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Hide("/usr/bin/python3") }),
+		want: []string{"fail python-same [w3]"}},
+	{name: "pdsh's modules are somebody else's", plant: on("head", (*testhosts.Node).ForeignPDSH),
+		want: []string{"fail launcher-ready [launching machine]"}},
+	{name: ".deepspeed_env begins with a comment", plant: on("head", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.DeepSpeedEnv("# for the fabric\nNCCL_DEBUG=INFO\n")
+	}), want: []string{"fail launcher-env [launching machine]"}},
+	{name: ".deepspeed_env has an assignment commented out", plant: on("head", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.DeepSpeedEnv("# NCCL_DEBUG=INFO\n")
+	}), want: []string{"fail launcher-env [launching machine]"}},
+	{name: "fewer GPUs than slots", plant: func(c *testhosts.Cluster) (undo []testhosts.Undo, err error) {
+		for i, n := range c.Nodes {
+			one, err := n.SetGPUs([]int{8, 8, 4, 8}[i])
+			if err != nil {
+				return undo, err
+			}
+			undo = append(undo, one)
+		}
+		return undo, nil
+	}, want: []string{"fail slots-fit [w3]"}},
+	{name: "a single host, and not this one", words: []string{"--include", "w2"},
+		want: []string{"fail launcher-args [launching machine]"}},
+}
+
+// on plants on one machine.
+func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*testhosts.Cluster) ([]testhosts.Undo, error) {
+	return func(c *testhosts.Cluster) ([]testhosts.Undo, error) {
+		machine, err := c.Head, error(nil)
+		if name != "head" {
+			machine, err = c.Node(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		undo, err := plant(machine)
+		return []testhosts.Undo{undo}, err
+	}
+}
+
+// TestLaunch judges a launch command on real hosts, and becomes it.
+func TestLaunch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: namespace hosts need root")
+	}
+	if testing.Short() {
+		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
+	}
+	binary := buildBinary(t)
+	name := fmt.Sprintf("launch%d", os.Getpid())
+	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range standIn(strings.TrimSpace(site) + "/") {
+		if err := cluster.Put(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range launches {
+		t.Run(l.name, func(t *testing.T) {
+			if l.plant != nil {
+				undo, err := l.plant(cluster)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					for _, one := range undo {
+						if err := one(); err != nil {
+							t.Error(err)
+						}
+					}
+				}()
+			}
+			words := append([]string{"--hostfile", testhosts.HostfilePath}, l.words...)
+			report, started := judgeLaunch(t, cluster, binary, l.env, append(words, "train.py", "two words")...)
+			if diff := cmp.Diff(append([]string{}, l.want...), short(report.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			want := ""
+			if l.want == nil {
+				want = fmt.Sprintf("started with ['--hostfile', '%s', 'train.py', 'two words']\n", testhosts.HostfilePath)
+			}
+			if started != want {
+				t.Errorf("the launch itself: %q, want %q", started, want)
+			}
+		})
+	}
+}
+
+// judgeLaunch runs preflight in front of deepspeed on the cluster's head. It
+// gives the report and what the launch then printed.
+func judgeLaunch(t *testing.T, cluster *testhosts.Cluster, binary, env string, words ...string) (checks.Report, string) {
+	t.Helper()
+	argv := []string{binary, "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}
+	cmd := cluster.OnHead(t.Context(), append(argv, words...)...)
+	cmd.Dir = testhosts.JobDirectory
+	if env != "" {
+		cmd.Env = append(cmd.Env, env)
+	}
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	var report checks.Report
+	if err := decoder.Decode(&report); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	if wantCode := report.ExitCode; ended != nil && ended.ExitCode() != wantCode {
+		t.Errorf("exit code %d, the report says %d", ended.ExitCode(), wantCode)
+	}
+	return report, strings.TrimPrefix(string(out[decoder.InputOffset():]), "\n")
+}
