@@ -59,19 +59,9 @@ func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 		options.DeepSpeed = installed(plan.Head)
 	}
 	if len(intent.Command) > 0 {
-		typed, err := launch.Parse(intent.Command, options.DeepSpeed, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
-		if err != nil {
+		var err error
+		if options, err = plan.parse(intent.Command, options); err != nil {
 			return plan, err
-		}
-		options = beside(typed.Options, options)
-		if typed.Hostfile != "" {
-			plan.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
-		}
-		if plan.Alone = !typed.HostfileGiven && absent(typed.Hostfile); plan.Alone {
-			plan.Hostfile = ""
-			if options, err = options.Alone(plan.Head); err != nil {
-				return plan, err
-			}
 		}
 	}
 	if options.HostsFile = plan.Hostfile; plan.Hostfile != "" {
@@ -89,12 +79,35 @@ func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 	return plan, err
 }
 
+// parse reads the command, and settles which hosts it means: those of the
+// hostfile it reads, those that the flags name for a program that names none, or
+// this machine alone.
+func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
+	typed, err := launch.Parse(command, flags.DeepSpeed, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	if err != nil {
+		return flags, err
+	}
+	options := beside(typed.Options, flags)
+	if typed.Hostfile != "" {
+		p.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
+		p.Alone = !typed.HostfileGiven && absent(typed.Hostfile)
+	} else if p.Hostfile == "" && len(options.Hosts) == 0 {
+		p.Alone = typed.MaxNodes == 1
+		if !p.Alone {
+			return options, &launch.UsageError{Program: typed.Program,
+				Message: "it is typed on every node by itself, and nothing here says which nodes these are: name them with -H hostfile or -w 'node[01-16]'"}
+		}
+	}
+	if p.Alone {
+		p.Hostfile = ""
+		return options.Alone(p.Head)
+	}
+	return options, nil
+}
+
 // absent is whether a hostfile that the command does not name is not there: a
 // name that leads nowhere is another matter, most likely a slip.
 func absent(hostfile string) bool {
-	if hostfile == "" {
-		return false
-	}
 	_, err := os.Stat(hostfile)
 	return errors.Is(err, fs.ErrNotExist)
 }

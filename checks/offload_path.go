@@ -36,6 +36,9 @@ func judgeOffloadPath(view View) []Finding {
 				findings = append(findings, judgeOffload(view, node, place)...)
 			}
 		}
+		if len(met) == 0 { // a path that hangs on where a rank happens to run
+			findings = append(findings, unknown(node, "disk: the directory that states are offloaded to was not looked at"))
+		}
 	}
 	return findings
 }

@@ -34,7 +34,7 @@ func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, e
 	case a.tpu:
 		return Typed{}, refuseAccelerate("", "preflight does not know TPUs: start the training without it")
 	case a.useDeepSpeed && a.machines() > 1 && a.launcher != standardLauncher:
-		t, err = a.deepSpeed(deepspeed)
+		t, err = a.deepSpeed(deepspeed, around)
 	default:
 		t, err = a.torchrun(around)
 	}
@@ -81,7 +81,7 @@ func (a *accelerateArgs) perMachine() (int, error) {
 // reads it.
 //
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env.
-func (a *accelerateArgs) deepSpeed(deepspeed string) (Typed, error) {
+func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed, error) {
 	isByHand := a.launcher == "nossh"
 	if isByHand && Before(deepspeed, "0.14.5") {
 		return Typed{}, refuseAccelerate("ValueError: nossh launcher requires DeepSpeed >= 0.14.5", "--deepspeed_multinode_launcher nossh needs DeepSpeed 0.14.5, and here is %s: install that, or take another launcher", deepspeed)
@@ -126,7 +126,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string) (Typed, error) {
 		words = append(words, "--no_python")
 	}
 	words = append(append(words, a.script), a.arguments...)
-	t, err := parseDeepSpeed(ProgramDeepSpeed, words, deepspeed)
+	t, err := parseDeepSpeed(ProgramDeepSpeed, words, deepspeed, around)
 	t.Notes = append(t.Notes, notes...)
 	return t, err
 }

@@ -11,17 +11,21 @@ import (
 // finds no other (accelerator/real_accelerator.py).
 const cpuFallback = "0.14.1"
 
-// Alone is what becomes of a deepspeed command that finds no hostfile: it takes
-// every accelerator of the launching machine, or those that CUDA_VISIBLE_DEVICES
-// names where no option chooses, and meets at 127.0.0.1 whatever --master_addr
-// says. The CPU accelerator counts the NUMA nodes that have processors, where
-// numactl is installed. Slots are nil where head did not show what to count.
+// Alone is what becomes of a launch that names no other machine. A deepspeed
+// that finds no hostfile takes every accelerator of the launching machine, or
+// those that CUDA_VISIBLE_DEVICES names where no option chooses, and meets at
+// 127.0.0.1 whatever --master_addr says. Its CPU accelerator counts the NUMA nodes
+// that have processors, where numactl is installed. A torchrun says itself how
+// many processes there are. Slots are nil where nothing was counted.
 //
 // Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py,
 // device_count, 0.19.8.
 func (o Options) Alone(head *facts.Node) (Options, error) {
 	slots := o.devices(head)
 	o.Hosts = []hostfile.Host{{Name: "localhost", Slots: slots}}
+	if o.torchrun() {
+		return o, nil
+	}
 	o.MasterAddr = "127.0.0.1"
 	f := &o.Filter
 	chosen := f.Include != "" || f.Exclude != "" || f.NumNodes.N > 1 || f.NumGPUs.N > 0
@@ -51,6 +55,9 @@ func (o Options) devices(head *facts.Node) []int {
 			return nil
 		}
 	}
+	if count == 0 && o.torchrun() {
+		return nil
+	}
 	if count == 0 && (o.Accelerator == "cpu" || !Before(o.DeepSpeed, cpuFallback)) {
 		if head.Host == nil {
 			return nil
@@ -68,3 +75,6 @@ func (o Options) devices(head *facts.Node) []int {
 	}
 	return slots
 }
+
+// torchrun is whether the ranks are started by torchrun: see Prediction.Torchrun.
+func (o Options) torchrun() bool { return Prediction{Rendezvous: o.Rendezvous}.Torchrun() }

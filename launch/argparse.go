@@ -22,6 +22,9 @@ type argumentParser struct {
 	absent     []option // those of other releases
 	abbreviate bool     // allow_abbrev
 	required   string   // the names of the positionals
+	// looksBehind is whether an ambiguous option is refused even where it is the
+	// script's.
+	looksBehind bool
 }
 
 // option is one of a parser's.
@@ -100,8 +103,7 @@ func (p argumentParser) parse(words []string) (*reading, error) {
 	return r, nil
 }
 
-// classify says of every word what it is, the script's own included: argparse
-// refuses an ambiguous one wherever it stands.
+// classify says of every word what it is, the script's own included.
 func (r *reading) classify() error {
 	divided := false
 	for i, word := range r.words {
@@ -111,9 +113,9 @@ func (r *reading) classify() error {
 		case word == "--":
 			kind, divided = isDivider, true
 		default:
-			found, looksLikeOne, err := r.match(word)
-			if err != nil {
-				return err
+			found, looksLikeOne := r.match(word)
+			if found.could != nil && r.looksBehind {
+				return r.ambiguous(found)
 			}
 			if looksLikeOne {
 				kind, r.taken[i] = isOption, found
@@ -146,6 +148,9 @@ func (r *reading) takePositionals(at int) (found bool) {
 // word is. In one word there may be several: -qH is -q -H.
 func (r *reading) takeOption(at int) (next int, err error) {
 	m := r.taken[at]
+	if m.could != nil {
+		return 0, r.ambiguous(m)
+	}
 	if m.option == nil {
 		r.extra = append(r.extra, r.words[at])
 		return at + 1, nil
@@ -172,7 +177,7 @@ func (r *reading) takeOption(at int) (next int, err error) {
 	}
 	for _, flag := range flags {
 		if flag.into == nil {
-			return 0, &UsageError{Program: r.program, Message: "this asks for help, and starts nothing", Said: "usage: " + r.prog + " …"}
+			return 0, &UsageError{Program: r.program, Message: "this asks for help, and starts nothing", Said: "exit 0"}
 		}
 		*flag.into.(*bool) = true
 		r.given[flag.name()] = true
@@ -245,7 +250,7 @@ func (r *reading) convert(o option, value string) error {
 		}
 		number, err := strconv.Atoi(digits)
 		if err != nil {
-			return &UsageError{Program: r.program, Message: fmt.Sprintf("%s takes a number of this world, not %s", o.name(), digits)}
+			return &UsageError{Program: r.program, Message: fmt.Sprintf("%s cannot be as large as %s", o.name(), digits)}
 		}
 		if optional, isOptional := into.(**int); isOptional {
 			*optional = &number

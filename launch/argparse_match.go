@@ -13,6 +13,15 @@ type match struct {
 	typed    string  // the name, as it was given or meant
 	value    string  // what the word itself gives the option
 	hasValue bool
+	could    []string // the names that it may be short for, when there are several
+}
+
+// looksBehind is whether a Python refuses an ambiguous option among the script's
+// own arguments too, "" being one that does.
+//
+// Source: python/cpython, issue 58573, mended in 3.12.8 and 3.13.1.
+func looksBehind(python string) bool {
+	return python == "" || Before(python, "3.12.8") || Before(python, "3.13.1") && !Before(python, "3.13.0")
 }
 
 // negativeNumber is argparse's: a word like that is no option.
@@ -22,37 +31,46 @@ var negativeNumber = regexp.MustCompile(`^-(\p{Nd}+|\p{Nd}*\.\p{Nd}+)\n?$`)
 // by what it begins with, or by a single letter that its value follows.
 //
 // Source: CPython 3.11, Lib/argparse.py, _parse_optional and _get_option_tuples.
-func (p argumentParser) match(word string) (m match, looksLikeOne bool, err error) {
+func (p argumentParser) match(word string) (m match, looksLikeOne bool) {
 	if !strings.HasPrefix(word, "-") || word == "-" {
-		return match{}, false, nil
+		return match{}, false
 	}
 	if exact := p.named(word); exact != nil {
-		return match{option: exact, typed: word}, true, nil
+		return match{option: exact, typed: word}, true
 	}
 	name, value, hasValue := strings.Cut(word, "=")
 	if exact := p.named(name); exact != nil && hasValue {
-		return match{exact, name, value, true}, true, nil
+		return match{option: exact, typed: name, value: value, hasValue: true}, true
 	}
 	var found []match
 	if strings.HasPrefix(word, "--") {
 		found = p.abbreviated(name, value, hasValue)
 	} else if short := p.named(word[:2]); short != nil {
-		found = []match{{short, word[:2], word[2:], true}}
+		found = []match{{option: short, typed: word[:2], value: word[2:], hasValue: true}}
 	}
 	switch {
 	case len(found) == 1:
-		return found[0], true, nil
+		return found[0], true
 	case len(found) > 1:
-		names := make([]string, len(found))
-		for i, one := range found {
-			names[i] = one.typed
+		m := match{typed: word}
+		for _, one := range found {
+			m.could = append(m.could, one.typed)
 		}
-		return match{}, false, p.refuse(fmt.Sprintf("ambiguous option: %s could match %s", word, strings.Join(names, ", ")),
-			"%s could be %s: write it out (Python looks at the script's arguments too, and there only a whole name or none at all will do)", word, strings.Join(names, ", "))
+		return m, true
 	case negativeNumber.MatchString(word), strings.Contains(word, " "):
-		return match{}, false, nil
+		return match{}, false
 	}
-	return match{typed: word}, true, nil
+	return match{typed: word}, true
+}
+
+// ambiguous refuses a word that could be several options.
+func (p argumentParser) ambiguous(m match) error {
+	names := strings.Join(m.could, ", ")
+	way := "%s could be %s: write it out"
+	if p.looksBehind {
+		way += " (your Python looks at the script's arguments too; there, only a whole name will do, or a newer Python)"
+	}
+	return p.refuse(fmt.Sprintf("ambiguous option: %s could match %s", m.typed, names), way, m.typed, names)
 }
 
 // named is the option of that name, nil for none.
@@ -74,7 +92,7 @@ func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match
 	for i := range p.options {
 		for _, name := range p.options[i].names {
 			if strings.HasPrefix(name, prefix) {
-				found = append(found, match{&p.options[i], name, value, hasValue})
+				found = append(found, match{option: &p.options[i], typed: name, value: value, hasValue: hasValue})
 			}
 		}
 	}

@@ -23,6 +23,9 @@ type Typed struct {
 type Surroundings struct {
 	Getenv   func(name string) string
 	ReadFile func(path string) ([]byte, error)
+	// Python is the version of the interpreter that reads the command line, "" for
+	// 3.11: later ones take abbreviations less far.
+	Python string
 }
 
 // UsageError is a command line that its program refuses.
@@ -51,7 +54,8 @@ const understood = "deepspeed, torchrun or accelerate launch, bare or behind pyt
 // The version is DeepSpeed's, "" for the newest. An error is, or holds, a
 // [*UsageError].
 //
-// The rules of Python's argparse are those of CPython 3.11.
+// The rules of Python's argparse are those of CPython 3.11, and its words too
+// where a later one says the same otherwise.
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
 	if len(words) == 0 {
 		return Typed{}, &UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
@@ -67,7 +71,7 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	case ProgramAccelerate:
 		typed, err = parseAccelerate(p, deepspeed, around)
 	default:
-		typed, err = parseDeepSpeed(p.prog, p.words, deepspeed)
+		typed, err = parseDeepSpeed(p.prog, p.words, deepspeed, around)
 	}
 	if err != nil {
 		return Typed{}, err

@@ -25,9 +25,11 @@ type Config struct {
 
 // Offload is one place of ZeRO-Offload or ZeRO-Infinity.
 type Offload struct {
-	What   string `json:"what"`           // optimizer or param
-	Device string `json:"device"`         // cpu or nvme
-	Path   string `json:"path,omitempty"` // of nvme, absolute
+	What   string `json:"what"`   // optimizer or param
+	Device string `json:"device"` // cpu or nvme
+	// Path is nvme's directory as it is written: a relative one hangs on where each
+	// rank runs.
+	Path string `json:"path,omitempty"`
 }
 
 // ConfigProblem is something in a DeepSpeed configuration that will not do what
@@ -161,8 +163,7 @@ func (r *configReader) offload() {
 	}
 }
 
-// nvmePath is the directory of an offload to NVMe, "" when none is told. A
-// relative one, which each rank takes from its own working directory, stays so.
+// nvmePath is the directory of an offload to NVMe, "" when none is told.
 func (r *configReader) nvmePath(section *object, where string) string {
 	named, isText := section.values["nvme_path"].(string)
 	switch {

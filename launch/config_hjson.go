@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // object is a JSON object in the order of the file. Its values are nil, bool,
@@ -284,12 +282,9 @@ func (r *hjsonReader) bare() any {
 		r.fail(r.at, "Found a punctuator character when expecting a quoteless string (check your syntax)")
 	}
 	rest := r.text[r.at:]
-	end := slices.Index(rest, '\n')
-	if end < 0 {
-		end = len(rest)
-	}
-	word := string(rest[:wordEnd(rest[:end])])
-	r.at += utf8.RuneCountInString(word)
+	end := wordEnd(rest)
+	word := string(rest[:end])
+	r.at += end
 	switch strings.TrimSpace(word) {
 	case "null":
 		return nil
@@ -301,18 +296,21 @@ func (r *hjsonReader) bare() any {
 	if parts := hjsonNumber.FindStringSubmatch(word); parts != nil {
 		return pythonNumber(parts[1], parts[2]+parts[3])
 	}
-	r.at += end - utf8.RuneCountInString(word)
+	for r.peek(0) != '\n' && r.peek(0) != eof {
+		r.at++
+		end++
+	}
 	return strings.TrimSpace(string(rest[:end]))
 }
 
-// wordEnd is where a word of JSON would end in a line.
-func wordEnd(line []rune) int {
-	for i, c := range line {
-		if strings.ContainsRune(",}]#", c) || c == '/' && i+1 < len(line) && (line[i+1] == '/' || line[i+1] == '*') {
+// wordEnd is where a word of JSON would end.
+func wordEnd(text []rune) int {
+	for i, c := range text {
+		if strings.ContainsRune(",}]#\n", c) || c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
 			return i
 		}
 	}
-	return len(line)
+	return len(text)
 }
 
 // pythonNumber is an int where it can be one: 5e8 is 500000000.
@@ -327,100 +325,4 @@ func pythonNumber(whole, rest string) any {
 		return int(f)
 	}
 	return f
-}
-
-var hjsonEscapes = map[rune]rune{'"': '"', '\'': '\'', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
-func (r *hjsonReader) quoted() string {
-	begin, quote := r.at, r.peek(0)
-	var made strings.Builder
-	for r.at++; ; r.at++ {
-		c := r.peek(0)
-		switch {
-		case r.at >= len(r.text):
-			r.fail(begin, "Unterminated string starting at")
-		case c == quote:
-			r.at++
-			return made.String()
-		case c < ' ':
-			r.at++
-			r.fail(r.at, fmt.Sprintf("Invalid control character %s at", pythonRepr(string(r.text[r.at:min(r.at+1, len(r.text))]))))
-		case c != '\\':
-			made.WriteRune(c)
-			continue
-		}
-		r.at++
-		c = r.peek(0)
-		if plain, known := hjsonEscapes[c]; known {
-			made.WriteRune(plain)
-			continue
-		}
-		switch {
-		case r.at >= len(r.text):
-			r.fail(begin, "Unterminated string starting at")
-		case c != 'u':
-			r.fail(r.at, `Invalid \X escape sequence `+pythonRepr(string(c)))
-		}
-		unit := r.hex(1)
-		if low := rune(0); utf16.IsSurrogate(unit) && r.peek(5) == '\\' && r.peek(6) == 'u' {
-			low = r.hex(7)
-			if both := utf16.DecodeRune(unit, low); both != '\ufffd' {
-				unit = both
-				r.at += 6
-			}
-		}
-		made.WriteRune(unit)
-		r.at += 4
-	}
-}
-
-// hex is the four digits of an escape some way ahead.
-func (r *hjsonReader) hex(ahead int) rune {
-	digits := string(r.text[min(r.at+ahead, len(r.text)):min(r.at+ahead+4, len(r.text))])
-	n, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil || len(digits) != 4 {
-		r.fail(r.at-1, `Invalid \uXXXX escape sequence`)
-	}
-	return rune(n)
-}
-
-// lines is a text between triple quotes, its indent taken away: the column of the
-// first quote. On the first line Python goes on counting from the end of the file.
-func (r *hjsonReader) lines() string {
-	indent := 0
-	for before := r.at - 1; ; before-- {
-		if before < -len(r.text) {
-			panic(hjsonError("IndexError: string index out of range"))
-		}
-		if r.text[(before+len(r.text))%len(r.text)] == '\n' {
-			break
-		}
-		indent++
-	}
-	blanks := func(most int) {
-		for ; most != 0 && (r.peek(0) == ' ' || r.peek(0) == '\t'); most-- {
-			r.at++
-		}
-	}
-	r.at += 3
-	if blanks(-1); r.peek(0) == '\n' {
-		r.at++
-		blanks(indent)
-	}
-	var made strings.Builder
-	for {
-		switch c := r.peek(0); {
-		case r.at >= len(r.text):
-			r.fail(r.at, "Bad multiline string")
-		case c == '\'' && r.peek(1) == '\'' && r.peek(2) == '\'':
-			r.at += 3
-			return strings.TrimSuffix(made.String(), "\n")
-		default:
-			made.WriteRune(c)
-			r.at++
-			if c == '\n' {
-				blanks(indent)
-			}
-		}
-	}
 }

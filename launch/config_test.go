@@ -134,6 +134,7 @@ func TestReadConfigBatch(t *testing.T) {
 		{`"train_batch_size": 32, "gradient_accumulation_steps": 3`, 8, mismatch + "32 != 1 * 3 * 8"},
 		{`"train_batch_size": 4`, 8, "AssertionError: Micro batch size per gpu: 0 has to be greater than 0"},
 		{`"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4`, 8, "AssertionError: Gradient accumulation steps: 0 has to be greater than 0"},
+		{`"train_batch_size": 32, "gradient_accumulation_steps": -3`, 8, "AssertionError: Micro batch size per gpu: -2 has to be greater than 0"},
 		{`"train_batch_size": -8`, 3, "AssertionError: Train batch size: -8 has to be greater than 0"},
 		{`"train_batch_size": 8, "train_micro_batch_size_per_gpu": 0`, 8, "ZeroDivisionError: integer division or modulo by zero"},
 		{`"train_batch_size": 8, "gradient_accumulation_steps": 0`, 8, "ZeroDivisionError: integer division or modulo by zero"},

@@ -21,10 +21,10 @@ type deepSpeedArgs struct {
 
 // parseDeepSpeed reads what follows `deepspeed`, with the options that the
 // release has. The script's arguments are left as they are typed.
-func parseDeepSpeed(prog string, words []string, deepspeed string) (Typed, error) {
+func parseDeepSpeed(prog string, words []string, deepspeed string, around Surroundings) (Typed, error) {
 	a := deepSpeedArgs{hostfile: defaultHostfile, nodes: unasked, gpus: unasked, masterPort: DefaultMasterPort}
 	a.Program, a.NodeRank, a.MinElastic, a.MaxElastic = ProgramDeepSpeed, unasked, unasked, unasked
-	p := argumentParser{program: ProgramDeepSpeed, prog: prog, abbreviate: true, required: "user_script, user_args"}
+	p := argumentParser{program: ProgramDeepSpeed, prog: prog, abbreviate: true, required: "user_script, user_args", looksBehind: looksBehind(around.Python)}
 	for _, o := range a.options(deepspeed) {
 		if o.since != "" && Before(deepspeed, o.since) || o.until != "" && !Before(deepspeed, o.until) {
 			p.absent = append(p.absent, o)

@@ -126,12 +126,12 @@ type Prediction struct {
 	// arguments.
 	Notes []hostfile.Note `json:"notes,omitempty"`
 
-	// Command is what DeepSpeed will start on the launching machine, and
-	// CommandEnv what it sets for that beside its own environment; both empty
-	// where script, slots or interpreter are not known. Told only then are
-	// $MASTER_ADDR, $PID, which is DeepSpeed's own process, and $DEEPSPEED, the
-	// directory of its package. The exports come in the order of their names, for
-	// facts do not keep that of the environment.
+	// Command is what DeepSpeed will start on the launching machine, empty where
+	// script, slots or interpreter are not known, and CommandEnv what it sets for
+	// the launcher beside its own environment. Told only then are $MASTER_ADDR, $PID,
+	// which is DeepSpeed's own process, and $DEEPSPEED, the directory of its package.
+	// The exports come in the order of their names, for facts do not keep that of the
+	// environment.
 	Command    []string        `json:"command,omitempty"`
 	CommandEnv []facts.Setting `json:"command_env,omitempty"`
 	Script     string          `json:"script,omitempty"` // as typed

@@ -76,7 +76,7 @@ func TestPredict(t *testing.T) {
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
 			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
 		}
-		got.Notes, got.Timeout, got.TimeoutFrom = nil, 0, "" // have tests of their own
+		got.Notes, got.CommandEnv, got.Timeout, got.TimeoutFrom = nil, nil, 0, "" // have tests of their own
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}

@@ -66,6 +66,9 @@ func (o Options) Refused() error {
 // Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to
 // 0.19.8.
 func (r *runner) refused() error {
+	if err := r.unaskable(); err != nil {
+		return err
+	}
 	if r.launcher == "slurm" && !r.before("0.19.7") {
 		if err := slurmSlots(r.active); err != nil {
 			return err
@@ -89,6 +92,21 @@ func (r *runner) refused() error {
 	}
 	if r.Module && r.NoPython && (r.alone() || r.launcher == "pdsh") {
 		return refuse("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
+	}
+	return nil
+}
+
+// unaskable is what becomes of the first host's name where the runner asks that
+// host something over ssh and, since v0.15.2, splits the command for it as a shell
+// would.
+func (r runner) unaskable() error {
+	asks := !r.NoSSH && !r.NoSSHCheck || r.MasterAddr == ""
+	if r.before("0.15.2") || !asks || len(r.active) == 0 {
+		return nil
+	}
+	name := r.active[0].Name
+	if _, err := SplitWords(name + " hostname"); err != nil {
+		return refuse("ValueError: "+err.Error(), "DeepSpeed splits the command that asks %q over ssh as a shell would, and the quotes in that name do not close: rename the host in ~/.ssh/config", name)
 	}
 	return nil
 }

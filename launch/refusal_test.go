@@ -39,6 +39,9 @@ func TestPredictRefuses(t *testing.T) {
 	arguments := func(words ...string) func(*Options) {
 		return func(o *Options) { o.Arguments = words }
 	}
+	named := func(name string) func(*Options) {
+		return func(o *Options) { o.Hosts[0].Name = name }
+	}
 	emptied := func(o *Options) { o.Filter.Exclude = "w1@w2" }
 	const (
 		noHost    = "IndexError: list index out of range"
@@ -108,6 +111,14 @@ func TestPredictRefuses(t *testing.T) {
 		{"elastic", "0.19.7", "", elastic, seen(), ""},
 		{"elastic, no address", "0.19.7", "", func(o *Options) { elastic(o); o.MasterAddr = ""; o.Filter.Include = "w9" }, seen(), "AssertionError: Master Addr is required when elastic training is enabled"},
 		{"elastic, no local rank", "0.19.7", "", func(o *Options) { elastic(o); o.NoLocalRank = true }, seen(), "AssertionError: --no_local_rank argument is not supported in Elastic training"},
+
+		{"a quote in the first name", "", "pdsh", named("w'1"), seen(), openQuote},
+		{"a quote in the only name", "", "pdsh", func(o *Options) { named("w'1")(o); o.Hosts = o.Hosts[:1] }, seen(), openQuote},
+		{"a quote, only the address is asked for", "", "pdsh", func(o *Options) { named("w'1")(o); o.NoSSHCheck, o.MasterAddr = true, "" }, seen(), openQuote},
+		{"a quote, nobody is asked", "", "pdsh", func(o *Options) { named("w'1")(o); o.NoSSHCheck = true }, seen(), ""},
+		{"a quote, nobody is asked by hand", "", "pdsh", func(o *Options) { named("w'1")(o); byHand(0)(o) }, seen(), ""},
+		{"a quote for a shell", "0.15.1", "pdsh", named("w'1"), seen(), ""},
+		{"a backslash", "0.15.2", "pdsh", named(`w1\`), seen(), ""},
 
 		{"launcher_args", "", "pdsh", func(o *Options) { o.LauncherArgs = "'x" }, seen(), openQuote},
 		{"launcher_args of openmpi", "0.6.6", "openmpi", func(o *Options) { o.LauncherArgs = "'x" }, seen(), openQuote},

@@ -26,7 +26,8 @@ type torchrunArgs struct {
 // taken from the environment.
 func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: RendezvousStatic}
-	parser := argumentParser{program: ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true, required: "training_script, training_script_args"}
+	parser := argumentParser{program: ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
+		required: "training_script, training_script_args", looksBehind: looksBehind(around.Python)}
 	if err := parser.preset(around); err != nil {
 		return Typed{}, err
 	}

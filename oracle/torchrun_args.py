@@ -11,6 +11,7 @@ what became of it:
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 import warnings
@@ -61,6 +62,7 @@ def answer(case):
         return {"parsed": None, "refused": f"{type(problem).__name__}: {problem}"}
 
 
+logging.disable()
 warnings.simplefilter("ignore")
 run.elastic_launch = Launcher
 for kind in torch.cuda, torch.xpu:

@@ -29,14 +29,13 @@ if os.path.exists("expected"):
         sys.exit(f"{name} is {os.environ.get(name)!r}, not {value!r}")
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=own.patience))
+rank, ranks = dist.get_rank(), dist.get_world_size()
 tensor = torch.full((4,), 1.0)
 dist.all_reduce(tensor)
-ranks = dist.get_world_size()
+dist.barrier()
+dist.destroy_process_group()  # else a rank may abort when a peer leaves before it
 if tensor.tolist() != 4 * [ranks]:
     sys.exit(f"{ranks} ranks add up to {tensor.tolist()}")
-dist.barrier()
 
 # One write, because ranks of a node share its output.
-host = socket.gethostname()
-sys.stdout.write("trained " + json.dumps({"rank": dist.get_rank(), "host": host, "arguments": rest}) + "\n")
-dist.destroy_process_group()  # else a rank may abort when a peer has left
+sys.stdout.write("trained " + json.dumps({"rank": rank, "host": socket.gethostname(), "arguments": rest}) + "\n")

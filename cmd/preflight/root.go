@@ -209,7 +209,8 @@ func (c Config) accelerator() string {
 
 // intent is the launch: the command, or what the flags describe, on the hosts of
 // -w, else of the hostfile, else of the Slurm job, else of DeepSpeed's default
-// hostfile. A deepspeed command says itself which hosts.
+// hostfile. A deepspeed command says itself which hosts, and a torchrun of a
+// single node needs nobody to say it.
 func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := os.Getwd()
 	if err != nil {
@@ -229,7 +230,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
-	default:
+	case c.Hostfile != "" || len(command) == 0:
 		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}
 	return intent, err

@@ -1,0 +1,65 @@
+package launch
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestParsePrograms is which program a command starts, and with which interpreter.
+func TestParsePrograms(t *testing.T) {
+	for _, c := range []struct{ command, program, interpreter, script string }{
+		{"deepspeed train.py", ProgramDeepSpeed, "", "train.py"},
+		{"/opt/venv/bin/deepspeed train.py", ProgramDeepSpeed, "", "train.py"},
+		{"./bin/ds train.py", ProgramDeepSpeed, "", "train.py"},
+		{"deepspeed.pt train.py", ProgramDeepSpeed, "", "train.py"},
+		{"torchrun train.py", ProgramTorchrun, "", "train.py"},
+		{"python -m deepspeed.launcher.runner train.py", ProgramDeepSpeed, "", "train.py"},
+		{"/usr/bin/python3 -m deepspeed.launcher.runner train.py", ProgramDeepSpeed, "/usr/bin/python3", "train.py"},
+		{"/usr/bin/python3.11 -u -W ignore -X dev -m torch.distributed.run train.py", ProgramTorchrun, "/usr/bin/python3.11", "train.py"},
+		{"python3 -Wignore -um torch.distributed.launch -m pkg", ProgramTorchrun, "", "pkg"},
+		{"python3 -mtorch.distributed.run -m pkg", ProgramTorchrun, "", "pkg"},
+		{"/opt/bin/python /usr/local/bin/deepspeed train.py", ProgramDeepSpeed, "/opt/bin/python", "train.py"},
+		{"accelerate launch --num_processes 2 train.py", ProgramAccelerate, "", "train.py"},
+		{"accelerate-launch --num_processes 2 train.py", ProgramAccelerate, "", "train.py"},
+		{"/usr/bin/python3 -m accelerate.commands.launch --num_processes 2 train.py", ProgramAccelerate, "/usr/bin/python3", "train.py"},
+		{"/usr/bin/python3 -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py", ProgramAccelerate, "/usr/bin/python3", "train.py"},
+		// Accelerate starts the deepspeed in PATH, whatever python it runs with.
+		{"/usr/bin/python3 -m accelerate.commands.launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py", ProgramAccelerate, "", "train.py"},
+	} {
+		got, err := Parse(split(t, c.command), "0.19.8", bare)
+		if err != nil || got.Program != c.program || got.Interpreter != c.interpreter || got.Script != c.script || got.DeepSpeed != "0.19.8" {
+			t.Errorf("%s: %s by %q runs %q, %v", c.command, got.Program, got.Interpreter, got.Script, err)
+		}
+	}
+}
+
+// TestParseRefusesPrograms is what preflight cannot judge, with the way out.
+func TestParseRefusesPrograms(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"", "preflight: no command was given: begin it with "},
+		{"srun deepspeed train.py", "srun: preflight cannot judge what this starts: begin the command with "},
+		{"env A=b deepspeed train.py", "env: variables are set before preflight itself"},
+		{"python train.py", "python: train.py would be one process that meets nobody: start it by "},
+		{"python -m pkg.train", "python: -m pkg.train would be one process that meets nobody: start it by "},
+		{"python -m deepspeed train.py", "python: -m deepspeed runs nothing: write -m deepspeed.launcher.runner"},
+		{"python3 -u", "python3: names no script and no module to run"},
+		{"python3 -c 'import deepspeed' -m deepspeed.launcher.runner", "python3: names no script and no module to run"},
+		{"accelerate config", "accelerate: only accelerate launch starts a training"},
+	} {
+		_, err := Parse(split(t, c.command), "", bare)
+		if _, isUsage := errors.AsType[*UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.command, err)
+		}
+	}
+}
+
+// TestRanksPython is torchrun's PYTHON_EXEC.
+func TestRanksPython(t *testing.T) {
+	for value, want := range map[string]string{"": "/usr/bin/python3", "/e/python": "/e/python", "python3.12": "/usr/bin/python3"} {
+		got, err := Parse(split(t, "/usr/bin/python3 -m torch.distributed.run train.py"), "", surroundings(map[string]string{"PYTHON_EXEC": value}, nil))
+		if err != nil || got.Interpreter != want {
+			t.Errorf("PYTHON_EXEC=%s: %q, %v", value, got.Interpreter, err)
+		}
+	}
+}
