@@ -100,7 +100,7 @@ func (d *drills) notTried() map[facts.Section]string {
 	if why := d.noRehearsal(); why != "" {
 		not[facts.SectionRehearsal] = why
 	}
-	if config := d.prediction.Config; config == nil || len(config.Ops) == 0 {
+	if len(d.prediction.Ops()) == 0 {
 		not[facts.SectionToolchain] = nothingToCompile
 	}
 	if d.Throughput == 0 {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -109,19 +110,18 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		options.Names = append(options.Names, host.Name)
 	}
 	options.Peers = peerAddresses(ctx, options.Names)
-	sections := nodeSections
 	if config := prediction.Config; config != nil {
 		options.Offload = map[string]string{}
 		for _, offload := range config.Offload {
-			if offload.Path != "" {
+			if filepath.IsAbs(offload.Path) { // where another one lies is the script's business
 				options.Offload["offload-"+offload.What] = offload.Path
 			}
 		}
-		if len(config.Ops) > 0 {
-			sections = append(slices.Clone(sections), facts.SectionToolchain)
-		}
 	}
-	return sections, options
+	if len(prediction.Ops()) == 0 {
+		return nodeSections, options
+	}
+	return append(slices.Clone(nodeSections), facts.SectionToolchain), options
 }
 
 // lookAlone looks at the launching machine as the one node of a launch that
@@ -145,7 +145,7 @@ func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
 }
 
 // nothingToCompile is why nobody looks for compilers.
-const nothingToCompile = "no DeepSpeed configuration was named that needs an op compiled"
+const nothingToCompile = "no op of DeepSpeed is known to be needed"
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it

@@ -86,6 +86,7 @@ func TestAccelerateOwnRefusals(t *testing.T) {
 		{"", "--cpu train.py", "this starts one process"},
 		{"", "--num_processes 1 train.py", "this starts one process"},
 		{"distributed_type: 'NO'\n", "train.py", "this starts one process"},
+		{"distributed_type: MULTI_CPU\nnum_processes: 8\n", "train.py", "this starts one process"},
 		{"distributed_type: DEEPSPEED\ncompute_environment: AMAZON_SAGEMAKER\n", "train.py", "/hf/accelerate/default_config.yaml has compute_environment AMAZON_SAGEMAKER"},
 		{"distributed_type: DEEPSPEED\nnum_processes: many\n", "train.py", "/hf/accelerate/default_config.yaml has num_processes: many"},
 		{"a: [", "train.py", "/hf/accelerate/default_config.yaml is no YAML"},

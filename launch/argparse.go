@@ -126,18 +126,17 @@ func (r *reading) classify() error {
 	return nil
 }
 
-// takePositionals matches "-*A-*" and then everything: a "--" before or right
-// behind the script disappears.
+// takePositionals matches "-*A-*" and then everything: the divider disappears
+// before the script and right behind it.
 func (r *reading) takePositionals(at int) (found bool) {
-	isDivided := at < len(r.words) && r.kinds[at] == isDivider
-	if isDivided {
+	if at < len(r.words) && r.kinds[at] == isDivider {
 		at++
 	}
 	if at == len(r.words) {
 		return false
 	}
 	r.script, at = r.words[at], at+1
-	if !isDivided && at < len(r.words) && r.kinds[at] == isDivider {
+	if at < len(r.words) && r.kinds[at] == isDivider {
 		at++
 	}
 	r.arguments = r.words[at:]

@@ -169,7 +169,7 @@ func pythonRuns(words []string) (isModule bool, what string, rest []string) {
 			return false, word, words[i+1:]
 		}
 		at := strings.IndexAny(word, valued)
-		if at < 0 || strings.HasPrefix(word, "--") {
+		if at < 0 {
 			continue
 		}
 		value := word[at+1:]

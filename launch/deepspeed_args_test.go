@@ -213,12 +213,12 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestAmbiguityBehindTheScript is CPython's issue 58573, as 3.11.7, 3.12.10 and
-// 3.13.0 were seen to have it.
+// TestAmbiguityBehindTheScript is CPython's issue 58573, as 3.11.7, 3.12.1, 3.12.10
+// and 3.13.0 were seen to have it.
 func TestAmbiguityBehindTheScript(t *testing.T) {
 	const ambiguous = "deepspeed: error: ambiguous option: --num could match --num_nodes, --num_gpus, --num_accelerators"
 	for _, c := range []struct{ python, words, want string }{
-		{"", "train.py --num 2", ambiguous}, {"3.11.7", "train.py --num 2", ambiguous}, {"3.13.0", "train.py --num 2", ambiguous},
+		{"", "train.py --num 2", ambiguous}, {"3.11.7", "train.py --num 2", ambiguous}, {"3.12.1", "train.py --num 2", ambiguous}, {"3.13.0", "train.py --num 2", ambiguous},
 		{"3.12.10", "train.py --num 2", "| train.py <--num> <2>"}, {"3.13.1", "train.py --num 2", "| train.py <--num> <2>"},
 		{"3.12.10", "--num 2 train.py", ambiguous},
 	} {

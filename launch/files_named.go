@@ -119,7 +119,7 @@ var fileEndings = strings.Fields(`.json .jsonl .hjson .yaml .yml .py .toml .txt 
 // looksLikePath is a guess. What is a pattern, a text, an address or somebody's
 // home directory names no file by itself.
 func looksLikePath(word string) bool {
-	if strings.ContainsAny(word, "*?[]{}$`<>|\"'\n\t") || strings.Contains(word, "://") || strings.HasPrefix(word, "~") {
+	if strings.ContainsAny(word, "*?[]{}$`<>|\"'\n\t") || strings.HasPrefix(word, "~") {
 		return false
 	}
 	if strings.HasPrefix(word, "/") || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {

@@ -38,7 +38,7 @@ func TestFilesNamed(t *testing.T) {
 		{"paths", Options{}, "--data /data/x --out ./out --up ../y --cfg=conf/a/b data.path=/z", "argument /data/x, argument /w/out, argument /y, argument /w/conf/a/b, argument /z"},
 		{"endings", Options{}, "a.JSONL --t=tok.model --n 1.5 b.unknown", "argument /w/a.JSONL, argument /w/tok.model"},
 		{"no paths", Options{}, "--model meta/llama-7b --url https://h/x.json --s3 s3://b/x.json --glob data/*.json --home ~/x.json --day 2024/01/02 --ratio 1/2/3 --host h:80/x/y", ""},
-		{"sentences", Options{}, `--prompt 'either/or a/b c.txt' --tag 'a, b.txt'`, ""},
+		{"sentences", Options{}, `--prompt 'either/or a/b c.txt' --tag 'a, b.txt' 'set x=/y'`, ""},
 		{"hub names with an ending", Options{}, "org/data.json ./org/model", "argument /w/org/data.json, argument /w/org/model"},
 		{"twice", Options{Script: "train.py"}, "train.py ./train.py", "script /w/train.py"},
 	} {

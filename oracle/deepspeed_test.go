@@ -213,8 +213,13 @@ func (o outcome) withheld() outcome {
 // nothing good can come of them.
 var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |holds a NUL byte|names no host; .* before 0\.8\.0`)
 
-// lateRefusal is what launch.py says on every node of --no_python with --module.
-const lateRefusal = "ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time."
+// What preflight refuses earlier than DeepSpeed does.
+const (
+	// bothWays is what launch.py says on every node.
+	bothWays = "ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time."
+	// noLauncher is said of an empty --launcher, with several nodes and last of all.
+	noLauncher = "NotImplementedError: Unknown launcher "
+)
 
 // differ says in which regard two outcomes are not the same, and how.
 func differ(want, got outcome) (kind, diff string) {
@@ -223,7 +228,8 @@ func differ(want, got outcome) (kind, diff string) {
 	isClass := regexp.MustCompile(`^\w+(Error|Exception)$`).MatchString(class)
 	switch {
 	case strings.HasPrefix(got.Refused, ownWords) && deliberate.MatchString(got.Refused):
-	case got.Refused == lateRefusal && slices.Contains(want.Command, "--no_python") && slices.Contains(want.Command, "--module"):
+	case got.Refused == noLauncher && want.Parsed != nil && want.Parsed.Launcher == "":
+	case got.Refused == bothWays && slices.Contains(want.Command, "--no_python") && slices.Contains(want.Command, "--module"):
 	case want.Parsed != nil && got.Parsed != nil && !gocmp.Equal(want.Parsed, got.Parsed, empty):
 		diff := gocmp.Diff(want.Parsed, got.Parsed, empty)
 		return "parsed: " + firstChange(diff), diff

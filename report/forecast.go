@@ -37,6 +37,7 @@ type Forecast struct {
 	Arguments   []string        `json:"arguments"`
 	Files       []facts.File    `json:"files"`
 	Config      *launch.Config  `json:"config"`
+	Ops         []string        `json:"ops"`     // compiled on first use
 	Timeout     *float64        `json:"timeout"` // seconds, nil when not known
 	Env         []facts.Setting `json:"env"`     // what every rank is given
 	Command     []string        `json:"command"`
@@ -66,7 +67,7 @@ func NewForecast(p launch.Prediction, head *facts.Node) Forecast {
 	f := Forecast{
 		Schema: 1, Program: p.Program, DeepSpeed: p.DeepSpeed, WorldSize: p.WorldSize(), Ranks: p.Ranks(),
 		Launcher: p.Launcher, Local: p.Local, Interpreter: p.Interpreter, WorkDir: p.WorkDir,
-		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
+		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
 		Notes: p.Notes, prediction: p,
 	}
 	for _, host := range p.Hosts {
@@ -119,7 +120,7 @@ func Refused(err error) Forecast {
 // ForecastJSON writes a forecast for programs. Lists that are empty are there.
 func ForecastJSON(w io.Writer, f Forecast) error {
 	f.Ranks, f.Arguments, f.Files = orEmpty(f.Ranks), orEmpty(f.Arguments), orEmpty(f.Files)
-	f.Env, f.Command, f.CommandEnv = orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
+	f.Ops, f.Env, f.Command, f.CommandEnv = orEmpty(f.Ops), orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
 	f.Notes, f.Errors, f.Hosts = orEmpty(f.Notes), orEmpty(f.Errors), orEmpty(f.Hosts)
 	encoder := json.NewEncoder(jsonGuard{w})
 	encoder.SetIndent("", " ")

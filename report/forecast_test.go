@@ -77,7 +77,7 @@ func TestForecastJSON(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range []string{"ranks", "arguments", "files", "env", "command", "command_env", "notes", "errors"} {
+	for _, list := range []string{"ranks", "arguments", "files", "ops", "env", "command", "command_env", "notes", "errors"} {
 		if _, isList := got[list].([]any); !isList {
 			t.Errorf("%s is %v, no list", list, got[list])
 		}

@@ -33,6 +33,9 @@ func ForecastText(w io.Writer, f Forecast, style Style) error {
 		p.list(firstOnly(i, "files"), []string{what}, "")
 	}
 	p.config(f)
+	if len(f.Ops) > 0 {
+		p.list("compiles", f.Ops, "")
+	}
 	for i, setting := range f.Env {
 		p.list(firstOnly(i, "gets"), []string{fmt.Sprintf("%s=%s  from %s", setting.Name, setting.Value, setting.Source)}, "")
 	}
@@ -180,9 +183,6 @@ func (p *page) config(f Forecast) {
 	}
 	if f.Config.TrainBatch != nil && f.Config.MicroBatch != nil && f.Config.Accumulation != nil {
 		parts = append(parts, fmt.Sprintf("batch %d = %d a rank × %d accumulated × %d ranks", *f.Config.TrainBatch, *f.Config.MicroBatch, *f.Config.Accumulation, f.WorldSize))
-	}
-	if len(f.Config.Ops) > 0 {
-		parts = append(parts, "compiles "+strings.Join(f.Config.Ops, ", "))
 	}
 	p.list("config", parts, "")
 	for _, problem := range f.Config.Problems {

@@ -1,0 +1,20 @@
+package launch
+
+import "slices"
+
+// CommOp is what DeepSpeed's own collectives need on the CPU accelerator, once a
+// script calls them (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
+const CommOp = "deepspeed_shm_comm"
+
+// Ops are the extensions that DeepSpeed compiles on first use, by its names: what
+// the configuration needs, and on the CPU accelerator what its collectives do.
+func (p Prediction) Ops() []string {
+	var ops []string
+	if p.Config != nil {
+		ops = slices.Clone(p.Config.Ops)
+	}
+	if p.Accelerator == "cpu" && p.Script != "" && !p.Torchrun() && !Before(p.DeepSpeed, "0.14.2") {
+		ops = append(ops, CommOp)
+	}
+	return ops
+}
