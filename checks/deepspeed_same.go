@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"preflight/facts"
 	"preflight/launch"
@@ -101,11 +102,15 @@ func deepspeedImports(view View) []Finding {
 				findings = append(findings, brokenImport(view, node, b, other))
 			}
 		}
+		var missing []string
 		for _, r := range requirements {
 			struck := importBreak{since: r.since, before: r.until}.strikes(deepspeed, "any")
 			if struck && python.Packages[r.name] == "" {
-				findings = append(findings, missingRequirement(view, node, r.name))
+				missing = append(missing, r.name)
 			}
+		}
+		if missing != nil {
+			findings = append(findings, missingRequirements(view, node, missing))
 		}
 	}
 	return findings
@@ -125,16 +130,16 @@ func brokenImport(view View, node *facts.Node, b importBreak, other string) Find
 	return f
 }
 
-func missingRequirement(view View, node *facts.Node, name string) Finding {
-	module := name
-	if name == "py-cpuinfo" {
+func missingRequirements(view View, node *facts.Node, names []string) Finding {
+	module := names[0] // the import stops at the first
+	if module == "py-cpuinfo" {
 		module = "cpuinfo"
 	}
 	return Finding{
 		Nodes:    []string{node.Name},
-		Summary:  name + " is not installed, without which deepspeed cannot be imported",
+		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
 		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
-		Fix:      []string{pipOn(view) + "install " + name},
+		Fix:      []string{pipOn(view) + "install " + strings.Join(names, " ")},
 	}
 }
