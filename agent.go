@@ -183,10 +183,10 @@ func answerServe(ctx context.Context, params json.RawMessage, reply func(string,
 // take files one answered section. A node is not trusted: an answer for a
 // section nobody asked it about, or has the answer of, is dropped, and one that
 // does not hold what it says leaves the section missing.
-func take(node *facts.Node, section facts.Section, body json.RawMessage) {
+func take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
 	var answer sectionReply
 	switch err := json.Unmarshal(body, &answer); {
-	case !slices.Contains(nodeSections, section), node.Has(section), node.Missing[section] != "":
+	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer cannot be read: %v", err)
 	case answer.Missing != "":

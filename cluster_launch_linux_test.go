@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,13 @@ func standIn(site string) map[string]string {
 	}
 	return files
 }
+
+// offloading is a configuration that has something compiled and opens a directory.
+const offloading = `{
+	"train_micro_batch_size_per_gpu": 1,
+	"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+	"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/root/nvme"}}
+}`
 
 // launches are planted faults that concern the launch itself, and the one finding
 // each must yield: check and machine.
@@ -130,19 +138,42 @@ func TestLaunch(t *testing.T) {
 					}
 				}()
 			}
-			words := append([]string{"--hostfile", testhosts.HostfilePath}, l.words...)
-			report, started := judgeLaunch(t, cluster, binary, l.env, append(words, "train.py", "two words")...)
+			words := slices.Concat([]string{"--hostfile", testhosts.HostfilePath}, l.words, []string{"train.py", "two words"})
+			report, started := judgeLaunch(t, cluster, binary, l.env, words...)
 			if diff := cmp.Diff(append([]string{}, l.want...), short(report.Findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			want := ""
 			if l.want == nil {
-				want = fmt.Sprintf("started with ['--hostfile', '%s', 'train.py', 'two words']\n", testhosts.HostfilePath)
+				want = fmt.Sprintf("started with ['%s']\n", strings.Join(words, "', '"))
 			}
 			if started != want {
 				t.Errorf("the launch itself: %q, want %q", started, want)
 			}
 		})
+	}
+	t.Run("configuration", func(t *testing.T) { judgeConfig(t, cluster, binary) })
+}
+
+// judgeConfig: what a configuration needs is looked for on every node.
+func judgeConfig(t *testing.T, cluster *testhosts.Cluster, binary string) {
+	for _, n := range cluster.Nodes[:3] {
+		if err := n.WriteFile("/root/nvme/.keep", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cluster.Put(testhosts.JobDirectory+"/ds.json", []byte(offloading), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report, _ := judgeLaunch(t, cluster, binary, "", "--hostfile", testhosts.HostfilePath, "train.py", "--deepspeed", "ds.json")
+	for _, node := range report.Nodes {
+		if node.Toolchain == nil || node.Missing["toolchain"] != "" {
+			t.Errorf("%s: no compiler was looked for: %s", node.Name, node.Missing["toolchain"])
+		}
+	}
+	findings := slices.DeleteFunc(short(report.Findings), func(f string) bool { return strings.Contains(f, "deepspeed-ops") }) // which hangs on the machine
+	if diff := cmp.Diff([]string{"warn offload-path [w4]"}, findings); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
@@ -150,7 +181,7 @@ func TestLaunch(t *testing.T) {
 // gives the report and what the launch then printed.
 func judgeLaunch(t *testing.T, cluster *testhosts.Cluster, binary, env string, words ...string) (checks.Report, string) {
 	t.Helper()
-	argv := []string{binary, "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}
+	argv := []string{binary, "--accelerator", "cuda", "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}
 	cmd := cluster.OnHead(t.Context(), append(argv, words...)...)
 	cmd.Dir = testhosts.JobDirectory
 	if env != "" {

@@ -92,6 +92,8 @@ func (d *drills) notTried() map[facts.Section]string {
 		}
 	}
 	switch launcher := d.prediction.Launcher; {
+	case launcher == "":
+		not[facts.SectionLogins] = "the command is typed on every node, and needs no ssh between them"
 	case launcher == "slurm":
 		not[facts.SectionLogins] = "--launcher slurm starts ranks without ssh"
 	case launcher == "pdsh" && len(d.fleet.Nodes) > pdshLogins && !slices.Contains(d.Policy.Only, "ssh-between-nodes"):
@@ -106,9 +108,10 @@ func (d *drills) notTried() map[facts.Section]string {
 	if d.Throughput == 0 {
 		not[facts.SectionThroughput] = "only with --throughput"
 	}
-	if len(d.fleet.Nodes) == 1 {
+	alone := map[bool]string{true: "a single node has no peers", false: "only one node was reached"}
+	if len(d.fleet.Nodes) == 1 || len(d.crew) == 1 { // that the others were not reached is said elsewhere
 		for _, section := range []facts.Section{facts.SectionMesh, facts.SectionLogins, facts.SectionThroughput} {
-			not[section] = "a single node has no peers"
+			not[section] = alone[len(d.fleet.Nodes) == 1]
 		}
 	}
 	return not

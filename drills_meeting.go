@@ -39,8 +39,11 @@ func (d *drills) meetingPlace() (first *member, planned launch.Meeting) {
 		return nil, planned
 	}
 	planned = d.prediction.Meeting(first.Node)
-	if planned.Error != "" {
+	switch {
+	case planned.Error != "":
 		d.fleet.NotTried[facts.SectionRendezvous] = "there is nowhere to meet: see master-address"
+	case planned.Port == 0:
+		d.fleet.NotTried[facts.SectionRendezvous] = "torchrun will choose a free port itself"
 	}
 	return first, planned
 }

@@ -15,9 +15,11 @@ const (
 	// rehearsalNodes is up to how many nodes pdsh is run without being asked for:
 	// it costs this machine and each node a whole ssh session.
 	rehearsalNodes = 16
-	// rehearsalTime is what pdsh gets to print one line from every node that
-	// answered us just before.
-	rehearsalTime = 5 * time.Second
+	// rehearsalTime is what pdsh gets at least to print one line from every node
+	// that answered us just before, and rehearsalFactor how much longer than ours
+	// its slowest login may take: an account behind a slow directory is slow twice.
+	rehearsalTime   = 5 * time.Second
+	rehearsalFactor = 3
 )
 
 // noRehearsal is why pdsh is not run over the nodes, "" when it is.
@@ -48,10 +50,13 @@ func (d *drills) rehearse(ctx context.Context) {
 	for _, m := range d.crew {
 		hosts = append(hosts, m.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
-	defer cancel()
+	limit := rehearsalTime
+	for _, m := range d.crew {
+		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
+		limit = min(max(limit, rehearsalFactor*login), max(d.Timeout, rehearsalTime))
+	}
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
-		Program: d.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: d.prediction.LauncherArgs, Env: d.prediction.CommandEnv, Limit: rehearsalTime,
+		Program: d.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: d.prediction.LauncherArgs, Env: d.prediction.CommandEnv, Limit: limit,
 	})
 	d.fleet.Head.Rehearsal = &seen
 }

@@ -83,7 +83,14 @@ func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 // hostfile it reads, those that the flags name for a program that names none, or
 // this machine alone.
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
-	typed, err := launch.Parse(command, flags.DeepSpeed, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	around := launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
+	if p.Head.Python != nil {
+		around.Python = p.Head.Python.Version
+	}
+	typed, err := launch.Parse(command, flags.DeepSpeed, around)
+	if err == nil {
+		err = typed.Refused()
+	}
 	if err != nil {
 		return flags, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
 )
@@ -58,7 +59,8 @@ const (
 // Run looks at the whole fleet and judges it. A run whose context ends early
 // reports what it knows by then and says that it was interrupted.
 func Run(ctx context.Context, job Job) checks.Report {
-	report := checks.Evaluate(checks.Catalogue, Look(ctx, job), job.Plan.Prediction, job.Policy)
+	fleet, prediction := Look(ctx, job)
+	report := checks.Evaluate(checks.Catalogue, fleet, prediction, job.Policy)
 	if ctx.Err() != nil {
 		report.Interrupted = true
 		report.Conclude(job.Policy.Strict)
@@ -67,8 +69,9 @@ func Run(ctx context.Context, job Job) checks.Report {
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what
-// only their calling each other can tell. Results keep hostfile order.
-func Look(ctx context.Context, job Job) facts.Fleet {
+// only their calling each other can tell. Results keep hostfile order. The
+// prediction is the plan's, settled by what the nodes showed.
+func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	prediction := job.Plan.Prediction
 	fleet := facts.Fleet{Head: job.Plan.Head, Nodes: make([]facts.Node, len(prediction.Hosts))}
 	for i, host := range prediction.Hosts {
@@ -76,7 +79,7 @@ func Look(ctx context.Context, job Job) facts.Fleet {
 	}
 	if job.Plan.Alone {
 		job.lookAlone(ctx, &fleet)
-		return fleet
+		return fleet, prediction.Settled(fleet.Nodes)
 	}
 	sections, options := job.probing(ctx)
 	var all sync.WaitGroup
@@ -92,8 +95,9 @@ func Look(ctx context.Context, job Job) facts.Fleet {
 	all.Wait()
 	crew := muster(fleet.Nodes, agents)
 	defer crew.dismiss()
+	job.Plan.Prediction = prediction.Settled(fleet.Nodes)
 	job.drill(ctx, &fleet, crew)
-	return fleet
+	return fleet, job.Plan.Prediction
 }
 
 // probing is what every node is asked to look at.
@@ -171,7 +175,7 @@ func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Sect
 	left := max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
 	request := probeRequest{Sections: sections, Options: options, Deadline: left}
 	err = agent.Call(probing, methodProbe, request, func(part string, body json.RawMessage) {
-		take(node, facts.Section(part), body)
+		take(node, sections, facts.Section(part), body)
 	})
 	for _, section := range sections {
 		if !node.Has(section) && node.Missing[section] == "" {
@@ -179,9 +183,12 @@ func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Sect
 		}
 	}
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
-		// The agent started and was lost on the way: that is one root cause.
-		node.SSH = sshFacts(trace, err)
-		node.Reached = false
+		// The agent started and was lost on the way: that is one root cause, unless
+		// it was our own user who had enough.
+		if failure.Cause != remote.Interrupted {
+			node.SSH = sshFacts(trace, err)
+			node.Reached = false
+		}
 		step(Lost)
 		agent.Close()
 		return nil

@@ -71,7 +71,7 @@ var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
 func warm(t *testing.T) {
 	t.Helper()
 	fleet := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
-	look := Look(t.Context(), job(t, fleet, 2*time.Minute))
+	look, _ := Look(t.Context(), job(t, fleet, 2*time.Minute))
 	if !look.Nodes[0].Reached {
 		t.Fatalf("the first host is not reached: %+v", look.Nodes[0].SSH)
 	}
@@ -113,7 +113,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 		testhosts.Host{Name: "w2", Fault: testhosts.Refuses},
 		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
 	)
-	look := Look(t.Context(), job(t, fleet, 30*time.Second))
+	look, _ := Look(t.Context(), job(t, fleet, 30*time.Second))
 	for _, node := range look.Nodes {
 		if node.SSH == nil {
 			t.Errorf("%s: nothing is known of its login", node.Name)
@@ -194,7 +194,7 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
 	job := job(t, fleet, 3*time.Second)
 	job.Plan.Prediction.Interpreter = hangs
-	look := Look(t.Context(), job)
+	look, _ := Look(t.Context(), job)
 	node := look.Nodes[0]
 	if !node.Reached {
 		t.Fatalf("the node is given up for one section: %+v", node.SSH)
@@ -226,7 +226,7 @@ func TestTakeBelievesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := facts.Node{Missing: map[facts.Section]string{}}
 			for _, answer := range test.answers {
-				take(&node, facts.Section(answer[0]), []byte(answer[1]))
+				take(&node, nodeSections, facts.Section(answer[0]), []byte(answer[1]))
 			}
 			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
 				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {

@@ -57,8 +57,8 @@ type View struct {
 //
 // In Fix and WouldSee {nodes} becomes the folded node set, {node} the first
 // node and {host} its name without a user, once folding is done; in Fix also
-// {hosts} all hosts and {ssh} what runs a command there: `ssh w3` or
-// `pdsh -R ssh -w 'w[3,5]'`.
+// {hosts} all hosts, {ssh} what runs a command there: `ssh w3` or
+// `pdsh -R ssh -w 'w[3,5]'`, and {hostfile} the hostfile that was read.
 type Finding struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -24,7 +25,11 @@ var deepspeedConfig = Check{
 func judgeConfig(view View) []Finding {
 	config := view.Launch.Config
 	if config == nil {
-		return skip("the command names no DeepSpeed configuration that could be read")
+		if i := slices.IndexFunc(view.Launch.Files, func(f facts.LaunchFile) bool { return f.Role == facts.RoleConfig }); i >= 0 {
+			named := view.Launch.Files[i]
+			return []Finding{unknown(view.Head, fmt.Sprintf("%s could not be read: %s", named.Path, whyUnread(view.Head, named)))}
+		}
+		return skip("the command names no DeepSpeed configuration")
 	}
 	var findings []Finding
 	for _, problem := range config.Problems {
@@ -44,6 +49,25 @@ func judgeConfig(view View) []Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// whyUnread is why there is no text of a configuration.
+func whyUnread(head *facts.Node, named facts.LaunchFile) string {
+	switch file := at(head, named); {
+	case file == nil && head.Missing[facts.SectionFiles] != "":
+		return "files: " + shown(head.Missing[facts.SectionFiles])
+	case file == nil:
+		return "it was not looked at"
+	case !file.Exists:
+		return "it is not on the launching machine"
+	case file.Problem != "":
+		return file.Problem
+	case file.Kind != "file":
+		return "it is a " + file.Kind
+	case file.Size == 0:
+		return "it is empty"
+	}
+	return "it is too large, or no text"
 }
 
 // lastKey is the key itself, by which a problem is found in the file.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // EndpointReport is who is at one host:port, seen from everywhere that matters.
@@ -67,7 +68,7 @@ func JudgeEndpoint(r *EndpointReport, sshPort int) {
 		findings[i].Check = "rendezvous"
 		findings[i].Verdict = cmp.Or(findings[i].Verdict, Fail)
 	}
-	r.Findings = append([]Finding{}, newRoster(fleet, sshPort).fold(findings)...)
+	r.Findings = append([]Finding{}, newRoster(fleet, launch.Prediction{SSHPort: sshPort}).fold(findings)...)
 	r.conclude()
 }
 

@@ -27,7 +27,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
 		report.LaunchedFrom = here.Name
 	}
-	roster := newRoster(fleet, prediction.SSHPort)
+	roster := newRoster(fleet, prediction)
 	said := map[[2]string]bool{}
 	for _, check := range catalogue {
 		outcome, findings := judge(check, fleet, view)

@@ -9,6 +9,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // roster is what it takes to address commands to the machines of a launch.
@@ -17,10 +18,11 @@ type roster struct {
 	root     map[string]bool // nodes where we are root
 	headRoot bool            // the same of the launching machine
 	port     int             // --ssh_port, 0 for none
+	hostfile string          // the one that was read, as a shell takes it
 }
 
-func newRoster(fleet facts.Fleet, port int) roster {
-	r := roster{position: map[string]int{}, root: map[string]bool{}, port: port}
+func newRoster(fleet facts.Fleet, p launch.Prediction) roster {
+	r := roster{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: ShellWord(cmp.Or(p.HostsFile, "hostfile"))}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
@@ -68,7 +70,7 @@ func (r roster) writeNodes(f *Finding) {
 	}
 	fix := strings.NewReplacer(
 		"{ssh}", remoteShell(f.Nodes, r.port), "{nodes}", ShellWord(set), "{node}", ShellWord(first),
-		"{host}", hosts[0], "{hosts}", strings.Join(hosts, " "))
+		"{host}", hosts[0], "{hosts}", strings.Join(hosts, " "), "{hostfile}", r.hostfile)
 	f.Fix = slices.Clone(f.Fix)
 	for i, template := range f.Fix {
 		if r.asRoot(template, f.Nodes) {

@@ -62,7 +62,7 @@ func duplicateLines(names []string, v View) []string {
 	}
 	var fixes []string
 	if deleted != nil {
-		fixes = append(fixes, fmt.Sprintf("sed -i '%s' hostfile   # leaves out %s: the same as %s", strings.Join(deletions, ";"), hostfile.Fold(deleted), names[0]))
+		fixes = append(fixes, fmt.Sprintf("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", strings.Join(deletions, ";"), hostfile.Fold(deleted), names[0]))
 	}
 	if excluded != nil {
 		fixes = append(fixes, fmt.Sprintf("deepspeed --exclude %s …   # the same as %s", ShellWord(strings.Join(excluded, "@")), names[0]))

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 
 	"preflight/facts"
 	"preflight/hostfile"
@@ -31,7 +32,7 @@ var launcherArgs = Check{
 				findings = append(findings, known.finding(v, note))
 			}
 		}
-		return append(findings, append(tornElastic(v), torchrunArgs(v)...)...)
+		return slices.Concat(findings, tornElastic(v), torchrunArgs(v))
 	},
 }
 

@@ -12,6 +12,9 @@ import (
 // node read once more: an operator in them ends the command, anything else only
 // changes a value.
 func rereadArguments(view View, note hostfile.Note) []Finding {
+	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
+		return nil
+	}
 	f := trap{fatal: slices.ContainsFunc(sentArguments(view), breaksUp), wouldSee: "a script that gets other arguments than were typed"}.finding(view, note)
 	if f.Verdict == Fail {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
@@ -65,23 +68,40 @@ func breaksUp(word string) bool {
 	return quote != 0 || escaped
 }
 
-// retyped are the arguments as they must be typed for the script to get them,
-// since DeepSpeed 0.12.5: one with a blank it puts in double quotes itself.
-//
-// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args,
-// 0.12.5 to 0.19.8, and pdsh 2.34, which reads %h, %u, %n and %% in every word.
+// retyped are the arguments as they must be typed for the script to get them.
 func retyped(arguments []string) []string {
 	var words []string
 	for _, argument := range arguments {
-		word := argument
-		if strings.Contains(argument, " ") {
-			word = strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument)
-		} else {
-			word = ShellWord(argument)
+		if !meant(argument) {
+			argument = handedOn(argument)
 		}
-		words = append(words, ShellWord(pdshWord(word)))
+		words = append(words, ShellWord(argument))
 	}
 	return words
+}
+
+// handedOn is what DeepSpeed must be given for a script to get an argument, since
+// 0.12.5: one with a blank it puts in double quotes itself.
+//
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args,
+// 0.12.5 to 0.19.8, and pdsh 2.34, which reads %h, %u, %n and %% in every word.
+func handedOn(argument string) string {
+	if strings.Contains(argument, " ") {
+		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
+	}
+	return pdshWord(ShellWord(argument))
+}
+
+// meant is whether an argument is quoted already for the shells that will read it
+// once more: whoever did that knows what the script will get.
+func meant(argument string) bool {
+	word := strings.ReplaceAll(argument, "%%", "%")
+	if strings.Contains(word, " ") {
+		got := strings.NewReplacer(`\\`, `\`, `\$`, "$", "\\`", "`").Replace(word)
+		return handedOn(got) == argument
+	}
+	words, err := launch.SplitWords(word)
+	return err == nil && len(words) == 1 && handedOn(words[0]) == argument
 }
 
 // pdshWord doubles every % that pdsh would replace.

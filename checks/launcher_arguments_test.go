@@ -18,7 +18,7 @@ func TestRetyped(t *testing.T) {
 		{"it's", `''\''it'\''\'\'''\''s'\'''`},
 		{"%n", "%%n"},
 		{"%%", "%%%"},
-		{"%%n", "%%%%n"},
+		{"%%n", "%%n"}, // doubled already
 		{"100%", "100%"},
 		{"%d", "%d"},
 		{"a $b", `'a \$b'`},
@@ -40,6 +40,18 @@ func TestBreaksUp(t *testing.T) {
 	} {
 		if got := breaksUp(word); got != want {
 			t.Errorf("breaksUp(%q) = %v, want %v", word, got, want)
+		}
+	}
+}
+
+// TestRetypedOnce: what was typed as a fix said is not to be retyped again.
+func TestRetypedOnce(t *testing.T) {
+	for _, argument := range []string{`$HOME`, `{"a":1}`, `a;b`, `two $words here`, "a `b` c", `back\slash and blank`, `50%n`, `it's`, `--x=$A`} {
+		if meant(argument) {
+			t.Errorf("%s passes for quoted", argument)
+		}
+		if typed := handedOn(argument); !meant(typed) {
+			t.Errorf("%s, typed as %s as told, is to be retyped", argument, typed)
 		}
 	}
 }

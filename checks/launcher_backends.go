@@ -87,7 +87,7 @@ func outsideAllocation(view View) []Finding {
 		Verdict: Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
 		Got:      "SLURM_JOB_NODELIST=" + nodes,
-		Fix:      []string{`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile   # with the slots of your nodes`},
+		Fix:      []string{`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }

@@ -6,6 +6,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var launcherEnv = Check{
@@ -40,7 +41,7 @@ func judgeExports(view View) []Finding {
 	case view.Launch.NoSSH, view.Launch.Local:
 		return findings
 	}
-	for _, file := range view.Head.Launcher.EnvFiles {
+	for _, file := range launch.AppliedEnvFiles(view.Head.Launcher.EnvFiles, view.Launch.DeepSpeed) {
 		findings = append(findings, envFileProblems(view, file)...)
 		findings = append(findings, saidTwice(view, file)...)
 	}

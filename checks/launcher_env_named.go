@@ -23,7 +23,7 @@ func namedEnvFile(view View) []Finding {
 	case launch.Before(view.Launch.DeepSpeed, "0.10.1"):
 		f.Summary = "DeepSpeed reads DS_ENV_FILE since 0.10.1 only"
 		f.Want = "a .deepspeed_env in the home or the working directory"
-		f.Fix = []string{fmt.Sprintf("cp %s ~/.deepspeed_env", ShellWord(name))}
+		f.Fix = []string{fmt.Sprintf("cat %s >> ~/.deepspeed_env", ShellWord(name))}
 	case isHome:
 		f.Summary = "DeepSpeed does not expand ~ in DS_ENV_FILE, and reads no file"
 		f.Fix = []string{`export DS_ENV_FILE="$HOME"/` + ShellWord(rest)}

@@ -6,6 +6,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // unexported warns of variables that are set where the launch is typed, matter
@@ -18,7 +19,7 @@ func unexported(view View) []Finding {
 	}
 	var findings []Finding
 	for _, setting := range view.Head.Env.Vars {
-		if _, isExported := exported(view, setting.Name); isExported || setting.Value == "" || !matters(setting.Name) {
+		if _, isExported := exported(view, setting.Name); isExported || setting.Value == "" || !matters(view.Launch, setting.Name) {
 			continue
 		}
 		without := nodesWithout(view, setting)
@@ -27,7 +28,7 @@ func unexported(view View) []Finding {
 		}
 		findings = append(findings, Finding{
 			Nodes:   without,
-			Summary: setting.Name + " is set where the launch is typed, and no launcher exports it",
+			Summary: setting.Name + " is set where the launch is typed, and the launch does not export it",
 			Got:     "not set, or not to this, on " + hostfile.Fold(without),
 			Want:    setting.Value,
 			Fix:     []string{exportLine(view.Launch, setting.Name, setting.Value)},
@@ -45,9 +46,12 @@ func nodesWithout(view View, setting facts.Setting) (names []string) {
 	return names
 }
 
-// matters says whether ranks behave differently by a variable that DeepSpeed
-// does not export: every prefix it does export is left out.
-func matters(name string) bool {
+// matters says whether ranks behave differently by a variable that DeepSpeed does
+// not export, or not from every machine: NCCL's it does from one with a GPU.
+func matters(p launch.Prediction, name string) bool {
+	if p.Accelerator != "cpu" && strings.HasPrefix(name, "NCCL_") {
+		return true
+	}
 	for _, prefix := range []string{"GLOO_", "TP_", "TORCH_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true

@@ -14,8 +14,9 @@ var launcherReady = Check{
 	OnHead:   true,
 	Doc: "DeepSpeed tests the first host with the ssh client and then starts pdsh, or another launcher's program, from PATH of the machine it is typed on; " +
 		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
-		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over the nodes, an echo in " +
-		"place of the training, and what it gets is held against preflight's own logins. Of the MPI launchers only their programs here are looked at: " +
+		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over up to 16 nodes, an echo in " +
+		"place of the training, and what it gets is held against preflight's own logins; over more it is run with --only launcher-ready alone, and otherwise " +
+		"nothing is said of what it would get. Of the MPI launchers only their programs here are looked at: " +
 		"whether orted or hydra's proxy is in PATH of a session on every node, and whether mpiname says MVAPICH2-GDR, is not.",
 	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
@@ -68,7 +69,7 @@ func programFindings(view View) []Finding {
 	program, python := view.Launch.Program, view.Head.Python
 	f := Finding{
 		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
-		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Fix: []string{"command -v " + ShellWord(program), "pip install " + ShellWord(program)},
+		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Fix: []string{"source VENV/bin/activate   # the environment that has " + program, "pip install " + ShellWord(program)},
 	}
 	switch {
 	case view.Launch.Script == "":

@@ -19,11 +19,11 @@ type trap struct {
 // together. One that is not here is a warning to whomever it concerns.
 var traps = map[string]trap{
 	// Lines of the hostfile.
-	"byte-order-mark": {fatal: true, fix: always(`sed -i '1s/^\xef\xbb\xbf//' hostfile`), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
+	"byte-order-mark": {fatal: true, fix: always(`sed -i '1s/^\xef\xbb\xbf//' {hostfile}`), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
 	"comment-in-name": {wouldSee: "ssh: Could not resolve hostname …#…: Name or service not known"},
 	"quoted-name":     {wouldSee: "Using hostfile at … but host=… was not reachable via ssh."},
 	"ignored-text":    {fix: lineCommand(`s/^(\s*\S+\s+slots=[0-9]+).*/\1/`)},
-	"zero-slots":      {fix: lineCommand("d")},
+	"zero-slots":      {look: zeroSlots},
 	"pdsh-operator":   {fatal: true},
 	"pdsh-range":      {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"pdsh-list":       {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
@@ -70,5 +70,5 @@ var traps = map[string]trap{
 	"exports-forgotten":     {exported: true, fix: always("pip install --upgrade deepspeed   # on every node"), wouldSee: "ranks without any variable of the launching machine"},
 	"timeout-no-number":     {exported: true, fatal: true, fix: takenOut, wouldSee: "ValueError: invalid literal for int() with base 10"},
 	"timeout-not-positive":  {exported: true, fatal: true, fix: takenOut, wouldSee: "DistNetworkError: The client socket has timed out after 0ms"},
-	"accelerate-writes-env": {exported: true, fix: always("rm -f .deepspeed_env   # before each accelerate launch"), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+	"accelerate-writes-env": {exported: true, fix: always("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone"), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
 }

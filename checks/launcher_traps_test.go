@@ -52,6 +52,7 @@ func TestTrapsAreWellSpoken(t *testing.T) {
 		fleet := healthyFleet(3)
 		fleet.Launch.Script = "a b.py"
 		fleet.Launch.Rendezvous = ""
+		fleet.Launch.Arguments = []string{"$X"}
 		fleet.Launch.Notes = []hostfile.Note{{Trap: name, Line: 2, Message: "NCCL_DEBUG=$X is not what it seems"}}
 		if trap.torchrun {
 			fleet.Launch.Rendezvous, fleet.Launch.MinNodes, fleet.Launch.MaxNodes, fleet.Launch.PerNode = "static", 3, 3, "8"

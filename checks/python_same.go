@@ -141,7 +141,7 @@ func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []string {
 		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", prefix, prefix)
 		return []string{fmt.Sprintf("ssh %s %s", ShellWord(node.Name), ShellWord(copying))}
 	}
-	return []string{"preflight -H hostfile --python PATH"}
+	return []string{"preflight -H {hostfile} --python PATH"}
 }
 
 // answering is the nodes whose interpreter told about itself; what is wrong

@@ -30,7 +30,7 @@ func judgeScript(view View) []Finding {
 	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine, which Evaluate did not ask for
 		return []Finding{unknown(nodes[0], "files: "+shown(nodes[0].Missing[facts.SectionFiles]))}
 	}
-	var findings []Finding
+	findings := unqualified(view, nodes)
 	explained := concerned(view, workdirPresent, Fail, Warn)
 	for _, file := range view.Launch.Files {
 		findings = append(findings, lackFile(view, nodes, file, explained)...)

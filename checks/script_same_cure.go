@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"path"
 	"slices"
 
 	"preflight/facts"
@@ -41,24 +40,6 @@ func (w wording) file() string {
 		}
 	}
 	return ""
-}
-
-// source is what to copy from a machine: the one file that differs, else the
-// directory of the script. Only the launching machine is believed where its
-// repository begins: a node could name any directory.
-func (w wording) source(from *facts.Node) string {
-	switch last := w.deviations[len(w.deviations)-1].Name; {
-	case w.file() != "":
-		return w.file()
-	case (last == commitAspect || last == dirtyAspect) && from == w.view.Head:
-		return from.Files.Repository.Root + "/"
-	}
-	for _, named := range w.view.Launch.Files {
-		if named.Role == facts.RoleScript {
-			return path.Dir(named.Path) + "/"
-		}
-	}
-	return w.view.Launch.WorkDir + "/"
 }
 
 // look shows what differs, where nobody knows which is right.

@@ -22,7 +22,8 @@ func lackFile(view View, nodes []*facts.Node, named facts.LaunchFile, explained 
 		}
 	}
 	onHead := isThere(view.Head, named)
-	if named.Role == facts.RoleArgument && !onHead && 2*have <= len(nodes) {
+	_, headIsNode := headNode(view)
+	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
 		return nil // what is yet to be written, or was by rank 0
 	}
 	var findings []Finding
@@ -60,6 +61,8 @@ func missingError(view View, named facts.LaunchFile) string {
 	switch {
 	case named.Role == facts.RoleConfig:
 		return "ValueError: Expected a string path to an existing deepspeed config, or a dictionary or a valid base64. Received: " + name
+	case named.Role == facts.RoleVenv:
+		return fmt.Sprintf("bash: line 1: %s: No such file or directory, and the ranks go on without that environment", name)
 	case named.Role == facts.RoleArgument:
 		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s', where a rank of the node opens it", name)
 	case view.Launch.NoPython:
@@ -85,6 +88,9 @@ func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []string 
 	}
 	name := named.Path
 	if file.Kind == "directory" {
+		if named.Role == facts.RoleArgument || isShared(view, name) {
+			return []string{"{ssh} ls -la " + remoteWord(path.Dir(name))} // data and checkpoints are too much to send unasked
+		}
 		name += "/"
 	}
 	fix := []string{"{ssh} mkdir -p " + remoteWord(path.Dir(named.Path))}
@@ -92,38 +98,4 @@ func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []string 
 		return append(fix, copyTo(view, name))
 	}
 	return append(fix, copyFrom(view, from, name))
-}
-
-// unreadable is the nodes that have a file which the launch cannot use, and
-// those where it was not read.
-func unreadable(view View, nodes []*facts.Node, named facts.LaunchFile) []Finding {
-	var findings []Finding
-	for _, node := range nodes {
-		f := Finding{Nodes: []string{node.Name}, Fix: []string{"{ssh} namei -l " + remoteWord(named.Path)}}
-		switch file := at(node, named); {
-		case file == nil:
-			findings = append(findings, unknown(node, named.Path+" was not looked at"))
-			continue
-		case !file.Exists:
-			continue
-		case file.Problem == "permission denied":
-			f.Summary = named.Path + " cannot be read"
-			f.Got = file.Problem
-			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", shortName(view.Launch, named.Path))
-		case file.Problem != "":
-			findings = append(findings, unknown(node, named.Path+": "+file.Problem))
-			continue
-		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
-			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
-			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
-			f.Fix = []string{"{ssh} chmod +x " + remoteWord(named.Path)}
-		default:
-			continue
-		}
-		if named.Role == facts.RoleArgument {
-			f.Verdict = Warn
-		}
-		findings = append(findings, ofMachine(view, node, f))
-	}
-	return findings
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"preflight/facts"
 )
@@ -20,7 +21,7 @@ func unlike(view View, nodes []*facts.Node, compared []comparison) []Finding {
 			f.Summary = fmt.Sprintf("%s %s between the nodes, and no version has a majority", what, differ)
 			f.Got, f.Want = d.finding("").Got, "one version everywhere"
 			if view.Head != nil && w.isRight(view.Head) {
-				f.Fix = []string{copyTo(view, w.source(view.Head))}
+				f.Fix = w.copies(nodes, view.Head, func(path string) string { return copyTo(view, path) })
 			}
 		} else {
 			w.blame(&f, nodes)
@@ -32,16 +33,17 @@ func unlike(view View, nodes []*facts.Node, compared []comparison) []Finding {
 
 // blame says what is right, who has it, and how the nodes of a finding get it.
 func (w wording) blame(f *Finding, nodes []*facts.Node) {
-	odd := nodes[slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == f.Nodes[0] })]
+	has := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !slices.Contains(f.Nodes, n.Name) })
+	odd := has[0]
 	whose := "on most nodes"
 	right := w.rightOne(nodes)
 	if right != nil {
 		f.Got = w.beside(odd, right)
-		f.Fix = []string{copyFrom(w.view, right, w.source(right))}
+		f.Fix = w.copies(has, right, func(path string) string { return copyFrom(w.view, right, path) })
 	}
 	if right != nil && right == w.view.Head {
 		whose = "on the launching machine"
-		f.Fix = []string{copyTo(w.view, w.source(right))}
+		f.Fix = w.copies(has, right, func(path string) string { return copyTo(w.view, path) })
 	}
 	other, what, _ := w.what()
 	f.Summary = fmt.Sprintf("%s %s than %s", other, what, whose)
@@ -69,13 +71,17 @@ func unlikeHead(view View, compared []comparison) []Finding {
 	}
 	beside := w.beside(odd, view.Head)
 	other, what, _ := w.what()
+	fix := w.copies(view.Nodes, view.Head, func(path string) string { return copyToAll(view, path) })
+	for i := range fix { // the finding is the launching machine's, a look the nodes'
+		fix[i] = strings.ReplaceAll(fix[i], "{ssh}", remoteShell(hostNamesOf(view), view.Launch.SSHPort))
+	}
 	return []Finding{{
 		Verdict:  Warn,
 		Nodes:    []string{view.Head.Name},
 		Summary:  fmt.Sprintf("the nodes have %s %s than the machine it is launched from", other, what),
 		Got:      join(w.values(func(d deviation) string { return d.Got }), beside, "on every node"),
 		Want:     join(w.values(func(d deviation) string { return d.Want }), "as on the launching machine"),
-		Fix:      []string{copyToAll(view, w.source(view.Head))},
+		Fix:      fix,
 		WouldSee: "training with what the nodes have: changes made here have no effect",
 	}}
 }

@@ -16,7 +16,7 @@ var shmSize = Check{
 	Needs:    []facts.Section{facts.SectionSHM},
 	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
 		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
-		"With accelerator cpu NCCL is not used and the head-room alone counts. A mount that is large enough but filled by others is warned of.",
+		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack is warned of. A mount that is large enough but filled by others is warned of.",
 	WouldSee: noRoomFor(34210180),
 	Run: func(v View) []Finding {
 		var findings []Finding
@@ -58,6 +58,9 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 		finding.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
 			finding.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
+		}
+		if need.nccl == 0 { // and not every script loads its data by workers
+			finding.Verdict = Warn
 		}
 	case shm.Free < need.bytes:
 		finding.Verdict = Warn

@@ -103,7 +103,7 @@ func fillIn(template string, values map[string]string, quote func(string) string
 	complete := true
 	text := placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		switch name {
-		case "{ssh}", "{node}", "{nodes}", "{host}", "{hosts}":
+		case "{ssh}", "{node}", "{nodes}", "{host}", "{hosts}", "{hostfile}":
 			return name
 		}
 		value := values[strings.Trim(name, "{}")]

@@ -268,7 +268,7 @@ var cures = map[string]cure{
 	"wrong-os": {
 		check:   "agent-start",
 		summary: "runs {os}, and preflight looks at Linux only",
-		fix:     []string{"preflight -H hostfile --exclude {node}"},
+		fix:     []string{"preflight -H {hostfile} --exclude {node}"},
 	},
 	"libc-too-old": {
 		check:   "agent-start",
@@ -302,12 +302,12 @@ var cures = map[string]cure{
 		check:   "agent-start",
 		summary: "answers with something that is not preflight's",
 		got:     "{text}",
-		fix:     []string{"preflight clean -H hostfile", "ssh {node} true   # anything printed here comes from start-up files"},
+		fix:     []string{"preflight clean -H {hostfile}", "ssh {node} true   # anything printed here comes from start-up files"},
 	},
 	"too-much": {
 		check:   "agent-start",
 		summary: "sent more than a node can honestly have to say ({limit})",
-		fix:     []string{"preflight clean -H hostfile", "ssh {node} true   # anything printed here comes from start-up files"},
+		fix:     []string{"preflight clean -H {hostfile}", "ssh {node} true   # anything printed here comes from start-up files"},
 	},
 	"truncated": {
 		check:   "agent-start",

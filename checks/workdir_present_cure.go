@@ -19,6 +19,9 @@ func bringWorkDir(view View) []string {
 			return []string{show + "   # it has the directory from there", "{ssh} sudo mount -a   # where /etc/fstab names that mount"}
 		}
 	}
+	if isShared(view, dir) {
+		return bringNamed(view)
+	}
 	return []string{"{ssh} mkdir -p " + remoteWord(dir), copyTo(view, dir+"/")}
 }
 

@@ -20,6 +20,9 @@ const (
 	// waits for each caller as long: one that hung up first would turn silence
 	// into a reset.
 	callsTime = connectTime + exchangeTime
+	// callPatience is how long a call that only waits keeps another from
+	// starting: a node that nobody answers still calls everybody.
+	callPatience = 50 * time.Millisecond
 )
 
 // Listen is what a node is to listen on.

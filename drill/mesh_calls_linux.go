@@ -9,13 +9,8 @@ import (
 	"preflight/facts"
 )
 
-const (
-	// callsAtOnce keeps two processors busy and a node's backlog short.
-	callsAtOnce = 32
-	// callPatience is how long a call that only waits keeps another from
-	// starting: a node that nobody answers still calls everybody.
-	callPatience = 50 * time.Millisecond
-)
+// callsAtOnce keeps two processors busy and a node's backlog short.
+const callsAtOnce = 32
 
 // Run calls every peer and says in Reached, Failed (in the order of Peers) and
 // MSS what came of it; of the rest of Mesh it sets Error alone, where it could

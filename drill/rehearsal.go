@@ -14,16 +14,13 @@ import (
 	"preflight/facts"
 )
 
-// rehearsalTime is for a rehearsal without a limit of its own.
-const rehearsalTime = 10 * time.Second
-
 // Rehearsal is a run of pdsh as DeepSpeed will start it.
 type Rehearsal struct {
 	Program      string          // pdsh, by path or by PATH
 	Hosts        []string        // in node rank order, as the hostfile spells them
 	LauncherArgs []string        // --launcher_args, split into words
 	Env          []facts.Setting // what DeepSpeed adds to its own environment for pdsh
-	Limit        time.Duration   // 0 for 10 s
+	Limit        time.Duration   // 0 for none but that of the context
 }
 
 // Rehearse runs pdsh over all hosts on the machine it is called on, with an echo
@@ -37,11 +34,11 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	heard := newRehearsed(r.Hosts, token)
-	if r.Limit <= 0 {
-		r.Limit = rehearsalTime
+	if r.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.Limit)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Limit)
-	defer cancel()
 
 	defer holdThread()()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)

@@ -5,6 +5,7 @@ package facts
 const (
 	RoleScript   = "script"   // what the ranks run
 	RoleConfig   = "config"   // the DeepSpeed configuration
+	RoleVenv     = "venv"     // what --venv_script has the nodes' shells read first
 	RoleArgument = "argument" // any other argument that looks like a path
 )
 
@@ -37,7 +38,7 @@ type WorkDir struct {
 // File is one path and what is there.
 type File struct {
 	LaunchFile
-	Exists  bool   `json:"exists"`
+	Exists  bool   `json:"exists"`            // false only where nothing is, true where that could not be seen
 	Kind    string `json:"kind,omitempty"`    // file, directory, other
 	Size    int64  `json:"size" unit:"bytes"` // of a file
 	Digest  string `json:"digest,omitempty"`  // SHA-256 in hex; "" for what is no file, or too large to read
@@ -56,6 +57,9 @@ type Sources struct {
 	// Files is each one's digest, shortened to 12 digits, by its path below Root;
 	// empty where there are too many to tell.
 	Files map[string]string `json:"files,omitempty" fact:"own"`
+	// Shared says that the directory is nobody's project (a home, /tmp, /): only
+	// the files right in it were compared.
+	Shared bool `json:"shared,omitempty"`
 	// Problem says what was left out: "more than 2000 files", "permission denied".
 	Problem string `json:"problem,omitempty"`
 }

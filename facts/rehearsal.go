@@ -6,7 +6,7 @@ type Rehearsal struct {
 	Command  []string `json:"command"`
 	ExitCode int      `json:"exit_code"`
 	Seconds  float64  `json:"seconds" fact:"volatile"`
-	// Problem says why it did not run to its end: not found, killed after 10 s.
+	// Problem says why it did not run to its end: not found, killed at its limit.
 	Problem string `json:"problem,omitempty"`
 	// Nodes are those that were asked, in rank order: all that were reached. The
 	// rank that is a node's own is its position here.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/go-version"
 )
 
 // Filter is what deepspeed's options leave of a hostfile.
@@ -169,19 +167,12 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 
 // merged is whether what is said of one host in several places is joined and its
 // slots are sorted, which began with 0.15.2.
-func (f Filter) merged() bool { return !before(f.DeepSpeed, "0.15.2") }
+func (f Filter) merged() bool { return !Before(f.DeepSpeed, "0.15.2") }
 
 // unchecked is whether --include takes slots without a look at the hostfile, and
 // a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, mended
 // in 0.19.7).
-func (f Filter) unchecked() bool { return f.merged() && before(f.DeepSpeed, "0.19.7") }
-
-// before is whether a version of DeepSpeed is older than a release, which must
-// parse. A text that is no version is older than nothing.
-func before(deepspeed, release string) bool {
-	v, err := version.NewVersion(deepspeed)
-	return err == nil && v.Core().LessThan(version.Must(version.NewVersion(release)))
-}
+func (f Filter) unchecked() bool { return f.merged() && Before(f.DeepSpeed, "0.19.7") }
 
 // spec is one NAME[:SLOT[,SLOT…]].
 type spec struct {

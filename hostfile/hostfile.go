@@ -7,6 +7,9 @@
 // another launch than the one that happens. Where valid input leads to
 // something its user is unlikely to want, it leaves a [Note].
 //
+// Where the rules of others need Python's idea of text or the order of releases as
+// well, they take them from here.
+//
 // The package refuses to resolve, reach or judge a host: a name is a string.
 // The rules are those of deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each
 // for the releases that have it.
@@ -26,7 +29,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// DefaultPath is where DeepSpeed looks for a hostfile when none is named.
+// DefaultPath is where DeepSpeed looks for a hostfile when none is named
+// (runner.py, DLTS_HOSTFILE).
 const DefaultPath = "/job/hostfile"
 
 const (
@@ -91,12 +95,12 @@ func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 			Message: fmt.Sprintf("no hostfile there (%v); DeepSpeed would only warn and quietly train on this one machine: %s", cause(err), findIt(path))}
 	case !info.Mode().IsRegular():
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
-			Message: "not a regular file; DeepSpeed would only warn and quietly train on this one machine: give -H a file"}
+			Message: "not a regular file; DeepSpeed would only warn and quietly train on this one machine: name a file"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, &LineError{File: path, Err: err,
-			DeepSpeed: fmt.Sprintf("PermissionError: [Errno 13] Permission denied: %s", pyRepr(path)),
+			DeepSpeed: fmt.Sprintf("PermissionError: [Errno 13] Permission denied: %s", PythonRepr(path)),
 			Message:   fmt.Sprintf("cannot be read (%v): make it readable for the user who launches", cause(err))}
 	}
 	defer file.Close()
@@ -109,7 +113,7 @@ func findIt(path string) string {
 	if path == DefaultPath {
 		return "name yours with -H FILE, or the hosts themselves with -w 'node[01-16]'"
 	}
-	return "correct the path given to -H"
+	return "correct its path"
 }
 
 // cause is the system's error without the path, which LineError names already.
@@ -133,9 +137,9 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 		return nil, nil, &LineError{File: name, Err: err, Message: fmt.Sprintf("cannot be read: %v", err)}
 	}
 	if len(data) > maxFile {
-		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so no hostfile: correct the path given to -H", maxFile>>20)}
+		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so no hostfile: correct its path", maxFile>>20)}
 	}
-	p := parser{file: name, older: before(deepspeed, "0.8.0"), unnamed: before(deepspeed, "0.9.4"), firstAt: map[string]int{}}
+	p := parser{file: name, older: Before(deepspeed, "0.8.0"), unnamed: Before(deepspeed, "0.9.4"), firstAt: map[string]int{}}
 	if !utf8.Valid(data) {
 		p.undecodable = pyDecodeError(data)
 	}
@@ -174,7 +178,7 @@ func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
 	}
-	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is no text file (it holds a NUL byte): correct the path given to -H"}
+	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is no text file (it holds a NUL byte): correct its path"}
 }
 
 // noHost is the error of a file without an entry. Before v0.8.0 DeepSpeed took it

@@ -254,7 +254,7 @@ cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without bl
 // A program given by mistake is one mistake, however many lines it has.
 func TestParseStopsAtNoText(t *testing.T) {
 	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls", "")
-	if want := "/bin/ls: is no text file (it holds a NUL byte): correct the path given to -H"; err == nil || err.Error() != want {
+	if want := "/bin/ls: is no text file (it holds a NUL byte): correct its path"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -265,7 +265,7 @@ func TestReadFileAtTheDefaultPath(t *testing.T) {
 		t.Skip(DefaultPath + " is there")
 	}
 	_, _, err := ReadFile(DefaultPath, "")
-	if err == nil || !strings.Contains(err.Error(), "name yours with -H FILE") || strings.Contains(err.Error(), "given to -H") {
+	if err == nil || !strings.Contains(err.Error(), "name yours with -H FILE") || strings.Contains(err.Error(), "correct its path") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func olderEntry(line string) (name, digits, said string) {
 	if len(pair) != 2 {
 		return "", "", pyUnpack(len(pair))
 	}
-	digits, ok := pyNumber(pair[1])
+	digits, ok := PythonInt(pair[1])
 	if !ok {
 		return "", "", pyNoNumber(pair[1])
 	}

@@ -76,7 +76,7 @@ func digitValue(r rune) (byte, bool) {
 // pyInt is Python's int(s). The error is its own text; a number beyond Go's int,
 // which Python would take, is refused too.
 func pyInt(s string) (int, error) {
-	digits, ok := pyNumber(s)
+	digits, ok := PythonInt(s)
 	if !ok {
 		return 0, errors.New(pyNoNumber(s))
 	}
@@ -89,13 +89,13 @@ func pyInt(s string) (int, error) {
 
 // pyNoNumber is what int(s) says of what is none.
 func pyNoNumber(s string) string {
-	return "invalid literal for int() with base 10: " + pyRepr(s)
+	return "invalid literal for int() with base 10: " + PythonRepr(s)
 }
 
-// pyNumber is what int(s) reads, in ASCII digits with a "-" before them where it
+// PythonInt is what int(s) reads, in ASCII digits with a "-" before them where it
 // is negative: blanks around, a sign, digits of any script, single underscores
-// between them.
-func pyNumber(s string) (digits string, ok bool) {
+// between them. It knows no limit; ok is false where Python raises ValueError.
+func PythonInt(s string) (digits string, ok bool) {
 	text := pyStrip(s)
 	var all strings.Builder
 	if text != "" && (text[0] == '-' || text[0] == '+') {
@@ -130,8 +130,8 @@ func pyUnpack(n int) string {
 	return ""
 }
 
-// pyRepr is repr(s), as Python's messages quote what they complain about.
-func pyRepr(s string) string {
+// PythonRepr is repr(s), as Python's messages quote what they complain about.
+func PythonRepr(s string) string {
 	quote := '\''
 	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
 		quote = '"'

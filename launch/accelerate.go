@@ -59,7 +59,8 @@ func (a *accelerateArgs) isSimple() bool {
 	return a.configured || a.processes != nil && *a.processes <= 1
 }
 
-func (a *accelerateArgs) machines() int { return orElse(a.numMachines, 1) }
+// machines are at least one, whatever was asked for.
+func (a *accelerateArgs) machines() int { return max(orElse(a.numMachines, 1), 1) }
 
 // orElse is an optional number, or another one.
 func orElse(n *int, other int) int {
@@ -74,7 +75,11 @@ func (a *accelerateArgs) perMachine() (int, error) {
 	if a.processes == nil {
 		return 0, refuseAccelerate("", "without --num_processes it takes the number of accelerators of this machine and divides them among the %d machines: give the total of all machines", a.machines())
 	}
-	return *a.processes / a.machines(), nil
+	n := *a.processes / a.machines()
+	if *a.processes < n*a.machines() {
+		n-- // Python divides downwards
+	}
+	return n, nil
 }
 
 // deepSpeed is the deepspeed command that accelerate starts, read as DeepSpeed
@@ -98,7 +103,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 	} else {
 		words = append(words, "--no_local_rank", "--launcher", cmp.Or(a.launcher, Launchers[0]))
 	}
-	notes := []hostfile.Note{{Trap: "accelerate-writes-env", Message: "accelerate appends its whole environment to .deepspeed_env in the working directory, at every launch anew, and DeepSpeed exports all of that to every node, PATH and LD_LIBRARY_PATH included: remove the file before each launch"}}
+	notes := []hostfile.Note{{Trap: "accelerate-writes-env", Message: "accelerate appends its whole environment to .deepspeed_env in the working directory, at every launch anew, and DeepSpeed exports all of that to every node, PATH and LD_LIBRARY_PATH included: move it away before each launch, and keep lines of your own in ~/.deepspeed_env"}}
 	switch {
 	case a.exclusion != "":
 		words = append(words, "--exclude", a.exclusion)
@@ -165,7 +170,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		}
 		each = strconv.Itoa(n)
 	}
-	run := torchrunArgs{nnodes: strconv.Itoa(a.machines()), perNode: each, backend: a.backend, conf: a.rdzvConf, isModule: a.isModule, noPython: a.noPython}
+	run := torchrunArgs{nnodes: strconv.Itoa(a.machines()), perNode: each, backend: a.backend, conf: a.rdzvConf, redirects: "0", tee: "0", isModule: a.isModule, noPython: a.noPython}
 	port := a.masterPort()
 	switch {
 	case a.machines() == 1:

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"slices"
 
 	"preflight/facts"
@@ -24,4 +25,19 @@ func Accelerators(machine *facts.Node) (count int, known bool) {
 		count = max(count, len(gpu.Driver))
 	}
 	return count + len(gpu.Others), true
+}
+
+// exporting is the accelerator whose variables are exported: the launching
+// machine's, where a login node without one has DeepSpeed take the CPU for it. One
+// that was not looked at is taken to have some.
+//
+// Source: deepspeed/launcher/runner.py, main, get_accelerator().export_envs(), and
+// accelerator/real_accelerator.py, 0.14.1 to 0.19.8.
+func (r runner) exporting(head *facts.Node) string {
+	if r.Accelerator == "" && head != nil && !r.before(cpuFallback) {
+		if count, known := Accelerators(head); known && count == 0 {
+			return "cpu"
+		}
+	}
+	return cmp.Or(r.Accelerator, "cuda")
 }

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"preflight/facts"
@@ -29,6 +31,41 @@ func TestAccelerators(t *testing.T) {
 		count, known := Accelerators(&facts.Node{Facts: facts.Facts{GPU: c.gpu, Host: c.host}})
 		if count != c.count || known != c.known {
 			t.Errorf("%s: %d, %v, want %d, %v", c.name, count, known, c.count, c.known)
+		}
+	}
+}
+
+// What a rank is given hangs on the machine that the launch is typed on.
+func TestExportsOfALoginNode(t *testing.T) {
+	machine := func(gpu *facts.GPU) *facts.Node {
+		head := seen("NCCL_DEBUG=INFO")
+		head.GPU = gpu
+		return head
+	}
+	bare := machine(&facts.GPU{})
+	for _, c := range []struct {
+		name, release, launcher, accelerator string
+		head                                 *facts.Node
+		variable                             string
+		want                                 bool
+	}{
+		{"no GPU", "", "pdsh", "", bare, "NCCL_DEBUG", false},
+		{"no GPU, the first that takes the CPU", "0.14.1", "pdsh", "", bare, "NCCL_DEBUG", false},
+		{"no GPU, before that", "0.14.0", "pdsh", "", bare, "NCCL_DEBUG", true},
+		{"no GPU, cuda by name", "", "pdsh", "cuda", bare, "NCCL_DEBUG", true},
+		{"a GPU", "", "pdsh", "", machine(&facts.GPU{Devices: []string{"/dev/nvidia0"}}), "NCCL_DEBUG", true},
+		{"a GPU, cpu by name", "", "pdsh", "cpu", machine(&facts.GPU{Devices: []string{"/dev/nvidia0"}}), "NCCL_DEBUG", false},
+		{"not looked at", "", "pdsh", "", machine(nil), "NCCL_DEBUG", true},
+		{"no GPU, mvapich", "", "mvapich", "", bare, "MV2_USE_CUDA", false},
+		{"nobody looked, mvapich", "", "mvapich", "", nil, "MV2_USE_CUDA", true},
+	} {
+		p, err := Predict(Options{Hosts: hosts(1, 1), Launcher: c.launcher, Accelerator: c.accelerator, DeepSpeed: c.release}, c.head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(p.Exports, func(s facts.Setting) bool { return s.Name == c.variable })
+		if got != c.want || p.Accelerator != cmp.Or(c.accelerator, "cuda") {
+			t.Errorf("%s: %s is exported: %v; the nodes are judged for %s", c.name, c.variable, got, p.Accelerator)
 		}
 	}
 }

@@ -61,6 +61,7 @@ func TestAloneRefused(t *testing.T) {
 	}{
 		{"two nodes", Options{Filter: two}, "ValueError: Num nodes is >1 but no extra nodes available via hostfile"},
 		{"no device before there was a fallback", Options{Filter: two, DeepSpeed: "0.14.0"}, "RuntimeError: Unable to proceed, no GPU resources available"},
+		{"no device, and no CPU in its place", Options{Accelerator: "cuda"}, "RuntimeError: Unable to proceed, no GPU resources available"},
 		{"the filter's own refusal comes first", Options{Filter: both}, ""},
 	} {
 		_, err := c.o.Alone(bare)

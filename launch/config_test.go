@@ -191,3 +191,9 @@ func TestReadConfigNeeds(t *testing.T) {
 		}
 	}
 }
+
+func TestPythonRepr(t *testing.T) {
+	if got, want := pythonRepr([]string{"a", `it's "x"`, "it's"}), `['a', 'it\'s "x"', "it's"]`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"preflight/hostfile"
 )
 
 // kind is what pydantic accepts for a setting. The zero value accepts anything.
@@ -236,9 +238,7 @@ func takesScaleStep(name string) kind {
 func pythonRepr(value any) string {
 	switch v := value.(type) {
 	case string:
-		quoted := strconv.Quote(v)
-		inner := strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-		return "'" + strings.ReplaceAll(inner, "'", `\'`) + "'"
+		return hostfile.PythonRepr(v)
 	case []string:
 		var all []string
 		for _, text := range v {

@@ -2,13 +2,8 @@ package launch
 
 import "preflight/hostfile"
 
-const (
-	// defaultHostfile is where DeepSpeed looks when no hostfile is named
-	// (runner.py, DLTS_HOSTFILE).
-	defaultHostfile = "/job/hostfile"
-	// unasked is DeepSpeed's default of a number of nodes, devices or ranks.
-	unasked = -1
-)
+// unasked is DeepSpeed's default of a number of nodes, devices or ranks.
+const unasked = -1
 
 // deepSpeedArgs is what DeepSpeed's parser fills in.
 type deepSpeedArgs struct {
@@ -22,7 +17,7 @@ type deepSpeedArgs struct {
 // parseDeepSpeed reads what follows `deepspeed`, with the options that the
 // release has. The script's arguments are left as they are typed.
 func parseDeepSpeed(prog string, words []string, deepspeed string, around Surroundings) (Typed, error) {
-	a := deepSpeedArgs{hostfile: defaultHostfile, nodes: unasked, gpus: unasked, masterPort: DefaultMasterPort}
+	a := deepSpeedArgs{hostfile: hostfile.DefaultPath, nodes: unasked, gpus: unasked, masterPort: DefaultMasterPort}
 	a.Program, a.NodeRank, a.MinElastic, a.MaxElastic = ProgramDeepSpeed, unasked, unasked, unasked
 	p := argumentParser{program: ProgramDeepSpeed, prog: prog, abbreviate: true, required: "user_script, user_args", looksBehind: looksBehind(around.Python)}
 	for _, o := range a.options(deepspeed) {
@@ -39,8 +34,8 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 	if err := a.ports(); err != nil {
 		return Typed{}, err
 	}
-	if r.given["--launcher"] && a.Launcher == "" {
-		return Typed{}, refuse("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", Launchers[0])
+	if err := a.empty(r); err != nil {
+		return Typed{}, err
 	}
 	a.Script, a.Arguments, a.HostsFile = r.script, r.arguments, a.hostfile
 	a.Filter.NumNodes, a.Filter.NumGPUs = hostfile.AtMost(a.nodes), hostfile.AtMost(a.gpus)
@@ -103,5 +98,24 @@ func (a *deepSpeedArgs) ports() error {
 		return refuse("", "--ssh_port 0 is no port, and ssh refuses it: leave it out, or give sshd's")
 	}
 	a.SSHPort = *a.sshPort
+	return nil
+}
+
+// empty refuses words that are there and say nothing. DeepSpeed goes on with most
+// of them, and its launcher or the nodes make something else of the command.
+func (a *deepSpeedArgs) empty(r *reading) error {
+	if r.given["--launcher"] && a.Launcher == "" {
+		return refuse("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", Launchers[0])
+	}
+	for _, option := range []struct{ name, value string }{
+		{"--enable_each_rank_log", a.EachRankLog}, {"--bind_core_list", a.CoreList}, {"--venv_script", a.VenvScript},
+	} {
+		if r.given[option.name] && option.value == "" {
+			return refuse("", "%s is empty: leave it out, or give it a value", option.name)
+		}
+	}
+	if r.script == "" {
+		return refuse("", "the script is empty: name the program to train")
+	}
 	return nil
 }

@@ -24,9 +24,11 @@ const (
 // Exporter is what decides which variables reach the nodes, and how.
 type Exporter struct {
 	Launcher    string // pdsh, openmpi, …
-	Accelerator string // cuda or cpu
+	Accelerator string // of the launching machine, cuda or cpu
 	WorkDir     string
 	DeepSpeed   string // version, "" for the newest
+	// Accelerate is whether accelerate starts deepspeed, and so exports all it has.
+	Accelerate bool
 }
 
 // withheld stands for a value that is not collected because it may be secret.
@@ -57,8 +59,8 @@ var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 
 // Settings are the variables that every rank is given, sorted by name, with
 // the value that arrives: those of the launcher itself, of the launching
-// machine (head may be nil), PYTHONPATH, and the files in order, each
-// overriding what came before. Files export any name. A value that was not
+// machine (head may be nil), PYTHONPATH, the files in order, and what accelerate
+// adds to the last of them, each overriding what came before. Files export any name. A value that was not
 // collected is "…".
 //
 // The notes are values that the way changes: what a shell or pdsh reads in
@@ -85,7 +87,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 
 // handed are the exports as the runner hands them to its launcher, values
 // stripped and not yet quoted. They keep the order of their first mention: the
-// launcher's own, the environment, the files. DeepSpeed takes the environment in
+// launcher's own, the environment, the files, accelerate's. DeepSpeed takes the environment in
 // its own order; facts have it by name, and so has this.
 //
 // Lines of the files that end the launch are left out.
@@ -111,11 +113,16 @@ func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting
 		}
 	}
 	set(facts.Setting{Name: "PYTHONPATH", Value: pythonPath(x.WorkDir, head), Source: "deepspeed"})
-	for _, file := range x.applied(files) {
+	for _, file := range AppliedEnvFiles(files, x.DeepSpeed) {
 		for _, line := range file.Lines {
 			if name, value, found := strings.Cut(line, "="); found {
 				set(facts.Setting{Name: strings.TrimSpace(name), Value: value, Source: file.Path})
 			}
+		}
+	}
+	if x.Accelerate {
+		for _, s := range appended(head) {
+			set(s)
 		}
 	}
 	return all
@@ -156,16 +163,16 @@ func (x Exporter) exports(name string) bool {
 	return begins("NCCL") && x.Accelerator == "cuda"
 }
 
-// applied are the files that the release reads, of the home directory's and the
-// working directory's: before v0.10.1 DS_ENV_FILE meant nothing, and from there to
-// v0.13.0 a file in the working directory was taken in place of the home's.
+// AppliedEnvFiles are the files that a release reads, of the home directory's and
+// the working directory's: before v0.10.1 DS_ENV_FILE meant nothing, and from there
+// to v0.13.0 a file in the working directory was taken in place of the home's.
 //
 // Source: runner.py, main and DEEPSPEED_ENVIRONMENT_NAME.
-func (x Exporter) applied(files []facts.EnvFile) []facts.EnvFile {
+func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	switch {
-	case Before(x.DeepSpeed, "0.10.1"):
+	case Before(deepspeed, "0.10.1"):
 		return slices.DeleteFunc(slices.Clone(files), func(file facts.EnvFile) bool { return path.Base(file.Path) != ".deepspeed_env" })
-	case Before(x.DeepSpeed, "0.13.1") && len(files) > 1:
+	case Before(deepspeed, "0.13.1") && len(files) > 1:
 		return files[len(files)-1:]
 	}
 	return files

@@ -40,10 +40,15 @@ func FilesNamed(o Options) []facts.LaunchFile {
 		below := strings.ReplaceAll(o.Script, ".", "/")
 		add(below+".py", facts.RoleArgument)
 		add(below+"/__main__.py", facts.RoleArgument)
-	case !o.NoPython || strings.Contains(o.Script, "/"): // else it is looked up in PATH
+	case o.NoPython && !strings.Contains(o.Script, "/"): // it is looked up in PATH, and may be meant otherwise
+		add(o.Script, facts.RoleArgument)
+	default:
 		add(o.Script, facts.RoleScript)
 	}
-	configs, others := namedByArguments(o.Arguments)
+	if o.VenvScript != "" {
+		add(o.VenvScript, facts.RoleVenv)
+	}
+	configs, others := namedByArguments(masked(o.Arguments))
 	if o.ConfigFile != "" {
 		configs = append(configs, o.ConfigFile)
 	}

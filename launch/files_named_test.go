@@ -22,7 +22,7 @@ func TestFilesNamed(t *testing.T) {
 		{"no command", Options{}, "", ""},
 		{"module", Options{Script: "pkg.train", Module: true}, "", "argument /w/pkg/train.py, argument /w/pkg/train/__main__.py"},
 		{"program", Options{Script: "./run.sh", NoPython: true}, "", "script /w/run.sh"},
-		{"program in PATH", Options{Script: "bash", NoPython: true}, "run.sh", "argument /w/run.sh"},
+		{"program in PATH", Options{Script: "bash", NoPython: true}, "run.sh", "argument /w/bash, argument /w/run.sh"},
 		{"accelerate's", Options{ConfigFile: "ds.json"}, "", "config /w/ds.json"},
 
 		{"switch and configuration", Options{}, "--deepspeed --deepspeed_config ds.json", "config /w/ds.json"},

@@ -1,12 +1,14 @@
-// Package launch predicts, by rule alone, what DeepSpeed's launcher, torch and
-// NCCL will do with these hosts, this command line and this environment: who
+// Package launch predicts, by rule alone, what DeepSpeed's launcher, torchrun,
+// accelerate, torch and NCCL will do with these hosts, this command line and this
+// environment: what of it they refuse, which configuration they accept, who
 // starts what, with which interpreter, which variables a rank really sees, on
 // which addresses the ranks listen and where they meet, how much shared memory
 // NCCL takes.
 //
 // Every rule names the foreign source and version it was read from. The
-// package refuses to look at anything (no file, no network, no clock) and to
-// judge what it predicts: that is for checks.
+// package refuses to look at anything but what it is handed (no file, no network,
+// no clock; accelerate's configuration is read by [Surroundings]) and to judge what
+// it predicts: that is for checks.
 package launch
 
 import (
@@ -49,14 +51,16 @@ type Options struct {
 	Launcher     string // any case; "" is pdsh
 	LauncherArgs string
 	MasterAddr   string
-	MasterPort   int    // 0 is the default
-	SSHPort      int    // 0 is ssh's own choice
-	Accelerator  string // cuda or cpu; "" is cuda
-	WorkDir      string // absolute
-	Interpreter  string // --python
-	DeepSpeed    string // version, "" for the newest
-	// Rendezvous is deepspeed, static or c10d, "" for deepspeed; RdzvEndpoint is
-	// torchrun's host[:port] for the latter two.
+	MasterPort   int // 0 is the default
+	SSHPort      int // 0 is ssh's own choice
+	// Accelerator is cuda or cpu, "" where nobody says which: the launching machine's
+	// own then decides what is exported, and the nodes are judged for cuda.
+	Accelerator string
+	WorkDir     string // absolute
+	Interpreter string // --python
+	DeepSpeed   string // version, "" for the newest
+	// Rendezvous is deepspeed, static, c10d or another of torchrun's backends, "" for
+	// deepspeed; RdzvEndpoint is torchrun's host[:port] for all but the first.
 	Rendezvous   string
 	RdzvEndpoint string
 	// MinNodes and MaxNodes are torchrun's --nnodes, 0 when it was not asked;
@@ -99,7 +103,10 @@ type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
-	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm; "" with NoSSH
+	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm; "" with NoSSH and for torchrun
+	// Total is how many ranks srun is asked for where a filter has left another number
+	// of slots: before v0.19.7 as many as the whole hostfile has.
+	Total int `json:"total,omitempty"`
 	// Local is set when DeepSpeed will start the only host's ranks on the
 	// launching machine, without ssh and with its own environment.
 	Local bool `json:"local"`
@@ -108,13 +115,18 @@ type Prediction struct {
 	MasterAddr string `json:"master_addr"`
 	MasterPort int    `json:"master_port"`
 	SSHPort    int    `json:"ssh_port,omitempty"`
-	// Rendezvous is how the ranks will find each other: deepspeed, static or
-	// c10d, "" for deepspeed. RdzvEndpoint is what torchrun was given for it.
+	// HostsFile is the hostfile that was read, "" for none.
+	HostsFile string `json:"hostfile,omitempty"`
+	// Rendezvous is how the ranks will find each other: deepspeed, static, c10d or
+	// another of torchrun's backends, "" for deepspeed. RdzvEndpoint is what torchrun
+	// was given for it.
 	Rendezvous   string `json:"rendezvous"`
 	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
-	// Accelerator is cuda or cpu. With cpu a slot is a process.
-	Accelerator string `json:"accelerator"`
-	WorkDir     string `json:"workdir"` // absolute, on the launching machine and on every node
+	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorOpen is
+	// whether nobody said which: see [Prediction.Settled].
+	Accelerator     string `json:"accelerator"`
+	AcceleratorOpen bool   `json:"accelerator_open,omitempty"`
+	WorkDir         string `json:"workdir"` // absolute, on the launching machine and on every node
 	// Interpreter is the python every node will be told to run, "" when
 	// nothing here says which; InterpreterFrom says how we know.
 	Interpreter     string `json:"interpreter"`
@@ -139,7 +151,8 @@ type Prediction struct {
 	NoPython   bool            `json:"no_python,omitempty"`
 	Arguments  []string        `json:"arguments,omitempty"` // of the script
 	VenvScript string          `json:"venv_script,omitempty"`
-	// LauncherArgs are --launcher_args as the launcher gets them, split.
+	// LauncherArgs are --launcher_args as the launcher gets them, split. In these,
+	// in Arguments and in Command secrets are replaced by "…".
 	LauncherArgs []string `json:"launcher_args,omitempty"`
 	NoSSH        bool     `json:"no_ssh,omitempty"`  // every node is started by hand
 	Elastic      bool     `json:"elastic,omitempty"` // DeepSpeed's own elastic training
@@ -157,25 +170,26 @@ type Prediction struct {
 }
 
 // Torchrun is whether ranks are started by torchrun, by hand or by a scheduler
-// on every node: it reads no .deepspeed_env and exports nothing.
+// on every node, whatever its rendezvous: it reads no .deepspeed_env and exports
+// nothing.
 func (p Prediction) Torchrun() bool {
-	return p.Rendezvous == RendezvousStatic || p.Rendezvous == RendezvousC10d
+	return p.Rendezvous != "" && p.Rendezvous != RendezvousDeepSpeed
 }
 
 // Predict says what the launch will do. head is the launching machine; what
 // was not seen of it, or all of it when nil, is left out of the prediction. An
-// error is what DeepSpeed itself refuses, a [*hostfile.FilterError] or a
-// [*UsageError], or holds one.
+// error is what DeepSpeed itself refuses of the options and the hosts, a
+// [*hostfile.FilterError] or a [*UsageError], or holds one; what torchrun and
+// accelerate refuse of their command lines [Parse] has said before.
 func Predict(o Options, head *facts.Node) (Prediction, error) {
 	var seen facts.Facts
 	if head != nil {
 		seen = head.Facts
 	}
-	r := runner{Options: o, env: seen.Env, launcher: strings.ToLower(cmp.Or(o.Launcher, Launchers[0]))}
-	torchrun := Prediction{Rendezvous: o.Rendezvous}.Torchrun()
+	r := runner{Options: o, env: o.inherited(seen.Env), launcher: strings.ToLower(cmp.Or(o.Launcher, Launchers[0]))}
 	var notes []hostfile.Note
 	var err error
-	if err = o.Refused(); err != nil && !torchrun {
+	if err = o.Refused(); err != nil {
 		return Prediction{}, err
 	}
 	r.Filter.DeepSpeed = o.DeepSpeed
@@ -188,9 +202,9 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	p := r.prediction()
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	p.Notes = slices.Concat(o.Notes, notes)
-	if !torchrun {
+	if !o.torchrun() {
 		r.python = p.Interpreter
-		if err = r.foresee(&p, seen.Launcher); err != nil {
+		if err = r.foresee(&p, head); err != nil {
 			return Prediction{}, err
 		}
 	}
@@ -204,38 +218,43 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 // prediction is what the options say by themselves.
 func (r runner) prediction() Prediction {
 	p := Prediction{
-		Program:      cmp.Or(r.Program, ProgramDeepSpeed),
-		DeepSpeed:    r.DeepSpeed,
-		Hosts:        r.active,
-		Launcher:     r.launcher,
-		Local:        r.alone() && !r.NoSSH,
-		MasterAddr:   r.MasterAddr,
-		MasterPort:   r.masterPort(),
-		SSHPort:      r.SSHPort,
-		Accelerator:  cmp.Or(r.Accelerator, "cuda"),
-		WorkDir:      r.WorkDir,
-		Rendezvous:   cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
-		RdzvEndpoint: r.RdzvEndpoint,
-		Script:       r.Script,
-		Module:       r.Module,
-		NoPython:     r.NoPython,
-		Arguments:    r.Arguments,
-		VenvScript:   r.VenvScript,
-		NoSSH:        r.NoSSH,
-		Elastic:      r.Elastic,
-		MinNodes:     r.MinNodes,
-		MaxNodes:     r.MaxNodes,
-		PerNode:      r.PerNode,
-		Files:        FilesNamed(r.Options),
+		Program:         cmp.Or(r.Program, ProgramDeepSpeed),
+		DeepSpeed:       r.DeepSpeed,
+		Hosts:           r.active,
+		Launcher:        r.launcher,
+		Local:           r.alone() && !r.NoSSH,
+		MasterAddr:      r.MasterAddr,
+		MasterPort:      r.masterPort(),
+		SSHPort:         r.SSHPort,
+		Accelerator:     cmp.Or(r.Accelerator, "cuda"),
+		AcceleratorOpen: r.Accelerator == "",
+		WorkDir:         r.WorkDir,
+		Rendezvous:      cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
+		RdzvEndpoint:    r.RdzvEndpoint,
+		Script:          r.Script,
+		Module:          r.Module,
+		NoPython:        r.NoPython,
+		Arguments:       masked(r.Arguments),
+		VenvScript:      r.VenvScript,
+		NoSSH:           r.NoSSH,
+		Elastic:         r.Elastic,
+		MinNodes:        r.MinNodes,
+		MaxNodes:        r.MaxNodes,
+		PerNode:         r.PerNode,
+		Files:           FilesNamed(r.Options),
+		HostsFile:       r.HostsFile,
 	}
-	if r.NoSSH {
+	if r.NoSSH || p.Torchrun() {
 		p.Launcher = ""
+	}
+	if all := slotsOf(r.Hosts); p.Launcher == "slurm" && !p.Local && r.before("0.19.7") && all != slotsOf(r.active) {
+		p.Total = all
 	}
 	return p
 }
 
 // foresee adds to the prediction what DeepSpeed's runner makes of the options.
-func (r runner) foresee(p *Prediction, here *facts.Launcher) error {
+func (r runner) foresee(p *Prediction, head *facts.Node) error {
 	var err error
 	if r.arguments, err = r.typedArguments(); err != nil {
 		return err
@@ -243,13 +262,13 @@ func (r runner) foresee(p *Prediction, here *facts.Launcher) error {
 	if err = r.refused(); err != nil {
 		return err
 	}
-	p.LauncherArgs = r.words
+	p.LauncherArgs = masked(r.words)
 	if !r.alone() {
 		var files []facts.EnvFile
-		if here != nil {
-			files = here.EnvFiles
+		if head != nil && head.Launcher != nil {
+			files = head.Launcher.EnvFiles
 		}
-		export := Exporter{Launcher: p.Launcher, Accelerator: p.Accelerator, WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed}
+		export := Exporter{Launcher: p.Launcher, Accelerator: r.exporting(head), WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed, Accelerate: p.Program == ProgramAccelerate}
 		var traps []hostfile.Note
 		p.Exports, traps = export.Settings(r.env, files)
 		p.Notes = append(p.Notes, traps...)
@@ -262,6 +281,7 @@ func (r runner) foresee(p *Prediction, here *facts.Launcher) error {
 	var late []hostfile.Note
 	p.Timeout, p.TimeoutFrom, late = startTimeout(*p, r.env)
 	p.Notes = append(p.Notes, late...)
+	r.arguments, r.words = masked(r.arguments), masked(r.words)
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
 }

@@ -59,14 +59,14 @@ func TestPredict(t *testing.T) {
 		traps []string
 	}{
 		{"defaults", Options{Hosts: two, WorkDir: "/job"}, nil,
-			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorOpen: true, WorkDir: "/job", Exports: exports[2:]}, nil},
 		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
 			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
 				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
 		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
 			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, []string{"single-host-runs-here"}},
 		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", Filter: hostfile.Filter{ForceMulti: true}}, nil,
-			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorOpen: true, WorkDir: "/job", Exports: exports[2:]}, nil},
 	} {
 		got, err := Predict(c.o, c.head)
 		if err != nil {
@@ -131,5 +131,26 @@ func TestPredictReadsTheConfiguration(t *testing.T) {
 	p, err := Predict(Options{Hosts: hosts(2, 2), Config: &ConfigText{Path: "/job/ds.json", Text: "{}"}}, nil)
 	if want := ReadConfig("/job/ds.json", "{}", "", 4); err != nil || !cmp.Equal(want, p.Config) {
 		t.Errorf("%v, %v; want it read for four ranks", p.Config, err)
+	}
+}
+
+// torchrun needs no launcher and exports nothing, whichever backend keeps its
+// rendezvous.
+func TestPredictTorchrun(t *testing.T) {
+	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")},
+		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3"}}}
+	for _, backend := range []string{RendezvousStatic, RendezvousC10d, "etcd", "etcd-v2", "mine"} {
+		typed, err := Parse([]string{"torchrun", "--nnodes", "2", "--nproc-per-node", "3", "--rdzv-backend", backend, "--rdzv-endpoint", "e:2379", "train.py"}, "", bare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed.Hosts = hosts(2, 2)
+		p, err := Predict(typed.Options, head)
+		if err != nil || !p.Torchrun() || p.Launcher != "" || p.Command != nil || p.Exports != nil || p.Timeout != 0 || p.WorldSize() != 6 {
+			t.Errorf("%s: %d ranks by %q, %v, exports %v, %v", backend, p.WorldSize(), p.Launcher, p.Command, p.Exports, err)
+		}
+		if p.MeetsElsewhere() != (backend != RendezvousStatic && backend != RendezvousC10d) {
+			t.Errorf("%s: meets elsewhere %v", backend, p.MeetsElsewhere())
+		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"preflight/facts"
 )
 
-// The ways in which ranks find each other, the values of Options.Rendezvous.
+// The ways in which ranks find each other, the values of Options.Rendezvous that
+// are known here; torchrun has others (etcd, etcd-v2, and those of plugins).
 const (
 	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher hands out
 	RendezvousStatic    = "static"    // torchrun --rdzv_backend=static, with --node_rank on every node
@@ -47,14 +48,23 @@ func (p Prediction) Meeting(first *facts.Node) Meeting {
 		}
 		return Meeting{Host: host, Port: port, Rule: rule}
 	}
+	if p.MeetsElsewhere() {
+		return Meeting{Error: fmt.Sprintf("the rendezvous %s is kept by a service of its own, at %s, and the ranks meet where that says", p.Rendezvous, cmp.Or(p.RdzvEndpoint, "no endpoint"))}
+	}
 	return p.deepspeedMeeting(first)
+}
+
+// MeetsElsewhere is whether the meeting is kept by a service of which nothing is
+// foreseen: by a backend of torchrun's other than its own two.
+func (p Prediction) MeetsElsewhere() bool {
+	return p.Torchrun() && p.Rendezvous != RendezvousStatic && p.Rendezvous != RendezvousC10d
 }
 
 // MeetingHost is the host of the meeting where the command line says it, "" where
 // a node has to be looked at first.
 func (p Prediction) MeetingHost() string {
 	switch {
-	case p.Rendezvous == RendezvousStatic || p.Rendezvous == RendezvousC10d:
+	case p.Torchrun():
 		return p.Meeting(nil).Host
 	case !p.Local && !handsMasterOn(p.Launcher):
 		return ""

@@ -41,7 +41,7 @@ func TestDeepSpeedMeeting(t *testing.T) {
 		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, netOf("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
 			Meeting{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface but the loopback is up and has an address)"}},
 		{"not seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, nil,
-			Meeting{Port: 29500, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
+			Meeting{Port: 29500, Rule: asks, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
 	} {
 		first := nodeOf(c.net, nil)
 		first.SSH = &facts.SSH{Noise: c.noise}
@@ -101,6 +101,10 @@ func TestTorchrunMeeting(t *testing.T) {
 			Meeting{Host: "localhost", Port: 29400, Rule: "torchrun's default without --rdzv_endpoint: " + itself}},
 		{"c10d, unreadable", Prediction{Rendezvous: "c10d", RdzvEndpoint: "u@w1"},
 			Meeting{Error: "ValueError: The hostname of the rendezvous endpoint 'u@w1' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"}},
+		{"in a service", Prediction{Rendezvous: "etcd-v2", RdzvEndpoint: "e:2379", MasterAddr: "w1", MasterPort: 29500},
+			Meeting{Error: "the rendezvous etcd-v2 is kept by a service of its own, at e:2379, and the ranks meet where that says"}},
+		{"in a service nowhere", Prediction{Rendezvous: "etcd"},
+			Meeting{Error: "the rendezvous etcd is kept by a service of its own, at no endpoint, and the ranks meet where that says"}},
 	} {
 		if diff := cmp.Diff(c.want, c.p.Meeting(&facts.Node{Name: "w1"})); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
@@ -120,6 +124,7 @@ func TestMeetingHost(t *testing.T) {
 		{Prediction{Launcher: "pdsh", Rendezvous: "static", MasterAddr: "w1", MasterPort: 1}, "w1"},
 		{Prediction{Launcher: "pdsh", Rendezvous: "c10d", MasterAddr: "w1"}, "localhost"},
 		{Prediction{Launcher: "slurm", Rendezvous: "c10d", RdzvEndpoint: "w2:1"}, "w2"},
+		{Prediction{Rendezvous: "etcd-v2", RdzvEndpoint: "e:1", MasterAddr: "w1"}, ""},
 	} {
 		if got := c.p.MeetingHost(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.p, got, c.want)

@@ -19,6 +19,9 @@ type Rank struct {
 // WorldSize is how many processes there will be, 0 where that is not known: no
 // slots were stated, or torchrun counts by itself.
 func (p Prediction) WorldSize() int {
+	if p.Total > 0 {
+		return p.Total
+	}
 	total := 0
 	for i := range p.starters() {
 		devices := p.devices(i)
@@ -30,7 +33,8 @@ func (p Prediction) WorldSize() int {
 	return total
 }
 
-// Ranks are the processes in rank order, nil where they are not known. A host's
+// Ranks are the processes in rank order, nil where they are not known, as of a srun
+// that is asked for more than its hosts are meant to have. A host's
 // own follow one another, in hostfile order. Ranks of torchrun's c10d rendezvous
 // are given out as nodes arrive, and those of srun where it puts them: the order
 // is then only the likely one.
@@ -39,6 +43,9 @@ func (p Prediction) WorldSize() int {
 // which on hosts of different sizes is a rotation, and takes the slots in that
 // order; before, by their place (deepspeed/launcher/launch.py, main).
 func (p Prediction) Ranks() []Rank {
+	if p.Total > 0 {
+		return nil
+	}
 	var ranks []Rank
 	for node := range p.starters() {
 		devices := p.devices(node)
@@ -81,10 +88,10 @@ func (p Prediction) devices(node int) []int {
 	}
 	count := len(slots)
 	switch perNode := p.perNode(); {
-	case perNode == "cpu", perNode != "" && slots == nil && !isNumber(perNode), perNode == "" && slots == nil:
-		return nil
 	case isNumber(perNode):
 		count, _ = strconv.Atoi(perNode)
+	case perNode == "cpu", slots == nil:
+		return nil
 	}
 	devices := make([]int, count)
 	for i := range devices {

@@ -31,6 +31,7 @@ func TestRanks(t *testing.T) {
 		{"alike", Prediction{Hosts: hosts(2, 2), Launcher: "pdsh"}, 4, "w1:0/0/0 w1:1/1/1 w2:2/0/0 w2:3/1/1"},
 		// 2 modulo 3 comes first on b.
 		{"a rotation where hosts differ", Prediction{Hosts: chosen, Launcher: "pdsh"}, 5, "a:0/0/2 a:1/1/0 b:2/2/7 b:3/0/5 b:4/1/6"},
+		{"a rotation since 0.9.4", Prediction{Hosts: chosen, Launcher: "pdsh", DeepSpeed: "0.9.4"}, 5, "a:0/0/2 a:1/1/0 b:2/2/7 b:3/0/5 b:4/1/6"},
 		{"by place before 0.9.4", Prediction{Hosts: chosen, Launcher: "pdsh", DeepSpeed: "0.9.3"}, 5, "a:0/0/2 a:1/1/0 b:2/0/5 b:3/1/6 b:4/2/7"},
 		{"on this machine", Prediction{Hosts: chosen[1:], Launcher: "openmpi", Local: true}, 3, "b:0/0/5 b:1/1/6 b:2/2/7"},
 		{"by hand", Prediction{Hosts: chosen, NoSSH: true}, 5, "a:0/0/2 a:1/1/0 b:2/2/7 b:3/0/5 b:4/1/6"},

@@ -10,9 +10,9 @@ import (
 	"preflight/hostfile"
 )
 
-// since is the first release of each launcher that came later than the others
-// (deepspeed/launcher/runner.py).
-var since = map[string]string{"slurm": "0.7.4", "mpich": "0.8.2", "impi": "0.9.3"}
+// launcherSince is the first release of each launcher that came later than the
+// others (deepspeed/launcher/runner.py).
+var launcherSince = map[string]string{"slurm": "0.7.4", "mpich": "0.8.2", "impi": "0.9.3"}
 
 // refuse is what DeepSpeed would say and what to do instead.
 func refuse(said, format string, values ...any) *UsageError {
@@ -48,8 +48,11 @@ func (r runner) typedArguments() ([]string, error) {
 }
 
 // Refused is what DeepSpeed refuses of a command before it reads the hostfile, a
-// [*UsageError]. [Predict] says the same, after what is wrong with the hosts.
+// [*UsageError]; of what torchrun starts it reads nothing. [Predict] says the same.
 func (o Options) Refused() error {
+	if o.torchrun() {
+		return nil
+	}
 	if _, err := (runner{Options: o}).typedArguments(); err != nil {
 		return err
 	}
@@ -68,6 +71,9 @@ func (o Options) Refused() error {
 func (r *runner) refused() error {
 	if err := r.unaskable(); err != nil {
 		return err
+	}
+	if r.Autotuning != "" { // which starts deepspeed anew, with options of its own
+		return nil
 	}
 	if r.launcher == "slurm" && !r.before("0.19.7") {
 		if err := slurmSlots(r.active); err != nil {
@@ -126,7 +132,7 @@ func (r runner) refusedWithoutHosts(err error) error {
 func slurmSlots(active []hostfile.Host) error {
 	counts := make([]string, len(active))
 	for i, host := range active {
-		counts[i] = fmt.Sprintf("'%s': %d", host.Name, len(host.Slots))
+		counts[i] = fmt.Sprintf("%s: %d", hostfile.PythonRepr(host.Name), len(host.Slots))
 		for j, slot := range host.Slots {
 			if slot != j {
 				return refuse(fmt.Sprintf("ValueError: slurm backend cannot select specific device ids, got [%s] on %s. Filter whole hosts, or keep the first N slots on every host.", joined(host.Slots), host.Name),
@@ -151,7 +157,7 @@ func joined(slots []int) string {
 
 // launcherRefused is what a launcher refuses by itself.
 func (r *runner) launcherRefused() error {
-	release, late := since[r.launcher]
+	release, late := launcherSince[r.launcher]
 	switch {
 	case !slices.Contains(Launchers, r.launcher), late && r.before(release):
 		return refuse("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(r.launchers(), ", "))
@@ -176,7 +182,7 @@ func (r *runner) launcherRefused() error {
 
 // launchers are those that the release has.
 func (r runner) launchers() []string {
-	return slices.DeleteFunc(slices.Clone(Launchers), func(name string) bool { return since[name] != "" && r.before(since[name]) })
+	return slices.DeleteFunc(slices.Clone(Launchers), func(name string) bool { return launcherSince[name] != "" && r.before(launcherSince[name]) })
 }
 
 // needsEqualSlots is whether an MPI launcher compares the hosts' slots.

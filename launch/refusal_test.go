@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"preflight/facts"
@@ -117,6 +118,7 @@ func TestPredictRefuses(t *testing.T) {
 		{"a quote, only the address is asked for", "", "pdsh", func(o *Options) { named("w'1")(o); o.NoSSHCheck, o.MasterAddr = true, "" }, seen(), openQuote},
 		{"a quote, nobody is asked", "", "pdsh", func(o *Options) { named("w'1")(o); o.NoSSHCheck = true }, seen(), ""},
 		{"a quote, nobody is asked by hand", "", "pdsh", func(o *Options) { named("w'1")(o); byHand(0)(o) }, seen(), ""},
+		{"a quote, the first that splits", "0.15.2", "pdsh", named("w'1"), seen(), openQuote},
 		{"a quote for a shell", "0.15.1", "pdsh", named("w'1"), seen(), ""},
 		{"a backslash", "0.15.2", "pdsh", named(`w1\`), seen(), ""},
 
@@ -139,6 +141,31 @@ func TestPredictRefuses(t *testing.T) {
 		o.DeepSpeed = c.release
 		if got := saidOf(t, o, c.head); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Refused tells before the hosts are known, and nothing of what torchrun starts.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		command, release string
+		refused          bool
+	}{
+		{"deepspeed --elastic_training train.py", "0.19.7", true},
+		{"deepspeed --elastic_training --master_addr h train.py", "0.19.7", false},
+		{"deepspeed train.py it's", "0.10.1", true},
+		{"deepspeed train.py it's", "0.12.5", false},
+		{"torchrun train.py it's", "0.10.1", false},
+		{"torchrun --nnodes 2 --rdzv-backend etcd train.py it's", "0.10.1", false},
+		{"accelerate launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py it's", "0.10.1", true},
+		{"accelerate launch --multi_gpu --num_processes 4 train.py it's", "0.10.1", false},
+	} {
+		typed, err := Parse(strings.Fields(c.command), c.release, bare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := typed.Refused(); (err != nil) != c.refused {
+			t.Errorf("%s, %s: %v", c.release, c.command, err)
 		}
 	}
 }

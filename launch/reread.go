@@ -16,10 +16,10 @@ func survives(value, word string) bool {
 	if slices.ContainsFunc([]string{"%h", "%u", "%n", "%%"}, func(mark string) bool { return strings.Contains(word, mark) }) || live(word) {
 		return false
 	}
-	words, err := SplitWords(word)
-	if value == "" && word == "" {
+	if word == "" {
 		return true // NAME= sets what it says; an argument is another matter
 	}
+	words, err := SplitWords(word)
 	return err == nil && len(words) == 1 && words[0] == value
 }
 

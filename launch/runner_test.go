@@ -72,6 +72,8 @@ func TestLocalCommand(t *testing.T) {
 	testCommands(t, []commandCase{
 		{"newest", "", "", alone, start + "29500 | --enable_each_rank_log=None | --log_level=info | train.py | --lr | 1"},
 		{"no logs yet", "0.7.7", "", alone, start + "29500 | train.py | --lr | 1"},
+		{"the first logs", "0.8.0", "", alone, start + "29500 | --enable_each_rank_log=None | train.py | --lr | 1"},
+		{"the first level", "0.17.6", "", alone, start + "29500 | --enable_each_rank_log=None | --log_level=info | train.py | --lr | 1"},
 		{"no level yet", "0.17.5", "impi", alone, start + "29500 | --enable_each_rank_log=None | train.py | --lr | 1"},
 		{"all options", "0.19.7", "", everything, start + "4000 | --no_python | --save_pid | $PID | --enable_each_rank_log=logs | " +
 			"--enable_elastic_training | --max_elastic_nodes=3 | --min_elastic_nodes=-1 | --bind_cores_to_rank | --bind_core_list=0-3 | --quiet | --log_level=error | train.py | --lr | 1"},
@@ -79,6 +81,10 @@ func TestLocalCommand(t *testing.T) {
 			strings.Replace(start, "10.0.0.1", "$MASTER_ADDR", 1) + "29500 | --module | --enable_each_rank_log=None | train.py | --lr | 1"},
 		{"by hand", "0.14.5", "openmpi", func(o *Options) { o.NoSSH, o.NodeRank = true, 1 },
 			strings.Replace(start, oneHost, twoHosts, 1) + "29500 | --node_rank=1 | --enable_each_rank_log=None | train.py | --lr | 1"},
+		{"arguments split for the last time", "0.10.2", "", func(o *Options) { alone(o); o.Arguments = []string{"a b"} },
+			start + "29500 | --enable_each_rank_log=None | train.py | a | b"},
+		{"arguments in quotes and split", "0.10.3", "", func(o *Options) { alone(o); o.Arguments = []string{"a b"} },
+			start + "29500 | --enable_each_rank_log=None | train.py | a b"},
 		{"arguments split again", "0.10.1", "", func(o *Options) { alone(o); o.Arguments = []string{"a b", `'c d'`} },
 			start + "29500 | --enable_each_rank_log=None | train.py | a | b | c d"},
 	})

@@ -1,6 +1,10 @@
 package launch
 
-import "testing"
+import (
+	"testing"
+
+	"preflight/hostfile"
+)
 
 func TestSlurmCommand(t *testing.T) {
 	const (
@@ -27,4 +31,27 @@ func TestSlurmCommand(t *testing.T) {
 		{"limits of all", "0.19.6", "slurm", limited, "srun | -n | 6 | --nodes | 2 | --gpus | 1 | " + end},
 		{"always python", "", "slurm", func(o *Options) { o.NoPython = true }, "srun | -n | 4 | " + end},
 	})
+}
+
+// As many ranks are foreseen as srun is asked for.
+func TestSlurmRanks(t *testing.T) {
+	limited := hostfile.Filter{NumNodes: hostfile.AtMost(1), ForceMulti: true}
+	for _, c := range []struct {
+		name, release, launcher string
+		filter                  hostfile.Filter
+		world, ranks            int
+	}{
+		{"what the filter leaves", "0.19.7", "slurm", limited, 2, 2},
+		{"the whole hostfile", "0.19.6", "slurm", limited, 4, 0},
+		{"the whole hostfile, hosts named", "0.7.4", "slurm", hostfile.Filter{Include: "w1:0@w2:0"}, 4, 0},
+		{"nothing left out", "0.19.6", "slurm", hostfile.Filter{NumNodes: hostfile.AtMost(2)}, 4, 4},
+		{"here", "0.19.6", "slurm", hostfile.Filter{NumNodes: hostfile.AtMost(1)}, 2, 2},
+		{"another launcher", "0.19.6", "pdsh", limited, 2, 2},
+	} {
+		o := job(c.launcher, func(o *Options) { o.Filter, o.DeepSpeed = c.filter, c.release })
+		p, err := Predict(o, nil)
+		if err != nil || p.WorldSize() != c.world || len(p.Ranks()) != c.ranks {
+			t.Errorf("%s: %d ranks, of which %d are placed, %v; want %d and %d", c.name, p.WorldSize(), len(p.Ranks()), err, c.world, c.ranks)
+		}
+	}
 }

@@ -32,9 +32,9 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 		if s.Name != timeoutVariable {
 			continue
 		}
-		digits, isNumber := hostfile.PythonInt(s.Value)
+		digits, _ := hostfile.PythonInt(s.Value)
 		minutes, err := strconv.Atoi(digits)
-		if !isNumber || err != nil {
+		if err != nil {
 			return 0, "", []hostfile.Note{trap("timeout-no-number", "%s=%s (%s) is no whole number of minutes, and every process that imports deepspeed dies on it (ValueError: invalid literal for int() with base 10: %s): write one, like 30",
 				timeoutVariable, s.Value, s.Source, hostfile.PythonRepr(s.Value))}
 		}

@@ -19,6 +19,7 @@ func TestStartTimeout(t *testing.T) {
 		traps   []string
 	}{
 		{"newest", Prediction{}, 600, "DeepSpeed's default since 0.19.6, unless", nil},
+		{"since 0.19.6", Prediction{DeepSpeed: "0.19.6"}, 600, "DeepSpeed's default since 0.19.6, unless", nil},
 		{"before 0.19.6", Prediction{DeepSpeed: "0.19.5"}, 1800, "DeepSpeed's default, unless", nil},
 		{"no variable before 0.11.2", Prediction{DeepSpeed: "0.11.1", Exports: env("/f", "DEEPSPEED_TIMEOUT=5")}, 1800, "DeepSpeed's default", nil},
 		{"exported", Prediction{DeepSpeed: "0.11.2", Exports: env("/f", "A=1", "DEEPSPEED_TIMEOUT= 5 ")}, 300, "DEEPSPEED_TIMEOUT from /f", nil},

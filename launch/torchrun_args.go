@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ type torchrunArgs struct {
 	nnodes, perNode         string
 	backend, endpoint, conf string
 	standalone              bool
+	redirects, tee, shown   string // what becomes of the ranks' output
 	maxRestarts, nodeRank   int
 	masterAddr              string
 	masterPort              *int
@@ -25,7 +27,7 @@ type torchrunArgs struct {
 // parseTorchrun reads what follows `torchrun`. Options that are not given are
 // taken from the environment.
 func parseTorchrun(p program, around Surroundings) (Typed, error) {
-	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: RendezvousStatic}
+	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: RendezvousStatic, redirects: "0", tee: "0"}
 	parser := argumentParser{program: ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
 		required: "training_script, training_script_args", looksBehind: looksBehind(around.Python)}
 	if err := parser.preset(around); err != nil {
@@ -86,10 +88,10 @@ func (a *torchrunArgs) options(legacy bool) []option {
 		{names: bothWays("--no-python"), into: &a.noPython},
 		{names: bothWays("--run-path"), into: &a.runPath},
 		{names: bothWays("--log-dir"), into: forgotten},
-		{names: []string{"-r", "--redirects"}, into: forgotten},
-		{names: []string{"-t", "--tee"}, into: forgotten},
+		{names: []string{"-r", "--redirects"}, into: &a.redirects},
+		{names: []string{"-t", "--tee"}, into: &a.tee},
 		{names: bothWays("--log-line-prefix-template"), into: forgotten},
-		{names: bothWays("--local-ranks-filter"), into: forgotten},
+		{names: bothWays("--local-ranks-filter"), into: &a.shown},
 		{names: bothWays("--duplicate-stdout-filters"), into: forgotten},
 		{names: bothWays("--duplicate-stderr-filters"), into: forgotten},
 		{names: bothWays("--node-rank"), into: &a.nodeRank},
@@ -173,12 +175,21 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	if err := checkRendezvousConf(a.conf); err != nil {
 		return Typed{}, err
 	}
+	if err := a.checkOutput(); err != nil {
+		return Typed{}, err
+	}
 	if t.Module && t.NoPython {
 		return Typed{}, refuseTorchrun("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "--module and --no-python exclude each other: drop one")
 	}
-	if t.Rendezvous != RendezvousStatic && t.Rendezvous != RendezvousC10d {
+	switch t.Rendezvous {
+	case "":
+		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend name must be a non-empty string.", "--rdzv-backend is empty: leave it out for static, or take c10d")
+	case RendezvousDeepSpeed: // our own word for no torchrun at all
+		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "it has no rendezvous backend deepspeed: use static or c10d")
+	}
+	if (Prediction{Rendezvous: t.Rendezvous}).MeetsElsewhere() {
 		t.Notes = append(t.Notes, hostfile.Note{Trap: "rdzv-backend-unknown", Message: fmt.Sprintf(
-			"--rdzv-backend %s keeps where the nodes meet in a service of its own, at %s, of which preflight can tell nothing: use c10d, or see to it yourself", a.backend, cmp.Or(a.endpoint, "no endpoint"))})
+			"--rdzv-backend %s keeps where the nodes meet in a service of its own, at %s, of which preflight can tell nothing: use c10d, or see to it yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
 }
@@ -211,12 +222,38 @@ func nodeRange(text string) (least, most int, err error) {
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func perNode(text string) (string, error) {
 	if digits, ok := hostfile.PythonInt(text); ok {
+		if n, err := strconv.Atoi(digits); err == nil {
+			digits = strconv.Itoa(n) // without zeros before it
+		}
 		return digits, nil
 	}
 	if !slices.Contains([]string{"auto", "gpu", "cpu", "xpu"}, text) {
 		return "", refuseTorchrun("ValueError: Unsupported nproc_per_node value: "+text, "--nproc-per-node %q is no number and none of auto, gpu, cpu and xpu", text)
 	}
 	return text, nil
+}
+
+// streams are which of a rank's streams go to a file: all ranks', or each one's.
+var streams = regexp.MustCompile(`^([0-3]|(\p{Nd}:[0-3],)*\p{Nd}:[0-3])$`)
+
+// checkOutput reads --local-ranks-filter, --redirects and --tee.
+//
+// Source: torch/distributed/run.py, config_from_args, and
+// elastic/multiprocessing/api.py, Std.from_str, 2.15.
+func (a *torchrunArgs) checkOutput() error {
+	if a.shown != "" {
+		for rank := range strings.SplitSeq(a.shown, ",") {
+			if _, ok := hostfile.PythonInt(rank); !ok {
+				return refuseTorchrun("ValueError: --local_ranks_filter must be a comma-separated list of integers e.g. --local_ranks_filter=0,1,2", "--local-ranks-filter %q is no list of ranks: write it like 0,1,2", a.shown)
+			}
+		}
+	}
+	for _, option := range []struct{ name, value string }{{"--redirects", a.redirects}, {"--tee", a.tee}} {
+		if !streams.MatchString(option.value) {
+			return refuseTorchrun(fmt.Sprintf(`ValueError: %s does not match: <^[0123]$> or <^(\d:[0123],)*(\d:[0123])$>`, option.value), "%s %q names no streams: write 3 for both of every rank", option.name, option.value)
+		}
+	}
+	return nil
 }
 
 // checkRendezvousConf reads --rdzv-conf, KEY=VALUE[,KEY=VALUE…].

@@ -42,7 +42,7 @@ func (r runner) anyTraps() []hostfile.Note {
 		notes = append(notes, trap("no-ssh-asks-ssh", "without --master_addr DeepSpeed asks %s for its address over ssh, --no_ssh or not: name the address of the first host", r.active[0].Name))
 	}
 	if !slices.Equal(r.arguments, r.Arguments) {
-		notes = append(notes, trap("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments once more as a shell would, and the script gets %q: take blanks, quotes and backslashes out, or use a newer DeepSpeed", r.arguments))
+		notes = append(notes, trap("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments once more as a shell would, and the script gets %q: take blanks, quotes and backslashes out, or use a newer DeepSpeed", masked(r.arguments)))
 	}
 	return notes
 }
@@ -52,7 +52,7 @@ func (r runner) optionTraps() []hostfile.Note {
 	if r.alone() {
 		return nil
 	}
-	pdsh, mpi, slurm := r.launcher == "pdsh", isMPI(r.launcher), r.launcher == "slurm"
+	pdsh, slurm := r.launcher == "pdsh", r.launcher == "slurm"
 	var lost []string
 	for _, option := range []struct {
 		name        string
@@ -68,8 +68,8 @@ func (r runner) optionTraps() []hostfile.Note {
 		{"--elastic_training", r.Elastic, !pdsh},
 		{"--bind_cores_to_rank", r.BindCores, r.launcher != "impi"},
 		{"--bind_core_list", r.CoreList != "", r.launcher != "impi"},
-		{"--quiet", r.Quiet, pdsh || mpi || slurm},
-		{"--log_level", r.LogLevel != "" && r.LogLevel != "info", pdsh || mpi || slurm},
+		{"--quiet", r.Quiet, true},
+		{"--log_level", r.LogLevel != "" && r.LogLevel != "info", true},
 	} {
 		if option.given && option.lost {
 			lost = append(lost, option.name)
@@ -114,13 +114,14 @@ func (r runner) rereadTraps() []hostfile.Note {
 		notes = append(notes, trap("script-reread", "%q is read again by pdsh and the shell of every node, which split it or make another path of it: rename it without blanks and signs", r.Script))
 	}
 	var torn []string
-	for _, argument := range r.arguments {
+	shown := masked(r.arguments)
+	for i, argument := range r.arguments {
 		if word := r.pdshArgument(argument); word == "" || !survives(argument, word) {
-			torn = append(torn, fmt.Sprintf("%q", argument))
+			torn = append(torn, fmt.Sprintf("%q", shown[i]))
 		}
 	}
 	if torn != nil {
-		notes = append(notes, trap("argument-reread", "%s of the script's arguments: pdsh replaces %%n, %%h, %%u and %%%%, and the shell of every node parses it once more, so that the script gets something else: quote it once more", strings.Join(torn, ", ")))
+		notes = append(notes, trap("argument-reread", "%s of the script's arguments: pdsh replaces %%n, %%h, %%u and %%%%, and the shell of every node parses it once more, so that the script gets something else: quote it once more, and double each %% before n, h, u and %%", strings.Join(torn, ", ")))
 	}
 	if !rereadSafely(r.WorkDir) {
 		notes = append(notes, trap("workdir-reread", "the command changes to %q without quotes, which the shell of every node reads as something else, and python then starts in the home directory: launch from a directory without blanks and signs in its path", r.WorkDir))
@@ -151,6 +152,8 @@ func (r runner) launcherTraps() []hostfile.Note {
 	case r.launcher == "slurm" && r.before("0.19.7") && filtered:
 		option := cmp.Or(r.Filter.Include, r.Filter.Exclude)
 		notes = append(notes, trap("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", option))
+	case r.launcher == "slurm" && r.before("0.19.7") && r.Filter.Given():
+		notes = append(notes, trap("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total()))
 	case r.launcher == "slurm" && !filtered:
 		notes = append(notes, trap("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice"))
 	}

@@ -3,35 +3,13 @@ package launch
 import (
 	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/hashicorp/go-version"
+	"preflight/hostfile"
 )
 
-// Before reports whether a version is older than a release, which must parse.
-// Pre-releases and local labels count as the release they lead to; a text that
-// is not a version is older than nothing.
-func Before(text, release string) bool {
-	v := core(text)
-	return v != nil && v.LessThan(core(release))
-}
-
-// cores remembers what core made of a text: a fleet has few versions, and asks
-// for them once a node and rule.
-var cores sync.Map
-
-// core is a version without pre-release and label, nil when the text is none.
-func core(text string) *version.Version {
-	if known, ok := cores.Load(text); ok {
-		return known.(*version.Version)
-	}
-	var made *version.Version
-	if v, err := version.NewVersion(text); err == nil {
-		made = v.Core()
-	}
-	cores.Store(text, made)
-	return made
-}
+// Before is [hostfile.Before]: versions of torch, NCCL and drivers are compared as
+// DeepSpeed's are.
+func Before(text, release string) bool { return hostfile.Before(text, release) }
 
 // Number is what NCCL makes of a numeric variable, by strtoll with base 0
 // (misc/param.cc, ncclLoadParam), and whether the text starts with a number at

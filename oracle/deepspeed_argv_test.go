@@ -26,7 +26,7 @@ var (
 		"ssh_port":             {"22", "2222", "0", "-1", "x", ""},
 		"venv_script":          {"/opt/venv/bin/activate", "a b", ""},
 		"log_level":            {"info", "debug", "error", "INFO", "loud", ""},
-		"hostfile":             {"hostfile", "gone", ".", ""},
+		"hostfile":             {"hostfile", "gone", "."},
 		"launcher":             {"pdsh", "slurm"},
 	}
 	valuedNames = []string{"include", "exclude", "num_nodes", "num_gpus", "num_accelerators", "min_elastic_nodes", "max_elastic_nodes", "master_port", "master_addr",

@@ -28,6 +28,7 @@ type dealer struct {
 	root         string // holds the directories home and work
 	accelerators []string
 	devices      []int // how many of them there may be
+	namesEnvFile bool  // whether DS_ENV_FILE means something; the probe follows it in any case
 }
 
 // once is true in one of n cases.
@@ -129,7 +130,7 @@ func (d dealer) value() string {
 // writeEnvFiles writes the .deepspeed_env of a home and of a working directory.
 func (d dealer) writeEnvFiles(c command) {
 	name := ".deepspeed_env"
-	if d.once(10) {
+	if d.namesEnvFile && d.once(10) {
 		c.Env["DS_ENV_FILE"] = pick(d.Rand, "own_env", "sub/env", filepath.Join(d.root, "work/own_env"), "~/own_env", "gone", "../home/own_env", "")
 		name = pick(d.Rand, name, "own_env", "sub/env")
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,10 +67,17 @@ func (p predictor) predict(c command) outcome {
 		return o
 	}
 	o.Parsed = parsedOf(typed)
-	prediction, err := p.launch(typed, c)
+	head := p.look(c)
+	if problem := envFileProblem(launch.AppliedEnvFiles(head.Launcher.EnvFiles, p.version)); problem != nil {
+		o.EnvFile = said(problem)
+	}
+	prediction, err := p.launch(typed, c, head)
 	if err != nil {
 		o.Refused = said(err)
 		return o
+	}
+	if len(prediction.Command) > 0 && prediction.Command[0] != c.Python {
+		o.Refused = o.EnvFile // a launch on this machine alone reads no such file
 	}
 	for _, host := range prediction.Hosts {
 		o.Hosts = append(o.Hosts, activeHost{host.Name, host.Slots})
@@ -77,6 +85,7 @@ func (p predictor) predict(c command) outcome {
 	for _, word := range prediction.Command {
 		o.Command = append(o.Command, p.told.Replace(word))
 	}
+	o.Local = prediction.Local || prediction.NoSSH // then its node is started here
 	o.Changed = map[string]string{}
 	for _, s := range prediction.CommandEnv {
 		o.Changed[s.Name] = s.Value
@@ -85,14 +94,13 @@ func (p predictor) predict(c command) outcome {
 }
 
 // launch goes the way of preflight.Foresee.
-func (p predictor) launch(typed launch.Typed, c command) (launch.Prediction, error) {
+func (p predictor) launch(typed launch.Typed, c command, head *facts.Node) (launch.Prediction, error) {
 	if err := typed.Refused(); err != nil {
 		return launch.Prediction{}, err
 	}
 	options := typed.Options
 	options.DeepSpeed, options.Accelerator, options.Interpreter = p.version, c.Accelerator, c.Python
 	options.WorkDir = filepath.Join(p.root, "work")
-	head := p.look(c)
 	var err error
 	if info, statErr := os.Stat(typed.Hostfile); statErr == nil && info.Mode().IsRegular() {
 		options.Hosts, options.Notes, err = hostfile.ReadFile(typed.Hostfile, p.version)
@@ -102,11 +110,7 @@ func (p predictor) launch(typed launch.Typed, c command) (launch.Prediction, err
 	if err != nil {
 		return launch.Prediction{}, err
 	}
-	prediction, err := launch.Predict(options, head)
-	if err == nil && prediction.Command != nil && prediction.Command[0] != c.Python {
-		err = envFileProblem(head.Launcher.EnvFiles)
-	}
-	return prediction, err
+	return launch.Predict(options, head)
 }
 
 // envFileProblem is the first line of the files that ends a launch. Predict
@@ -170,6 +174,10 @@ func (p predictor) plant(files map[string][]byte) {
 func said(err error) string {
 	if many, ok := errors.AsType[*multierror.Error](err); ok {
 		err = many.Errors[0]
+		// Python decodes the whole file before it looks at a line.
+		if i := slices.IndexFunc(many.Errors, undecodable); i > 0 {
+			err = many.Errors[i]
+		}
 	}
 	var said string
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
@@ -180,6 +188,11 @@ func said(err error) string {
 		said = filter.DeepSpeed
 	}
 	return cmp.Or(said, ownWords+err.Error())
+}
+
+func undecodable(err error) bool {
+	line, ok := errors.AsType[*hostfile.LineError](err)
+	return ok && strings.HasPrefix(line.DeepSpeed, "UnicodeDecodeError")
 }
 
 // ownWords begin what preflight says on its own account.

@@ -1,6 +1,9 @@
-// Package oracle asks real releases of torch whether we are right: their clients
+// Package oracle asks the real things whether we are right. Clients of real torches
 // call our store, ours calls theirs, in all generations, and what is said on the
-// wire is recorded for drill/c10d to replay where there is no torch.
+// wire is recorded for drill/c10d to replay where there is no torch. Releases of
+// DeepSpeed, torchrun and accelerate read thousands of commands, most of them made
+// up, and preflight has to foresee what becomes of each, down to the words with
+// which it is refused.
 //
 // The tests are behind the build tag oracle, because they need what setup.sh
 // fetches: about 6 GB. They refuse to be skipped: a release that is not there

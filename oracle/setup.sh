@@ -1,7 +1,8 @@
 #!/bin/sh
-# Fetches the releases of torch that the tests of this folder ask: one of each
-# generation of the c10d store's protocol. It needs about 6 GB, and about as much
-# again while it runs. What is there already stays.
+# Fetches the releases of torch that the tests of this folder ask, one of each
+# generation of the c10d store's protocol, those of DeepSpeed around the changes of
+# its launcher, and accelerate. It needs about 6 GB, and about as much again while
+# it runs. What is there already stays.
 set -eu
 
 home=${PREFLIGHT_ORACLE:-$HOME/.cache/preflight-oracle}
@@ -60,3 +61,10 @@ for release in 0.7.7 0.9.5 0.12.6 0.14.5 0.15.1 0.15.2 0.19.6 0.19.8; do
 		rm "$home/deepspeed/deepspeed-$release.tar.gz"
 	fi
 done
+
+# What starts deepspeed or becomes torchrun in its turn.
+accelerate=1.15.0
+if ! "$home/v215/bin/python" -c "from importlib.metadata import version; assert version('accelerate') == '$accelerate'" 2>/dev/null; then
+	echo "oracle: accelerate $accelerate into $home/v215"
+	"$home/v215/bin/python" -m pip install --quiet "accelerate==$accelerate"
+fi

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"preflight/launch"
 )
 
@@ -89,8 +86,10 @@ func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) 
 	if want.Parsed.Nodes == [2]int{1, 1} { // a node alone meets itself, and how changed with the releases
 		want.Parsed.Backend, want.Parsed.Endpoint = got.Parsed.Backend, got.Parsed.Endpoint
 	}
-	diff = gocmp.Diff(want.Parsed, got.Parsed, cmpopts.EquateEmpty())
-	return firstChange(diff), diff
+	if alike(want.Parsed, got.Parsed) {
+		return "", ""
+	}
+	return different("parsed", want.Parsed, got.Parsed)
 }
 
 func readTorchrun(c torchrunCommand) torchrunOutcome {

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,9 +21,12 @@ import (
 )
 
 const (
-	// readLimit is how long the files that are named may take to be read, all
-	// together. Whatever was not read then has no digest, and says so.
+	// readLimit is how long each of the files that are named may take to be read.
+	// One that was not read then has no digest, and says so.
 	readLimit = 2 * time.Second
+	// readTogether is how many of them are read at a time. One on a dead mount keeps
+	// its place to the end, so there are more places than a command has odd paths.
+	readTogether = 16
 	// digestSize is up to which size a file is read: scripts and configurations
 	// are far below it, and a checkpoint named by an argument is far above.
 	digestSize = 64 << 20
@@ -33,19 +37,13 @@ const (
 // the sources and the repository around it. Where no file is named, the working
 // directory is all.
 func collectFiles(ctx context.Context, o Options) (*facts.Files, error) {
-	files := &facts.Files{WorkDir: workDir(o), Files: make([]facts.File, len(o.Files))}
+	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
 	if len(o.Files) == 0 {
 		return files, ctx.Err()
 	}
 	script := scriptDirectory(o)
 	var all sync.WaitGroup
-	all.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
-		defer cancel()
-		for i, named := range o.Files {
-			files.Files[i] = lookAtFile(ctx, o, named)
-		}
-	})
+	all.Go(func() { files.Files = lookAtFiles(ctx, o, lookAtFile) })
 	if script != "" {
 		all.Go(func() { files.Sources = sources(ctx, o, script) })
 	}
@@ -104,6 +102,36 @@ func workDir(o Options) facts.WorkDir {
 	return dir
 }
 
+// lookAtFiles looks at the files that are named, each by itself: one on a dead
+// mount, which keeps whoever asks for it, tells that of itself and leaves the
+// others alone.
+func lookAtFiles(ctx context.Context, o Options, lookAt func(context.Context, Options, facts.LaunchFile) facts.File) []facts.File {
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
+	defer cancel()
+	files := make([]facts.File, len(o.Files))
+	places := make(chan bool, readTogether)
+	var all sync.WaitGroup
+	for i, named := range o.Files {
+		all.Go(func() {
+			file, err := within(ctx, func() (facts.File, error) {
+				select {
+				case places <- true:
+				case <-ctx.Done():
+					return facts.File{}, ctx.Err()
+				}
+				defer func() { <-places }()
+				return lookAt(ctx, o, named), nil
+			})
+			if err != nil {
+				file = facts.File{LaunchFile: named, Exists: true, Problem: err.Error()}
+			}
+			files[i] = file
+		})
+	}
+	all.Wait()
+	return files
+}
+
 // lookAtFile tells what is at a path, and reads it where it is an ordinary file.
 func lookAtFile(ctx context.Context, o Options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
@@ -114,7 +142,7 @@ func lookAtFile(ctx context.Context, o Options, named facts.LaunchFile) facts.Fi
 		file.Problem = brokenLink(path)
 		return file
 	case err != nil:
-		file.Problem = reason(err)
+		file.Exists, file.Problem = true, reason(err)
 		return file
 	}
 	file.Exists = true
@@ -160,8 +188,7 @@ func brokenLink(path string) string {
 // digest is a file's SHA-256 in hex. A file that another process is making longer
 // is read no further than digestSize.
 func digest(ctx context.Context, path string) (string, error) {
-	// A pipe put in the file's place meanwhile would keep an open waiting.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openOrdinary(path)
 	if err != nil {
 		return "", err
 	}
@@ -171,6 +198,30 @@ func digest(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// openOrdinary opens a file to read it. At a pipe, where somebody expects a file,
+// an open would wait for a writer.
+func openOrdinary(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, cmp.Or(err, errors.New("not an ordinary file"))
+	}
+	return f, nil
+}
+
+// readOrdinary reads a file up to a limit.
+func readOrdinary(path string, limit int64) ([]byte, error) {
+	f, err := openOrdinary(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // mindful reads until a context ends.

@@ -1,12 +1,11 @@
 package probe
 
 import (
-	"os"
 	"regexp"
-	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"preflight/facts"
 )
 
 // configSize is up to which size the text of a configuration is brought.
@@ -15,7 +14,7 @@ const configSize = 256 << 10
 // configText is a DeepSpeed configuration as it stands, without what may be a
 // secret; "" for one that is too large to be one, or no text.
 func configText(path string) string {
-	text, err := os.ReadFile(path)
+	text, err := readOrdinary(path, configSize+1)
 	if err != nil || len(text) > configSize || !utf8.Valid(text) {
 		return ""
 	}
@@ -23,7 +22,7 @@ func configText(path string) string {
 }
 
 // maskConfig replaces by "…" what follows a key that promises a secret, what
-// stands in comments, and passwords in addresses. All else stays where it is,
+// stands in comments, and users in addresses. All else stays where it is,
 // mistakes included, since those are what the text is read for.
 //
 // DeepSpeed reads its configuration as Hjson (deepspeed/runtime/config.py): JSON
@@ -33,11 +32,8 @@ func maskConfig(text string) string {
 	for m.rest != "" {
 		m.next()
 	}
-	return userInfo.ReplaceAllString(m.out.String(), "//…@")
+	return facts.HideUsers(m.out.String())
 }
-
-// userInfo is the name and password of an address.
-var userInfo = regexp.MustCompile(`//[^/\s"'@]+:[^/\s"'@]*@`)
 
 // configMasker copies a text token by token.
 type configMasker struct {
@@ -138,7 +134,7 @@ func (m *configMasker) quoted(text string) {
 	if strings.HasPrefix(text, "'''") {
 		quote = "'''"
 	}
-	if m.secret || m.inside() || !strings.HasSuffix(text[1:], quote) && mentionsSecret(text) {
+	if m.secret || m.inside() || !strings.HasSuffix(text[1:], quote) && facts.Secret(text) {
 		text = quote + "…" + quote
 	}
 	m.out.WriteString(text)
@@ -164,7 +160,7 @@ func (m *configMasker) bare() {
 	}
 	m.rest = m.rest[len(text):]
 	literal := text == "true" || text == "false" || text == "null"
-	if (m.secret || m.inside()) && !literal || number == nil && strings.Contains(text, ":") && mentionsSecret(text) {
+	if (m.secret || m.inside()) && !literal || number == nil && strings.Contains(text, ":") && facts.Secret(text) {
 		text = `"…"`
 	}
 	m.out.WriteString(text)
@@ -173,37 +169,5 @@ func (m *configMasker) bare() {
 
 // key takes note of what a key promises.
 func (m *configMasker) key(name string) {
-	words := keyWords(name)
-	m.secret = slices.ContainsFunc(words, isSecretWord)
-	m.whole = len(words) > 0 && isSecretWord(words[len(words)-1])
+	m.secret, m.whole = facts.Secret(name), facts.SecretThroughout(name)
 }
-
-// keyWords are the words that a name is made of: "wandbApiKey" as "WANDB_API_KEY".
-func keyWords(name string) []string {
-	var spaced strings.Builder
-	before := ' '
-	for _, r := range name {
-		if unicode.IsUpper(r) && unicode.IsLower(before) {
-			spaced.WriteByte(' ')
-		}
-		spaced.WriteRune(unicode.ToLower(r))
-		before = r
-	}
-	return strings.FieldsFunc(spaced.String(), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-}
-
-// isSecretWord is whether a word of a key promises a secret. Plurals such as
-// tokens and keys are what a model has.
-func isSecretWord(word string) bool {
-	if slices.Contains([]string{"key", "pass", "pwd", "cred", "creds"}, word) {
-		return true
-	}
-	for _, ending := range []string{"token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "credential", "credentials", "apikey", "accesskey", "secretkey"} {
-		if strings.HasSuffix(word, ending) {
-			return true
-		}
-	}
-	return false
-}
-
-func mentionsSecret(text string) bool { return slices.ContainsFunc(keyWords(text), isSecretWord) }

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,9 @@ func TestMaskConfig(t *testing.T) {
 		{"all below credentials", `{"credentials": {"user": "me", "more": {"pin": 7, "x": ["y"]}}, "a": "b"}`, `{"credentials": {"user": "…", "more": {"pin": "…", "x": ["…"]}}, "a": "b"}`},
 		{"DeepSpeed's schedule by tokens is readable", `{"layer_token_lr_schedule": {"type": "linear", "steps": 5}}`, ""},
 		{"an address", `{"uri": "https://me:hunter2@host/x", "other": "ssh://host:22/me@x"}`, `{"uri": "https://…@host/x", "other": "ssh://host:22/me@x"}`},
+		{"a token for an address", `{"uri": "https://ghp_hunter2@host/x"}`, `{"uri": "https://…@host/x"}`},
+		{"plurals", `{"api_keys": ["hunter2", "hunter3"], "max_tokens": 5}`, `{"api_keys": ["…", "…"], "max_tokens": 5}`},
+		{"headers and hooks", `{"authorization": "Bearer hunter2", "webhooks": {"slack": "https://host/hunter2"}}`, `{"authorization": "…", "webhooks": {"slack": "…"}}`},
 		{"comments", "{\n# hunter2\n\"a\": 1, // hunter2\n/* hunter2\nhunter2 */ \"b\": 2 }\n#", "{\n#…\n\"a\": 1, //…\n/*…\n*/ \"b\": 2 }\n#…"},
 		{"no comment", `{"a": "# x", "b": "// x"}`, ""},
 		{"Hjson", "{\n  api_key: hunter2, and more\n  stage: 3\n  name: some text\n  token: '''\n  hunter2\n  '''\n  'secret': 'hunter2'\n}\n",
@@ -48,13 +52,22 @@ func TestMaskConfig(t *testing.T) {
 	}
 }
 
-// Whatever the text, masking ends, and keeps its lines.
+// Whatever the text, masking ends, and keeps its lines. Whatever stands beside a
+// secret, the secret goes.
 func FuzzMaskConfig(f *testing.F) {
 	f.Add("{\"a\": [1, '''x\n'''], b: /* \n */ c # d\n}")
+	f.Add(`{"a": ["# x", {"b": "//"}, null], "c:": "\\\""}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		masked := maskConfig(text)
 		if lines := strings.Count(masked, "\n"); lines > strings.Count(text, "\n") {
 			t.Errorf("%q has more lines than %q", masked, text)
+		}
+		if !json.Valid([]byte(text)) || strings.Contains(text, "hunter2") {
+			return
+		}
+		text = `{"access_token": "hunter2", "a": ` + text + `, "api_keys": ["hunter2"], "b": {"pass": "hunter2"}}`
+		if masked := maskConfig(text); strings.Contains(masked, "hunter2") || !json.Valid([]byte(masked)) {
+			t.Errorf("%q came from %q", masked, text)
 		}
 	})
 }

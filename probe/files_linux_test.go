@@ -49,7 +49,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 		if got.Problem != "permission denied" || !got.Exists || got.Digest != "" {
 			t.Errorf("%+v", got)
 		}
-		if got := lookAtFile(t.Context(), o, facts.LaunchFile{Path: "/private/train.py"}); got.Problem != "permission denied" || got.Exists {
+		if got := lookAtFile(t.Context(), o, facts.LaunchFile{Path: "/private/train.py"}); got.Problem != "permission denied" || !got.Exists {
 			t.Errorf("%+v", got)
 		}
 		o.WorkDir = "/private"

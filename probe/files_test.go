@@ -5,10 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -157,8 +161,63 @@ func TestDigestMindsItsTime(t *testing.T) {
 	}
 }
 
+// A file on a dead mount costs neither its neighbours nor the section.
+func TestOneFileHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o Options
+		for i := range readTogether {
+			o.Files = append(o.Files, facts.LaunchFile{Path: fmt.Sprintf("/srv/%d", i)})
+		}
+		o.Files[3].Path = "/dead"
+		mounted := make(chan bool)
+		began := time.Now()
+		got := lookAtFiles(t.Context(), o, func(_ context.Context, _ Options, named facts.LaunchFile) facts.File {
+			if named.Path == "/dead" {
+				<-mounted
+			}
+			return facts.File{LaunchFile: named, Kind: "file"}
+		})
+		if took := time.Since(began); took != readLimit+lastWords {
+			t.Errorf("took %s", took)
+		}
+		close(mounted)
+		for i, file := range got {
+			want := facts.File{LaunchFile: o.Files[i], Kind: "file"}
+			if i == 3 {
+				want = facts.File{LaunchFile: o.Files[i], Exists: true, Problem: "not read within 2s"}
+			}
+			if diff := cmp.Diff(want, file); diff != "" {
+				t.Errorf("%d (-want +got):\n%s", i, diff)
+			}
+		}
+	})
+}
+
+// No more files are read at a time than there are places, and all of them in the end.
+func TestFilesAreReadInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
+		var counting sync.Mutex
+		var now, most, all int
+		lookAtFiles(t.Context(), o, func(context.Context, Options, facts.LaunchFile) facts.File {
+			counting.Lock()
+			now++
+			most, all = max(most, now), all+1
+			counting.Unlock()
+			time.Sleep(readLimit / 8)
+			counting.Lock()
+			now--
+			counting.Unlock()
+			return facts.File{}
+		})
+		if most != readTogether || all != len(o.Files) {
+			t.Errorf("%d of %d files, up to %d at a time, want %d", all, len(o.Files), most, readTogether)
+		}
+	})
+}
+
 func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
-	if longest := max(readLimit, sourcesLimit, gitLimit); longest+lastWords >= filesLimit {
+	if longest := max(readLimit+lastWords, sourcesLimit, gitLimit); longest+lastWords >= filesLimit {
 		t.Errorf("a part of the section may take %s, all of it %s", longest, filesLimit)
 	}
 }

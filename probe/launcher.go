@@ -157,8 +157,8 @@ func firstShellWord(command string) string {
 // the working directory's, under the name that DS_ENV_FILE gives. An absolute
 // name is one file, and a "~" in it is not expanded.
 func envFiles(o Options) []facts.EnvFile {
-	name := os.Getenv("DS_ENV_FILE")
-	if name == "" {
+	name, named := os.LookupEnv("DS_ENV_FILE")
+	if !named { // an empty one is a name too, of no file
 		name = ".deepspeed_env"
 	}
 	var paths []string
@@ -188,19 +188,39 @@ func envFiles(o Options) []facts.EnvFile {
 	return files
 }
 
+// shape is a value that may be a secret with all of it gone but what pdsh or a
+// shell will find to do in it: "…$…" of "pass$word".
+func shape(value string) string {
+	var text strings.Builder
+	hidden := false
+	for i, r := range value {
+		mark := r == '%' && i+1 < len(value) && strings.ContainsRune("hun%", rune(value[i+1])) ||
+			i > 0 && value[i-1] == '%' && strings.ContainsRune("hun%", r)
+		if mark || strings.ContainsRune(" \t$`\"'\\;&|<>()*?[]{}~#", r) {
+			text.WriteRune(r)
+			hidden = false
+		} else if !hidden {
+			text.WriteRune('…')
+			hidden = true
+		}
+	}
+	return text.String()
+}
+
 // maskLines keeps every line, since each one matters to DeepSpeed, but nothing
 // that may be a secret: neither the values of names that are not allow-listed
-// nor what stands in comments and in lines that are no assignment.
+// nor what stands in comments and in lines that are no assignment. A carriage
+// return ends a line too, as it does for Python.
 func maskLines(text string) []string {
 	lines := []string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)) {
 		line = strings.TrimSpace(line)
 		name, _, isAssignment := strings.Cut(line, "=")
 		variable := strings.TrimSpace(strings.TrimPrefix(name, "export "))
 		switch {
 		case isAssignment && allowed(variable), line == "":
 		case isAssignment && !strings.HasPrefix(line, "#"):
-			line = name + "=…"
+			line = name + "=" + shape(line[len(name)+1:])
 		case isAssignment:
 			line = "#…=…" // to DeepSpeed an assignment like any other
 		case strings.HasPrefix(line, "#"):

@@ -57,22 +57,25 @@ func TestMaskLines(t *testing.T) {
 		"export NCCL_IB_HCA = mlx5_0",
 		"HF_TOKEN=hunter2",
 		"MY_URL=https://me:hunter2@host/?a=b",
+		"MY_PASSWORD=hunter$2 is 50%n",
 		"",
 		"# NCCL_DEBUG=hunter2",
 		"# hunter2",
 		"hunter2",
-		"=hunter2",
+		"=hunter2\rNCCL_DEBUG=WARN",
 	}, "\r\n")
 	want := []string{
 		"NCCL_DEBUG=INFO",
 		"export NCCL_IB_HCA = mlx5_0",
 		"HF_TOKEN=…",
-		"MY_URL=…",
+		"MY_URL=…?…",
+		"MY_PASSWORD=…$… … …%n", // what a shell and pdsh find in it
 		"",
 		"#…=…",
 		"#…",
 		"…",
 		"=…",
+		"NCCL_DEBUG=WARN",
 	}
 	if diff := cmp.Diff(want, maskLines(text)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -98,18 +101,23 @@ NCCL_ALGO=Ring
 	}
 	t.Setenv("HOME", "/home/me")
 	home := facts.EnvFile{Path: "/home/me/.deepspeed_env", Lines: []string{"NCCL_DEBUG=INFO"}}
+	const unset = "(unset)"
 	tests := []struct {
 		dsEnvFile string
 		want      []facts.EnvFile
 	}{
-		{"", []facts.EnvFile{home, {Path: filepath.Join(work, ".deepspeed_env"), Lines: []string{"NCCL_DEBUG=WARN"}}}},
+		{unset, []facts.EnvFile{home, {Path: filepath.Join(work, ".deepspeed_env"), Lines: []string{"NCCL_DEBUG=WARN"}}}},
 		{"mine", []facts.EnvFile{{Path: "/home/me/mine", Lines: []string{"A=…"}}}},
 		{"/abs/mine", []facts.EnvFile{{Path: "/abs/mine", Lines: []string{"NCCL_ALGO=Ring"}}}},
 		{"~/mine", []facts.EnvFile{}}, // not expanded
+		{"", []facts.EnvFile{}},       // the name of the directories themselves
 		{"dir", []facts.EnvFile{}},    // a directory is no file
 	}
 	for _, tt := range tests {
 		t.Setenv("DS_ENV_FILE", tt.dsEnvFile)
+		if tt.dsEnvFile == unset {
+			_ = os.Unsetenv("DS_ENV_FILE") // Setenv puts it back
+		}
 		if diff := cmp.Diff(tt.want, envFiles(Options{Root: root, WorkDir: work})); diff != "" {
 			t.Errorf("DS_ENV_FILE=%q: (-want +got)\n%s", tt.dsEnvFile, diff)
 		}
@@ -122,7 +130,7 @@ func TestEnvFileInTheHomeDirectoryIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("HOME", home)
-	t.Setenv("DS_ENV_FILE", "")
+	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
 	if got := envFiles(Options{WorkDir: home}); len(got) != 1 {
 		t.Errorf("%d files, want 1: %+v", len(got), got)
 	}
@@ -141,7 +149,7 @@ func TestCollectLauncher(t *testing.T) {
 	}
 	t.Setenv("PATH", bin)
 	t.Setenv("HOME", t.TempDir())
-	t.Setenv("DS_ENV_FILE", "")
+	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
 	got, err := collectLauncher(t.Context(), Options{WorkDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

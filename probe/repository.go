@@ -9,37 +9,63 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"preflight/facts"
 )
 
 // gitLimit is what git gets to compare a work tree with its index.
 const gitLimit = 2 * time.Second
 
-// repository is the git work tree that a directory lies in, nil for none. Commit
-// and branch are read from git's own files, so that a node without git and one
-// where git refuses a tree of another owner tell them too.
+// repository is the git work tree that a directory lies in, nil for none: neither
+// is a home directory that keeps its settings in one, nor what anybody may have
+// put into /tmp. Commit and branch are read from git's own files, so that a node
+// without git and a tree of another owner tell them too.
 func repository(ctx context.Context, o Options, dir string) *facts.Repository {
 	real, err := filepath.EvalSymlinks(o.at(dir))
 	if err != nil {
 		return nil
 	}
-	for dir = o.without(real); ; dir = filepath.Dir(dir) {
+	home := session(o).home
+	for dir = o.without(real); !commonDirectory(dir, home); dir = filepath.Dir(dir) {
 		if gitDir := gitDirectory(o, filepath.Join(dir, ".git")); gitDir != "" {
 			seen := &facts.Repository{Root: dir}
 			seen.Commit, seen.Branch = gitHead(o, gitDir)
-			seen.Dirty = changedFiles(ctx, o.at(dir))
+			if ours(o.at(dir)) && ours(o.at(gitDir)) {
+				seen.Dirty = changedFiles(ctx, o.at(dir))
+			}
 			return seen
 		}
-		if dir == "/" {
-			return nil
-		}
 	}
+	return nil
+}
+
+// ours is whether we own what is at a path. In a tree of somebody else's git would
+// run the programs that they have named; safe.directory, by which it refuses to, is
+// often switched off in containers, and unknown to git before 2.35.2.
+func ours(path string) bool {
+	var stat unix.Stat_t
+	return unix.Stat(path, &stat) == nil && int(stat.Uid) == os.Geteuid()
+}
+
+// How much is read of a file of git's. Most are of one line; of packed references
+// there may be hundreds of thousands.
+const (
+	gitLine       = 4 << 10
+	gitReferences = 64 << 20
+)
+
+// gitFileLine is the first line of one of git's files, "" where there is none.
+func gitFileLine(path string) string {
+	text, _ := readOrdinary(path, gitLine)
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(first)
 }
 
 // gitDirectory is what a .git stands for, "" when it stands for nothing: itself
 // or, in a worktree and a submodule, the directory that the file names.
 func gitDirectory(o Options, path string) string {
-	if pointer, found := strings.CutPrefix(line(o.at(path)), "gitdir: "); found {
+	if pointer, found := strings.CutPrefix(gitFileLine(o.at(path)), "gitdir: "); found {
 		if !filepath.IsAbs(pointer) {
 			pointer = filepath.Join(filepath.Dir(path), pointer)
 		}
@@ -57,7 +83,7 @@ var commitID = regexp.MustCompile(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 // gitHead reads what is checked out. Both are "" in a repository that keeps its
 // references in another way than in files.
 func gitHead(o Options, gitDir string) (commit, branch string) {
-	head := line(o.at(filepath.Join(gitDir, "HEAD")))
+	head := gitFileLine(o.at(filepath.Join(gitDir, "HEAD")))
 	ref, symbolic := strings.CutPrefix(head, "ref: ")
 	if !symbolic {
 		return onlyCommit(head), ""
@@ -67,12 +93,12 @@ func gitHead(o Options, gitDir string) (commit, branch string) {
 	}
 	// The branches of a worktree are those of the repository it belongs to.
 	common := gitDir
-	if dir := line(o.at(filepath.Join(gitDir, "commondir"))); dir != "" {
+	if dir := gitFileLine(o.at(filepath.Join(gitDir, "commondir"))); dir != "" {
 		if common = dir; !filepath.IsAbs(dir) {
 			common = filepath.Join(gitDir, dir)
 		}
 	}
-	commit = onlyCommit(line(o.at(filepath.Join(common, ref))))
+	commit = onlyCommit(gitFileLine(o.at(filepath.Join(common, ref))))
 	if commit == "" {
 		commit = packedRef(o.at(filepath.Join(common, "packed-refs")), ref)
 	}
@@ -88,7 +114,7 @@ func onlyCommit(text string) string {
 
 // packedRef finds a reference among those that git has put into one file.
 func packedRef(path, ref string) string {
-	text, err := os.ReadFile(path)
+	text, err := readOrdinary(path, gitReferences)
 	if err != nil {
 		return ""
 	}
@@ -110,8 +136,8 @@ var gitSettings = []string{
 }
 
 // changedFiles counts the tracked files that differ from the commit, nil when git
-// cannot be asked: it is not there, it refuses a work tree of somebody else's
-// ("dubious ownership", which is never overridden), or takes too long.
+// cannot be asked: it is not there, it refuses the work tree ("dubious ownership",
+// which is never overridden), or takes too long.
 //
 // Files of git-lfs are left out: they are data, and comparing one would store a copy.
 func changedFiles(ctx context.Context, root string) *int {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func TestRepository(t *testing.T) {
 
 func TestRepositoryBeforeItsFirstCommit(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv("HOME", dir)
+	t.Setenv("HOME", t.TempDir())
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
 	none := 0
 	if diff := cmp.Diff(&facts.Repository{Root: dir, Branch: "main", Dirty: &none}, repository(t.Context(), Options{}, dir)); diff != "" {
@@ -195,5 +196,66 @@ func TestRepositoryWithoutGit(t *testing.T) {
 	t.Setenv("PATH", "")
 	if diff := cmp.Diff(want, repository(t.Context(), Options{}, dir)); diff != "" {
 		t.Errorf("none (-want +got):\n%s", diff)
+	}
+}
+
+// What is kept in a home directory or where anybody may write is nobody's project.
+func TestNoRepositoryOfACommonDirectory(t *testing.T) {
+	t.Setenv("HOME", "/nfs/me")
+	t.Setenv("PATH", "")
+	for root, found := range map[string]bool{
+		"": false, "/tmp": false, "/var/tmp": false, "/home": false, "/home/ml": false, "/nfs/me": false,
+		"/workspace": true, "/home/ml/proj": true, "/tmp/proj": true,
+	} {
+		o := Options{}.write(t, map[string]string{root + "/.git/HEAD": strings.Repeat("a", 40), root + "/job/train.py": ""})
+		if got := repository(t.Context(), o, root+"/job"); (got != nil) != found {
+			t.Errorf("%s: %+v", root, got)
+		}
+	}
+}
+
+// In a tree of somebody else's git is not started, though it is told to trust all:
+// what they have named as a filter would run.
+func TestRepositoryOfSomebodyElse(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("giving a file away takes root")
+	}
+	for _, theirs := range []string{"", "/.git"} {
+		dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
+		repositoryAt(t, dir)
+		git(t, dir, "config", "--global", "safe.directory", "*")
+		write(t, dir, ".git/info/attributes", "*.py filter=other\n")
+		git(t, dir, "config", "filter.other.clean", script(t, "clean", "echo $0 >> "+ran+"; cat"))
+		write(t, dir, "train.py", "22")
+		commit := git(t, dir, "rev-parse", "HEAD")
+		if err := os.Chown(dir+theirs, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		want := &facts.Repository{Root: dir, Commit: commit, Branch: "main"}
+		if diff := cmp.Diff(want, repository(t.Context(), Options{}, dir)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", theirs, diff)
+		}
+		if said, err := os.ReadFile(ran); err == nil {
+			t.Errorf("ran %s", said)
+		}
+	}
+}
+
+// Files of git's that are none keep nobody waiting, and fill no memory.
+func TestGitFileLine(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
+	if err := syscall.Mkfifo(o.at("/srv/pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// A writer that stays keeps a reader of a pipe waiting, once it is open.
+	pipe, err := os.OpenFile(o.at("/srv/pipe"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	for path, want := range map[string]string{"/srv/line": "gitdir: x", "/srv/long": strings.Repeat("x", gitLine), "/srv/pipe": "", "/srv": "", "/none": ""} {
+		if got := gitFileLine(o.at(path)); got != want {
+			t.Errorf("%s: %d bytes, want %d", path, len(got), len(want))
+		}
 	}
 }

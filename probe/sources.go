@@ -46,13 +46,14 @@ type source struct{ name, digest string }
 func sources(ctx context.Context, o Options, root string) *facts.Sources {
 	ctx, cancel := context.WithTimeoutCause(ctx, sourcesLimit, fmt.Errorf("not read within %s", sourcesLimit))
 	defer cancel()
-	tree := sourceTree{o: o, root: root, deep: !sharedDirectory(root, session(o).home)}
+	shared := sharedDirectory(root, session(o).home)
+	tree := sourceTree{o: o, root: root, deep: !shared}
 	entries, err := readDirectory(o.at(root))
 	if err != nil {
-		return &facts.Sources{Root: root, Problem: reason(err)}
+		return &facts.Sources{Root: root, Shared: shared, Problem: reason(err)}
 	}
 	done := tree.walk(ctx, "", entries)
-	told := &facts.Sources{Root: root, Count: len(tree.files), Problem: tree.problem}
+	told := &facts.Sources{Root: root, Shared: shared, Count: len(tree.files), Problem: tree.problem}
 	if !done && ctx.Err() != nil {
 		told.Problem = context.Cause(ctx).Error()
 		return told // where it stopped is chance, and so is its digest
@@ -172,8 +173,13 @@ func dataDirectory(name string, entries []os.DirEntry) bool {
 // below it has nothing to do with the script: a home directory, a place for
 // programs, or one right below the root such as /tmp and /opt.
 func sharedDirectory(dir, home string) bool {
-	if dir == filepath.Clean(home) || dir == filepath.Clean(os.TempDir()) || dir == filepath.Clean(os.Getenv("HOME")) {
-		return true
-	}
-	return strings.Count(dir, "/") == 1 || filepath.Dir(dir) == "/home" || filepath.Dir(dir) == "/usr" || filepath.Base(dir) == "bin" || dir == "/var/tmp"
+	return commonDirectory(dir, home) || strings.Count(dir, "/") == 1 || filepath.Dir(dir) == "/usr" || filepath.Base(dir) == "bin"
+}
+
+// commonDirectory is whether a directory is surely no project, whatever is in it: a
+// home directory, the root, or one where anybody puts things. In containers a
+// project may lie right below the root, as in /workspace.
+func commonDirectory(dir, home string) bool {
+	return slices.Contains([]string{"/", "/tmp", "/var/tmp", "/home", filepath.Clean(home), filepath.Clean(os.Getenv("HOME")), filepath.Clean(os.TempDir())}, dir) ||
+		filepath.Dir(dir) == "/home"
 }

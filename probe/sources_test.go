@@ -127,7 +127,7 @@ func TestSourcesOfASharedDirectory(t *testing.T) {
 	} {
 		o.write(t, map[string]string{root + "/below/b.py": "", root + "/a.py": ""})
 		got := sources(t.Context(), o, root)
-		if _, read := got.Files["below/b.py"]; read != deep || got.Files["a.py"] == "" {
+		if _, read := got.Files["below/b.py"]; read != deep || got.Shared == deep || got.Files["a.py"] == "" {
 			t.Errorf("%s: read what is below it: %t, want %t; %v", root, read, deep, got.Files)
 		}
 	}

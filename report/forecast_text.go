@@ -200,7 +200,15 @@ func (p *page) command(f Forecast) {
 		text += setting.Name + "=" + checks.ShellWord(setting.Value) + " "
 	}
 	p.line("\ncommand")
-	p.line("  %s", Escape(text+strings.TrimSpace(shell(" ", f.Command))))
+	text += strings.TrimSpace(shell(" ", f.Command))
+	p.line("  %s", Escape(text))
+	for _, placeholder := range []struct{ name, stands string }{
+		{"$MASTER_ADDR", "the address that is not known yet"}, {"$PID", "the number of deepspeed's own process"},
+	} {
+		if strings.Contains(text, placeholder.name) {
+			p.wrapped("  ", placeholder.name+" stands for "+placeholder.stands)
+		}
+	}
 }
 
 // shell is words as a shell would take them, each behind a separator.

@@ -80,7 +80,7 @@ func demo(ctx context.Context, output string) (err error) {
 	if err := breakCluster(ctx, cluster); err != nil {
 		return err
 	}
-	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
+	argv := []string{self, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--timeout", "5s"}
 	out := os.Stdout
 	if output != "" { // opened here: the hosts have a /tmp of their own
 		if out, err = os.Create(output); err != nil {

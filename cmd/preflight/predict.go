@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
 	"preflight"
+	"preflight/launch"
 	"preflight/report"
 )
 
@@ -39,6 +41,9 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 				return err
 			}
 			plan, err := preflight.Foresee(cmd.Context(), intent)
+			if err == nil {
+				err = deadly(plan)
+			}
 			var forecast report.Forecast
 			switch {
 			case err == nil:
@@ -64,4 +69,22 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 	cmd.Flags().String("format", "text", "text or json")
 	cmd.Flags().BoolP("verbose", "v", false, "show every node")
 	return cmd
+}
+
+// deadly is what DeepSpeed dies of in the files that it takes variables from,
+// which a prediction otherwise leaves to check launcher-env.
+func deadly(plan preflight.Plan) error {
+	if plan.Head.Launcher == nil || len(plan.Prediction.Exports) == 0 {
+		return nil
+	}
+	var all *multierror.Error
+	for _, file := range plan.Head.Launcher.EnvFiles {
+		_, problems := launch.ParseEnvFile(file)
+		for _, problem := range problems {
+			if problem.DeepSpeed != "" {
+				all = multierror.Append(all, &problem)
+			}
+		}
+	}
+	return all.ErrorOrNil()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-version"
@@ -25,7 +26,7 @@ const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "preflight -H hostfile [-- deepspeed … train.py …]",
+		Use:   "preflight {-H hostfile | -- deepspeed … train.py …}",
 		Short: "Tell before a distributed-training launch whether it can work",
 		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
 judges before the launch whether it can work: which node, which cause, which
@@ -112,6 +113,9 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	progress.stop()
 	report.Version, report.Hostfile = Version, config.source(job.Plan)
 	report.Seconds = time.Since(began).Seconds()
+	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
+		config.Quiet = true // what is wrong, if anything: the launch's own words follow
+	}
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
 	}
@@ -121,8 +125,14 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	case report.ExitCode != exitPass:
 		held(report)
 		return verdictCode(report)
+	case strange(report) != "":
+		held(report)
+		return exitCode(exitTrouble)
 	}
 	closeJob()
+	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
+		return exitCode(exitTrouble)
+	}
 	return become(command)
 }
 
@@ -196,15 +206,15 @@ func (c Config) valid() error {
 	return nil
 }
 
-// accelerator resolves auto the way DeepSpeed does: DS_ACCELERATOR decides.
+// accelerator is DS_ACCELERATOR's where auto leaves it open, "" where that does too.
 func (c Config) accelerator() string {
 	if c.Accelerator != "auto" {
 		return c.Accelerator
 	}
-	if os.Getenv("DS_ACCELERATOR") == "cpu" {
-		return "cpu"
+	if named := os.Getenv("DS_ACCELERATOR"); slices.Contains(accelerators, named) {
+		return named
 	}
-	return "cuda"
+	return ""
 }
 
 // intent is the launch: the command, or what the flags describe, on the hosts of

@@ -15,7 +15,7 @@ import (
 // snapshotCommand saves facts to compare with later.
 func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "snapshot -H hostfile -o golden.json [-- deepspeed … train.py …]",
+		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
 		Short: "Save the facts of every node, to judge or compare later",
 		Args:  commandOnly,
 		RunE: func(cmd *cobra.Command, command []string) error {
@@ -38,9 +38,9 @@ func snapshotCommand() *cobra.Command {
 			}
 			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
 			job.Progress = progress.step
-			fleet := preflight.Look(cmd.Context(), job)
+			fleet, prediction := preflight.Look(cmd.Context(), job)
 			progress.stop()
-			saved := checks.Evaluate(nil, fleet, job.Plan.Prediction, checks.Policy{})
+			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
 			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
 			saved.Seconds = time.Since(began).Seconds()
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass

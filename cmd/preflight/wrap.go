@@ -26,7 +26,9 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(before) > 0 && slices.Contains([]string{"deepspeed", "torchrun", "accelerate"}, filepath.Base(before[0])) {
-		return withHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(before, " "))
+		// The options among the words were taken for ours, so they are told as typed.
+		typed := os.Args[max(slices.Index(os.Args, before[0]), 0):]
+		return withHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))
 	}
 	return noArguments(cmd, before)
 }
@@ -50,7 +52,11 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if slices.Contains(decided, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
-			err = withHint(fmt.Errorf(`--%s stands before "--", but the launch is the command behind it`, flag.Name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
+			name := "--" + flag.Name
+			if flag.Shorthand != "" {
+				name = "-" + flag.Shorthand + "/" + name
+			}
+			err = withHint(fmt.Errorf(`%s stands before "--", but the launch is the command behind it`, name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
 		}
 	})
 	return err
@@ -60,6 +66,17 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 // our own flags can say which nodes these are.
 func startsEverywhere(command []string) bool {
 	return !strings.HasPrefix(filepath.Base(command[0]), "deepspeed") && filepath.Base(command[0]) != "ds"
+}
+
+// strange is why the command would start nothing useful here although it would
+// work: a command that is typed on every host starts the ranks of the machine it
+// is typed on. "" when there is nothing against it.
+func strange(r checks.Report) string {
+	byHand := r.Launch.Torchrun() || r.Launch.NoSSH
+	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
+		return ""
+	}
+	return fmt.Sprintf("the command is to be typed on each of the %d hosts, and this machine is none of them", len(r.Launch.Hosts))
 }
 
 // become replaces this process by the launch, arguments untouched. It returns
@@ -75,8 +92,11 @@ func become(command []string) error {
 
 // held says why the launch did not follow.
 func held(r checks.Report) {
-	why := "a check failed"
-	if r.ExitCode == exitTrouble {
+	why := strange(r)
+	switch r.ExitCode {
+	case exitFail:
+		why = "a check failed"
+	case exitTrouble:
 		why = "it cannot be told whether it would work"
 	}
 	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)

@@ -1,0 +1,61 @@
+package checks
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// tooFew is a machine with count accelerators, and slots beyond them.
+func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Finding {
+	f := Finding{
+		Nodes:   []string{machine.Name},
+		Summary: "ranks are to use accelerators that are not there",
+		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
+		Want:    "slots " + indices(slots),
+		Fix:     append([]string{"{ssh} nvidia-smi -L   # is one missing?"}, fewerSlots(p, slots, count)...),
+	}
+	switch count {
+	case 0:
+		f.Got = "no accelerator"
+	case 1:
+		f.Got = "one accelerator, 0"
+	}
+	if slots[0] >= count {
+		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
+		f.WouldSee = "RuntimeError: No CUDA GPUs are available"
+	}
+	return f
+}
+
+// fewerSlots is what to write for machines with count accelerators.
+func fewerSlots(p launch.Prediction, slots []int, count int) []string {
+	switch {
+	case p.Torchrun() && count > 0:
+		return []string{fmt.Sprintf("torchrun --nproc_per_node=%d …   # on every node", count)}
+	case count == 0:
+		return []string{"# take {nodes} out of {hostfile}"}
+	case len(slots) <= count:
+		return []string{fmt.Sprintf("# in --include: slots of 0 to %d for {nodes}", count-1)}
+	}
+	return []string{
+		fmt.Sprintf("# in {hostfile}: slots=%d for {nodes}", count),
+		fmt.Sprintf("deepspeed --num_gpus %d …   # or: so many on every node", count),
+	}
+}
+
+// indices are slots as a person reads them: "0 to 7" or "1, 7".
+func indices(slots []int) string {
+	first, last := slots[0], slots[len(slots)-1]
+	if len(slots) > 2 && last-first == len(slots)-1 {
+		return fmt.Sprintf("%d to %d", first, last)
+	}
+	var words []string
+	for _, slot := range slots {
+		words = append(words, strconv.Itoa(slot))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,32 @@
+package hostfile
+
+import (
+	"sync"
+
+	"github.com/hashicorp/go-version"
+)
+
+// Before reports whether a version is older than a release, which must parse.
+// Pre-releases and local labels count as the release they lead to; a text that
+// is not a version is older than nothing.
+func Before(text, release string) bool {
+	v := core(text)
+	return v != nil && v.LessThan(core(release))
+}
+
+// cores remembers what core made of a text: a fleet has few versions, and asks
+// for them once a node and rule.
+var cores sync.Map
+
+// core is a version without pre-release and label, nil when the text is none.
+func core(text string) *version.Version {
+	if known, ok := cores.Load(text); ok {
+		return known.(*version.Version)
+	}
+	var made *version.Version
+	if v, err := version.NewVersion(text); err == nil {
+		made = v.Core()
+	}
+	cores.Store(text, made)
+	return made
+}
