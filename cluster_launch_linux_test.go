@@ -44,7 +44,7 @@ const offloading = `{
 // each must yield: check and machine.
 var launches = []struct {
 	name  string
-	plant func(*testhosts.Cluster) ([]testhosts.Undo, error)
+	plant func(*testhosts.Cluster) (testhosts.Undo, error)
 	env   string
 	words []string // of deepspeed, before the script
 	want  []string
@@ -66,23 +66,15 @@ var launches = []struct {
 	{name: ".deepspeed_env has an assignment commented out", plant: on("head", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.DeepSpeedEnv("# NCCL_DEBUG=INFO\n")
 	}), want: []string{"fail launcher-env [launching machine]"}},
-	{name: "fewer GPUs than slots", plant: func(c *testhosts.Cluster) (undo []testhosts.Undo, err error) {
-		for i, n := range c.Nodes {
-			one, err := n.SetGPUs([]int{8, 8, 4, 8}[i])
-			if err != nil {
-				return undo, err
-			}
-			undo = append(undo, one)
-		}
-		return undo, nil
-	}, want: []string{"fail slots-fit [w3]"}},
+	{name: "fewer GPUs than slots", plant: on("w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(4) }),
+		want: []string{"fail slots-fit [w3]"}},
 	{name: "a single host, and not this one", words: []string{"--include", "w2"},
 		want: []string{"fail launcher-args [launching machine]"}},
 }
 
 // on plants on one machine.
-func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*testhosts.Cluster) ([]testhosts.Undo, error) {
-	return func(c *testhosts.Cluster) ([]testhosts.Undo, error) {
+func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*testhosts.Cluster) (testhosts.Undo, error) {
+	return func(c *testhosts.Cluster) (testhosts.Undo, error) {
 		machine, err := c.Head, error(nil)
 		if name != "head" {
 			machine, err = c.Node(name)
@@ -90,8 +82,7 @@ func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*
 		if err != nil {
 			return nil, err
 		}
-		undo, err := plant(machine)
-		return []testhosts.Undo{undo}, err
+		return plant(machine)
 	}
 }
 
@@ -123,6 +114,11 @@ func TestLaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, n := range cluster.Machines() {
+		if _, err := n.SetGPUs(8); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, l := range launches {
 		t.Run(l.name, func(t *testing.T) {
 			if l.plant != nil {
@@ -131,10 +127,8 @@ func TestLaunch(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() {
-					for _, one := range undo {
-						if err := one(); err != nil {
-							t.Error(err)
-						}
+					if err := undo(); err != nil {
+						t.Error(err)
 					}
 				}()
 			}

@@ -32,6 +32,8 @@ func judgeMasterAddress(view View) []Finding {
 	m := masterPlace{view, first, meeting}
 	address, err := netip.ParseAddr(meeting.Host)
 	switch {
+	case view.Launch.MeetsElsewhere():
+		return skip("the ranks meet at a service of their own: " + view.Launch.Rendezvous)
 	case isNoise(view, first):
 		return skip("what the login of node 0 prints is taken for the address: see ssh-shell")
 	case meeting.Error != "":

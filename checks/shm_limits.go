@@ -55,7 +55,7 @@ func limitsOfSHM(node *facts.Node, v View) []Finding {
 			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
 		})
 	}
-	if strings.EqualFold(shm.RemoveIPC, "yes") && v.Launch.Launcher != "pdsh" && (node.Host == nil || node.Host.User != "root") {
+	if strings.EqualFold(shm.RemoveIPC, "yes") && v.Launch.Launcher != "pdsh" && v.Launch.Launcher != "" && (node.Host == nil || node.Host.User != "root") {
 		findings = append(findings, Finding{
 			Verdict: Warn, Nodes: []string{node.Name},
 			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",

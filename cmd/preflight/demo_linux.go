@@ -80,7 +80,7 @@ func demo(ctx context.Context, output string) (err error) {
 	if err := breakCluster(ctx, cluster); err != nil {
 		return err
 	}
-	argv := []string{self, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--timeout", "5s"}
+	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
 	out := os.Stdout
 	if output != "" { // opened here: the hosts have a /tmp of their own
 		if out, err = os.Create(output); err != nil {
@@ -115,6 +115,9 @@ const oddPackage = "w3"
 // breakCluster gives every other node the same protobuf and plants the faults.
 func breakCluster(ctx context.Context, cluster *testhosts.Cluster) error {
 	for _, node := range cluster.Nodes {
+		if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
+			return err
+		}
 		if node.Name == oddPackage {
 			continue
 		}
