@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,32 +68,45 @@ func TestUnfit(t *testing.T) {
 }
 
 func TestNotTried(t *testing.T) {
-	nodes := func(n int) *facts.Fleet { return &facts.Fleet{Nodes: make([]facts.Node, n)} }
+	nodes := func(n int) *facts.Fleet {
+		head := &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{PDSH: &facts.PDSH{Path: "/usr/bin/pdsh"}}}}
+		return &facts.Fleet{Head: head, Nodes: make([]facts.Node, n)}
+	}
+	bare := &facts.Fleet{Head: &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{}}}, Nodes: make([]facts.Node, 4)}
+	pdsh := launch.Prediction{Launcher: "pdsh"}
 	for _, c := range []struct {
-		name     string
-		fleet    *facts.Fleet
-		launcher string
-		policy   checks.Policy
-		want     []facts.Section // that are not tried
+		name   string
+		fleet  *facts.Fleet
+		launch launch.Prediction
+		policy checks.Policy
+		want   string // that is not tried beside throughput and, but where something is to be compiled, toolchain
 	}{
-		{"a few nodes", nodes(4), "pdsh", checks.Policy{}, []facts.Section{"throughput"}},
-		{"many nodes under pdsh", nodes(64), "pdsh", checks.Policy{}, []facts.Section{"logins", "throughput"}},
-		{"many nodes under MPI", nodes(64), "openmpi", checks.Policy{}, []facts.Section{"throughput"}},
-		{"asked for by name", nodes(64), "pdsh", checks.Policy{Only: []string{"ssh-between-nodes"}}, []facts.Section{"mesh", "rendezvous", "throughput"}},
-		{"switched off", nodes(4), "pdsh", checks.Policy{Skip: []string{"rendezvous"}}, []facts.Section{"rendezvous", "throughput"}},
-		{"slurm", nodes(4), "slurm", checks.Policy{}, []facts.Section{"logins", "throughput"}},
-		{"one node", nodes(1), "pdsh", checks.Policy{}, []facts.Section{"logins", "mesh", "throughput"}},
+		{"a few nodes", nodes(4), pdsh, checks.Policy{}, ""},
+		{"many nodes under pdsh", nodes(64), pdsh, checks.Policy{}, "logins rehearsal"},
+		{"many nodes under MPI", nodes(64), launch.Prediction{Launcher: "openmpi"}, checks.Policy{}, "rehearsal"},
+		{"asked for by name", nodes(64), pdsh, checks.Policy{Only: []string{"ssh-between-nodes"}}, "mesh rehearsal rendezvous"},
+		{"the rehearsal is asked for by name", nodes(64), pdsh, checks.Policy{Only: []string{"launcher-ready"}}, "logins mesh rendezvous"},
+		{"switched off", nodes(4), pdsh, checks.Policy{Skip: []string{"rendezvous", "launcher-ready"}}, "rehearsal rendezvous"},
+		{"no pdsh", bare, pdsh, checks.Policy{}, "rehearsal"},
+		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, checks.Policy{}, "logins rehearsal"},
+		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, checks.Policy{}, "logins rehearsal"},
+		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, checks.Policy{}, "logins mesh rehearsal"},
+		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &launch.Config{Ops: []string{"cpu_adam"}}}, checks.Policy{}, "-toolchain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := drills{Job: Job{Policy: c.policy}, fleet: c.fleet, prediction: launch.Prediction{Launcher: c.launcher}}
-			var got []facts.Section
+			d := drills{Job: Job{Policy: c.policy}, fleet: c.fleet, crew: crewOf(len(c.fleet.Nodes)), prediction: c.launch}
+			var got []string
 			for section, reason := range d.notTried() {
-				if got = append(got, section); reason == "" {
+				if got = append(got, string(section)); reason == "" {
 					t.Errorf("%s: not tried without a reason", section)
 				}
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			want := append(strings.Fields(c.want), "throughput", "toolchain")
+			if c.want == "-toolchain" {
+				want = []string{"throughput"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)
 			}
 		})
