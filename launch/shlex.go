@@ -1,14 +1,16 @@
 package launch
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
-// Python's own words for a text that ends too early.
-var (
-	errNoClosingQuotation = errors.New("No closing quotation")
-	errNoEscapedCharacter = errors.New("No escaped character")
+// pythonError is what Python says, in its own words.
+type pythonError string
+
+func (e pythonError) Error() string { return string(e) }
+
+// For a text that ends too early.
+const (
+	errNoClosingQuotation = pythonError("No closing quotation")
+	errNoEscapedCharacter = pythonError("No escaped character")
 )
 
 // SplitWords splits a text into words as Python's shlex.split does, which is how

@@ -152,7 +152,7 @@ func (m *configMasker) bare() {
 		return
 	}
 	number := numberToken.FindStringSubmatchIndex(m.rest)
-	text := m.rest[:0]
+	var text string
 	if number != nil {
 		text = m.rest[:number[2]]
 	} else if text = lineToken.FindString(m.rest); text == "" {
