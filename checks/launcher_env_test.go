@@ -31,3 +31,20 @@ func TestTooLong(t *testing.T) {
 		}
 	}
 }
+
+// From 0.10.1 to 0.13.0 a file in the working directory is read in place of the
+// home's, which then may hold what it likes.
+func TestEnvFilesThatAreRead(t *testing.T) {
+	for release, want := range map[string]Verdict{"0.10.0": Fail, "0.10.1": Pass, "0.13.0": Pass, "0.13.1": Fail} {
+		fleet := healthyFleet(2)
+		fleet.Launch.DeepSpeed = release
+		fleet.Head.Launcher.EnvFiles = []facts.EnvFile{
+			{Path: "/root/.deepspeed_env", Lines: []string{"# a comment"}},
+			{Path: "/job/.deepspeed_env", Lines: []string{"NCCL_DEBUG=INFO"}},
+		}
+		report := fleet.evaluate(launcherEnv)
+		if got := report.Checks[0].Verdict; got != want {
+			t.Errorf("DeepSpeed %s: %s, want %s:\n%s", release, got, want, spelled(report.Findings))
+		}
+	}
+}

@@ -33,6 +33,8 @@ var accelerateCommands = []struct{ config, words, want string }{
 	{twoMachines + "main_process_ip: h\n", `--deepspeed_multinode_launcher standard --rdzv_backend c10d train.py`, `2:2 x 8, c10d at h:29500 | train.py`},
 	{"distributed_type: DEEPSPEED\nnum_processes: 8\n", `train.py`, `1:1 x 8, static:29500 | train.py`},
 	{twoOfMany, `train.py`, `2:2 x 8, static at h:29501, rank 1 | train.py`},
+	{twoOfMany, `--num_machines 0 train.py`, `1:1 x 16, static:29501, rank 1 | train.py`},
+	{twoOfMany, `--use_deepspeed --deepspeed_hostfile h --num_processes -3 train.py`, `deepspeed --hostfile h --no_local_rank --launcher pdsh --num_gpus -2 --master_addr h --master_port 29501 train.py`},
 	{twoOfMany, `--num_processes 8 train.py`, `2:2 x 4, static at h:29501, rank 1 | train.py`},
 	{"", `--num_processes 8 train.py`, `1:1 x 8, static:29500 | train.py`},
 	{"", `--use_deepspeed --num_machines 2 --num_processes 16 --deepspeed_hostfile hostfile train.py`, `TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'`},

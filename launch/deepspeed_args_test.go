@@ -205,6 +205,10 @@ func TestWaysOut(t *testing.T) {
 		{"", "--master_port 0 train.py", "deepspeed: --master_port 0 is any free port, which nobody would tell the other ranks: give one, like 29500"},
 		{"", "--ssh_port 0 train.py", "deepspeed: --ssh_port 0 is no port, and ssh refuses it: leave it out, or give sshd's"},
 		{"", "--launcher= train.py", "deepspeed: --launcher is empty: leave it out for pdsh"},
+		{"", "--venv_script= train.py", "deepspeed: --venv_script is empty: leave it out, or give it a value"},
+		{"", "--bind_core_list '' train.py", "deepspeed: --bind_core_list is empty: leave it out, or give it a value"},
+		{"", "--enable_each_rank_log= train.py", "deepspeed: --enable_each_rank_log is empty: leave it out, or give it a value"},
+		{"", "'' train.py", "deepspeed: the script is empty: name the program to train"},
 	} {
 		_, err := Parse(append([]string{"deepspeed"}, split(t, c.words)...), c.release, bare)
 		if err == nil || err.Error() != c.want {

@@ -79,6 +79,8 @@ func TestPredictRefuses(t *testing.T) {
 		{"unequal, impi", "", "impi", unequal, seen(), "ValueError: Intel MPI requires same number of devices per node"},
 		{"unequal, mvapich", "", "mvapich", unequal, seen(), "ValueError: mvapich requires same number of devices per node"},
 		{"unequal, slurm", "", "slurm", unequal, seen(), "ValueError: slurm backend needs the same slot count on every host, got {'w1': 1, 'w2': 2}."},
+		{"unequal, slurm, odd name", "", "slurm", func(o *Options) { unequal(o); named("\ufeffw1")(o) }, seen(), `ValueError: slurm backend needs the same slot count on every host, got {'\ufeffw1': 1, 'w2': 2}.`},
+		{"autotuning comes first", "", "slurm", func(o *Options) { unequal(o); o.Autotuning, o.NoSSH = "run", true }, seen(), ""},
 		{"unequal, slurm, the first", "0.19.7", "slurm", unequal, seen(), "ValueError: slurm backend needs the same slot count on every host, got {'w1': 1, 'w2': 2}."},
 		{"unequal, slurm before", "0.19.6", "slurm", unequal, seen(), ""},
 		{"chosen slots, slurm", "", "slurm", func(o *Options) { o.Filter.Include = "w1:1" }, seen(),

@@ -29,15 +29,19 @@ type runnerRelease struct {
 	devices []int
 }
 
-// runnerReleases lie around the changes of the launcher.
+// runnerReleases lie around the changes of the launcher: filters, quoting, options,
+// environment files.
 var runnerReleases = []runnerRelease{
 	{"0.7.7", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
 	{"0.9.5", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
+	{"0.10.3", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
 	{"0.12.6", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
 	{"0.14.5", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 	{"0.15.1", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 	{"0.15.2", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.17.1", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 	{"0.19.6", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
+	{"0.19.7", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 	{"0.19.8", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 }
 

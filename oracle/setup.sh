@@ -48,9 +48,9 @@ if ! "$old/bin/python" -c 'import torch, hjson, psutil, cpuinfo, tqdm; from pyda
 	/usr/bin/python3 -m venv --clear --system-site-packages "$old"
 	"$old/bin/python" -m pip install --quiet setuptools wheel hjson ninja packaging psutil py-cpuinfo tqdm 'pydantic<2'
 fi
-for release in 0.7.7 0.9.5 0.12.6 0.14.5 0.15.1 0.15.2 0.19.6 0.19.8; do
+for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19.7 0.19.8; do
 	case $release in
-	0.7.* | 0.9.* | 0.12.*) python=$old/bin/python ;;
+	0.7.* | 0.9.* | 0.10.* | 0.12.*) python=$old/bin/python ;;
 	*) python=$home/v215/bin/python ;;
 	esac
 	if [ ! -f "$home/deepspeed/$release/deepspeed/launcher/runner.py" ]; then

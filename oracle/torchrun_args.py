@@ -18,6 +18,7 @@ import warnings
 
 import torch
 from torch.distributed import run
+from torch.distributed.elastic.rendezvous import RendezvousParameters
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -29,6 +30,8 @@ class Launch(Exception):
 
 class Launcher:
     def __init__(self, config, entrypoint):
+        # The first thing that it makes, and refuses.
+        RendezvousParameters(config.rdzv_backend, config.rdzv_endpoint, config.run_id, config.min_nodes, config.max_nodes, config.local_addr, **config.rdzv_configs)
         raise Launch(config, entrypoint)
 
 

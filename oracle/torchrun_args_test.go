@@ -119,7 +119,7 @@ type torchrunDealer struct {
 var torchrunOptions = map[string][]string{
 	"nnodes":             {"1", "2", "4", "1:4", "2:2", "4:2", "0", "-1", "1:2:3", "x", "", ":", "1:", "٢", " 2 ", "1_0"},
 	"nproc-per-node":     {"1", "8", "auto", "gpu", "cpu", "04", "npu", "", "1.5", " 2", "GPU"},
-	"rdzv-backend":       {"c10d", "static", "etcd", "etcd-v2", "C10D"},
+	"rdzv-backend":       {"c10d", "static", "etcd", "etcd-v2", "C10D", ""},
 	"rdzv-endpoint":      {"w1:29500", "w1", "[fd00::1]:29500", "", "localhost:0"},
 	"rdzv-id":            {"job", "1"},
 	"rdzv-conf":          {"timeout=900", "a=1,b=2", "a", "a=", "=1", "", " ", "a=b=c", ",", "a=1,"},
