@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,7 +28,13 @@ func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (v
 		}
 		lines.Write(append(line, '\n'))
 	}
+	for i, word := range argv {
+		if here, err := filepath.Abs(word); err == nil && filepath.Ext(word) == ".py" {
+			argv[i] = here
+		}
+	}
 	script := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	script.Dir = t.TempDir() // for what the commands asked about leave where they are run
 	script.Stdin, script.Stderr = &lines, &logged{t: t}
 	out, err := script.Output()
 	if err != nil {
