@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,23 +86,7 @@ func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*
 
 // TestLaunch judges a launch command on real hosts, and becomes it.
 func TestLaunch(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root")
-	}
-	if testing.Short() {
-		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
-	}
-	binary := buildBinary(t)
-	name := fmt.Sprintf("launch%d", os.Getpid())
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster, binary := raise(t, "launch")
 	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
 	if err != nil {
 		t.Fatal(err)

@@ -77,27 +77,10 @@ func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Wel
 // TestCluster runs the real binary on real hosts with Debian's sshd: nothing is
 // found on a healthy cluster, and every planted fault is found alone.
 func TestCluster(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root; the in-process hosts stand in for what they can")
-	}
-	if testing.Short() {
-		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
-	}
-	binary := buildBinary(t)
+	cluster, binary := raise(t, "test")
 	// The launch's directory is one that every node sees and that is not home,
 	// wherever these sources lie.
 	t.Chdir(filepath.Dir(binary))
-	// The process is in the name: other tests may run on this machine.
-	name := fmt.Sprintf("test%d", os.Getpid())
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
 			report := judge(t, cluster, binary, "--accelerator", accelerator)
@@ -128,6 +111,31 @@ func TestCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// raise gives a test four hosts of its own and the binary that users run, where
+// hosts can be raised.
+func raise(t *testing.T, name string) (*testhosts.Cluster, string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: namespace hosts need root; the in-process hosts stand in for what they can")
+	}
+	if testing.Short() {
+		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
+	}
+	binary := buildBinary(t)
+	// The process is in the name: other tests may run on this machine.
+	name = fmt.Sprintf("%s%d", name, os.Getpid())
+	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster, binary
 }
 
 // short says findings in a word each: verdict, check, nodes.

@@ -2,8 +2,6 @@ package preflight_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -75,23 +73,8 @@ var wireFaults = []struct {
 // TestWire runs the real binary on real hosts: every fault between them is
 // found alone, on the right node, within five seconds of the first call.
 func TestWire(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root")
-	}
-	if testing.Short() {
-		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
-	}
-	binary := buildBinary(t)
+	cluster, binary := raise(t, "wire")
 	t.Chdir(filepath.Dir(binary))
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: fmt.Sprintf("wire%d", os.Getpid()), Nodes: 4, Share: []string{filepath.Dir(binary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
 	judge(t, cluster, binary) // delivers the binary
 	for _, fault := range wireFaults {
 		t.Run(fault.name, func(t *testing.T) {
