@@ -225,7 +225,7 @@ func TestMachineFaults(t *testing.T) {
 		"wrong architecture": {testhosts.WrongArch("riscv64"), "uname -sm", "Linux riscv64\n"},
 		"wrong system":       {testhosts.WrongOS("FreeBSD"), "uname -s", "FreeBSD\n"},
 		"noexec":             {testhosts.NoExec, "printf '#!/bin/sh\n' > x; chmod 700 x; ./x 2>/dev/null; echo $?", "126\n"},
-		"disk full":          {testhosts.DiskFull, "echo data | cat > file; ls -s file", "cat: write error: No space left on device\n0 file\n"},
+		"disk full":          {testhosts.DiskFull, "echo data | cat 2>&1 > file; ls -s file", "cat: write error: No space left on device\n0 file\n"},
 		"no gzip":            {testhosts.Lacks("gzip", "gunzip"), "command -v gzip; ls /proc/self/status; command -v gunzip || echo neither", "/proc/self/status\nneither\n"},
 		"swallows stdin":     {testhosts.SwallowsStdin, "cat; echo nothing left", "nothing left\n"},
 		"homeless":           {testhosts.Homeless, "pwd; mkdir -p \"$HOME/x\" 2>/dev/null || echo no home", "/\nno home\n"},
