@@ -37,7 +37,7 @@ var (
 	nodeSections = []facts.Section{
 		facts.SectionHost, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
 		facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB,
-		facts.SectionFiles, facts.SectionGPU,
+		facts.SectionFiles, facts.SectionGPU, facts.SectionNVML,
 	}
 	headSections  = []facts.Section{facts.SectionLauncher, facts.SectionEnv, facts.SectionHost, facts.SectionGPU}
 	drillSections = []facts.Section{facts.SectionMesh, facts.SectionRendezvous, facts.SectionLogins, facts.SectionThroughput}

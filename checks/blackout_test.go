@@ -81,7 +81,7 @@ func TestBlackoutElsewhere(t *testing.T) {
 		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: facts.Facts{
 			SSH: &facts.SSH{}, Host: &facts.Host{}, Clock: &facts.Clock{}, Names: &facts.Names{}, Net: &facts.Net{}, SHM: &facts.SHM{},
 			Limits: &facts.Limits{}, Memory: &facts.Memory{}, Disk: &facts.Disk{}, Env: &facts.Env{}, Python: &facts.Python{}, IB: &facts.IB{},
-			Files: &facts.Files{}, GPU: &facts.GPU{}, Toolchain: &facts.Toolchain{}, Launcher: &facts.Launcher{}, Rehearsal: &facts.Rehearsal{}, Mesh: &facts.Mesh{}, PeerMesh: &facts.Mesh{}, Rendezvous: &facts.Rendezvous{}, PeerRendezvous: &facts.Rendezvous{},
+			Files: &facts.Files{}, GPU: &facts.GPU{}, NVML: &facts.NVML{}, Toolchain: &facts.Toolchain{}, Launcher: &facts.Launcher{}, Rehearsal: &facts.Rehearsal{}, Mesh: &facts.Mesh{}, PeerMesh: &facts.Mesh{}, Rendezvous: &facts.Rendezvous{}, PeerRendezvous: &facts.Rendezvous{},
 			Logins: &facts.Logins{}, Throughput: &facts.Throughput{},
 		}})
 		fleet.Head = &fleet.Nodes[i]

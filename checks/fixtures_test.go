@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,11 +184,15 @@ func patched[T any](t *testing.T, value T, patch any) T {
 	return result
 }
 
-// mergePatch is MergePatch of RFC 7396, section 2.
+// mergePatch is MergePatch of RFC 7396, section 2, and one thing more: an object
+// patches a list by index, so that one of eight GPUs can be told apart.
 func mergePatch(target, patch any) any {
 	changes, isObject := patch.(map[string]any)
 	if !isObject {
 		return patch
+	}
+	if list, isList := target.([]any); isList {
+		return patchedList(list, changes)
 	}
 	object, _ := target.(map[string]any)
 	object = maps.Clone(object)
@@ -236,4 +241,21 @@ func spelled(findings []Finding) string {
 			f.Check, f.Verdict, f.Nodes, f.Summary, f.Got, f.Want, f.Fix, f.WouldSee)
 	}
 	return text.String()
+}
+
+// patchedList patches entries by index, "*" first; null takes one out.
+func patchedList(list []any, changes map[string]any) []any {
+	var result []any
+	for i, entry := range list {
+		keep := true
+		for _, key := range []string{"*", strconv.Itoa(i)} {
+			if change, given := changes[key]; given {
+				entry, keep = mergePatch(entry, change), change != nil
+			}
+		}
+		if keep {
+			result = append(result, entry)
+		}
+	}
+	return result
 }

@@ -30,6 +30,9 @@ type Report struct {
 	Findings     []Finding         `json:"findings"`
 	Diff         []FactDiff        `json:"diff"`
 	Advice       Advice            `json:"advice"`
+	// Interconnect is what NCCL will use, the largest group first; empty where it is
+	// not NCCL that the ranks talk by, or nothing was seen.
+	Interconnect []Interconnect `json:"interconnect,omitempty"`
 }
 
 // Outcome is one check's verdict over the whole fleet.

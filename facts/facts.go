@@ -41,6 +41,7 @@ const (
 	SectionIB     Section = "ib"
 	SectionFiles  Section = "files"
 	SectionGPU    Section = "gpu"
+	SectionNVML   Section = "nvml"
 	// Toolchain is looked at only where the launch will compile something.
 	SectionToolchain Section = "toolchain"
 	// Launcher and rehearsal are the launching machine's.
@@ -93,6 +94,7 @@ type Facts struct {
 	IB        *IB        `json:"ib,omitempty"`
 	Files     *Files     `json:"files,omitempty"`
 	GPU       *GPU       `json:"gpu,omitempty"`
+	NVML      *NVML      `json:"nvml,omitempty"`
 	Toolchain *Toolchain `json:"toolchain,omitempty"`
 	Launcher  *Launcher  `json:"launcher,omitempty"`
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`

@@ -1,6 +1,7 @@
 package facts
 
-// GPU is the accelerators of a node as far as devices show them.
+// GPU is the accelerators of a node as the kernel and the file system show them.
+// Nothing here asks a driver, so that a sick one cannot hold it up.
 type GPU struct {
 	// Devices are NVIDIA's device nodes, one a GPU: /dev/nvidia0, … In a
 	// container these are the GPUs it was given.
@@ -11,4 +12,85 @@ type GPU struct {
 	// Others are accelerators of other makers by device node (/dev/kfd and render
 	// nodes, /dev/accel/accel0, /dev/davinci0), to tell "no accelerator" from "not NVIDIA's".
 	Others []string `json:"others,omitempty"`
+
+	// OnBus are NVIDIA's GPUs on the PCI bus, by address, whether or not a driver
+	// has them; nil when /sys does not show the bus.
+	OnBus []PCIGPU `json:"on_bus" fact:"own"`
+	// NVSwitches counts NVIDIA's switches on the PCI bus: a machine that has some
+	// needs a fabric manager. Those of later generations do not show there.
+	NVSwitches int `json:"nvswitches"`
+	// Module is the version of the loaded kernel module ("550.54.15"), "" when none
+	// is loaded; OpenModule is whether it is the open one.
+	Module     string `json:"module"`
+	OpenModule bool   `json:"open_module"`
+	// Modules are those of nvidia, nvidia_uvm, nvidia_peermem, nv_peer_mem, gdrdrv and
+	// nouveau that are loaded, sorted.
+	Modules []string `json:"modules"`
+	// Doors are the device nodes that every CUDA process opens (/dev/nvidiactl,
+	// /dev/nvidia-uvm) and the GPUs' own, and what this session is refused there.
+	Doors []DeviceNode `json:"doors" fact:"key=path"`
+	// Libcuda lists every libcuda.so.1 a rank could load, in the loader's order: the
+	// first is the one it gets. Directories of forward compatibility are among them.
+	Libcuda []DriverLibrary `json:"libcuda" fact:"key=path"`
+	// FabricManager is nil where none is installed and no NVSwitch shows.
+	FabricManager *FabricManager `json:"fabric_manager"`
+	// IOMMU is "off", "passthrough" or "translated"; "" when the kernel does not show it.
+	IOMMU string `json:"iommu"`
+	// Redirecting are PCI bridges above GPUs or RDMA adapters whose access control
+	// sends peer traffic through the root complex, by address; nil when this session
+	// may not read it, which takes root.
+	Redirecting []string `json:"redirecting" fact:"own"`
+	// Xids are the driver's own error reports in the kernel log since boot, the
+	// newest last, at most the last 100; nil when the log may not be read, for the reason in XidsUnread.
+	Xids       []Xid  `json:"xids" fact:"volatile"`
+	XidsUnread string `json:"xids_unread,omitempty" fact:"own"`
+}
+
+// PCIGPU is one GPU on the PCI bus.
+type PCIGPU struct {
+	Address string `json:"address"` // "0000:4e:00.0"
+	Device  string `json:"device"`  // PCI device id, "0x2330"
+	Driver  string `json:"driver"`  // kernel driver bound to it: nvidia, nouveau, vfio-pci; "" for none
+	// NUMANode is -1 when the kernel does not say.
+	NUMANode int `json:"numa_node"`
+	// Path is the way from the root complex, by address, the GPU itself last:
+	// "pci0000:3a", "0000:3a:01.0", "0000:4e:00.0".
+	Path []string `json:"path"`
+}
+
+// DeviceNode is one file of /dev.
+type DeviceNode struct {
+	Path string `json:"path"`
+	// Problem is why this session cannot use it: "no such file or directory",
+	// "permission denied" by its mode, "operation not permitted" by a cgroup; "" when it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// DriverLibrary is one file of the driver's user half.
+type DriverLibrary struct {
+	Path    string `json:"path"`    // as the loader finds it
+	Version string `json:"version"` // from the name of the file it links to, "550.54.15"; "" when that does not say
+	// From is the rule that finds it: LD_LIBRARY_PATH, ld.so.cache, default.
+	From string `json:"from"`
+	// Compat is whether it comes from a cuda-compat package.
+	Compat bool `json:"compat,omitempty"`
+}
+
+// FabricManager is the service that configures NVSwitches.
+type FabricManager struct {
+	Installed bool   `json:"installed"`
+	Version   string `json:"version"` // "550.54.15", "" when the program does not say
+	// State is systemd's word for the unit: active, inactive, failed, activating;
+	// "" where systemd is not to be asked, as in a container.
+	State string `json:"state"`
+	// Running is whether its process is seen.
+	Running bool `json:"running"`
+}
+
+// Xid is one error the driver reported to the kernel log.
+type Xid struct {
+	Code    int     `json:"code"`
+	Address string  `json:"address"` // PCI address as printed, "0000:4e:00"
+	Age     float64 `json:"age"`     // seconds since it was written
+	Text    string  `json:"text"`    // what follows the code
 }

@@ -8,17 +8,33 @@ type IB struct {
 	Verbs []string `json:"verbs"`
 	// Peermem is whether GPU memory can be registered by nvidia_peermem or nv_peer_mem.
 	Peermem bool `json:"peermem"`
+	// Libraries are those found of what RDMA takes, libibverbs.so.1 and libmlx5.so.1,
+	// and every libnccl-net*.so and libnccl-tuner*.so in the loader's path.
+	Libraries []RDMALibrary `json:"libraries" fact:"key=name"`
+	// Refused are what opening a device of Verbs says, by path, where it says something.
+	Refused []DeviceNode `json:"refused,omitempty" fact:"key=path"`
+}
+
+// RDMALibrary is a library by its soname and where the loader finds it.
+type RDMALibrary struct {
+	Name string `json:"name"` // "libibverbs.so.1"
+	Path string `json:"path" fact:"own"`
 }
 
 // HCA is one RDMA device.
 type HCA struct {
-	Name     string   `json:"name"`
-	Type     string   `json:"type"` // "MT4129"
-	Firmware string   `json:"firmware"`
-	Board    string   `json:"board"`
-	GUID     string   `json:"guid" fact:"own"`
-	NUMANode int      `json:"numa_node"` // -1 when the kernel does not say
-	Ports    []IBPort `json:"ports" fact:"key=port"`
+	Name     string `json:"name"`
+	Type     string `json:"type"` // "MT4129"
+	Firmware string `json:"firmware"`
+	Board    string `json:"board"`
+	GUID     string `json:"guid" fact:"own"`
+	NUMANode int    `json:"numa_node"` // -1 when the kernel does not say
+	// Path is the way from the root complex, like a PCIGPU's; nil for a device that is on none.
+	Path []string `json:"path" fact:"own"`
+	// PCIe is what the adapter's slot gives now and what adapter and slot could, "16.0 GT/s PCIe x16".
+	PCIe    string   `json:"pcie,omitempty"`
+	MaxPCIe string   `json:"max_pcie,omitempty"`
+	Ports   []IBPort `json:"ports" fact:"key=port"`
 }
 
 // IBPort is one port of an RDMA device.

@@ -13,6 +13,7 @@ var linuxCollectors = []collector{
 	{facts.SectionNames, namesLimit, "a dead name server", into(collectNames, func(f *facts.Facts) **facts.Names { return &f.Names })},
 	{facts.SectionPython, pythonLimit, "packages on a hung or slow mount", into(collectPython, func(f *facts.Facts) **facts.Python { return &f.Python })},
 	{facts.SectionGPU, gpuLimit, "a driver that does not answer", into(collectGPU, func(f *facts.Facts) **facts.GPU { return &f.GPU })},
+	{facts.SectionNVML, nvmlLimit, "a driver that does not answer", into(collectNVML, func(f *facts.Facts) **facts.NVML { return &f.NVML })},
 	{facts.SectionToolchain, toolchainLimit, "a compiler or packages on a hung mount", into(collectToolchain, func(f *facts.Facts) **facts.Toolchain { return &f.Toolchain })},
 	{facts.SectionIB, ibLimit, "an adapter that does not answer", into(collectIB, func(f *facts.Facts) **facts.IB { return &f.IB })},
 }

@@ -39,7 +39,8 @@ const (
 	ibLimit       = 3 * time.Second
 	launcherLimit = 8 * time.Second
 	filesLimit    = 4 * time.Second
-	gpuLimit      = 1 * time.Second
+	gpuLimit      = 2 * time.Second
+	nvmlLimit     = 11 * time.Second
 
 	// toolchainLimit holds the compiler, the toolkit and the interpreter, each of
 	// which may take its versionLimit.
