@@ -75,4 +75,4 @@ var Catalogue = []Check{
 
 // NotCovered is what can end a launch and no check looks at: a pass says
 // nothing of it, and the report says so.
-const NotCovered = "GPUs and their drivers; traffic over InfiniBand or RoCE"
+const NotCovered = "traffic over InfiniBand or RoCE; whether a GPU computes"

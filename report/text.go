@@ -33,8 +33,12 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		p.advice(r)
 		p.line("")
 		p.launch(r)
+		p.interconnect(r)
 		p.wire(r)
 		p.rest(r)
+		if style.Verbose {
+			p.topologies(r.Nodes)
+		}
 	case r.Verdict == checks.Unknown && !slices.ContainsFunc(r.Findings, isUnknown):
 		// Nothing above says why it cannot be told.
 		p.line("")
