@@ -3,31 +3,68 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.Version=$(VERSION)
-SOURCES  = $(shell find . -name '*.go' -not -name '*_test.go') go.mod go.sum
-# No cgo: one static binary that starts on any Linux, whatever its libc.
-GOBUILD  = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+SOURCES  = $(shell find . -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh') go.mod go.sum
+# NVML takes cgo, names and users do not: Go looks those up itself, as without
+# cgo. Package portable sees to it that the result starts on any glibc.
+GOBUILD  = go build -trimpath -tags netgo,osusergo -ldflags '$(LDFLAGS)'
+# NVML's functions are not there before its library is loaded: some
+# distributions' gcc says -z now, and what it links dies before main.
+export CGO_LDFLAGS ?= -O2 -g -Wl,-z,lazy
+ARCHES  ?= amd64 arm64
+OUT     ?= bin
 NAME    ?= pf
 N       ?= 4
 FUZZTIME ?= 20s
 ORACLE  ?= .
 
-.PHONY: build cross demo test race lint docs fuzz oracle bench cluster cluster-down setup clean
+.PHONY: build cross release release-check nocgo demo test race lint docs fuzz oracle bench cluster cluster-down setup setup-release clean
 
 build: bin/preflight
 
 bin/preflight: $(SOURCES)
-	$(GOBUILD) -o $@ ./cmd/preflight
+	if [ "$$(go env GOOS)" = linux ] && cc=$$(sh portable/cc.sh $$(go env GOARCH)); then CGO_ENABLED=1 CC="$$cc" $(GOBUILD) -o $@ ./cmd/preflight; \
+	else CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/preflight; fi
 
 bin/cluster: $(SOURCES)
 	CGO_ENABLED=0 go build -o $@ ./testhosts/cluster
 
-# One sibling a Linux architecture, so that nodes unlike this machine can be reached.
+# What nodes unlike this machine are sent. Of each Linux architecture two
+# siblings: one that can call NVML, where there is a compiler for it, and a static
+# one for nodes without glibc, which is also all there is where there is none.
 cross:
-	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GOBUILD) -o bin/preflight-linux-$$arch ./cmd/preflight; done
+	for arch in $(ARCHES); do \
+	  node=$(OUT)/preflight-linux-$$arch; rm -f $$node; \
+	  GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GOBUILD) -o $$node-static ./cmd/preflight || exit 1; \
+	  cc=$$(sh portable/cc.sh $$arch) || continue; \
+	  GOOS=linux GOARCH=$$arch CGO_ENABLED=1 CC="$$cc" $(GOBUILD) -o $$node ./cmd/preflight || exit 1; \
+	done
+
+# The siblings once more, held to what RHEL 8 and Ubuntu 20.04 have.
+release: setup-release
+	rm -rf dist
+	$(MAKE) cross OUT=dist
+	go run ./portable/floor -glibc 2.28 dist/preflight-linux-*
+	cd dist && sha256sum preflight-linux-* > SHA256SUMS
+
+# Starts them on the C libraries of Ubuntu 18.04 and Debian 11, those for another
+# machine under qemu (root, Linux).
+release-check: release
+	@if [ "$$(uname)$$(id -u)" != Linux0 ]; then echo "NOT RUN: starting the binaries on old systems, because chroot needs root on Linux"; \
+	elif sh portable/roots.sh bin/roots; then go test -tags release -count 1 -v ./portable; \
+	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
+
+# Without a C compiler everything builds, and nvidia-smi is asked for NVML.
+nocgo:
+	CGO_ENABLED=0 go vet ./...
+	CGO_ENABLED=0 go build ./...
+	CGO_ENABLED=0 go test -p 1 ./probe/... ./portable/...
 
 # What demo, test and cluster need from apt; says what it installs.
 setup:
 	@sh testhosts/apt.sh || echo "going on without them: what cannot run says so"
+
+setup-release:
+	@sh testhosts/apt.sh release || echo "going on without them: what cannot be built says so"
 
 demo: setup build
 	bin/preflight demo

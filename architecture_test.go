@@ -60,6 +60,9 @@ func TestImportRules(t *testing.T) {
 		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
 			t.Errorf("%s imports viper: configuration is read in one place", path)
 		}
+		if path != "probe/nvml" && slices.ContainsFunc(pkg.Imports, func(imported string) bool { return strings.HasPrefix(imported, "github.com/NVIDIA/go-nvml/") }) {
+			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)
+		}
 	}
 	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "drill", "checks", "report", "testhosts"} {
 		if !checked[room] {

@@ -123,7 +123,7 @@ func raise(t *testing.T, name string) (*testhosts.Cluster, string) {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
 	}
-	binary := buildBinary(t)
+	binary := build(t, t.TempDir(), "preflight")
 	// The process is in the name: other tests may run on this machine.
 	name = fmt.Sprintf("%s%d", name, os.Getpid())
 	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
@@ -147,11 +147,15 @@ func short(findings []checks.Finding) []string {
 	return out
 }
 
-// judge runs the main job on the cluster's head.
+// judge runs the main job on the cluster's head, as if the nodes had GPUs.
 func judge(t *testing.T, cluster *testhosts.Cluster, binary string, more ...string) checks.Report {
 	t.Helper()
-	// As if they had GPUs, which no stand-in has.
-	argv := []string{binary, "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--skip", "slots-fit", "--timeout", nodeDeadline.String(), "--format", "json"}
+	return judgeWith(t, cluster, binary, append([]string{"--accelerator", "cuda", "--skip", "slots-fit"}, more...)...)
+}
+
+func judgeWith(t *testing.T, cluster *testhosts.Cluster, binary string, more ...string) checks.Report {
+	t.Helper()
+	argv := []string{binary, "-H", testhosts.HostfilePath, "--timeout", nodeDeadline.String(), "--format", "json"}
 	cmd := cluster.OnHead(t.Context(), append(argv, more...)...)
 	out, err := cmd.Output()
 	var ended *exec.ExitError
@@ -165,13 +169,13 @@ func judge(t *testing.T, cluster *testhosts.Cluster, binary string, more ...stri
 	return report
 }
 
-// buildBinary builds what users run.
-func buildBinary(t *testing.T) string {
+// build makes what users run, with NVML where there is a C compiler.
+func build(t *testing.T, dir, name string, env ...string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "preflight")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/preflight")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	binary := filepath.Join(dir, name)
+	cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", binary, "./cmd/preflight")
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary

@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -96,6 +97,10 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	}
 	options := beside(typed.Options, flags)
 	if typed.Hostfile != "" {
+		if p.Hostfile != "" || flags.Unlisted {
+			return flags, &launch.UsageError{Program: typed.Program,
+				Message: fmt.Sprintf(`-H or -w stands before "--", but the command reads a hostfile itself, %s: name the hosts there, or with its own --hostfile`, typed.Hostfile)}
+		}
 		p.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
 		p.Alone = !typed.HostfileGiven && absent(typed.Hostfile)
 	} else if p.Hostfile == "" && len(options.Hosts) == 0 {

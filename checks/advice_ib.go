@@ -17,7 +17,7 @@ func adviseAdapters(view View) []AdvisedEnv {
 	if view.Launch.Accelerator == "cpu" || !all(view.Nodes, func(n *facts.Node) bool { return n.IB != nil && len(n.IB.Verbs) > 0 }) {
 		return nil
 	}
-	names := commonName(view.Nodes, activePorts)
+	names := commonName(view.Nodes, func(n *facts.Node) string { return activePorts(view, n) })
 	isFree := func(node *facts.Node) bool {
 		env := rankEnv(view, node)
 		return !keptOffRDMA(env) && env["NCCL_IB_HCA"].Value == ""
@@ -33,14 +33,10 @@ func adviseAdapters(view View) []AdvisedEnv {
 
 // activePorts spells the ports of a node that NCCL would take, with their link
 // layers: "mlx5_0:1/InfiniBand mlx5_2:1/Ethernet".
-func activePorts(node *facts.Node) string {
+func activePorts(view View, node *facts.Node) string {
 	var ports []string
-	for _, device := range node.IB.Devices {
-		for _, port := range device.Ports {
-			if port.State == "ACTIVE" {
-				ports = append(ports, fmt.Sprintf("%s:%d/%s", device.Name, port.Port, port.LinkLayer))
-			}
-		}
+	for _, port := range view.Launch.HCAPorts(node) {
+		ports = append(ports, port.Name()+"/"+port.LinkLayer)
 	}
 	slices.Sort(ports)
 	return strings.Join(ports, " ")
@@ -78,18 +74,16 @@ func adviseGID(view View) []AdvisedEnv {
 		if version == "" {
 			return nil
 		}
-		for _, device := range node.IB.Devices {
-			for _, port := range device.Ports {
-				if port.State != "ACTIVE" || port.LinkLayer != "Ethernet" {
-					continue
-				}
-				index := launch.GIDIndex(port, env, "")
-				if !hasGID(port, func(g facts.GID) bool { return g.Index == index && g.Type == "RoCE v2" }) {
-					return nil
-				}
-				found[index] = true
-				differs = differs || launch.GIDIndex(port, env, version) != index
+		for _, port := range view.Launch.HCAPorts(node) {
+			if port.LinkLayer != "Ethernet" {
+				continue
 			}
+			index := launch.GIDIndex(*port.IBPort, env, "")
+			if !hasGID(*port.IBPort, func(g facts.GID) bool { return g.Index == index && isV2(g) }) {
+				return nil
+			}
+			found[index] = true
+			differs = differs || launch.GIDIndex(*port.IBPort, env, version) != index
 		}
 	}
 	if len(found) != 1 || !differs {

@@ -73,12 +73,4 @@ func (t opTools) ninjaByExport() bool {
 }
 
 // install installs a package there, by the distribution's own tool.
-func (t opTools) install(apt, dnf string) []string {
-	there := t.view
-	there.Head = t.node
-	var fix []string
-	for _, command := range installFix(there, apt, dnf) {
-		fix = append(fix, "{ssh} "+command)
-	}
-	return fix
-}
+func (t opTools) install(apt, dnf string) []string { return installThere(t.view, t.node, apt, dnf) }

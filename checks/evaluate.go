@@ -24,6 +24,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}}
 	report.Advice = advise(view)
+	report.Interconnect = interconnects(fleet.Nodes, prediction)
 	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
 		report.LaunchedFrom = here.Name
 	}

@@ -199,12 +199,21 @@ func healthyPython() *facts.Python {
 	}
 }
 
+// healthyIB is two ConnectX-7, one beside GPU 0 and one beside GPU 4.
 func healthyIB(i int) *facts.IB {
-	seen := &facts.IB{Verbs: []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"}, Peermem: true}
+	seen := &facts.IB{
+		Verbs: []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"}, Peermem: true,
+		Libraries: []facts.RDMALibrary{
+			{Name: "libibverbs.so.1", Path: "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"}, {Name: "libmlx5.so.1", Path: "/usr/lib/x86_64-linux-gnu/libmlx5.so.1"},
+		},
+	}
 	for port := range 2 {
+		bus := 0x0e + 4*port
 		seen.Devices = append(seen.Devices, facts.HCA{
 			Name: fmt.Sprintf("mlx5_%d", port), Type: "MT4129", Firmware: "28.39.1002", Board: "MT_0000000838",
-			GUID: fmt.Sprintf("0c42:a103:%04x:%04x", i, port), NUMANode: port,
+			GUID: fmt.Sprintf("0c42:a103:%04x:%04x", i, port), NUMANode: port, Kind: "CA", Driver: "mlx5_core", Verbs: seen.Verbs[port],
+			Path: []string{fmt.Sprintf("pci0000:%02x", bus), fmt.Sprintf("0000:%02x:01.0", bus), fmt.Sprintf("0000:%02x:00.0", bus+0x20)},
+			PCIe: "32.0 GT/s PCIe x16", MaxPCIe: "32.0 GT/s PCIe x16",
 			Ports: []facts.IBPort{{
 				Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "InfiniBand", Rate: 400e9, Width: "4X",
 				LID: 2*i + port + 1, SMLID: 1, PKeys: []string{"0xffff"},

@@ -1,13 +1,87 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"preflight/facts"
+)
 
 var gpuCount = Check{
 	ID:       "gpu-count",
-	Title:    "placeholder",
+	Title:    "the driver shows every GPU that is there, and the nodes have equally many where the hostfile does not say otherwise",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "A GPU that falls off the bus leaves its machine running: the driver shows one fewer, those behind it move up by one, and a rank finds no device of its number or works on " +
+		"another one than the log says. Compared are what the driver shows with what it holds and with the device nodes, and the nodes with each other. A number of slots is " +
+		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not.",
+	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	Run:      judgeGPUCount,
+}
+
+func judgeGPUCount(view View) []Finding {
+	nodes, findings := judgedGPUs(view)
+	if len(nodes) == 0 {
+		return findings
+	}
+	short := failing(view, slotsFit)
+	slotsOf := slotsByNode(view.Launch)
+	var alike, none []*facts.Node
+	for _, node := range nodes {
+		if names := lost(node); names != nil {
+			findings = append(findings, lostGPU(node, names, slotsOf(node)))
+		} else if !short[node.Name] {
+			alike = append(alike, node)
+		}
+	}
+	for _, node := range view.Nodes {
+		if !node.NVML.Asked && !short[node.Name] && (slotsOf(node) == nil || len(slotsOf(node)) > 0) {
+			none = append(none, node)
+		}
+	}
+	for _, node := range none {
+		findings = append(findings, noGPU(node))
+	}
+	return append(findings, fewerGPUs(alike, slotsOf)...)
+}
+
+// noGPU is of a node that shows nothing of NVIDIA among others that do.
+func noGPU(node *facts.Node) Finding {
+	f := Finding{
+		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
+		WouldSee: noDriver, Fix: []string{"{ssh} lspci -d 10de:   # does the bus show any?", "# take {nodes} out of {hostfile}"},
+	}
+	if node.GPU != nil && len(node.GPU.Others) > 0 {
+		f.Got = fmt.Sprintf("%d accelerators of another maker", len(node.GPU.Others))
+		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
+	}
+	if container := containerOf(node); container != "" {
+		f.Fix = append(startWithGPUs(container), f.Fix[1])
+	}
+	return f
+}
+
+// fewerGPUs compares the nodes. One whose slots are as many as it shows is as
+// somebody knows it to be.
+func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []Finding {
+	var findings []Finding
+	for _, d := range differences(nodes, []aspect{{"GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) }}}) {
+		known := func(name string) bool {
+			i := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == name })
+			return len(slotsOf(nodes[i])) == len(nodes[i].NVML.Cards)
+		}
+		want, _ := strconv.Atoi(d.Deviations[0].Want)
+		got, _ := strconv.Atoi(d.Deviations[0].Got)
+		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), known)
+		if len(d.Nodes) == 0 || !d.Split && got > want {
+			continue
+		}
+		f := d.finding("numbers of GPUs")
+		f.Verdict = Warn
+		f.Fix = []string{"{ssh} 'nvidia-smi -L; lspci -d 10de:'   # is one missing?"}
+		f.WouldSee = "nothing, if the launch needs no more than are shown"
+		findings = append(findings, f)
+	}
+	return findings
 }

@@ -1,13 +1,85 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+
+	"preflight/facts"
+)
 
 var gpuDriverLoads = Check{
 	ID:       "gpu-driver-loads",
-	Title:    "placeholder",
+	Title:    "the NVIDIA driver answers on every node that shows its GPUs, and ranks may use it",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "A driver is a kernel module, libraries that must be of the same version, and device nodes that must be there and open. Each of them fails in its own way: no " +
+		"module after an upgrade of the kernel, a module of before the upgrade of the libraries, a container that lost the right to its GPUs, a GPU that no longer answers and takes " +
+		"every program along that asks for it. torch then finds no GPU, and DeepSpeed 0.14.1 and later takes the CPU on that node without an error: the others wait for it. The driver is asked " +
+		"by NVML in a process of its own, or by nvidia-smi where NVML cannot be loaded. A node whose driver fails is left out by all other gpu checks.",
+	WouldSee: noGPUs,
+	Run:      judgeDrivers,
+}
+
+// What torch says of a driver that does not work (c10/cuda/CUDAFunctions.cpp and
+// torch/csrc/cuda/Module.cpp, 2.5).
+const (
+	noGPUs       = "RuntimeError: No CUDA GPUs are available"
+	noDriver     = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver"
+	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
+	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
+	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
+)
+
+func judgeDrivers(view View) []Finding {
+	nodes, reason := askedGPUs(view)
+	if reason != "" {
+		return skip(reason)
+	}
+	slotsOf := slotsByNode(view.Launch)
+	var findings []Finding
+	for _, node := range nodes {
+		switch failure := node.NVML.Failure; {
+		case failure != nil:
+			f := driverFailure(node, *failure)
+			if view.Launch.Accelerator == "cpu" { // nobody said so, and perhaps it is meant
+				f.Verdict, f.WouldSee = Warn, "nothing but the time it takes: DeepSpeed takes the CPU"
+				f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if that is meant")
+			}
+			findings = append(findings, f)
+		case node.GPU == nil:
+			findings = append(findings, unknown(node, missing(Check{Needs: []facts.Section{facts.SectionGPU}}, node)))
+		default:
+			findings = append(findings, shutDoors(node)...)
+			findings = append(findings, lacksLibcuda(node)...)
+			findings = append(findings, unheldGPUs(node, slotsOf(node))...)
+		}
+	}
+	return findings
+}
+
+// driverFailure puts a failure into words, by its kind.
+func driverFailure(node *facts.Node, failure facts.NVMLFailure) Finding {
+	describe, known := driverFailures[failure.Kind]
+	if !known {
+		describe = failsOtherwise
+	}
+	f := describe(node)
+	f.Nodes = []string{node.Name}
+	if said := driverSaid(failure); f.Got == "" {
+		f.Got = said
+	} else {
+		f.Got += "; " + said
+	}
+	return f
+}
+
+// driverSaid is the driver's answer as far as there was one.
+func driverSaid(failure facts.NVMLFailure) string {
+	said := shown(failure.Text)
+	if failure.Call != "" {
+		said = failure.Call + ": " + said
+	}
+	if failure.Code != 0 {
+		said += fmt.Sprintf(" (%d)", failure.Code)
+	}
+	return said
 }

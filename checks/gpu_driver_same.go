@@ -1,13 +1,69 @@
 package checks
 
-import "preflight/facts"
+import (
+	"slices"
+
+	"preflight/facts"
+)
 
 var gpuDriverSame = Check{
 	ID:       "gpu-driver-same",
-	Title:    "placeholder",
-	Severity: Error,
+	Title:    "every node runs the same NVIDIA driver",
+	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
+		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
+	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
+	Run:      judgeDriversAlike,
+}
+
+func judgeDriversAlike(view View) []Finding {
+	nodes, findings := judgedGPUs(view)
+	driver := func(n *facts.Node) string { return n.NVML.Driver }
+	var all []comparison
+	for _, a := range []aspect{{"driver", driver}, {"kernel module", moduleKind}} {
+		told := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return a.Value(n) == "" })
+		all = append(all, comparison{aspect: a, Among: told})
+	}
+	for _, d := range compare(all) {
+		f := d.finding("NVIDIA drivers")
+		f.Fix = []string{howInstalled}
+		if !d.Split {
+			odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+			f.Fix = append(f.Fix, sameDriver(d, nodes[odd]))
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// howInstalled shows where the driver of a node came from.
+const howInstalled = `{ssh} "cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'"   # how it came to be installed`
+
+// sameDriver brings nodes to the driver and the kind of module of the others.
+func sameDriver(d difference, odd *facts.Node) string {
+	version, kind := odd.NVML.Driver, moduleKind(odd)
+	for _, dev := range d.Deviations {
+		if dev.Name == "driver" {
+			version = dev.Want
+		} else {
+			kind = dev.Want
+		}
+	}
+	packages := "nvidia-driver-%s-server"
+	if kind == "open" {
+		packages += "-open"
+	}
+	return onNodes("sudo apt-get install "+packages, release(version, 1)) + "   # Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"
+}
+
+// moduleKind is whether the kernel module is the open one, "" where it was not seen.
+func moduleKind(node *facts.Node) string {
+	switch {
+	case node.GPU == nil || node.GPU.Module == "":
+		return ""
+	case node.GPU.OpenModule:
+		return "open"
+	}
+	return "proprietary"
 }

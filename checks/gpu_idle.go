@@ -1,13 +1,101 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
+)
+
+// muchMemory is what a context of CUDA alone does not take, and the driver's own
+// use neither, together with a share of the GPU's memory: bytes.
+const muchMemory = 1 << 30
 
 var gpuIdle = Check{
 	ID:       "gpu-idle",
-	Title:    "placeholder",
+	Title:    "nobody uses the GPUs that ranks will use",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "A job that died and left a process, another user's notebook or a container that nobody sees take memory and time of a GPU, and the rank there runs out of memory or is slower " +
+		"than all the others, who wait for it. A process that computes is a failure from 1 GiB on or where the GPU takes one process only, else a warning; so is memory in use that no " +
+		"process in sight explains, by its share. Desktops are warned of from 1 GiB on; the driver's daemons, DCGM and MPS are nobody's job. GPUs the launch leaves alone are not looked at.",
+	WouldSee: "torch.OutOfMemoryError: CUDA out of memory",
+	Run: func(view View) []Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := launchCards(view)
+		for _, node := range nodes {
+			var uses []use
+			for _, card := range cardsOf(node) {
+				if card.MIG != "enabled" { // gpu-mode speaks of it, and its processes are on instances
+					uses = append(uses, usesOf(card)...)
+				}
+			}
+			findings = append(findings, usedBy(node, uses)...)
+			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node))...)
+		}
+		return findings
+	},
+}
+
+// hiddenUse is memory that is in use by nobody in sight: another container's
+// processes are not in our process table, nor are those that the driver lost. On
+// aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
+// it gives back.
+func hiddenUse(node *facts.Node) []cardRule {
+	shared := node.Host != nil && node.Host.Arch == "aarch64"
+	rule := func(verdict Verdict, share float64) cardRule {
+		return cardRule{Finding{
+			Verdict: verdict,
+			Summary: "memory of a GPU is in use, and no process in sight explains it",
+			Want:    "an idle GPU",
+			Fix: []string{
+				"{ssh} nvidia-smi   # as root on the machine itself: processes of other containers show there",
+				"{ssh} 'sudo fuser -v /dev/nvidia*'",
+				resetGPU,
+			},
+		}, func(card *facts.Card) string {
+			unexplained := unexplainedMemory(card)
+			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {
+				return ""
+			}
+			return humanize.IBytes(uint64(unexplained)) + " of " + humanize.IBytes(uint64(card.Memory))
+		}}
+	}
+	if shared {
+		return []cardRule{rule(Warn, 0.05)}
+	}
+	return []cardRule{rule(Fail, 0.2), rule(Warn, 0.05)}
+}
+
+// unexplainedMemory is what no process is told to use, 0 where that cannot be told.
+func unexplainedMemory(card *facts.Card) int64 {
+	untold := func(p facts.GPUUser) bool { return p.Memory == nil }
+	if card.MIG == "enabled" || card.MemoryUsed == nil || slices.ContainsFunc(card.Processes, untold) {
+		return 0
+	}
+	rest := *card.MemoryUsed
+	for _, process := range card.Processes {
+		rest -= *process.Memory
+	}
+	return max(rest, 0)
+}
+
+// describe is a process as its owner would know it.
+func describe(p facts.GPUUser) string {
+	text := fmt.Sprintf("pid %d", p.PID)
+	if p.Name != "" {
+		text = fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
+	}
+	if p.User != "" {
+		text += " of " + p.User
+	}
+	if p.Memory != nil {
+		text += " with " + humanize.IBytes(uint64(*p.Memory))
+	}
+	if p.Name == "" {
+		text += ", not in our process table"
+	}
+	return text
 }

@@ -1,13 +1,111 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
 
 var gpuModelSame = Check{
 	ID:       "gpu-model-same",
-	Title:    "placeholder",
-	Severity: Error,
+	Title:    "the launch's GPUs are of one model with one size of memory",
+	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "Ranks wait for each other at every step, so that the slowest model sets the pace, and every rank holds as much as the others, so that the smallest memory sets the size. Mixed " +
+		"fleets are run on purpose all the same, with a batch that fits the smallest: this is warned of, and nothing here fails a launch. Compared are the GPUs that the slots take; " +
+		"their VBIOS as well, where the model is the same: another one may set other limits of power and clock.",
+	WouldSee: "nothing: every step takes as long as on the slowest GPU",
+	Run:      judgeGPUModels,
+}
+
+func judgeGPUModels(view View) []Finding {
+	nodes, findings := judgedGPUs(view)
+	cardsOf := launchCards(view)
+	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 })
+	models := func(n *facts.Node) string { return distinct(cardsOf(n), modelOf) }
+	for _, node := range nodes {
+		if mixed := models(node); strings.Contains(mixed, ", ") {
+			findings = append(findings, Finding{
+				Nodes: []string{node.Name}, Summary: "the GPUs of a node are not alike", Got: mixed, Want: "one model",
+				Fix: []string{"{ssh} nvidia-smi -L", "deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone"},
+			})
+		}
+	}
+	for _, d := range differences(nodes, []aspect{{"GPUs", models}}) {
+		f := d.finding("models of GPUs")
+		f.Fix = []string{fmt.Sprintf("deepspeed --exclude %s …   # or keep them, with a batch that fits the smallest", ShellWord(strings.Join(d.Nodes, "@")))}
+		if d.Split {
+			f.Fix = []string{"{ssh} nvidia-smi -L   # or keep all, with a batch that fits the smallest"}
+		}
+		if least, smallest := smallestMemory(nodes, cardsOf); smallest != nil {
+			f.WouldSee = fmt.Sprintf("torch.OutOfMemoryError: CUDA out of memory, on %s first (%s), where the batch was made for more", hostfile.Fold(smallest), least)
+		}
+		findings = append(findings, f)
+	}
+	if len(findings) == 0 {
+		findings = unlikeVBIOS(nodes, cardsOf)
+	}
+	return findings
+}
+
+// modelOf is a GPU's name and memory: some models are sold with more than one size.
+func modelOf(card *facts.Card) string {
+	return fmt.Sprintf("%s with %s", shown(card.Name), humanize.IBytes(uint64(card.Memory)))
+}
+
+// distinct is every value that cards have, once and in order. Nearly always the
+// next card is of the same model.
+func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
+	var values []string
+	for i, card := range cards {
+		if i > 0 && card.Name == cards[i-1].Name && card.Memory == cards[i-1].Memory && card.VBIOS == cards[i-1].VBIOS {
+			continue
+		}
+		values = append(values, value(card))
+	}
+	slices.Sort(values)
+	return strings.Join(slices.Compact(values), ", ")
+}
+
+// smallestMemory is the least that a GPU has and the nodes with such, nil where all
+// have as much.
+func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (least string, names []string) {
+	var sizes []int64
+	of := map[string]int64{}
+	for _, node := range nodes {
+		for _, card := range cardsOf(node) {
+			sizes = append(sizes, card.Memory)
+			if size, met := of[node.Name]; !met || card.Memory < size {
+				of[node.Name] = card.Memory
+			}
+		}
+	}
+	if slices.Min(sizes) == slices.Max(sizes) {
+		return "", nil
+	}
+	for _, node := range nodes {
+		if of[node.Name] == slices.Min(sizes) {
+			names = append(names, node.Name)
+		}
+	}
+	return humanize.IBytes(uint64(slices.Min(sizes))), names
+}
+
+func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []Finding {
+	var findings []Finding
+	vbios := func(n *facts.Node) string {
+		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
+	}
+	for _, d := range differences(nodes, []aspect{{"VBIOS", vbios}}) {
+		f := d.finding("VBIOS of the GPUs")
+		f.Fix = []string{"{ssh} nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update"}
+		f.WouldSee = "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers"
+		findings = append(findings, f)
+	}
+	return findings
 }

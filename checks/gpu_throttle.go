@@ -1,13 +1,120 @@
 package checks
 
-import "preflight/facts"
+import (
+	"fmt"
+	"slices"
+
+	"preflight/facts"
+)
+
+// nearSlowdown is how close to its brake a GPU that nobody uses must not be, in °C.
+const nearSlowdown = 5
 
 var gpuThrottle = Check{
 	ID:       "gpu-throttle",
-	Title:    "placeholder",
-	Severity: Error,
+	Title:    "no GPU is braked by heat, by its power supply or by a lowered limit",
+	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc:      "Placeholder.",
-	WouldSee: "placeholder",
-	Run:      func(View) []Finding { return skip("not yet") },
+	Doc: "A collective is as fast as its slowest GPU. Looked at are the reasons the driver gives for low clocks now (heat and power, not that the GPU idles or that a busy one meets its power limit), " +
+		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs. " +
+		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",
+	WouldSee: "no message: every collective waits for the slowest GPU",
+	Run: func(view View) []Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := launchCards(view)
+		rules := []cardRule{
+			powerLimit(usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })),
+			maxClock(usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) })),
+		}
+		for _, node := range nodes {
+			findings = append(findings, firstOf(node, cardsOf(node), brakes)...)
+			findings = append(findings, eachOf(node, cardsOf(node), rules)...)
+		}
+		return findings
+	},
+}
+
+const showBrakes = "{ssh} nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}"
+
+var brakes = []cardRule{{Finding{
+	Summary: "heat brakes GPUs",
+	Want:    "full clocks: look at fans, air flow, cold plates and the room",
+	Fix:     []string{showBrakes, "{ssh} sudo ipmitool sdr type Fan"},
+}, func(card *facts.Card) string {
+	if !throttled(card, "hw-thermal", "sw-thermal") {
+		return ""
+	}
+	return "braked by heat" + degrees(card)
+}}, {Finding{
+	Summary: "the power supply brakes GPUs",
+	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
+	Fix:     []string{showBrakes, `{ssh} "sudo ipmitool sdr type 'Power Supply'"`},
+}, func(card *facts.Card) string {
+	if !throttled(card, "hw-power-brake") {
+		return ""
+	}
+	return "power brake asserted"
+}}, {Finding{
+	Summary: "the hardware brakes GPUs",
+	Want:    "full clocks: heat or power; the driver does not say which",
+	Fix:     []string{showBrakes},
+}, func(card *facts.Card) string {
+	if !throttled(card, "hw-slowdown") {
+		return ""
+	}
+	return "hardware slowdown" + degrees(card)
+}}, {Finding{
+	Summary: "GPUs are close to the temperature where they brake",
+	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
+	Fix:     []string{showBrakes},
+}, func(card *facts.Card) string {
+	if card.Temperature == nil || card.SlowdownAt == nil || *card.SlowdownAt <= nearSlowdown || *card.Temperature < *card.SlowdownAt-nearSlowdown {
+		return ""
+	}
+	return fmt.Sprintf("%d °C, brakes at %d °C", *card.Temperature, *card.SlowdownAt)
+}}}
+
+func throttled(card *facts.Card, reasons ...string) bool {
+	return slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(card.Throttle, reason) })
+}
+
+func degrees(card *facts.Card) string {
+	if card.Temperature == nil {
+		return ""
+	}
+	return fmt.Sprintf(" at %d °C", *card.Temperature)
+}
+
+// powerLimit is below what the factory or most GPUs of the model have. Watts are
+// told with fractions.
+func powerLimit(common map[string]int64) cardRule {
+	return cardRule{Finding{
+		Summary: "the power limit of GPUs is lowered",
+		Want:    "the factory's limit, and the same on all GPUs of a model",
+		Fix:     []string{"{ssh} nvidia-smi -q -d POWER -i {gpus}", "{ssh} sudo nvidia-smi -pl WATTS -i {gpus}   # the wanted limit for WATTS"},
+	}, func(card *facts.Card) string {
+		limit, most := card.Power.Limit, float64(common[card.Name])
+		switch {
+		case limit == 0:
+			return ""
+		case limit < card.Power.Default-1:
+			return fmt.Sprintf("%.0f W, %.0f W by the factory", limit, card.Power.Default)
+		case limit < most-1:
+			return fmt.Sprintf("%.0f W, %.0f W on most GPUs of the model", limit, most)
+		}
+		return ""
+	}}
+}
+
+func maxClock(common map[string]int64) cardRule {
+	return cardRule{Finding{
+		Summary: "the highest clock of GPUs is lower than that of others of the model",
+		Want:    "one maximum everywhere",
+		Fix:     []string{"{ssh} sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks", "{ssh} nvidia-smi -q -d CLOCK -i {gpus}"},
+	}, func(card *facts.Card) string {
+		if card.Clock.MaxSM == 0 || int64(card.Clock.MaxSM) >= common[card.Name] {
+			return ""
+		}
+		return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, common[card.Name])
+	}}
 }

@@ -67,7 +67,24 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 			l.Nodes[1].Files.Files[0].Kind, l.Nodes[1].Files.Files[1].Problem = evil, evil
 			l.Nodes[0].Files.Files[2].Exists, l.Nodes[0].Files.Files[2].Problem = false, evil
 		},
-		"a GPU":                 func(l *launchable) { l.Nodes[1].GPU.Devices, l.Nodes[1].GPU.Driver = []string{evil}, nil },
+		"a GPU":    func(l *launchable) { l.Nodes[1].GPU.Devices, l.Nodes[1].GPU.Driver = []string{evil}, nil },
+		"a driver": func(l *launchable) { l.Nodes[1].NVML.Driver, l.Nodes[1].NVML.CUDA = evil, evil },
+		"all but one driver": func(l *launchable) {
+			each(l, func(n *facts.Node) { n.NVML.Driver = evil })
+			l.Nodes[1].NVML.Driver = "550.54.15"
+		},
+		"a driver without libraries": func(l *launchable) {
+			l.Nodes[1].GPU.Module, l.Nodes[1].NVML.Failure = evil, &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Call: evil, Text: evil}
+			l.Nodes[2].GPU.Module, l.Nodes[2].GPU.Libcuda = evil, nil
+		},
+		"a libcuda": func(l *launchable) {
+			l.Nodes[1].GPU.Libcuda = []facts.DriverLibrary{{Path: evil + "/stubs/", Version: evil, From: evil}}
+			l.Nodes[2].GPU.Libcuda[0].Version = "999." + evil
+		},
+		"a CUDA":                func(l *launchable) { l.Nodes[1].Python.Torch.CUDA = "99." + evil },
+		"a model of GPU":        func(l *launchable) { l.Nodes[1].NVML.Cards[0].Name, l.Nodes[1].NVML.Cards[1].VBIOS = evil, evil },
+		"a GPU that is lost":    func(l *launchable) { l.Nodes[1].GPU.OnBus[0].Address, l.Nodes[1].GPU.Devices[0] = evil, evil },
+		"a device node":         func(l *launchable) { l.Nodes[1].GPU.Doors[0] = facts.DeviceNode{Path: evil, Problem: evil} },
 		"a hostname under c10d": func(l *launchable) { l.Launch.Rendezvous = launch.RendezvousC10d; l.Nodes[0].Names.Own = evil },
 		"an endpoint": func(l *launchable) {
 			each(l, func(n *facts.Node) {

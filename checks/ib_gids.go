@@ -9,37 +9,55 @@ import (
 )
 
 // unaddressable finds RoCE ports whose GID is not there: the one that
-// NCCL_IB_GID_INDEX names, or any of RoCE v2 for NCCL to find by itself.
-func unaddressable(view View, node *facts.Node, index facts.Setting) []Finding {
+// NCCL_IB_GID_INDEX names, or any of RoCE v2 for NCCL to find by itself, without which
+// a port cannot connect to its like on nodes that have one.
+func unaddressable(view View, node *facts.Node, ports []launch.HCAPort, hasV2 map[string]bool) []Finding {
 	var findings []Finding
-	for _, device := range node.IB.Devices {
-		for _, port := range device.Ports {
-			if port.State != "ACTIVE" || port.LinkLayer != "Ethernet" {
-				continue
-			}
-			f := Finding{
-				Nodes:    []string{node.Name},
-				WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
-				Fix:      []string{onNodes("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", device.Name, fmt.Sprint(port.Port))},
-			}
-			wanted, isNumber := launch.Number(index.Value)
-			switch {
-			case isNumber && wanted >= 0 && !hasGID(port, func(g facts.GID) bool { return int64(g.Index) == wanted }):
-				f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device.Name
-				f.Got = origin(view, index) + "; there is " + gidIndexes(port)
-				f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
-			case (!isNumber || wanted < 0) && !hasGID(port, func(g facts.GID) bool { return g.Type == "RoCE v2" }):
-				f.Verdict = Warn
-				f.Summary = device.Name + " has no RoCE v2 GID"
-				f.Got = gidIndexes(port)
-				f.Want = "an IPv4 address on its interface " + port.NetDev
-			default:
-				continue
-			}
-			findings = append(findings, f)
+	index := rankEnv(view, node)["NCCL_IB_GID_INDEX"]
+	for _, port := range ports {
+		if port.LinkLayer != "Ethernet" || port.Adapter.Kind == "RNIC" {
+			continue
 		}
+		device := port.Adapter.Name
+		f := Finding{
+			Nodes:    []string{node.Name},
+			WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
+			Fix:      []string{onNodes("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", device, fmt.Sprint(port.Port))},
+		}
+		wanted, isNumber := launch.Number(index.Value)
+		switch given := isNumber && wanted >= 0; {
+		case given && !hasGID(*port.IBPort, func(g facts.GID) bool { return int64(g.Index) == wanted }):
+			f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device
+			f.Got = origin(view, index) + "; there is " + gidIndexes(*port.IBPort)
+			f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
+		case !given && !hasGID(*port.IBPort, isV2):
+			f.Summary = device + " has no RoCE v2 GID"
+			f.Got = gidIndexes(*port.IBPort)
+			f.Want = "an IPv4 address on its interface " + port.NetDev
+			if !hasV2[port.Name()] {
+				f.Verdict = Warn
+			}
+		default:
+			continue
+		}
+		findings = append(findings, f)
 	}
 	return findings
+}
+
+func isV2(gid facts.GID) bool { return gid.Type == "RoCE v2" }
+
+// portsWithV2 are the ports that any node has a RoCE v2 GID on, by name.
+func portsWithV2(networks map[*facts.Node]launch.Network) map[string]bool {
+	names := map[string]bool{}
+	for _, network := range networks {
+		for _, port := range network.Ports {
+			if port.LinkLayer == "Ethernet" && hasGID(*port.IBPort, isV2) {
+				names[port.Name()] = true
+			}
+		}
+	}
+	return names
 }
 
 func hasGID(port facts.IBPort, is func(facts.GID) bool) bool {

@@ -14,7 +14,8 @@ var ibLinks = Check{
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "NCCL uses every ACTIVE port of the adapters that NCCL_IB_HCA selects, and falls back to TCP without a word where there is none; ranks that " +
 		"fell back cannot talk to ranks that did not. A port that is down everywhere is taken for unused, one that is down here and up on most nodes is not. " +
-		"A container also needs /dev/infiniband/uverbs*, and a RoCE port needs a usable GID.",
+		"It also takes libibverbs with the adapters' driver and /dev/infiniband/uverbs*, which containers often lack, a usable GID for RoCE, and ports of one link layer. " +
+		"Ports slower than their like on other nodes are warned of, and adapters whose PCIe slot is.",
 	WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
 	Run:      judgePorts,
 }
@@ -24,20 +25,34 @@ func judgePorts(view View) []Finding {
 	if reason != "" {
 		return skip(reason)
 	}
-	findings := downPorts(nodes)
-	for _, node := range nodes {
-		if len(node.IB.Devices) == 0 {
-			continue // ib-same says so
-		}
-		env := rankEnv(view, node)
-		if f, lacks := lacksVerbs(node); lacks {
-			findings = append(findings, f)
-			continue
-		}
-		findings = append(findings, selectsNothing(view, node, env["NCCL_IB_HCA"])...)
-		findings = append(findings, unaddressable(view, node, env["NCCL_IB_GID_INDEX"])...)
+	findings := downPorts(view, nodes)
+	down := map[string]bool{}
+	for _, f := range findings {
+		down[f.Nodes[0]] = true
 	}
-	return append(findings, slowPorts(nodes)...)
+	networks, someWork := map[*facts.Node]launch.Network{}, false
+	for _, node := range nodes {
+		networks[node] = view.Launch.Network(node)
+		someWork = someWork || len(networks[node].Ports) > 0
+	}
+	hasV2 := portsWithV2(networks)
+	for _, node := range nodes {
+		network := networks[node]
+		switch {
+		case network.Obstacle == launch.ObstacleInactive && down[node.Name]: // told
+		case network.Obstacle != "":
+			findings = append(findings, obstructed(view, node, network, someWork)...)
+		default:
+			findings = append(findings, overIWARP(view, node, network.Ports)...)
+			findings = append(findings, mixedLayers(view, node, network.Ports)...)
+			findings = append(findings, unaddressable(view, node, network.Ports, hasV2)...)
+		}
+	}
+	findings = append(append(findings, slowPorts(view, nodes)...), narrowSlots(networks, nodes)...)
+	if !someWork && len(findings) == 0 {
+		return skip("no InfiniBand or RoCE port is up on any node")
+	}
+	return findings
 }
 
 // usingIB is the nodes whose ranks would use InfiniBand or RoCE, or why there
@@ -45,6 +60,9 @@ func judgePorts(view View) []Finding {
 func usingIB(view View) (nodes []*facts.Node, reason string) {
 	if view.Launch.Accelerator == "cpu" {
 		return nil, "ranks on cpu talk by gloo, over TCP"
+	}
+	if len(view.All) < 2 {
+		return nil, "ranks of one node need no network"
 	}
 	hasDevices, disabled := false, 0
 	for _, node := range view.Nodes {
@@ -67,48 +85,6 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 // keptOffRDMA is whether what ranks see has NCCL leave adapters alone.
 func keptOffRDMA(env map[string]facts.Setting) bool {
 	return isOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket")
-}
-
-// lacksVerbs: the adapter shows in sysfs, but nothing can open it.
-func lacksVerbs(node *facts.Node) (Finding, bool) {
-	if len(node.IB.Verbs) > 0 {
-		return Finding{}, false
-	}
-	f := Finding{
-		Nodes:    []string{node.Name},
-		Summary:  "there are RDMA adapters, and no /dev/infiniband/uverbs* to use them by",
-		Got:      deviceNames(node),
-		WouldSee: "NET/IB : No device found, and TCP from this node only",
-		Fix:      []string{"{ssh} sudo modprobe ib_uverbs"},
-	}
-	if node.Host != nil && node.Host.Container != "" {
-		f.Fix = []string{"docker run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …"}
-	}
-	return f, true
-}
-
-func selectsNothing(view View, node *facts.Node, hca facts.Setting) []Finding {
-	if hca.Value == "" || len(launch.MatchHCA(hca.Value, portsOf(node))) > 0 {
-		return nil
-	}
-	return []Finding{{
-		Nodes:    []string{node.Name},
-		Summary:  "NCCL_IB_HCA selects no adapter of this node",
-		Got:      origin(view, hca),
-		Want:     "some of " + deviceNames(node),
-		WouldSee: "NET/IB : No device found, and TCP from this node only",
-		Fix:      takeOut(view, hca),
-	}}
-}
-
-func portsOf(node *facts.Node) []launch.Device {
-	var ports []launch.Device
-	for _, device := range node.IB.Devices {
-		for _, port := range device.Ports {
-			ports = append(ports, launch.Device{Name: device.Name, Port: port.Port})
-		}
-	}
-	return ports
 }
 
 func deviceNames(node *facts.Node) string {

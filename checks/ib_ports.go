@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // placedPort is one node's port of a name that several nodes have.
@@ -15,13 +16,18 @@ type placedPort struct {
 }
 
 // portsByName gathers the ports that bear one name ("mlx5_0:1"), in the order
-// of nodes; names come in the order they are met.
-func portsByName(nodes []*facts.Node) (names []string, ports map[string][]placedPort) {
+// of nodes; names come in the order they are met. Ports that NCCL_IB_HCA leaves out
+// do not matter.
+func portsByName(view View, nodes []*facts.Node) (names []string, ports map[string][]placedPort) {
 	ports = map[string][]placedPort{}
 	for _, node := range nodes {
+		selected := selectedPorts(view, node)
 		for _, device := range node.IB.Devices {
 			for i := range device.Ports {
 				port := &device.Ports[i]
+				if !selected(device.Name, port.Port) {
+					continue
+				}
 				name := device.Name + ":" + strconv.Itoa(port.Port)
 				if ports[name] == nil {
 					names = append(names, name)
@@ -33,11 +39,19 @@ func portsByName(nodes []*facts.Node) (names []string, ports map[string][]placed
 	return names, ports
 }
 
+// selectedPorts is what NCCL_IB_HCA leaves in on a node, up or down.
+func selectedPorts(view View, node *facts.Node) func(name string, port int) bool {
+	given := rankEnv(view, node)["NCCL_IB_HCA"].Value
+	return func(name string, port int) bool {
+		return given == "" || len(launch.MatchHCA(given, []launch.Device{{Name: name, Port: port}})) > 0
+	}
+}
+
 // downPorts finds ports that are not ACTIVE although at least half of the
 // nodes' are: a port that is mostly down is not in use.
-func downPorts(nodes []*facts.Node) []Finding {
+func downPorts(view View, nodes []*facts.Node) []Finding {
 	down := map[*facts.Node][]string{}
-	names, ports := portsByName(nodes)
+	names, ports := portsByName(view, nodes)
 	for _, name := range names {
 		active := 0
 		for _, port := range ports[name] {
@@ -61,9 +75,9 @@ func downPorts(nodes []*facts.Node) []Finding {
 
 // slowPorts finds ACTIVE ports slower than the rate most of the nodes have on
 // them, the higher one of two that are as common.
-func slowPorts(nodes []*facts.Node) []Finding {
+func slowPorts(view View, nodes []*facts.Node) []Finding {
 	slow := map[*facts.Node][]string{}
-	names, ports := portsByName(nodes)
+	names, ports := portsByName(view, nodes)
 	for _, name := range names {
 		common, count := int64(0), map[int64]int{}
 		for _, port := range ports[name] {

@@ -1,12 +1,10 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"preflight/facts"
-	"preflight/launch"
 )
 
 var ibSame = Check{
@@ -15,117 +13,83 @@ var ibSame = Check{
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "A node without an adapter falls back to TCP and cannot talk to the others; a port that is InfiniBand here and Ethernet there cannot connect, " +
-		"nor can ports whose first partition key, the one NCCL uses, differs. Another number of adapters, another model, firmware or subnet manager works and is warned of.",
+		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +
+		"has ranks speak two protocols. Another number of adapters, another model, firmware or subnet manager works and is warned of, and so are ports that look cabled crosswise.",
 	WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [0]mlx5_0:1/RoCE",
-	Run:      judgeAdapters,
+	Run: func(view View) []Finding {
+		findings := unlikePlugins(view)
+		nodes, reason := usingIB(view)
+		switch {
+		case reason != "" && len(findings) == 0:
+			return skip(reason)
+		case reason != "":
+			return findings
+		}
+		return append(findings, judgeAdapters(view, nodes)...)
+	},
 }
 
-func judgeAdapters(view View) []Finding {
-	nodes, reason := usingIB(view)
-	if reason != "" {
-		return skip(reason)
-	}
-	var findings []Finding
+func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
+	some := withDevices(nodes)
 	for _, node := range nodes {
 		if len(node.IB.Devices) == 0 {
 			findings = append(findings, Finding{
 				Nodes:    []string{node.Name},
 				Summary:  "no RDMA adapter, where other nodes have some",
-				Want:     deviceNames(withDevices(nodes)[0]) + ", as on " + withDevices(nodes)[0].Name,
+				Want:     deviceNames(some[0]) + ", as on " + some[0].Name,
 				WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
 				Fix:      []string{"{ssh} 'lspci -nn | grep -iE \"infiniband|mellanox\"; lsmod | grep _ib'"},
 			})
 		}
 	}
-	nodes = withDevices(nodes)
-	compare := func(what string, verdict Verdict, wouldSee, fix string, aspects []aspect) {
-		for _, d := range differences(nodes, aspects) {
-			// A port that one side does not have is told with the adapters.
-			d.Deviations = slices.DeleteFunc(d.Deviations, func(dev deviation) bool {
-				return d.Split && strings.Contains(dev.Got, shown("")+" on ") || !d.Split && (dev.Got == "" || dev.Want == "")
-			})
-			if len(d.Deviations) == 0 {
-				continue
-			}
+	layers := unlikeRDMA(some, portAspects(view, some, " link layer", linkLayer))
+	if layers == nil {
+		layers = unlikeRDMA(some, []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
+	}
+	tell := func(differences []difference, what string, verdict Verdict, wouldSee, fix string) {
+		for _, d := range differences {
 			f := d.finding(what)
 			f.Verdict, f.WouldSee, f.Fix = verdict, wouldSee, []string{fix}
 			findings = append(findings, f)
 		}
 	}
-	layer := func(p facts.IBPort) string { return p.LinkLayer }
-	manager := func(p facts.IBPort) string {
-		if p.LinkLayer != "InfiniBand" || p.State != "ACTIVE" {
-			return ""
-		}
-		return fmt.Sprint(p.SMLID)
+	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []difference {
+		return unlikeRDMA(some, portAspects(view, some, label, value))
 	}
-	compare("link layers", Fail, "", "{ssh} ibstat", portAspects(nodes, " link layer", layer))
-	compare("partitions", Fail, "Got completion from peer … with status=12 (retry exceeded)", "{ssh} 'grep . /sys/class/infiniband/*/ports/*/pkeys/0'",
-		portAspects(nodes, " partition", firstPartition))
-	compare("subnet managers", Warn, "nothing, if the ports are on one fabric", "{ssh} sudo sminfo", portAspects(nodes, " subnet manager LID", manager))
-	compare("adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l",
-		[]aspect{{"adapters", deviceNames}})
-	compare("adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo", deviceAspects(nodes, " model", func(d facts.HCA) string { return d.Type }))
-	compare("firmware versions", Warn, "nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query",
-		deviceAspects(nodes, " firmware", func(d facts.HCA) string { return d.Firmware }))
+	tell(layers, "link layers", Fail, "", "{ssh} ibstat")
+	tell(ports(" partition", partition(view)), "partitions", Fail, "Got completion from peer … with status=12 (retry exceeded)",
+		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/pkeys/0'")
+	tell(ports(" subnet", subnetPrefix), "InfiniBand subnets", Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/gids/0'   # the first half is the subnet: another fabric, or a cable in another one's switch")
+	tell(ports(" address", gidKind(view)), "RoCE addresses", Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null'")
+	findings = append(findings, crossedRails(view, some)...)
+	tell(ports(" subnet manager LID", managerLID), "subnet managers", Warn, "nothing, if the ports are on one fabric", "{ssh} sudo sminfo")
+	adapters := unlikeRDMA(some, []aspect{{"adapters", deviceNames}})
+	tell(adapters, "adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l")
+	if adapters == nil {
+		tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there")
+	}
+	tell(unlikeRDMA(some, deviceAspects(some, " model", func(d facts.HCA) string { return d.Type })), "adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo")
+	tell(unlikeRDMA(some, deviceAspects(some, " firmware", func(d facts.HCA) string { return d.Firmware })), "firmware versions", Warn,
+		"nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query")
 	return findings
 }
 
-// firstPartition is the partition of the key that NCCL uses (NCCL_IB_PKEY is 0
-// unless set), without the bit that says whether as a full member.
-func firstPartition(port facts.IBPort) string {
-	if len(port.PKeys) == 0 {
-		return ""
-	}
-	key, isNumber := launch.Number(port.PKeys[0])
-	if !isNumber {
-		return port.PKeys[0]
-	}
-	return fmt.Sprintf("0x%04x", key&0x7fff)
-}
-
-// portAspects are one aspect for each port that any node has.
-func portAspects(nodes []*facts.Node, label string, value func(facts.IBPort) string) []aspect {
-	var aspects []aspect
-	names, ports := portsByName(nodes)
-	for _, name := range names {
-		values := map[*facts.Node]string{}
-		for _, port := range ports[name] {
-			values[port.node] = value(*port.IBPort)
-		}
-		aspects = append(aspects, aspect{name + label, func(n *facts.Node) string { return values[n] }})
-	}
-	return aspects
-}
-
-func deviceAspects(nodes []*facts.Node, label string, value func(facts.HCA) string) []aspect {
-	var aspects []aspect
-	seen := map[string]bool{}
-	for _, node := range nodes {
-		for _, device := range node.IB.Devices {
-			if seen[device.Name] {
-				continue
-			}
-			seen[device.Name] = true
-			aspects = append(aspects, aspect{device.Name + label, func(n *facts.Node) string {
-				for _, d := range n.IB.Devices {
-					if d.Name == device.Name {
-						return value(d)
-					}
-				}
-				return ""
-			}})
+// unlikeRDMA is differences without what one side does not have, which is told with the
+// adapters or by ib-links; nil for none.
+func unlikeRDMA(nodes []*facts.Node, aspects []aspect) (found []difference) {
+	for _, d := range differences(nodes, aspects) {
+		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev deviation) bool {
+			return d.Split && strings.Contains(dev.Got, shown("")+" on ") || !d.Split && (dev.Got == "" || dev.Want == "")
+		})
+		if len(d.Deviations) > 0 {
+			found = append(found, d)
 		}
 	}
-	return aspects
+	return found
 }
 
 func withDevices(nodes []*facts.Node) []*facts.Node {
-	var some []*facts.Node
-	for _, node := range nodes {
-		if len(node.IB.Devices) > 0 {
-			some = append(some, node)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
 }

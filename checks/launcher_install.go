@@ -3,6 +3,8 @@ package checks
 import (
 	"slices"
 	"strings"
+
+	"preflight/facts"
 )
 
 // installFix installs a package by the distribution's own tool: its names with
@@ -21,4 +23,14 @@ func installFix(view View, apt string, dnf ...string) []string {
 		return []string{withDNF}
 	}
 	return []string{withAPT, withDNF}
+}
+
+// installThere is the like on a node.
+func installThere(view View, node *facts.Node, apt string, dnf ...string) []string {
+	view.Head = node
+	var fix []string
+	for _, command := range installFix(view, apt, dnf...) {
+		fix = append(fix, "{ssh} "+command)
+	}
+	return fix
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // littleMemlock is what RDMA cannot start with: NCCL registers some tens of
@@ -80,9 +81,15 @@ func memlockText(soft int64) string {
 	return humanize.IBytes(uint64(soft))
 }
 
-// usesRDMA is whether NCCL will find a device on the node and may use it.
+// usesRDMA is whether ranks of the node will lock memory for adapters, or will as soon
+// as what keeps them from opening those is out of the way.
 func usesRDMA(node *facts.Node, v View) bool {
-	return len(node.IB.Devices) > 0 && !keptOffRDMA(rankEnv(v, node))
+	network := v.Launch.Network(node)
+	switch network.Obstacle {
+	case launch.ObstacleDisabled, launch.ObstacleNoAdapter, launch.ObstacleInactive, launch.ObstacleHCA:
+		return network.Plugin != "" && len(node.IB.Devices) > 0
+	}
+	return true
 }
 
 func raiseMemlock(node *facts.Node) []string {

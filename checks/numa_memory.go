@@ -31,7 +31,7 @@ var numaMemory = Check{
 			if len(odd) == 0 || node.Slots < 2 || ncclVersion(node) == "" {
 				continue
 			}
-			if !launch.CuMemHostProbed(node.Python.NCCL[0], "", launch.RankEnv(node.Env, v.Launch.Exports)) {
+			if !launch.CuMemHostProbed(node.Python.NCCL[0], driverCUDA(node), launch.RankEnv(node.Env, v.Launch.Exports)) {
 				continue
 			}
 			findings = append(findings, Finding{

@@ -15,7 +15,8 @@ var slotsFit = Check{
 	Needs:    []facts.Section{facts.SectionGPU},
 	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
 		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
-		"others wait for it. Counted are device nodes, NVIDIA's and others', and the GPUs that NVIDIA's driver holds; whether they work is not looked at. " +
+		"others wait for it. Counted are the GPUs that NVIDIA's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
+		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts. " +
 		"More accelerators than slots are nobody's fault, nor are slots where no node has any, if nobody asked for one: DeepSpeed takes the CPU then, since 0.14.1.",
 	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	Run:      judgeSlots,
@@ -36,16 +37,21 @@ func judgeSlots(view View) []Finding {
 	for _, node := range rankNodes(view) {
 		slots := slotsOf(node)
 		asked = asked || len(slots) > 0
-		switch count, known := launch.Accelerators(node); {
+		count, known := launch.Accelerators(node)
+		there := count + notShown(view, node)
+		switch {
+		case driverFails(view, node):
 		case !known:
 			findings = append(findings, unknown(node, "how many accelerators there are was not seen"))
-		case len(slots) > 0 && slices.Max(slots) >= count:
+		case len(slots) > 0 && slices.Max(slots) >= there:
 			f := tooFew(p, node, slots, count)
 			if cpu { // torchrun takes nothing: the script may be one for the CPU
 				f.Verdict = Warn
 				f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if the script is to run on the CPU")
 			}
 			findings = append(findings, ofMachine(view, node, f))
+		case len(slots) > 0 && there == count && !p.ChoosesDevices():
+			findings = append(findings, hidden(view, node, slots, count)...)
 		}
 	}
 	if !asked {

@@ -29,6 +29,13 @@ type HCA struct {
 	Board    string `json:"board"`
 	GUID     string `json:"guid" fact:"own"`
 	NUMANode int    `json:"numa_node"` // -1 when the kernel does not say
+	// Kind is the kernel's word for its transport: CA for InfiniBand and RoCE, RNIC for
+	// iWARP, others for makers' own; "" when the kernel does not say.
+	Kind   string `json:"kind,omitempty"`
+	Driver string `json:"driver,omitempty"` // of the PCI device: mlx5_core, irdma, efa; "" for a device of software
+	// Verbs is the device node that opens it, "/dev/infiniband/uverbs0", "" when the
+	// kernel does not say. Whether this session has it is for IB's Verbs and Refused to tell.
+	Verbs string `json:"verbs,omitempty" fact:"own"`
 	// Path is the way from the root complex, like a PCIGPU's; nil for a device that is on none.
 	Path []string `json:"path" fact:"own"`
 	// PCIe is what the adapter's slot gives now and what adapter and slot could, "16.0 GT/s PCIe x16".
@@ -50,6 +57,8 @@ type IBPort struct {
 	NetDev    string   `json:"netdev"` // its network interface, "" when there is none
 	GIDs      []GID    `json:"gids" fact:"own"`
 	PKeys     []string `json:"pkeys"` // "0xffff", empty slots left out
+	// PKeySlots are the places of PKeys in the table, nil where none is empty before them.
+	PKeySlots []int `json:"pkey_slots,omitempty"`
 }
 
 // GID is one entry of a port's GID table.

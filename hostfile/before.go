@@ -6,12 +6,12 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Before reports whether a version is older than a release, which must parse.
-// Pre-releases and local labels count as the release they lead to; a text that
-// is not a version is older than nothing.
+// Before reports whether a version is older than a release. Pre-releases and
+// local labels count as the release they lead to; a text that is not a version is
+// older than nothing, and nothing is older than it: nodes send what they like.
 func Before(text, release string) bool {
-	v := core(text)
-	return v != nil && v.LessThan(core(release))
+	v, r := core(text), core(release)
+	return v != nil && r != nil && v.LessThan(r)
 }
 
 // cores remembers what core made of a text: a fleet has few versions, and asks

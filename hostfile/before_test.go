@@ -16,6 +16,7 @@ func TestBefore(t *testing.T) {
 		{"2.19.3-1", "2.19.3", false},     // as its tags do
 		{"", "2.5", false},
 		{"unknown", "2.5", false},
+		{"2.5", "unknown", false},
 	} {
 		if got := Before(test.text, test.than); got != test.want {
 			t.Errorf("Before(%q, %q) = %v", test.text, test.than, got)

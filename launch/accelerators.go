@@ -3,28 +3,78 @@ package launch
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"preflight/facts"
 )
 
 // Accelerators is how many accelerators a rank of the launch finds on a machine,
-// whoever made them. Device nodes are counted, as a container may be given a few
-// of a machine's; but where there is no container, a GPU that the driver holds
-// counts without its node too, because CUDA makes that on first use. Not known
-// are those of a machine that was not looked at, and of WSL, which shows all of
-// them as one device.
+// whoever made them: NVIDIA's as the driver tells them. Where it was not asked or
+// failed, device nodes are counted, as a container may be given a few of a
+// machine's; but where there is no container, a GPU that the driver holds counts
+// without its node too, because CUDA makes that on first use. Not known are those
+// of a machine that was not looked at, and of a WSL whose driver tells nothing: it
+// shows all of them as one device.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func Accelerators(machine *facts.Node) (count int, known bool) {
 	gpu := machine.GPU
-	if gpu == nil || slices.Contains(gpu.Others, "/dev/dxg") {
+	if gpu == nil {
+		return 0, false
+	}
+	others := slices.DeleteFunc(slices.Clone(gpu.Others), func(device string) bool { return device == WindowsGPUs })
+	if nvml := machine.NVML; nvml != nil && nvml.Asked && nvml.Failure == nil {
+		return len(nvml.Cards) + len(others), true
+	}
+	if len(others) < len(gpu.Others) {
 		return 0, false
 	}
 	count = len(gpu.Devices)
 	if machine.Host != nil && machine.Host.Container == "" {
 		count = max(count, len(gpu.Driver))
 	}
-	return count + len(gpu.Others), true
+	return count + len(others), true
+}
+
+// WindowsGPUs is the door of WSL 2 to the GPUs of Windows.
+const WindowsGPUs = "/dev/dxg"
+
+// ChoosesDevices is whether the ranks are started by DeepSpeed's launch.py, which
+// sets CUDA_VISIBLE_DEVICES to the slots, whatever it was. Other launchers leave the
+// choice to LOCAL_RANK, and the variable to whoever set it.
+func (p Prediction) ChoosesDevices() bool {
+	return !p.Torchrun() && (p.Local || p.NoSSH || p.Launcher == "pdsh")
+}
+
+// Visible are those of count accelerators that CUDA shows to a process with a value
+// of CUDA_VISIBLE_DEVICES, in the order in which the process counts them: those that it
+// names up to the first that is not there, by index or by the beginning of a UUID;
+// named twice, none. Not known is what names a MIG instance, and a UUID where the
+// cards did not tell theirs.
+//
+// Source: NVIDIA, CUDA C++ Programming Guide 12.8, CUDA environment variables.
+func Visible(value string, count int, cards []facts.Card) (shown []int, known bool) {
+	for _, name := range strings.Split(value, ",") {
+		name = strings.TrimSpace(name)
+		index, err := strconv.Atoi(name)
+		switch {
+		case strings.HasPrefix(name, "MIG-"), strings.HasPrefix(name, "GPU-") && len(cards) == 0:
+			return nil, false
+		case strings.HasPrefix(name, "GPU-"):
+			index = slices.IndexFunc(cards, func(c facts.Card) bool { return strings.HasPrefix(c.UUID, name) })
+		case err != nil:
+			index = -1
+		}
+		if index < 0 || index >= count {
+			return shown, true
+		}
+		if slices.Contains(shown, index) {
+			return nil, true
+		}
+		shown = append(shown, index)
+	}
+	return shown, true
 }
 
 // exporting is the accelerator whose variables are exported: the launching

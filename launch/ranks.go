@@ -66,8 +66,7 @@ func (p Prediction) Ranks() []Rank {
 
 // rotates is whether launch.py of v0.9.4 or later numbers the processes.
 func (p Prediction) rotates() bool {
-	byLaunch := p.Local || p.NoSSH || p.Launcher == "pdsh"
-	return !p.Torchrun() && byLaunch && !Before(p.DeepSpeed, "0.9.4")
+	return p.ChoosesDevices() && !Before(p.DeepSpeed, "0.9.4")
 }
 
 // starters is how many of the hosts start processes of this launch: all, unless a
@@ -83,7 +82,7 @@ func (p Prediction) starters() int {
 // not known. Only launch.py of DeepSpeed hides the others from them.
 func (p Prediction) devices(node int) []int {
 	slots := p.Hosts[node].Slots
-	if !p.Torchrun() && (p.Local || p.NoSSH || p.Launcher == "pdsh") {
+	if p.ChoosesDevices() {
 		return slots
 	}
 	count := len(slots)

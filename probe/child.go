@@ -2,9 +2,11 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -26,6 +28,7 @@ const (
 type child struct {
 	path string
 	args []string
+	name string   // what it is called by; "" means its path
 	dir  string   // "" means our own
 	env  []string // nil means our own
 }
@@ -35,15 +38,23 @@ type child struct {
 //
 // The error says how the child ended; when ctx ended first it is ctx's.
 func (c child) run(ctx context.Context) (stdout, stderr string, err error) {
+	var out cappedBuffer
+	stderr, err = c.stream(ctx, &out)
+	return out.kept.String(), stderr, err
+}
+
+// stream is run for a child whose standard output is wanted as it comes.
+func (c child) stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
 	// Linux kills the child when the thread that forked it ends, so that thread
 	// has to outlive the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	var out, errs cappedBuffer
+	var errs cappedBuffer
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	cmd.Args[0] = cmp.Or(c.name, c.path)
 	cmd.Dir, cmd.Env = c.dir, c.env
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout, cmd.Stderr = stdout, &errs
 	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = childGrace
@@ -52,7 +63,7 @@ func (c child) run(ctx context.Context) (stdout, stderr string, err error) {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return out.kept.String(), errs.kept.String(), err
+	return errs.kept.String(), err
 }
 
 // complaint is why a child failed: its own last line, or how it ended.
@@ -71,11 +82,15 @@ func complaint(stderr string, err error) string {
 	return err.Error()
 }
 
-// cappedBuffer keeps the first childOutput bytes and swallows the rest. It does
-// not embed its buffer, whose ReadFrom io.Copy would prefer to Write.
-type cappedBuffer struct{ kept bytes.Buffer }
+// cappedBuffer keeps the first bytes up to its limit, childOutput where it has
+// none, and swallows the rest. It does not embed its buffer, whose ReadFrom
+// io.Copy would prefer to Write.
+type cappedBuffer struct {
+	kept  bytes.Buffer
+	limit int
+}
 
 func (b *cappedBuffer) Write(p []byte) (int, error) {
-	b.kept.Write(p[:min(childOutput-b.kept.Len(), len(p))])
+	b.kept.Write(p[:min(cmp.Or(b.limit, childOutput)-b.kept.Len(), len(p))])
 	return len(p), nil
 }

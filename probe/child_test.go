@@ -1,9 +1,12 @@
 package probe
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -63,6 +66,38 @@ func TestChildIsKilledWithItsChildren(t *testing.T) {
 	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("grandchild %s is still there", pid)
+		}
+	}
+}
+
+func TestChildIsHeardWhileItSpeaks(t *testing.T) {
+	path := script(t, "slow", `echo "$0"; sleep 300`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard, out := io.Pipe()
+	go func() {
+		first, err := bufio.NewReader(heard).ReadString('\n')
+		if err != nil || first != path+"\n" {
+			t.Errorf("the first line is %q, %v; want %q", first, err, path)
+		}
+		cancel()
+	}()
+	if _, err := (child{path: path}).stream(ctx, out); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestChildIsCalledByItsName(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]child{
+		shell:   {path: shell, args: []string{"-c", "echo $0"}},
+		"agent": {path: shell, name: "agent", args: []string{"-c", "echo $0"}},
+	} {
+		if stdout, _, err := c.run(t.Context()); err != nil || stdout != want+"\n" {
+			t.Errorf("%+v is called %q, %v; want %q", c, stdout, err, want)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 // deviceName takes the number off the name of a device node, for an order by it.
 var deviceName = regexp.MustCompile(`^(nvidia|accel|davinci)(\d+)$`)
 
-// collectGPU looks for the device nodes of accelerators. Which of them work is
-// for their drivers to say, which are not asked.
+// collectGPU looks for accelerators and, where one is NVIDIA's, at what of its
+// driver the kernel and the file system show. Whether any of it works is for the
+// driver to say, which is not asked here.
 func collectGPU(ctx context.Context, o Options) (*facts.GPU, error) {
 	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
 	// Where no driver is loaded, the directory is not there.
@@ -31,7 +32,32 @@ func collectGPU(ctx context.Context, o Options) (*facts.GPU, error) {
 	if exists(o.at("/dev/dxg")) { // WSL 2 shows all GPUs of Windows as one device
 		gpu.Others = append(gpu.Others, "/dev/dxg")
 	}
+	gpu.OnBus, gpu.NVSwitches = nvidiaOnBus(o)
+	if !showsNVIDIA(o) {
+		return gpu, ctx.Err()
+	}
+	gpu.Modules = loadedModules(o)
+	gpu.Module, gpu.OpenModule = driverModule(o)
+	gpu.Doors = doors(o, gpu.Devices, gpu.Modules)
+	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
+	gpu.IOMMU = iommu(o, gpu.OnBus)
+	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
+	gpu.Xids, gpu.XidsUnread = readXids(ctx, o)
+	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
 	return gpu, ctx.Err()
+}
+
+// showsNVIDIA is whether anything here is NVIDIA's, so that its driver is worth
+// asking: a device node, the driver's directory, a GPU on the bus, or the one
+// device in which WSL 2 shows all GPUs of Windows.
+func showsNVIDIA(o Options) bool {
+	for _, sign := range []string{"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg"} {
+		if exists(o.at(sign)) {
+			return true
+		}
+	}
+	gpus, _ := nvidiaOnBus(o)
+	return len(gpus) > 0 || len(deviceNodes(o, "/dev", "nvidia")) > 0
 }
 
 // deviceNodes are those of one kind by their numbers; never nil.

@@ -10,21 +10,31 @@ import (
 )
 
 func TestCollectGPU(t *testing.T) {
+	none := facts.GPU{Devices: []string{}}
 	tests := []struct {
 		name  string
 		files []string
 		want  facts.GPU
 	}{
-		{"none", []string{"/dev/null", "/dev/nvidia.txt"}, facts.GPU{Devices: []string{}}},
-		{"a machine", []string{
-			"/dev/nvidia10", "/dev/nvidia2", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-modeset",
-			"/proc/driver/nvidia/gpus/0000:4e:00.0/information", "/proc/driver/nvidia/gpus/0000:0f:00.0/information",
-		}, facts.GPU{Devices: []string{"/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia10"}, Driver: []string{"0000:0f:00.0", "0000:4e:00.0"}}},
+		{"none", []string{"/dev/null", "/dev/nvidia.txt"}, none},
 		{"Intel's and Huawei's", []string{"/dev/accel/accel0", "/dev/accel/accel11", "/dev/accel/accel_controlD0", "/dev/davinci1", "/dev/davinci_manager"},
 			facts.GPU{Devices: []string{}, Others: []string{"/dev/accel/accel0", "/dev/accel/accel11", "/dev/davinci1"}}},
-		{"Windows", []string{"/dev/dxg"}, facts.GPU{Devices: []string{}, Others: []string{"/dev/dxg"}}},
-		{"AMD's driver without a door", []string{"/sys/class/kfd/kfd/topology/nodes/1/properties"}, facts.GPU{Devices: []string{}}},
+		{"AMD's driver without a door", []string{"/sys/class/kfd/kfd/topology/nodes/1/properties"}, none},
+		{"another maker's graphics", []string{"/sys/bus/pci/devices/0000:00:02.0/vendor"}, facts.GPU{Devices: []string{}, OnBus: []facts.PCIGPU{}}},
+		{"a container", []string{
+			"/dev/nvidia10", "/dev/nvidia2", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-modeset",
+			"/proc/driver/nvidia/gpus/0000:4e:00.0/information", "/proc/driver/nvidia/gpus/0000:0f:00.0/information",
+		}, facts.GPU{
+			Devices: []string{"/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia10"}, Driver: []string{"0000:0f:00.0", "0000:4e:00.0"},
+			Doors:   []facts.DeviceNode{{Path: "/dev/nvidia-uvm"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia2"}, {Path: "/dev/nvidia10"}},
+			Libcuda: []facts.DriverLibrary{}, XidsUnread: "no such file or directory",
+		}},
+		{"Windows", []string{"/dev/dxg"}, facts.GPU{
+			Devices: []string{}, Others: []string{"/dev/dxg"}, Doors: []facts.DeviceNode{{Path: "/dev/dxg"}}, Libcuda: []facts.DriverLibrary{}, XidsUnread: "no such file or directory",
+		}},
 	}
+	t.Setenv("LD_LIBRARY_PATH", "")
+	t.Setenv("PATH", "")
 	for _, tt := range tests {
 		files := map[string]string{}
 		for _, file := range tt.files {
@@ -36,6 +46,82 @@ func TestCollectGPU(t *testing.T) {
 		}
 		if diff := cmp.Diff(&tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// hgx is the machine of gpu-hgx.txtar with the programs it has, and no others.
+func hgx(t *testing.T) Options {
+	t.Helper()
+	o := fixture(t, "gpu-hgx")
+	for _, dir := range []string{"/run/systemd/system", "/usr/bin"} {
+		if err := os.MkdirAll(o.at(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeProgram(t, o.at("/usr/bin/nv-fabricmanager"), "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Fabric Manager version is : 550.54.15'\n")
+	writeProgram(t, o.at("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-fabricmanager' ] && echo ActiveState=activating\n")
+	t.Setenv("PATH", o.at("/usr/bin"))
+	t.Setenv("LD_LIBRARY_PATH", "/opt/empty:/usr/local/cuda-12.6/compat:/opt/wsl")
+	for bridge, access := range map[string]uint16{"0000:3a:01.0": 0x1d, "0000:4b:00.0": 0, "0000:4c:01.0": 0x1d, "0000:4c:02.0": 0x11, "0000:4c:03.0": 0x08} {
+		o.write(t, map[string]string{pciDevices + "/" + bridge + "/config": configSpace(access)})
+	}
+	return o
+}
+
+func TestCollectGPUOfHGX(t *testing.T) {
+	got, err := collectGPU(t.Context(), hgx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := func(path, version, from string, compat bool) facts.DriverLibrary {
+		return facts.DriverLibrary{Path: path, Version: version, From: from, Compat: compat}
+	}
+	want := &facts.GPU{
+		Devices: []string{"/dev/nvidia0", "/dev/nvidia1"}, Driver: []string{"0000:4e:00.0", "0000:50:00.0"},
+		OnBus: []facts.PCIGPU{
+			{Address: "0000:4e:00.0", Device: "0x2330", Driver: "nvidia", Path: []string{"pci0000:3a", "0000:3a:01.0", "0000:4b:00.0", "0000:4c:01.0", "0000:4e:00.0"}},
+			{Address: "0000:50:00.0", Device: "0x2330", Driver: "vfio-pci", NUMANode: -1, Path: []string{"pci0000:3a", "0000:3a:01.0", "0000:4b:00.0", "0000:4c:02.0", "0000:50:00.0"}},
+			{Address: "0000:9d:00.0", Device: "0x2684", NUMANode: 1, Path: []string{"pci0000:9c", "0000:9c:01.0", "0000:9d:00.0"}},
+		},
+		NVSwitches: 2, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem"},
+		Doors: []facts.DeviceNode{{Path: "/dev/nvidia-uvm", Problem: "no such file or directory"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1"}},
+		Libcuda: []facts.DriverLibrary{
+			library("/usr/local/cuda-12.6/compat/libcuda.so.1", "560.35.05", "LD_LIBRARY_PATH", true),
+			library("/opt/wsl/libcuda.so.1", "", "LD_LIBRARY_PATH", false),
+			library("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "550.54.15", "default", false),
+		},
+		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "activating", Running: true},
+		IOMMU:         "passthrough", Redirecting: []string{"0000:4c:01.0", "0000:4c:03.0"},
+		Xids: []facts.Xid{
+			{Code: 13, Address: "0000:4e:00", Age: 82800, Text: "pid=2131, name=python, Graphics Exception: ESR 0x50c730=0x9"},
+			{Code: 79, Address: "0000:50:00", Age: 3600, Text: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestShowsNVIDIA(t *testing.T) {
+	const card, sound = pciDevices + "/0000:01:00.0/", pciDevices + "/0000:01:00.1/"
+	tests := []struct {
+		name  string
+		files map[string]string
+		want  bool
+	}{
+		{"nothing", map[string]string{"/dev/null": "", "/proc/version": ""}, false},
+		{"a GPU's node", map[string]string{"/dev/nvidia3": ""}, true},
+		{"the driver's node", map[string]string{"/dev/nvidiactl": ""}, true},
+		{"the driver's directory", map[string]string{"/proc/driver/nvidia/version": ""}, true},
+		{"WSL 2", map[string]string{"/dev/dxg": ""}, true},
+		{"a GPU that no driver holds", map[string]string{card + "vendor": "0x10de\n", card + "class": "0x030200\n"}, true},
+		{"the sound of a card whose GPU was given away", map[string]string{sound + "vendor": "0x10de\n", sound + "class": "0x040300\n"}, false},
+		{"another maker's GPU", map[string]string{card + "vendor": "0x1002\n", card + "class": "0x030000\n"}, false},
+	}
+	for _, tt := range tests {
+		if got := showsNVIDIA(Options{}.write(t, tt.files)); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 }

@@ -37,13 +37,14 @@ func collectIB(_ context.Context, o Options) (*facts.IB, error) {
 	if err != nil && !exists(o.at("/sys/class")) {
 		return nil, errors.New("/sys is not mounted")
 	}
+	nodes := verbsOf(o)
 	for _, device := range devices {
-		seen.Devices = append(seen.Devices, hca(o.at("/sys/class/infiniband/"+device.Name())))
+		adapter := hca(o.at("/sys/class/infiniband/" + device.Name()))
+		adapter.Verbs = nodes[adapter.Name]
+		seen.Devices = append(seen.Devices, adapter)
 	}
-	verbs, _ := filepath.Glob(o.at("/dev/infiniband/uverbs*")) // fails on a bad pattern only
-	for _, path := range verbs {
-		seen.Verbs = append(seen.Verbs, "/dev/infiniband/"+filepath.Base(path))
-	}
+	seen.Verbs, seen.Refused = verbs(o)
+	seen.Libraries = rdmaLibraries(o, os.Getenv("LD_LIBRARY_PATH"))
 	seen.Peermem = slices.ContainsFunc(peermemMarks, func(mark string) bool { return exists(o.at(mark)) })
 	return seen, nil
 }
@@ -58,7 +59,13 @@ func hca(dir string) facts.HCA {
 		Board:    line(dir + "/board_id"),
 		GUID:     line(dir + "/node_guid"),
 		NUMANode: -1,
+		Kind:     parseState(line(dir + "/node_type")),
+		Path:     pciPath(dir + "/device"),
 	}
+	if driver, err := os.Readlink(dir + "/device/driver"); err == nil {
+		device.Driver = filepath.Base(driver)
+	}
+	device.PCIe, device.MaxPCIe = pcieLinks(dir + "/device")
 	if node, known := number(dir + "/device/numa_node"); known {
 		device.NUMANode = int(node)
 	}
@@ -83,8 +90,8 @@ func ibPort(device, dir string, number int) facts.IBPort {
 		SMLID:     parseLID(line(dir + "/sm_lid")),
 		NetDev:    netDevice(device, dir, number, held),
 		GIDs:      held,
-		PKeys:     pkeys(dir),
 	}
+	port.PKeys, port.PKeySlots = pkeys(dir)
 	port.Rate, port.Width = parseRate(line(dir + "/rate"))
 	return port
 }
@@ -112,9 +119,10 @@ func gids(port string) []facts.GID {
 	return held
 }
 
-// pkeys are the slots that hold one, in the order of the table.
-func pkeys(port string) []string {
-	var held []string
+// pkeys are the slots that hold one, in the order of the table, and their places
+// where they are not those of the first slots.
+func pkeys(port string) (held []string, slots []int) {
+	hasHole := false
 	for index, empty := 0, 0; empty < emptyRun; index++ {
 		key := line(fmt.Sprintf("%s/pkeys/%d", port, index))
 		if key == "" {
@@ -124,10 +132,14 @@ func pkeys(port string) []string {
 			empty++
 			continue
 		}
+		hasHole = hasHole || empty > 0
 		empty = 0
-		held = append(held, key)
+		held, slots = append(held, key), append(slots, index)
 	}
-	return held
+	if !hasHole {
+		slots = nil
+	}
+	return held, slots
 }
 
 // netDevice is the interface that belongs to a port: of a RoCE port the one its

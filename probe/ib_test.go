@@ -9,17 +9,22 @@ import (
 )
 
 func TestIB(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "")
 	for name, want := range map[string]*facts.IB{
 		"ib-mlx5": {
 			Devices: []facts.HCA{{
 				Name: "mlx5_0", Type: "MT4129", Firmware: "28.39.1002", Board: "MT_0000000838", GUID: "9c63:c003:0012:5e6a",
+				Kind: "CA", Driver: "mlx5_core", Verbs: "/dev/infiniband/uverbs0", Path: []string{"pci0000:15", "0000:15:01.0", "0000:18:00.0"},
+				PCIe: "32.0 GT/s PCIe x16", MaxPCIe: "32.0 GT/s PCIe x16",
 				Ports: []facts.IBPort{{
 					Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "InfiniBand", Rate: 400e9, Width: "4X", LID: 0x1c, SMLID: 1, NetDev: "ibp24s0",
 					GIDs:  []facts.GID{{Index: 0, GID: "fe80:0000:0000:0000:9c63:c003:0012:5e6a", Type: "IB/RoCE v1"}},
-					PKeys: []string{"0xffff", "0x8001"},
+					PKeys: []string{"0xffff", "0x8001"}, PKeySlots: []int{0, 2},
 				}},
 			}, {
 				Name: "mlx5_1", Type: "MT4129", Firmware: "28.39.1002", Board: "MT_0000000838", GUID: "9c63:c003:0012:5e7a", NUMANode: 1,
+				Kind: "CA", Driver: "mlx5_core", Verbs: "/dev/infiniband/uverbs1", Path: []string{"pci0000:97", "0000:97:01.0", "0000:9a:00.0"},
+				PCIe: "16.0 GT/s PCIe x8", MaxPCIe: "16.0 GT/s PCIe x16",
 				Ports: []facts.IBPort{{
 					Port: 1, State: "DOWN", Physical: "Disabled", LinkLayer: "InfiniBand", Rate: 10e9, Width: "4X", LID: 0xffff,
 					GIDs:  []facts.GID{{Index: 0, GID: "fe80:0000:0000:0000:9c63:c003:0012:5e7a"}},
@@ -28,10 +33,21 @@ func TestIB(t *testing.T) {
 			}},
 			Verbs:   []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"},
 			Peermem: true,
+			Libraries: []facts.RDMALibrary{
+				{Name: "libibverbs.so.1", Path: "/lib64/libibverbs.so.1"}, {Name: "libmlx5.so.1", Path: "/usr/lib64/libmlx5.so.1"},
+				{Name: "libnccl-net.so", Path: "/usr/lib64/libnccl-net.so"}, {Name: "libnccl-tuner-example.so", Path: "/usr/lib64/libnccl-tuner-example.so"},
+			},
 		},
 		"ib-roce": {
 			Devices: []facts.HCA{{
-				Name: "mlx5_bond_0", Type: "MT4125", Firmware: "22.36.1010", Board: "MT_0000000359", GUID: "b83f:d203:00aa:1c20", NUMANode: -1,
+				Name: "i40iw0", NUMANode: -1, Kind: "RNIC", Verbs: "/dev/infiniband/uverbs1", Path: []string{"pci0000:00", "0000:00:02.0", "0000:02:00.0"},
+				PCIe: "8.0 GT/s PCIe x8", MaxPCIe: "8.0 GT/s PCIe x8",
+				Ports: []facts.IBPort{{Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "Ethernet", Rate: 10e9, Width: "4X"}},
+			}, {
+				Name: "mlx5_2", Type: "MT4126", NUMANode: -1, Kind: "CA", Verbs: "/dev/infiniband/uverbs2", Path: []string{"pci0000:20", "0000:20:01.0", "0000:21:00.2"},
+				Ports: []facts.IBPort{{Port: 1, State: "DOWN", LinkLayer: "Ethernet"}},
+			}, {
+				Name: "mlx5_bond_0", Type: "MT4125", Firmware: "22.36.1010", Board: "MT_0000000359", GUID: "b83f:d203:00aa:1c20", NUMANode: -1, Verbs: "/dev/infiniband/uverbs0",
 				Ports: []facts.IBPort{{
 					Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "Ethernet", Rate: 100e9, Width: "2X", NetDev: "bond0",
 					GIDs: []facts.GID{
@@ -41,8 +57,13 @@ func TestIB(t *testing.T) {
 					},
 					PKeys: []string{"0xffff"},
 				}},
+			}, {
+				Name: "rxe0", NUMANode: -1, Kind: "CA",
+				Ports: []facts.IBPort{{Port: 1, State: "ACTIVE", LinkLayer: "Ethernet", Rate: 25e8, Width: "1X"}},
 			}},
-			Verbs: []string{"/dev/infiniband/uverbs0"},
+			Verbs:     []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"},
+			Refused:   []facts.DeviceNode{{Path: "/dev/infiniband/uverbs1", Problem: "is a directory"}},
+			Libraries: []facts.RDMALibrary{},
 		},
 	} {
 		got, err := collectIB(t.Context(), fixture(t, name))
@@ -53,8 +74,9 @@ func TestIB(t *testing.T) {
 }
 
 func TestNoAdapterIsAFactAndNoSysfsIsNot(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "")
 	got, err := collectIB(t.Context(), Options{}.write(t, map[string]string{"/sys/class/net/bonding_masters": ""}))
-	if diff := cmp.Diff(&facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(&facts.IB{Devices: []facts.HCA{}, Verbs: []string{}, Libraries: []facts.RDMALibrary{}}, got); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got):\n%s", err, diff)
 	}
 	if got, err := collectIB(t.Context(), Options{Root: t.TempDir()}); err == nil {
@@ -92,6 +114,24 @@ func TestParseLID(t *testing.T) {
 	for text, want := range map[string]int{"0x1c": 28, "0x0": 0, "": 0, "x": 0} {
 		if got := parseLID(text); got != want {
 			t.Errorf("parseLID(%q) = %d, want %d", text, got, want)
+		}
+	}
+}
+
+// LD_LIBRARY_PATH leads to plugins and libraries before the loader's own directories;
+// an empty or relative entry of it counts from the working directory.
+func TestRDMALibraries(t *testing.T) {
+	o := Options{WorkDir: "/job"}.write(t, map[string]string{
+		"/opt/hpcx/libnccl-net.so": "", "/usr/lib/libnccl-net.so": "", "/opt/aws/libnccl-net-ofi.so": "", "/job/libnccl-tuner.so": "",
+		"/job/lib/libibverbs.so.1": "", "/usr/lib/libibverbs.so.1": "", "/usr/lib/libnccl.so.2": "", "/usr/lib/libnccl-netting.so": "", "/elsewhere/libmlx5.so.1": "",
+	})
+	for path, want := range map[string][]facts.RDMALibrary{
+		"":                          {{Name: "libibverbs.so.1", Path: "/usr/lib/libibverbs.so.1"}, {Name: "libnccl-net.so", Path: "/usr/lib/libnccl-net.so"}},
+		"/opt/none:/opt/hpcx;lib":   {{Name: "libibverbs.so.1", Path: "/job/lib/libibverbs.so.1"}, {Name: "libnccl-net.so", Path: "/opt/hpcx/libnccl-net.so"}},
+		"/opt/aws:/opt/hpcx::/job/": {{Name: "libibverbs.so.1", Path: "/usr/lib/libibverbs.so.1"}, {Name: "libnccl-net-ofi.so", Path: "/opt/aws/libnccl-net-ofi.so"}, {Name: "libnccl-net.so", Path: "/opt/hpcx/libnccl-net.so"}, {Name: "libnccl-tuner.so", Path: "/job/libnccl-tuner.so"}},
+	} {
+		if diff := cmp.Diff(want, rdmaLibraries(o, path)); diff != "" {
+			t.Errorf("LD_LIBRARY_PATH=%s (-want +got):\n%s", path, diff)
 		}
 	}
 }

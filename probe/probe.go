@@ -2,8 +2,9 @@
 //
 // It observes and never judges: whether a value is good is for package checks.
 // It changes nothing (one nameless file in /dev/shm, gone before it returns,
-// is all it ever writes), repairs nothing, and starts no program but git and those
-// that a launch starts or asks as well, each within a deadline. It reads /proc, /sys,
+// is all it ever writes), repairs nothing, and starts no program but git, those that
+// a launch starts or asks as well and, where NVIDIA shows, itself anew to ask the
+// driver and NVIDIA's own tools, each within a deadline. It reads /proc, /sys,
 // /dev and /etc below a root that may be a fixture tree; system calls always ask
 // the real machine.
 //
@@ -23,7 +24,7 @@ import (
 )
 
 // DefaultDeadline is for all sections together, when Options names none.
-const DefaultDeadline = 12 * time.Second
+const DefaultDeadline = 32 * time.Second
 
 // How long one section may take. A test holds them inside DefaultDeadline.
 const (
@@ -40,7 +41,7 @@ const (
 	launcherLimit = 8 * time.Second
 	filesLimit    = 4 * time.Second
 	gpuLimit      = 2 * time.Second
-	nvmlLimit     = 11 * time.Second
+	nvmlLimit     = 30 * time.Second // eight GPUs that each wake up for some
 
 	// toolchainLimit holds the compiler, the toolkit and the interpreter, each of
 	// which may take its versionLimit.

@@ -86,9 +86,23 @@ type loaderEntry struct {
 // ABI this program was built for (sysdeps/generic/ldconfig.h).
 var loaderFlags = map[string]int32{"amd64": 0x0303, "arm64": 0x0a03, "ppc64le": 0x0503}[runtime.GOARCH]
 
+// cachedLibrary is a name that programs ask for and the path that the loader's cache
+// has for it.
+type cachedLibrary struct{ name, path string }
+
 // readLoaderCache returns the paths the loader's cache gives for a library, in
-// its order. No cache, or one of an unknown format, gives none.
+// its order.
 func readLoaderCache(file, library string) []string {
+	var paths []string
+	for _, entry := range loaderCacheEntries(file, func(name string) bool { return name == library }) {
+		paths = append(paths, entry.path)
+	}
+	return paths
+}
+
+// loaderCacheEntries are those of the loader's cache whose names are wanted, in its
+// order. No cache, or one of an unknown format, gives none.
+func loaderCacheEntries(file string, wanted func(name string) bool) []cachedLibrary {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil
@@ -108,13 +122,13 @@ func readLoaderCache(file, library string) []string {
 	if binary.Read(reader, binary.NativeEndian, entries) != nil {
 		return nil
 	}
-	var paths []string
+	var found []cachedLibrary
 	for _, entry := range entries {
-		if entry.Flags == loaderFlags && cString(data, entry.Name) == library {
-			paths = append(paths, cString(data, entry.Path))
+		if name := cString(data, entry.Name); entry.Flags == loaderFlags && wanted(name) {
+			found = append(found, cachedLibrary{name, cString(data, entry.Path)})
 		}
 	}
-	return paths
+	return found
 }
 
 // cString is the NUL-terminated text at an offset, "" outside the data.

@@ -28,9 +28,6 @@ type ncclSearch struct {
 	at       func(path string) string
 }
 
-// candidate is a file that may be NCCL, and what leads the loader to it.
-type candidate struct{ path, from string }
-
 // findNCCL lists the NCCL libraries there are in the order the loader would
 // take them, each file once, with the version its bytes name.
 func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
@@ -71,20 +68,10 @@ func (s ncclSearch) candidates() []candidate {
 		all = append(all, candidate{torch.path, "torch"}) // linked in: torch searches for none
 	}
 	all = append(all, torchCandidates(torch.rpath)...)
-	if s.path != "" {
-		for dir := range strings.SplitSeq(strings.ReplaceAll(s.path, ";", ":"), ":") {
-			if !filepath.IsAbs(dir) {
-				dir = filepath.Join(s.workDir, dir)
-			}
-			all = append(all, candidate{filepath.Join(dir, ncclName), "LD_LIBRARY_PATH"})
-		}
-	}
+	all = append(all, libraryPathOrder(s.path, s.workDir, ncclName)...)
 	all = append(all, torchCandidates(torch.runpath)...)
-	for _, path := range readLoaderCache(s.at("/etc/ld.so.cache"), ncclName) {
-		all = append(all, candidate{s.at(path), "ld.so.cache"})
-	}
-	for _, dir := range defaultLibraryDirs {
-		all = append(all, candidate{s.at(filepath.Join(dir, ncclName)), "default"})
+	for _, c := range systemOrder(s.at, ncclName) {
+		all = append(all, candidate{s.at(c.path), c.from})
 	}
 	// torch loads the wheel by its full path when the loader finds nothing
 	// (torch/__init__.py, _preload_cuda_deps).

@@ -21,6 +21,7 @@ import (
 type Binary struct {
 	Hash    string // SHA-256 of the file in hex: its name on the nodes
 	BuildID string // Go build ID, which the agent's hello repeats
+	Loader  string // path of the dynamic loader it asks for, "" for a static one
 	Size    int64  // bytes
 
 	path string
@@ -43,7 +44,11 @@ func OpenBinary(path string) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Size: size, path: path}
+	loader, err := loader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size, path: path}
 	b.pack = sync.OnceValues(b.compress)
 	return b, nil
 }
@@ -95,13 +100,13 @@ func goarch(machine string) string {
 	return machine
 }
 
-// siblings finds binaries for other machines beside our own. It is safe for
-// concurrent use and opens every file once.
+// siblings finds binaries for other machines, and for other C libraries, beside
+// our own. It is safe for concurrent use and opens every file once.
 type siblings struct {
 	directories func() ([]string, error)
 
 	mu    sync.Mutex
-	found map[platform]*Binary
+	found map[platform][]*Binary
 }
 
 type platform struct{ goos, arch string }
@@ -120,49 +125,66 @@ func besideUs() ([]string, error) {
 	return []string{dir, filepath.Join(dir, "bin")}, nil
 }
 
-// open returns our executable for a platform. The error wraps
-// os.ErrNotExist when there is none, and says how to build it.
-func (s *siblings) open(goos, arch string) (*Binary, error) {
+// open returns our executables for a platform, the one to prefer first: the
+// dynamic one can ask NVIDIA's driver, and the static one behind it starts where
+// there is no glibc. The error wraps os.ErrNotExist when there is none, and says
+// how to build it.
+func (s *siblings) open(goos, arch string) ([]*Binary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b := s.found[platform{goos, arch}]; b != nil {
-		return b, nil
+	if found := s.found[platform{goos, arch}]; found != nil {
+		return found, nil
 	}
-	path, err := s.locate(goos, arch)
+	paths, err := s.locate(goos, arch)
 	if err != nil {
 		return nil, err
 	}
-	b, err := OpenBinary(path)
-	if err != nil {
-		return nil, err
-	}
-	if s.found == nil {
-		s.found = map[platform]*Binary{}
-	}
-	s.found[platform{goos, arch}] = b
-	return b, nil
-}
-
-// locate returns the path of our executable for a platform.
-func (s *siblings) locate(goos, arch string) (string, error) {
-	if (platform{goos, arch}) == (platform{runtime.GOOS, runtime.GOARCH}) {
-		return self, nil
-	}
-	name := fmt.Sprintf("preflight-%s-%s", goos, arch)
-	dirs, err := s.directories()
-	if err != nil {
-		return "", err
-	}
-	for _, dir := range dirs {
-		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		} else if !errors.Is(err, os.ErrNotExist) {
-			return "", err
+	var found []*Binary
+	for _, path := range paths {
+		b, err := OpenBinary(path)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, b)
+		if b.Loader == "" {
+			break // it starts on any node, so none would choose the next
 		}
 	}
-	return "", fmt.Errorf("no %s in %s: build it with `GOOS=%s GOARCH=%s make cross`: %w",
-		name, strings.Join(dirs, " or "), goos, arch, os.ErrNotExist)
+	if s.found == nil {
+		s.found = map[platform][]*Binary{}
+	}
+	s.found[platform{goos, arch}] = found
+	return found, nil
+}
+
+// locate returns the paths of our executables for a platform.
+func (s *siblings) locate(goos, arch string) ([]string, error) {
+	name := fmt.Sprintf("preflight-%s-%s", goos, arch)
+	names := []string{name, name + "-static"}
+	var paths []string
+	if (platform{goos, arch}) == (platform{runtime.GOOS, runtime.GOARCH}) {
+		names, paths = names[1:], []string{self}
+	}
+	dirs, err := s.directories()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		for _, dir := range dirs {
+			path := filepath.Join(dir, name)
+			if _, err := os.Stat(path); err == nil {
+				paths = append(paths, path)
+				break
+			} else if !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no %s in %s: build it with `make cross ARCHES=%s`: %w",
+			name, strings.Join(dirs, " or "), arch, os.ErrNotExist)
+	}
+	return paths, nil
 }
 
 // ownBuildID is the Go build ID of this process, "" where the system does not
@@ -206,3 +228,26 @@ func buildID(r io.ReaderAt) (string, error) {
 	}
 	return string(note[header : header+size]), nil
 }
+
+// loader reads which dynamic loader an ELF file asks for, "" when it asks for
+// none.
+func loader(r io.ReaderAt) (string, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return "", err
+	}
+	for _, segment := range f.Progs {
+		if segment.Type != elf.PT_INTERP {
+			continue
+		}
+		path, err := io.ReadAll(io.LimitReader(segment.Open(), maxPath))
+		if err != nil {
+			return "", err
+		}
+		return strings.TrimRight(string(path), "\x00"), nil
+	}
+	return "", nil
+}
+
+// maxPath is PATH_MAX of Linux.
+const maxPath = 4096

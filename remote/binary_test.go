@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -63,46 +66,130 @@ func TestOpenBinaryRefuses(t *testing.T) {
 	}
 }
 
-func TestSiblings(t *testing.T) {
-	dir, bin := t.TempDir(), t.TempDir()
-	s := &siblings{directories: func() ([]string, error) { return []string{dir, bin}, nil }}
-	own, err := s.open("linux", runtime.GOARCH)
-	if err != nil || own.path != self {
-		t.Errorf("own: %+v, %v", own, err)
+// program writes an ELF file for this machine that asks for a loader, "" for
+// none.
+func program(t *testing.T, path, loader string) {
+	t.Helper()
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Ehsize: 64, Phoff: 64, Phentsize: 56, Shentsize: 64,
 	}
-	_, err = s.open("linux", "mips")
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "`GOOS=linux GOARCH=mips make cross`") || !strings.Contains(err.Error(), dir) {
-		t.Errorf("missing sibling: %v", err)
+	var segments []elf.Prog64
+	if loader != "" {
+		loader += "\x00"
+		segments = []elf.Prog64{{Type: uint32(elf.PT_INTERP), Off: 64 + 56, Filesz: uint64(len(loader)), Memsz: uint64(len(loader))}}
 	}
-	content, err := os.ReadFile(self)
+	header.Phnum = uint16(len(segments))
+	var file bytes.Buffer
+	for _, part := range []any{header, segments, []byte(loader)} {
+		if err := binary.Write(&file, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, file.Bytes(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenBinaryTellsTheLoader(t *testing.T) {
+	for _, want := range []string{"", "/lib/ld-musl-x86_64.so.1"} {
+		path := filepath.Join(t.TempDir(), "program")
+		program(t, path, want)
+		if b, err := OpenBinary(path); err != nil || b.Loader != want {
+			t.Errorf("loader %q (%v), want %q", b.Loader, err, want)
+		}
+	}
+}
+
+// found are the paths a search for binaries gave.
+func found(t *testing.T, s *siblings, arch string) []string {
+	t.Helper()
+	binaries, err := s.open("linux", arch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(bin, "preflight-linux-mips")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	var paths []string
+	for _, b := range binaries {
+		paths = append(paths, b.path)
+	}
+	return paths
+}
+
+func TestSiblings(t *testing.T) {
+	dir, bin := t.TempDir(), t.TempDir()
+	beside := func() *siblings {
+		return &siblings{directories: func() ([]string, error) { return []string{dir, bin}, nil }}
+	}
+	if got := found(t, beside(), runtime.GOARCH); !slices.Equal(got, []string{self}) {
+		t.Errorf("alone: %q", got)
+	}
+	_, err := beside().open("linux", "mips")
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "`make cross ARCHES=mips`") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("missing sibling: %v", err)
+	}
+	dynamic, static := filepath.Join(bin, "preflight-linux-mips"), filepath.Join(dir, "preflight-linux-mips-static")
+	program(t, static, "")
+	if got := found(t, beside(), "mips"); !slices.Equal(got, []string{static}) {
+		t.Errorf("a static sibling: %q", got)
+	}
+	program(t, dynamic, "/lib/ld.so")
+	both := beside()
+	if got := found(t, both, "mips"); !slices.Equal(got, []string{dynamic, static}) {
+		t.Errorf("two siblings: %q", got)
+	}
+	first, _ := both.open("linux", "mips")
+	if second, err := both.open("linux", "mips"); err != nil || second[0] != first[0] {
+		t.Errorf("read twice: %+v, %v", second, err)
+	}
+	program(t, dynamic, "")
+	if got := found(t, beside(), "mips"); !slices.Equal(got, []string{dynamic}) {
+		t.Errorf("behind a static one: %q", got)
+	}
+}
+
+// A node without our loader is sent the static one of its own machine.
+func TestSiblingsOfOurMachine(t *testing.T) {
+	dir := t.TempDir()
+	static := filepath.Join(dir, "preflight-linux-"+runtime.GOARCH+"-static")
+	program(t, static, "")
+	program(t, strings.TrimSuffix(static, "-static"), "/lib/ld.so")
+	own, err := OpenBinary(self)
+	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := s.open("linux", "mips")
-	if err != nil || first.path != path || first.Hash != own.Hash {
-		t.Errorf("sibling: %+v, %v", first, err)
+	want := []string{self, static}
+	if own.Loader == "" {
+		want = want[:1]
 	}
-	if second, err := s.open("linux", "mips"); second != first {
-		t.Errorf("read twice: %+v, %v", second, err)
+	if got := found(t, &siblings{directories: func() ([]string, error) { return []string{dir}, nil }}, runtime.GOARCH); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
 	}
 }
 
 func TestOffer(t *testing.T) {
-	none := func(string, string) (*Binary, error) { return nil, os.ErrNotExist }
-	if got := offer(none); got != "-" {
+	none := func(string, string) ([]*Binary, error) { return nil, os.ErrNotExist }
+	if got := offer(none); got != "" {
 		t.Errorf("without binaries: %q", got)
 	}
-	own := func(_, arch string) (*Binary, error) {
-		if arch != runtime.GOARCH && arch != "riscv64" {
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	for _, c := range []struct {
+		archs []string
+		want  []string // in the order of the machines' names
+	}{
+		{[]string{runtime.GOARCH}, []string{"any:/lib/ld.so:h1 any:/:h2"}},
+		{[]string{runtime.GOARCH, "riscv64"}, []string{machine + ":/lib/ld.so:h1 " + machine + ":/:h2", "riscv64:/lib/ld.so:h1 riscv64:/:h2"}},
+		{[]string{"riscv64"}, []string{"riscv64:/lib/ld.so:h1 riscv64:/:h2"}},
+	} {
+		binaries := func(_, arch string) ([]*Binary, error) {
+			if slices.Contains(c.archs, arch) {
+				return []*Binary{{Hash: "h1", Loader: "/lib/ld.so"}, {Hash: "h2"}}, nil
+			}
 			return nil, os.ErrNotExist
 		}
-		return &Binary{Hash: "h-" + arch}, nil
-	}
-	if got, want := offer(own), "h-"+runtime.GOARCH+" riscv64=h-riscv64"; got != want {
-		t.Errorf("offer %q, want %q", got, want)
+		slices.Sort(c.want)
+		if got, want := offer(binaries), strings.Join(c.want, " "); got != want {
+			t.Errorf("of %s: offer %q, want %q", c.archs, got, want)
+		}
 	}
 }

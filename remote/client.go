@@ -23,9 +23,9 @@ type Options struct {
 	User         string        // as ssh -l; "" = as configured, else the local user
 	Timeout      time.Duration // of one node, from its name to a talking agent; 0 = DefaultTimeout
 
-	// Binary finds the executable to send to a platform; nil = our own, and
-	// those that `make cross` put beside it.
-	Binary func(goos, arch string) (*Binary, error)
+	// Binaries finds the executables for a platform, the one to prefer first;
+	// nil = our own, and those that `make cross` put beside it.
+	Binaries func(goos, arch string) ([]*Binary, error)
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration
@@ -78,13 +78,13 @@ func New(o Options) (*Client, error) {
 	if o.AgentLife == 0 {
 		o.AgentLife = DefaultAgentLife
 	}
-	if o.Binary == nil {
-		o.Binary = (&siblings{directories: besideUs}).open
+	if o.Binaries == nil {
+		o.Binaries = (&siblings{directories: besideUs}).open
 	}
 	c := &Client{
 		options:  o,
 		nsswitch: nsswitchFile,
-		offer:    sync.OnceValue(func() string { return offer(o.Binary) }),
+		offer:    sync.OnceValue(func() string { return offer(o.Binaries) }),
 		local:    account{name: me.Username, home: o.Home, uid: me.Uid, hostname: hostname},
 	}
 	c.config, err = readConfig(filepath.Join(o.Home, ".ssh", "config"), o.SystemConfig, o.Home)

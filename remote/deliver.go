@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -10,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,10 +22,12 @@ import (
 // The dialogue with deliver.sh. Its lines bear the marker and begin with a verb:
 //
 //	shell                       it runs
-//	heard                       it has read our first line: TAG HASH [MACHINE=HASH]…
+//	heard                       it has read our first line: TAG [MACHINE:LOADER:HASH]…
 //	tried DIRECTORY: WHY        it cannot use that directory
-//	need OS MACHINE HOW DIR     it lacks the binary; we send HASH SIZE, a newline and
-//	                            SIZE bytes, packed as HOW says: gzip, cat, none (cannot)
+//	need OS MACHINE HOW HASH DIR
+//	                            it lacks the binary of that hash, or "-": none of the
+//	                            offered will do; we send HASH SIZE, a newline and SIZE
+//	                            bytes, packed as HOW says: gzip, cat, none (cannot)
 //	failed STATUS               the binary it was sent does not start
 //	none                        there is no directory left to try
 //	{"hello":…}                 the shell has become our agent
@@ -56,10 +61,10 @@ const maxPlaces = 10
 type delivery struct {
 	*command
 	ending
-	tag    string
-	wrote  time.Time // when we last did
-	needs  int       // how often it asked for the binary
-	binary func(goos, arch string) (*Binary, error)
+	tag      string
+	wrote    time.Time // when we last did
+	needs    int       // how often it asked for the binary
+	binaries func(goos, arch string) ([]*Binary, error)
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
@@ -67,7 +72,7 @@ func (c *Client) bootstrap(ctx context.Context, client *connection, name string,
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()
-	d := &delivery{ending: ending{host: name}, tag: tag(), binary: c.options.Binary}
+	d := &delivery{ending: ending{host: name}, tag: tag(), binaries: c.options.Binaries}
 	running, failure := run(client, name, deliverCommand)
 	if failure != nil {
 		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
@@ -132,7 +137,7 @@ func (d *delivery) dialogue() (Hello, error) {
 			d.tried = append(d.tried, escape(rest))
 		case verb == "need" && d.needs < maxPlaces:
 			d.needs++
-			if err := d.supply(strings.SplitN(rest, " ", 4)); err != nil {
+			if err := d.supply(strings.SplitN(rest, " ", 5)); err != nil {
 				return Hello{}, err
 			}
 		case verb == "failed":
@@ -149,21 +154,30 @@ func (d *delivery) dialogue() (Hello, error) {
 
 // supply sends the binary a node needs.
 func (d *delivery) supply(need []string) error {
-	if len(need) != 4 {
+	if len(need) != 5 {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
-	system, machine, how := escape(need[0]), escape(need[1]), need[2]
+	system, machine, how, hash := escape(need[0]), escape(need[1]), need[2], need[3]
 	if system != "Linux" {
 		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
 	}
-	b, err := d.binary("linux", goarch(machine))
+	binaries, err := d.binaries("linux", goarch(machine))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
 	}
 	if err != nil {
 		return d.fail(StageDeliver, WrongArch, map[string]string{"arch": goarch(machine), "want": runtime.GOARCH}, err)
 	}
-	if err := d.send(b, how); err != nil {
+	if hash == "-" {
+		loader := binaries[0].Loader
+		return d.fail(StageStart, LibcTooOld, map[string]string{"message": "no " + loader},
+			fmt.Errorf("the node has no %s, the loader our binary asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
+	}
+	i := slices.IndexFunc(binaries, func(b *Binary) bool { return b.Hash == hash })
+	if i < 0 {
+		return d.garbage([]byte(strings.Join(need, " ")))
+	}
+	if err := d.send(binaries[i], how); err != nil {
 		return err
 	}
 	d.pushed = true
@@ -207,8 +221,8 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
 		*text = escape(*text)
 	}
-	b, err := d.binary(h.OS, h.Arch)
-	if err != nil || b.BuildID != h.Build {
+	binaries, err := d.binaries(h.OS, h.Arch)
+	if err != nil || !slices.ContainsFunc(binaries, func(b *Binary) bool { return b.BuildID == h.Build }) {
 		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": h.Path},
 			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", h.Path))
 	}
@@ -216,21 +230,30 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// offer is what every node is told of the binaries at hand: the one for
-// machines like ours, then those for others. A node asks what machine it is
-// only when there is a choice.
-func offer(binary func(goos, arch string) (*Binary, error)) string {
-	own, others := "-", ""
-	if b, err := binary("linux", runtime.GOARCH); err == nil {
-		own = b.Hash
-	}
-	for machine, arch := range machines {
-		if arch == runtime.GOARCH {
+// offer is what every node is told of the binaries at hand: which machine each
+// is for, by uname, which file it cannot start without, and its hash. A node
+// takes the first that suits it. It asks what machine it is only when there is a
+// choice: where all are for machines like ours, they are offered to any.
+func offer(binaries func(goos, arch string) ([]*Binary, error)) string {
+	var words []string
+	choice := false
+	for _, machine := range slices.Sorted(maps.Keys(machines)) {
+		arch := machines[machine]
+		found, err := binaries("linux", arch)
+		if err != nil {
 			continue
 		}
-		if b, err := binary("linux", arch); err == nil {
-			others += " " + machine + "=" + b.Hash
+		choice = choice || arch != runtime.GOARCH
+		for _, b := range found {
+			// "/" is there on every node.
+			words = append(words, machine+":"+cmp.Or(b.Loader, "/")+":"+b.Hash)
 		}
 	}
-	return own + others
+	if !choice {
+		for i, word := range words {
+			_, rest, _ := strings.Cut(word, ":")
+			words[i] = "any:" + rest
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -3,24 +3,33 @@
 
 set -f;
 
-# tag makes names unique among nodes that share a home; h is the SHA-256 of the
-# binary; more are those for other machines, as x86_64=… aarch64=….
-read -r tag h more || exit 1;
+# It would resolve symbols of drivers that are not there, and nothing of ours
+# would start.
+unset LD_BIND_NOW;
+
+# tag makes names unique among nodes that share a home; offers are the binaries
+# at hand, best first, as x86_64:/lib64/ld-linux-x86-64.so.2:SHA256.
+read -r tag offers || exit 1;
 say heard;
-case $more in
-?*)
-	m=$(uname -m);
-	for b in $more; do
-		case $b in "$m="*) h=${b#*=} ;; esac;
-	done ;;
-esac;
+case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
+
+# fit: takes offers until one is for this machine and has its loader here. h is
+# its SHA-256, or - when there is none.
+fit() {
+	h=-;
+	while [ -n "$offers" ] && [ $h = - ]; do
+		o=${offers%% *}; offers=${offers#"$o"}; offers=${offers# };
+		f=${o#*:}; f=${f%:*};
+		case $o in "$m:"*) [ -e "$f" ] && h=${o##*:} ;; esac;
+	done;
+};
+fit;
 
 # become: two threads are plenty, and the agent ends before it needs a garbage
-# collection. LD_BIND_NOW would resolve symbols of drivers that are not there.
+# collection.
 become() {
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
-	unset LD_BIND_NOW;
 	exec "$1/$p-$h" agent;
 };
 
@@ -54,14 +63,21 @@ unpack() {
 	head -c "$n" | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
+# deliver: what ends with 127 did not start, whatever loader was there: musl that
+# answers to the name of glibc, or a stub that says no (NixOS). Then the next
+# offer is tried.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
-	say need "$(uname -s)" "$(uname -m)" $how "$1";
+	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
 	read -r h n || exit 1;
 	t=$1/$p-$h.$tag;
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
-	"$t" agent install "$1" "$h" </dev/null || { s=$?; rm -f "$t"; say failed $s; exit $s; };
-	become "$1";
+	"$t" agent install "$1" "$h" </dev/null && become "$1";
+	s=$?; rm -f "$t"; h=-;
+	[ $s = 127 ] && fit;
+	[ $h = - ] && { say failed $s; exit $s; };
+	each look;
+	deliver "$1";
 };
 each deliver;
 say none;

@@ -1,7 +1,11 @@
 package remote
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -108,20 +112,19 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	noLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	client := testClient(t)
-	own := client.options.Binary
+	own := client.options.Binaries
 	foreign := "0000000000000000000000000000000000000000000000000000000000000000"
-	binary := func(_, arch string) (*Binary, error) {
+	client.options.Binaries = func(_, arch string) ([]*Binary, error) {
 		b, err := own("linux", runtime.GOARCH)
 		if err == nil && arch == runtime.GOARCH {
-			return &Binary{Hash: foreign, BuildID: b.BuildID, pack: b.pack, Size: b.Size}, nil
+			return []*Binary{{Hash: foreign, BuildID: b[0].BuildID, pack: b[0].pack, Size: b[0].Size}}, nil
 		}
 		if err == nil && arch != goarch(other) {
 			return nil, os.ErrNotExist
 		}
 		return b, err
 	}
-	client.options.Binary = binary
-	client.offer = func() string { return offer(binary) }
+	client.offer = func() string { return offer(client.options.Binaries) }
 	n := &testNode{home: t.TempDir(), env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
 	script(t, filepath.Join(n.home, ".cache/preflight/preflight-"+foreign), "exit 9")
 	if err := os.Chmod(filepath.Join(n.home, ".cache/preflight"), 0o700); err != nil {
@@ -135,18 +138,85 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 		}
 		agent.Close()
 		b, _ := own("linux", runtime.GOARCH)
-		if trace.Delivered != cold || !strings.HasSuffix(trace.Path, b.Hash) {
+		if trace.Delivered != cold || !strings.HasSuffix(trace.Path, b[0].Hash) {
 			t.Errorf("delivered %v, want %v; path %s", trace.Delivered, cold, trace.Path)
 		}
 	}
 }
 
+// stub is a binary that a node has a loader for, which does this with it.
+func stub(t *testing.T, text string) *Binary {
+	t.Helper()
+	text = "#!/bin/sh\n" + text + "\n"
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return &Binary{
+		Hash: hex.EncodeToString(sum[:]), Loader: "/bin/sh", Size: int64(len(text)),
+		pack: func() ([]byte, error) { return packed.Bytes(), nil },
+	}
+}
+
+// refuses is what NixOS puts where other systems have a loader.
+const refuses = "echo cannot run generic programs >&2; exit 127"
+
+// A node without glibc gets the static binary. One that seems to have it is
+// found out by trying, each time anew, but keeps what did start.
+func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		dynamic *Binary
+		warm    bool // the second start delivers something too
+	}{
+		"no loader":   {&Binary{Hash: strings.Repeat("0", 64), Loader: "/lib/ld-none.so.1"}, false},
+		"stub loader": {stub(t, refuses), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := testClient(t)
+			static, err := OpenBinary(self)
+			if err != nil {
+				t.Fatal(err)
+			}
+			static.Loader = ""
+			client.options.Binaries = func(_, arch string) ([]*Binary, error) {
+				if arch != runtime.GOARCH {
+					return nil, os.ErrNotExist
+				}
+				return []*Binary{c.dynamic, static}, nil
+			}
+			client.offer = func() string { return offer(client.options.Binaries) }
+			n := &testNode{home: t.TempDir()}
+			for _, pushed := range []bool{true, c.warm} {
+				trace := &Trace{}
+				agent, err := client.bootstrap(t.Context(), n.connect(t), "w1", trace)
+				if err != nil {
+					t.Fatal(err)
+				}
+				agent.Close()
+				if trace.Delivered != pushed || !strings.HasSuffix(trace.Path, static.Hash) {
+					t.Errorf("delivered %v, want %v; path %s", trace.Delivered, pushed, trace.Path)
+				}
+			}
+			left, err := filepath.Glob(filepath.Join(n.home, ".cache/preflight/*"))
+			if err != nil || len(left) != 1 {
+				t.Errorf("left on the node: %q, %v", left, err)
+			}
+		})
+	}
+}
+
 // failing is a login that must fail in a named way.
 type failing struct {
-	node   testNode
-	cached string // a script in place of our binary in the home's cache
-	limit  time.Duration
-	binary func(goos, arch string) (*Binary, error)
+	node     testNode
+	cached   string // a script in place of our binary in the home's cache
+	limit    time.Duration
+	binaries func(goos, arch string) ([]*Binary, error)
 
 	stage  Stage
 	cause  Cause
@@ -156,19 +226,19 @@ type failing struct {
 
 func (f *failing) try(t *testing.T) {
 	client := testClient(t)
-	if f.binary != nil {
-		client.options.Binary = f.binary
-		client.offer = func() string { return offer(f.binary) }
+	if f.binaries != nil {
+		client.options.Binaries = f.binaries
+		client.offer = func() string { return offer(f.binaries) }
 	}
 	if f.node.home == "" {
 		f.node.home = t.TempDir()
 	}
 	if f.cached != "" {
-		b, err := client.options.Binary("linux", runtime.GOARCH)
+		b, err := client.options.Binaries("linux", runtime.GOARCH)
 		if err != nil {
 			t.Fatal(err)
 		}
-		script(t, filepath.Join(f.node.home, ".cache/preflight/preflight-"+b.Hash), f.cached)
+		script(t, filepath.Join(f.node.home, ".cache/preflight/preflight-"+b[0].Hash), f.cached)
 	}
 	if f.limit == 0 {
 		f.limit = 20 * time.Second
@@ -235,21 +305,32 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		return testNode{env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
 	own := (&siblings{directories: besideUs}).open
-	wrong := func(goos, arch string) (*Binary, error) {
+	wrong := func(goos, arch string) ([]*Binary, error) {
 		b, err := own(goos, arch)
 		if err != nil {
 			return nil, err
 		}
-		return &Binary{Hash: strings.Repeat("ab", 32), BuildID: b.BuildID, Size: b.Size, pack: b.pack}, nil
+		return []*Binary{{Hash: strings.Repeat("ab", 32), BuildID: b[0].BuildID, Size: b[0].Size, pack: b[0].pack}}, nil
+	}
+	dynamic := func(b *Binary) func(string, string) ([]*Binary, error) {
+		return func(_, arch string) ([]*Binary, error) {
+			if arch != runtime.GOARCH {
+				return nil, os.ErrNotExist
+			}
+			return []*Binary{b}, nil
+		}
 	}
 	says := func(text string) string { return "printf '" + text + "'" }
 	for name, f := range map[string]*failing{
-		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`GOOS=linux GOARCH=riscv64 make cross`"},
+		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`make cross ARCHES=riscv64`"},
 		"system":      {node: machine("FreeBSD", "amd64"), stage: StageDeliver, cause: WrongOS, detail: map[string]string{"os": "FreeBSD"}},
 		"no head":     {node: testNode{env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
-		"other bytes": {binary: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
+		"other bytes": {binaries: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
 		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
-		"no loader":   {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
+		"no loader":   {binaries: dynamic(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
+		"stub loader": {binaries: dynamic(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
+		"binds now":   {binaries: dynamic(stub(t, "exit ${LD_BIND_NOW:-3}")), node: testNode{env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
+		"lost loader": {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
 		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
 		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},
 		"killed":      {cached: `kill -9 $$`, stage: StageStart, cause: AgentKilled, detail: map[string]string{"signal": "KILL"}},
@@ -258,7 +339,7 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: testNode{deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
 		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
 		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
-		"insatiable":  {cached: `while echo "@@preflight need Linux $(uname -m) gzip /d"; do :; done`, stage: StageStart, cause: Garbage, text: "need Linux"},
+		"insatiable":  {cached: `while echo "@@preflight need Linux $(uname -m) gzip ${0##*-} /d"; do :; done`, stage: StageStart, cause: Garbage, text: "need Linux"},
 		"no hello":    {cached: says(`@@preflight {"helo":1}\n`), stage: StageStart, cause: Garbage},
 		"other build": {cached: says(`@@preflight {"hello":{"build":"x","os":"linux","arch":"` + runtime.GOARCH + `","path":"/p"}}\n`), stage: StageStart, cause: Unexpected, text: "preflight clean"},
 	} {

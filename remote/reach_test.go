@@ -102,7 +102,7 @@ func TestReachFaults(t *testing.T) {
 		"garbage":         {testhosts.Garbage, StageShell, Garbage, `\x1b]0;owned`},
 		"floods":          {testhosts.Floods, StageShell, TooMuch, ""},
 		"no-status":       {testhosts.ExitsWithoutStatus, "", "", ""},
-		"arch":            {testhosts.WrongArch(other), StageDeliver, WrongArch, "`GOOS=linux GOARCH=" + goarch(other) + " make cross`"},
+		"arch":            {testhosts.WrongArch(other), StageDeliver, WrongArch, "`make cross ARCHES=" + goarch(other) + "`"},
 		"os":              {testhosts.WrongOS("FreeBSD"), StageDeliver, WrongOS, "FreeBSD"},
 		"noexec":          {testhosts.NoExec, StageDeliver, NoExec, ""},
 		"full":            {testhosts.DiskFull, StageDeliver, DiskFull, ""},

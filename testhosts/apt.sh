@@ -8,16 +8,40 @@
 #                    launches with pdsh
 #   iproute2 iptables   to look at and to break the hosts' networks
 #   python3          the interpreter a launch would use
+#   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
 #   zsh tcsh fish    login shells that a node may have and that are not POSIX
+#
+# With the word release, instead, what `make release` uses:
+#
+#   gcc libc6-dev    the compiler of the binaries that call NVML
+#   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other of amd64 and
+#                    arm64
+#   qemu-user-static starts the other one's binaries here
 #
 # No service is started: an sshd of the machine's own is nobody's wish here.
 set -eu
 
-missing=
-while read -r file package; do
-	[ -e "$file" ] || missing="$missing $package"
-done <<LIST
+# needed says the files and the packages that bring them.
+needed() {
+	if [ "${1:-}" = release ]; then
+		echo "/usr/bin/cc gcc"
+		echo "/usr/include/stdio.h libc6-dev"
+		case $(uname -m) in
+		x86_64)
+			echo "/usr/bin/aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu"
+			echo "/usr/aarch64-linux-gnu/include/stdio.h libc6-dev-arm64-cross"
+			echo "/usr/bin/qemu-aarch64-static qemu-user-static"
+			;;
+		aarch64)
+			echo "/usr/bin/x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu"
+			echo "/usr/x86_64-linux-gnu/include/stdio.h libc6-dev-amd64-cross"
+			echo "/usr/bin/qemu-x86_64-static qemu-user-static"
+			;;
+		esac
+		return
+	fi
+	cat <<LIST
 /usr/sbin/sshd openssh-server
 /usr/bin/ssh openssh-client
 /usr/bin/pdsh pdsh
@@ -26,11 +50,16 @@ done <<LIST
 /usr/sbin/ip iproute2
 /usr/sbin/iptables iptables
 /usr/bin/python3 python3
+/usr/bin/cc gcc
+/usr/include/stdio.h libc6-dev
 /usr/bin/ps procps
 /bin/zsh zsh
 /bin/tcsh tcsh
 /usr/bin/fish fish
 LIST
+}
+
+missing=$(needed "$@" | while read -r file package; do [ -e "$file" ] || printf " %s" "$package"; done)
 [ -n "$missing" ] || exit 0
 
 echo "apt.sh: missing here:$missing"
@@ -39,7 +68,7 @@ if ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then
-	echo "apt.sh: installing needs root: sudo sh $0" >&2
+	echo "apt.sh: installing needs root: sudo sh $0 $*" >&2
 	exit 1
 fi
 

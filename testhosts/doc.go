@@ -10,8 +10,13 @@
 // mount and kill an administrator would use. What can be shown with a Fleet
 // should be; a Cluster is for what only a kernel and a real sshd can do.
 //
-// Both hand their client a home of its own, with a key and a known_hosts that
-// is right: host keys are checked here, never bypassed, and the home of the
+// A machine with GPUs is a value, [GPUs], that says how many there are, what their
+// driver tells and what is wrong with them. A node shows it ([Node.SetDriver]), and a
+// library that programs load in place of NVIDIA's answers from it ([BuildNVML]),
+// so that nobody needs a GPU to meet a sick one. CUDA is not stood in for.
+//
+// Both kinds hand their client a home of its own, with a key and a known_hosts
+// that is right: host keys are checked here, never bypassed, and the home of the
 // person who runs the test is neither read nor written. Both need Linux, and
 // take everything with them when they end: processes, listeners, mounts, files.
 //

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -88,33 +87,4 @@ func (n *Node) ForeignPDSH() (Undo, error) {
 // DeepSpeedEnv writes ~/.deepspeed_env, which DeepSpeed reads on the head alone.
 func (n *Node) DeepSpeedEnv(text string) (Undo, error) {
 	return n.edit("/root/.deepspeed_env", func(string) string { return text })
-}
-
-var gpuDevice = regexp.MustCompile(`^nvidia\d+$`)
-
-// SetGPUs shows the node so many of NVIDIA's device nodes. Nothing answers when
-// they are opened.
-func (n *Node) SetGPUs(count int) (Undo, error) {
-	const major = 195
-	return n.layer("/dev", func(upper string) error {
-		real, err := os.ReadDir("/dev")
-		if err != nil {
-			return err
-		}
-		for _, device := range real {
-			if gpuDevice.MatchString(device.Name()) {
-				if err := whiteout(upper, device.Name()); err != nil {
-					return err
-				}
-			}
-		}
-		for i := range count {
-			path := filepath.Join(upper, fmt.Sprintf("nvidia%d", i))
-			os.Remove(path) // a whiteout, where the machine has this one
-			if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, uint32(i)))); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

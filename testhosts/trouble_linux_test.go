@@ -58,7 +58,7 @@ func TestTroubles(t *testing.T) {
 		"other script": {func() (testhosts.Undo, error) {
 			return w2.ChangeFile(testhosts.JobDirectory+"/train.py", func(text string) string { return text + "# other\n" })
 		}, "ssh w2 cat job/train.py | diff ~/job/train.py - && echo same", "> # other", "same"},
-		"few GPUs":      {func() (testhosts.Undo, error) { return w2.SetGPUs(4) }, inNode("ls /dev | grep -c ^nvidia; df --output=fstype /dev/shm /dev/pts | tail -n 2; : >/dev/null"), "4\ntmpfs\ndevpts\n", "0\ntmpfs\ndevpts\n"},
+		"few GPUs":      {func() (testhosts.Undo, error) { return w2.SetGPUs(4) }, inNode("ls /dev | grep -c ^nvidia[0-9]; df --output=fstype /dev/shm /dev/pts | tail -n 2; : >/dev/null"), "4\ntmpfs\ndevpts\n", "0\ntmpfs\ndevpts\n"},
 		"foreign pdsh":  {c.Head.ForeignPDSH, "pdsh -R ssh -w w1 echo in 2>&1", "Owner not root, current uid, or pdsh executable owner", "w1: in\n"},
 		"deepspeed_env": {func() (testhosts.Undo, error) { return c.Head.DeepSpeedEnv("# X\n") }, "cat ~/.deepspeed_env 2>&1", "# X", "No such file"},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
+	"preflight/probe/nvml"
 	"preflight/remote"
 )
 
@@ -23,6 +24,10 @@ func agentCommand() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "install DIR HASH", Short: "Take one's place in a private directory", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return remote.Install(args[0], args[1]) },
+	})
+	cmd.AddCommand(&cobra.Command{
+		Use: "nvml", Short: "Ask NVIDIA's driver, for the agent", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { nvml.Serve(os.Stdout) },
 	})
 	return cmd
 }

@@ -19,6 +19,7 @@ import (
 
 	"preflight/hostfile"
 	"preflight/launch"
+	_ "preflight/portable" // starts where glibc is old
 	"preflight/report"
 )
 

@@ -34,7 +34,8 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 }
 
 // ofTheCommand are the flags that a launch command has too. It is read as it
-// stands, so that what is judged is what will run.
+// stands, so that what is judged is what will run. Which hosts those of the flags
+// may be, only the command itself can tell.
 var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
 
 // commandDecides refuses flags that say of the launch what the command says.
@@ -45,13 +46,9 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 		}
 		return nil
 	}
-	decided := ofTheCommand
-	if !startsEverywhere(command) {
-		decided = append(slices.Clone(decided), "hostfile", "hosts")
-	}
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains(decided, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
+		if slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
 			name := "--" + flag.Name
 			if flag.Shorthand != "" {
 				name = "-" + flag.Shorthand + "/" + name
@@ -60,12 +57,6 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 		}
 	})
 	return err
-}
-
-// startsEverywhere is whether the command is typed on every node, so that only
-// our own flags can say which nodes these are.
-func startsEverywhere(command []string) bool {
-	return !strings.HasPrefix(filepath.Base(command[0]), "deepspeed") && filepath.Base(command[0]) != "ds"
 }
 
 // strange is why the command would start nothing useful here although it would

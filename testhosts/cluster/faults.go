@@ -30,7 +30,16 @@ func secondNIC(name, network string, first bool) func(*testhosts.Node) (testhost
 	}
 }
 
-var faults = []fault{
+// gpuFaults give a node GPUs and a driver, in every way that there is one.
+func gpuFaults() []fault {
+	var all []fault
+	for _, scenario := range testhosts.GPUScenarios {
+		all = append(all, fault{scenario.Name, scenario.Does, plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(scenario.GPUs()) })})
+	}
+	return all
+}
+
+var faults = append([]fault{
 	{"killed", "sshd and all else is dead: connections are refused", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Kill(ctx) }},
 	{"frozen", "every process is stopped: connections are accepted, nothing follows", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Freeze(ctx) }},
 	{"dropped", "the firewall drops everything", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Drop(ctx) }},
@@ -110,10 +119,8 @@ var faults = []fault{
 		return n.ChangeFile(testhosts.JobDirectory+"/train.py", func(text string) string { return text + "# from yesterday\n" })
 	})},
 	{"python-missing", "there is no /usr/bin/python3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.Hide("/usr/bin/python3") })},
-	{"gpus-8", "eight of NVIDIA's device nodes are in /dev", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(8) })},
-	{"gpus-4", "four of them", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(4) })},
 	{"pdsh-foreign", "on the head: pdsh's modules belong to nobody, and it refuses them", plain((*testhosts.Node).ForeignPDSH)},
 	{"env-comment", "on the head: ~/.deepspeed_env begins with a comment", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.DeepSpeedEnv("# NCCL\nNCCL_DEBUG=INFO\n")
 	})},
-}
+}, gpuFaults()...)

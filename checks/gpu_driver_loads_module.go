@@ -1,0 +1,89 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// nouveauOff keeps the free driver off the GPUs.
+const nouveauOff = `{ssh} 'printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && ` +
+	`sudo update-initramfs -u && sudo reboot'   # on Red Hat: dracut --force`
+
+// moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
+func moduleMissing(node *facts.Node) Finding {
+	f := Finding{Summary: "the kernel module of NVIDIA's driver is not loaded", Want: "the module nvidia", WouldSee: noDriver}
+	switch holders := busDrivers(node); {
+	case node.GPU != nil && node.GPU.Module != "":
+		f.Summary = "NVIDIA's kernel module is loaded, and its device nodes are missing"
+		f.Got, f.Want = "module "+node.GPU.Module, "/dev/nvidiactl and a /dev/nvidiaN for each GPU"
+		f.Fix = []string{"{ssh} sudo nvidia-modprobe -u -c=0", "{ssh} nvidia-smi -L"}
+	case containerOf(node) != "":
+		f.Fix = []string{"# on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi", "# a container uses the kernel module of its machine"}
+	case slices.Contains(holders, "nouveau"):
+		f.Got = "the GPUs are held by nouveau"
+		f.Fix = []string{nouveauOff, "{ssh} nvidia-smi -L   # after the reboot; without NVIDIA's driver install it first"}
+	case slices.Contains(holders, "vfio-pci"):
+		f.Got = "the GPUs are held by vfio-pci, for virtual machines"
+		f.Fix = []string{`{ssh} 'cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d'   # what gives them away; take it out, then reboot`}
+	default:
+		f.Fix = []string{
+			"{ssh} sudo modprobe nvidia",
+			"{ssh} 'uname -r; dkms status; mokutil --sb-state'   # where that fails: is the module built for this kernel, and signed if secure boot is on?",
+		}
+	}
+	return f
+}
+
+// busDrivers are the kernel drivers bound to the GPUs.
+func busDrivers(node *facts.Node) (drivers []string) {
+	if node.GPU != nil {
+		for _, gpu := range node.GPU.OnBus {
+			drivers = append(drivers, gpu.Driver)
+		}
+	}
+	return drivers
+}
+
+// versionsDiffer is NVML's error 18, which CUDA has as 803.
+func versionsDiffer(node *facts.Node) Finding {
+	f := Finding{
+		Summary:  "the driver's kernel module and its libraries are of two versions",
+		Got:      fmt.Sprintf("kernel module %s, library %s", shown(moduleVersion(node)), shown(libraryVersion(node))),
+		Want:     "one version of both",
+		WouldSee: unlikeDriver,
+	}
+	if container := containerOf(node); container != "" {
+		f.Fix = restartContainer(container, "it was started before its machine's driver was upgraded, or its image brings a driver of its own")
+		return f
+	}
+	f.Fix = []string{
+		"{ssh} sudo reboot",
+		`{ssh} 'sudo systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm; sudo rmmod nvidia_drm nvidia_modeset nvidia_peermem nvidia_uvm nvidia; ` +
+			`sudo modprobe nvidia && sudo systemctl start nvidia-persistenced nvidia-fabricmanager; nvidia-smi -L'   # or, if nothing uses the GPUs: load the new module`,
+	}
+	return f
+}
+
+func moduleVersion(node *facts.Node) string {
+	if node.GPU != nil && node.GPU.Module != "" {
+		return node.GPU.Module
+	}
+	return node.NVML.Driver
+}
+
+// libraryVersion is that of NVML without the digits of its interface, else that of
+// the libcuda next to it.
+func libraryVersion(node *facts.Node) string {
+	if parts := strings.Split(node.NVML.Library, "."); len(parts) > 3 {
+		return strings.Join(parts[1:], ".")
+	}
+	libcuda := ""
+	if node.GPU != nil && len(node.GPU.Libcuda) > 0 {
+		libcuda = node.GPU.Libcuda[0].Version
+	}
+	return cmp.Or(node.NVML.Library, libcuda)
+}

@@ -1,0 +1,114 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// unheld are the GPUs on a machine's bus that no driver of NVIDIA's holds although
+// it answers for others. Those given to virtual machines are not meant for us, and a
+// container sees the bus of the whole machine.
+func unheld(node *facts.Node) (addresses []string) {
+	if node.GPU == nil || node.Host == nil || containerOf(node) != "" {
+		return nil
+	}
+	for _, gpu := range node.GPU.OnBus {
+		if gpu.Driver == "" || gpu.Driver == "nouveau" {
+			addresses = append(addresses, gpu.Address)
+		}
+	}
+	return addresses
+}
+
+// lost are the GPUs that NVIDIA's driver holds, or that have device nodes, and that
+// it does not show: by PCI address, by device node where the bus shows no trace.
+func lost(node *facts.Node) (names []string) {
+	gpu := node.GPU
+	if gpu == nil || node.Host == nil {
+		return nil
+	}
+	if containerOf(node) == "" {
+		for _, device := range gpu.OnBus {
+			if device.Driver == "nvidia" && !shows(node.NVML.Cards, device.Address) {
+				names = append(names, device.Address)
+			}
+		}
+	}
+	if names != nil {
+		return names
+	}
+	for _, device := range gpu.Devices {
+		refused := slices.ContainsFunc(gpu.Doors, func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" })
+		if !refused && strangersDoor(node, device) {
+			names = append(names, device)
+		}
+	}
+	return names
+}
+
+// shows is whether a card has a PCI address, or may have: not all told theirs.
+func shows(cards []facts.Card, address string) bool {
+	for i := range cards {
+		if cards[i].Address == "" || cards[i].Address == address {
+			return true
+		}
+	}
+	return false
+}
+
+// unheldGPUs is of those that the launch can do without a warning: a small GPU for
+// the console alone often has no driver.
+func unheldGPUs(node *facts.Node, slots []int) []Finding {
+	addresses := unheld(node)
+	if addresses == nil {
+		return nil
+	}
+	f := Finding{
+		Nodes: []string{node.Name}, Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
+		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+		Fix: []string{"{ssh} lspci -nnk -d 10de:   # which they are", kernelSays + "   # why the driver refused them"},
+	}
+	if slices.Contains(busDrivers(node), "nouveau") {
+		f.Fix = append(f.Fix, nouveauOff)
+	}
+	if spares(node, slots) {
+		f.Verdict = Warn
+		f.WouldSee = unneeded
+	}
+	return []Finding{f}
+}
+
+const unneeded = "nothing: the launch does not use what is not shown"
+
+// spares is whether the slots need no more GPUs than the driver shows.
+func spares(node *facts.Node, slots []int) bool {
+	return len(slots) == 0 || slices.Max(slots) < len(node.NVML.Cards)
+}
+
+// lostGPU is of a machine whose driver shows fewer GPUs than it holds, which the
+// launch may do without. A job's cgroup hides GPUs from its session in the same way.
+func lostGPU(node *facts.Node, names []string, slots []int) Finding {
+	f := Finding{
+		Nodes:    []string{node.Name},
+		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
+		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
+		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
+		Fix:      []string{kernelSays, "{ssh} cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?", "{ssh} sudo reboot   # else; where it stays away, power off and on"},
+		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	}
+	if len(names) > 1 {
+		f.Summary = "the driver shows fewer GPUs than there are"
+	}
+	if container := containerOf(node); container != "" {
+		f.Summary = "device nodes of GPUs are there that the driver does not show"
+		f.Fix = append([]string{kernelSays}, restartContainer(container, "it was started with other GPUs")...)
+	}
+	if spares(node, slots) {
+		f.Verdict = Warn
+		f.WouldSee = unneeded
+	}
+	return f
+}

@@ -1,0 +1,139 @@
+package preflight_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/testhosts"
+)
+
+// drivers are what is wrong with w3's GPUs, whose neighbours have eight healthy
+// H100, and the one finding it must yield; check "" is none. smi is whether
+// nvidia-smi alone tells it as well.
+var drivers = []struct {
+	name    string
+	change  func(*testhosts.GPUs)
+	verdict checks.Verdict
+	check   string
+	smi     bool
+}{
+	{"an old library tells less", func(g *testhosts.GPUs) {
+		g.Without = []string{"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetRemappedRows"}
+	}, "", "", true},
+	{"the module is not loaded", func(g *testhosts.GPUs) { g.Module = "" }, checks.Fail, "gpu-driver-loads", true},
+	{"library and module differ", func(g *testhosts.GPUs) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads", true},
+	{"an unknown error", func(g *testhosts.GPUs) { g.Init = 999 }, checks.Fail, "gpu-driver-loads", true},
+	{"no permission", func(g *testhosts.GPUs) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", true},
+	{"no device", func(g *testhosts.GPUs) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", true},
+	{"init hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", true},
+	{"one GPU's UUID hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads", true},
+	{"a call crashes", func(g *testhosts.GPUs) { g.Crash = testhosts.NVMLCall{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", true},
+	{"a GPU fell off the bus", func(g *testhosts.GPUs) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy", true},
+	{"a GPU is not there", func(g *testhosts.GPUs) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", true},
+	{"errors that ECC could not correct", func(g *testhosts.GPUs) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy", true},
+	{"no spare rows are left", func(g *testhosts.GPUs) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", true},
+	{"somebody uses a GPU", func(g *testhosts.GPUs) {
+		g.Cards[1].MemoryUsed = 40 << 30
+		g.Cards[1].Processes = []testhosts.GPUProcess{{PID: 4242, Name: "python3", Kind: "compute", Memory: 40 << 30}}
+	}, checks.Fail, "gpu-idle", true},
+	{"compute mode prohibited", func(g *testhosts.GPUs) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", true},
+	{"MIG", func(g *testhosts.GPUs) {
+		g.Cards[0].MIG, g.Cards[0].MIGPending, g.Cards[0].MIGDevices = "enabled", "enabled", []string{"1g.10gb"}
+	}, checks.Fail, "gpu-mode", true},
+	{"a GPU is too hot", func(g *testhosts.GPUs) {
+		g.Cards[6].Throttle, g.Cards[6].Celsius = []string{"hw-slowdown", "hw-thermal"}, 89
+	}, checks.Warn, "gpu-throttle", true},
+	{"less power than it could have", func(g *testhosts.GPUs) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", true},
+	{"links are down", func(g *testhosts.GPUs) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links", false},
+	{"half the lanes", func(g *testhosts.GPUs) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", true},
+	{"two GPUs cannot reach each other", func(g *testhosts.GPUs) {
+		g.Cards[0].Apart, g.Cards[1].Apart = map[int]int{1: 4}, map[int]int{0: 4}
+	}, checks.Warn, "gpu-peer-access", false},
+	{"the fabric manager does not run", func(g *testhosts.GPUs) {
+		g.FabricManagerRuns = false
+		for i := range g.Cards {
+			g.Cards[i].Fabric = &testhosts.GPUFabric{State: 1}
+		}
+	}, checks.Fail, "gpu-fabric", true},
+	{"another fabric manager than driver", func(g *testhosts.GPUs) { g.FabricManager = "535.161.08" }, checks.Fail, "gpu-fabric", true},
+	{"another driver", func(g *testhosts.GPUs) {
+		g.Driver, g.Module, g.FabricManager = "535.161.08", "535.161.08", "535.161.08"
+	}, checks.Warn, "gpu-driver-same", true},
+	{"another model", func(g *testhosts.GPUs) {
+		*g = testhosts.A100s(8)
+		g.Driver, g.Module, g.FabricManager, g.CUDA = "550.54.15", "550.54.15", "550.54.15", "12.4"
+	}, checks.Warn, "gpu-model-same", true},
+}
+
+// TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
+// a child of the agent, and nvidia-smi where preflight was built without cgo.
+func TestGPUs(t *testing.T) {
+	cluster, binary := raise(t, "gpus")
+	static := build(t, filepath.Dir(binary), "static", "CGO_ENABLED=0")
+	t.Chdir(filepath.Dir(binary))
+	for _, node := range cluster.Nodes {
+		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("healthy", func(t *testing.T) {
+		for source, program := range map[string]string{"nvml": binary, "nvidia-smi": static} {
+			report := judgeWith(t, cluster, program, "--accelerator", "cuda")
+			if diff := cmp.Diff([]string{}, short(report.Findings)); diff != "" || report.ExitCode != 0 {
+				t.Errorf("%s: exit code %d, findings (-want +got):\n%s", source, report.ExitCode, diff)
+			}
+			for _, node := range report.Nodes {
+				if node.NVML == nil || node.NVML.Source != source || len(node.NVML.Cards) != 8 || node.NVML.Cards[7].Name != "NVIDIA H100 80GB HBM3" {
+					t.Errorf("%s: %s told %+v", source, node.Name, node.NVML)
+				}
+			}
+		}
+	})
+	for _, d := range drivers {
+		t.Run(d.name, func(t *testing.T) {
+			sick := testhosts.H100s(8)
+			d.change(&sick)
+			node, err := cluster.Node("w3")
+			if err != nil {
+				t.Fatal(err)
+			}
+			undo, err := node.SetDriver(sick)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := undo(); err != nil {
+					t.Error(err)
+				}
+			}()
+			want := []string{}
+			if d.check != "" {
+				want = append(want, fmt.Sprintf("%s %s [w3]", d.verdict, d.check))
+			}
+			programs := []string{binary}
+			if d.smi {
+				programs = append(programs, static)
+			}
+			for _, program := range programs {
+				began := time.Now()
+				report := judgeWith(t, cluster, program, "--accelerator", "cuda")
+				if took := time.Since(began); took > nodeDeadline+time.Second {
+					t.Errorf("%s took %v, the node had %v", filepath.Base(program), took, nodeDeadline)
+				}
+				if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
+					t.Errorf("%s: findings (-want +got):\n%s", filepath.Base(program), diff)
+				}
+				for _, finding := range report.Findings {
+					if len(finding.Fix) == 0 {
+						t.Errorf("%s names no way out", finding.Check)
+					}
+				}
+			}
+		})
+	}
+}

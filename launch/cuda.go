@@ -1,0 +1,143 @@
+package launch
+
+import (
+	"regexp"
+	"strings"
+
+	"preflight/facts"
+)
+
+// leastDrivers are the oldest Linux drivers for programs built with a CUDA toolkit,
+// newest first: since CUDA 11 one for all toolkits of a major version, before that
+// the one that came with the toolkit.
+//
+// Source: NVIDIA, CUDA Compatibility, r590, minor version compatibility, tables 1
+// and 2; CUDA Toolkit release notes 13.0 and 12.0 for the last digits.
+var leastDrivers = []struct{ toolkit, driver string }{
+	{"13", "580.65.06"},
+	{"12", "525.60.13"},
+	{"11", "450.80.02"},
+	{"10.2", "440.33"},
+	{"10.1", "418.39"},
+	{"10.0", "410.48"},
+}
+
+// LeastDriver is the oldest driver that runs what was built with a CUDA toolkit
+// ("12.4"), without forward compatibility; "" where it is not known.
+func LeastDriver(toolkit string) string {
+	for _, row := range leastDrivers {
+		if toolkit == row.toolkit || strings.HasPrefix(toolkit, row.toolkit+".") {
+			return row.driver
+		}
+	}
+	return ""
+}
+
+// DriverRuns is whether a driver runs what was built with a CUDA toolkit ("12.4"),
+// and whether that can be told. cuda is the newest that libcuda runs by its own
+// account; driver is the version of the kernel module, which is to be left out where
+// a libcuda of another version does the work, as with forward compatibility. Either
+// may be "" for not known.
+//
+// A driver runs all toolkits before its own. One that is older than the toolkit runs
+// those of its own major version from 11 on, without what the newer one added:
+// kernels that come as PTX cannot be translated then, see [TorchCode].
+func DriverRuns(driver, cuda, toolkit string) (runs, known bool) {
+	least := LeastDriver(toolkit)
+	switch {
+	case toolkit == "" || driver == "" && cuda == "":
+		return false, false
+	case cuda != "" && !Before(cuda, toolkit):
+		return true, true
+	case driver != "" && least != "":
+		return !Before(driver, least), true
+	case cuda != "":
+		return major(cuda) == major(toolkit) && !Before(toolkit, "11"), true
+	}
+	return false, false
+}
+
+func major(version string) string {
+	first, _, _ := strings.Cut(version, ".")
+	return first
+}
+
+// GPUCode is what a build of torch has for a GPU.
+type GPUCode string
+
+const (
+	CodeNative GPUCode = "native"
+	CodePTX    GPUCode = "ptx"  // for the driver to translate, which one older than the toolkit cannot
+	CodeNone   GPUCode = "none" // every kernel fails
+)
+
+// torchWheels are the GPUs that the x86_64 wheels of pytorch.org have code for, by
+// the CUDA they were built with, of releases from since up to before.
+//
+// Source: pytorch/pytorch, .ci/manywheel/build_cuda.sh and its likes in
+// pytorch/builder up to 2.5; RELEASE.md, "PyTorch CUDA Support Matrix", 2.9 to 2.12;
+// pull request 188443 for CUDA 12.9 in 2.12 and 2.13.
+var torchWheels = []struct{ cuda, since, before, archs string }{
+	{"13.2", "2.12", "2.13", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
+	{"13.0", "2.9", "2.13", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
+	{"12.9", "2.12", "2.14", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
+	{"12.9", "2.8", "2.9", "7.0 7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
+	{"12.8", "2.11", "2.12", "7.5 8.0 8.6 9.0 10.0 12.0"},
+	{"12.8", "2.8", "2.11", "7.0 7.5 8.0 8.6 9.0 10.0 12.0"},
+	{"12.8", "2.7", "2.8", "7.5 8.0 8.6 9.0 10.0 12.0"},
+	{"12.6", "2.6", "2.13", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
+	{"12.4", "2.4", "2.7", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
+	{"12.1", "2.1", "2.6", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
+	{"11.8", "2.0", "2.8", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
+	{"11.7", "1.13", "2.1", "3.7 5.0 6.0 7.0 7.5 8.0 8.6"},
+	{"11.6", "1.12", "2.0", "3.7 5.0 6.0 7.0 7.5 8.0 8.6"},
+}
+
+// wheelVersion is how the wheels of pytorch.org call themselves. Builds of conda,
+// of NVIDIA's containers and of one's own have GPUs of their own choice.
+var wheelVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)\+cu(\d+)$`)
+
+// TorchCode is what a torch has for GPUs of a compute capability ("9.0") on a
+// machine of an architecture as uname spells it, and the capabilities it was built
+// for; "" where that is not known: it is only of the wheels of pytorch.org for
+// x86_64, in releases that were looked up.
+//
+// Code for one capability runs on all of the same major version that are not before it.
+//
+// Source: NVIDIA, CUDA C++ Programming Guide, binary compatibility.
+func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built string) {
+	wheel := wheelVersion.FindStringSubmatch(torch.Version)
+	if wheel == nil || arch != "x86_64" || capability == "" || wheel[2] != strings.ReplaceAll(torch.CUDA, ".", "") {
+		return "", ""
+	}
+	for _, row := range torchWheels {
+		if row.cuda != torch.CUDA || Before(wheel[1], row.since) || !Before(wheel[1], row.before) {
+			continue
+		}
+		code, newest := CodeNone, ""
+		for _, arch := range strings.Fields(row.archs) {
+			switch {
+			case arch == "+PTX" && code == CodeNone && !Before(capability, newest):
+				code = CodePTX
+			case arch != "+PTX" && major(arch) == major(capability) && !Before(capability, arch):
+				code = CodeNative
+			}
+			newest = arch
+		}
+		return code, row.archs
+	}
+	return "", ""
+}
+
+// TorchFor is the index of pytorch.org with wheels for a major version of CUDA
+// ("12") that most drivers of that version run, and the torch releases it has;
+// "" for none.
+func TorchFor(cudaMajor string) (index, releases string) {
+	switch cudaMajor {
+	case "12":
+		return "cu126", "2.6 to 2.12"
+	case "11":
+		return "cu118", "2.0 to 2.7"
+	}
+	return "", ""
+}

@@ -1,0 +1,86 @@
+package launch
+
+import (
+	"testing"
+
+	"preflight/facts"
+)
+
+func TestDriverRuns(t *testing.T) {
+	for _, c := range []struct {
+		name, driver, cuda, toolkit string
+		runs, known                 bool
+	}{
+		{"the toolkit it came with", "550.54.15", "12.4", "12.4", true, true},
+		{"an older toolkit", "550.54.15", "12.4", "11.8", true, true},
+		{"a newer toolkit of its major version", "535.161.08", "12.2", "12.6", true, true},
+		{"the first of its major version", "525.60.13", "12.0", "12.6", true, true},
+		{"before the first", "525.53", "", "12.6", false, true},
+		{"a newer major version", "535.161.08", "12.2", "13.0", false, true},
+		{"CUDA 11.0 as it came", "450.36.06", "11.0", "11.8", false, true},
+		{"CUDA 11.0, a later one", "450.80.02", "11.0", "11.8", true, true},
+		{"before there was such compatibility", "410.104", "10.0", "10.2", false, true},
+		{"its table", "440.33.01", "10.2", "10.2", true, true},
+		{"only the driver is known", "550.54.15", "", "12.4", true, true},
+		{"only libcuda counts, newer major version", "", "13.0", "13.0", true, true},
+		{"only libcuda counts, minor", "", "12.2", "12.4", true, true},
+		{"only libcuda counts, too old", "", "12.2", "13.0", false, true},
+		{"only libcuda counts, before 11", "", "10.1", "10.2", false, true},
+		{"a major version to come, as the driver", "700.10", "14.1", "14.2", true, true},
+		{"a major version to come, an older driver", "590.10", "13.1", "14.0", false, true},
+		{"a major version to come, nothing told", "590.10", "", "14.0", false, false},
+		{"nothing", "", "", "12.4", false, false},
+		{"no toolkit", "550.54.15", "12.4", "", false, false},
+	} {
+		runs, known := DriverRuns(c.driver, c.cuda, c.toolkit)
+		if runs != c.runs || known != c.known {
+			t.Errorf("%s: %v, %v, want %v, %v", c.name, runs, known, c.runs, c.known)
+		}
+	}
+}
+
+func TestLeastDriver(t *testing.T) {
+	for toolkit, want := range map[string]string{
+		"13.0": "580.65.06", "12.4": "525.60.13", "12": "525.60.13", "11.8": "450.80.02", "10.2": "440.33", "10.0": "410.48", "1.2": "", "14.0": "", "": "",
+	} {
+		if got := LeastDriver(toolkit); got != want {
+			t.Errorf("CUDA %s: %q, want %q", toolkit, got, want)
+		}
+	}
+}
+
+func TestTorchCode(t *testing.T) {
+	for _, c := range []struct {
+		name, version, cuda, arch, capability string
+		want                                  GPUCode
+	}{
+		{"H100", "2.5.1+cu124", "12.4", "x86_64", "9.0", CodeNative},
+		{"L4, by code for 8.6", "2.5.1+cu124", "12.4", "x86_64", "8.9", CodeNative},
+		{"P40, by code for 6.0", "2.5.1+cu124", "12.4", "x86_64", "6.1", CodeNative},
+		{"B200 and a build before it", "2.6.0+cu124", "12.4", "x86_64", "10.0", CodeNone},
+		{"RTX 5090 and a build before it", "2.6.0+cu126", "12.6", "x86_64", "12.0", CodeNone},
+		{"RTX 5090", "2.7.1+cu128", "12.8", "x86_64", "12.0", CodeNative},
+		{"GB10, by code for 12.0", "2.8.0+cu129", "12.9", "x86_64", "12.1", CodeNative},
+		{"B300, by code for 10.0", "2.8.0+cu128", "12.8", "x86_64", "10.3", CodeNative},
+		{"V100, left out", "2.7.0+cu128", "12.8", "x86_64", "7.0", CodeNone},
+		{"V100, taken back", "2.8.0+cu128", "12.8", "x86_64", "7.0", CodeNative},
+		{"V100, left out again", "2.11.0+cu128", "12.8", "x86_64", "7.0", CodeNone},
+		{"V100 and the build that keeps it", "2.11.0+cu126", "12.6", "x86_64", "7.0", CodeNative},
+		{"H100 and a build before it", "2.0.1+cu117", "11.7", "x86_64", "9.0", CodeNone},
+		{"K80", "2.0.1+cu117", "11.7", "x86_64", "3.5", CodeNone},
+		{"what is to come", "2.9.1+cu130", "13.0", "x86_64", "13.0", CodePTX},
+		{"what is to come, without PTX", "2.9.1+cu128", "12.8", "x86_64", "13.0", CodeNone},
+		{"between two that it has", "2.9.1+cu130", "13.0", "x86_64", "11.0", CodeNone},
+		{"another processor", "2.6.0+cu124", "12.4", "aarch64", "10.0", ""},
+		{"a build of conda", "2.6.0", "12.4", "x86_64", "10.0", ""},
+		{"a build of NVIDIA's", "2.6.0a0+df5bbc09d1.nv24.12", "12.6", "x86_64", "10.0", ""},
+		{"a label that is not its own", "2.6.0+cu118", "12.4", "x86_64", "10.0", ""},
+		{"a release to come", "2.40.0+cu126", "12.6", "x86_64", "12.0", ""},
+		{"a GPU that does not tell", "2.6.0+cu124", "12.4", "x86_64", "", ""},
+	} {
+		got, built := TorchCode(facts.Torch{Version: c.version, CUDA: c.cuda}, c.arch, c.capability)
+		if got != c.want || (built == "") != (got == "") {
+			t.Errorf("%s: %q (built for %q), want %q", c.name, got, built, c.want)
+		}
+	}
+}

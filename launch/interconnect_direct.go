@@ -1,0 +1,101 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// GPUDirect is whether adapters read and write the memory of GPUs themselves, and
+// not by way of the processor's. By and Why both "" is not known.
+type GPUDirect struct {
+	By  string // "nvidia_peermem" or "DMA-BUF"; "" where it does not work, for the reason in Why
+	Why string
+}
+
+// GPUDirect is what NCCL will find on a node whose ranks use the ports of a network:
+// GPUs that take it, a kernel module that lets adapters register their memory or
+// buffers that the kernel shares between drivers, and a GPU close enough to an adapter.
+// The other GPUs reach that one by NVLink since 2.12.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
+// graph/paths.cc, ncclTopoCheckGdr.
+func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
+	direct := GPUDirect{By: "nvidia_peermem"}
+	if node.IB == nil || !node.IB.Peermem {
+		direct = byDMABuf(node, network)
+	}
+	if direct.By == "" || node.NVML == nil {
+		return direct
+	}
+	if len(node.NVML.Cards) > 0 && !slices.ContainsFunc(node.NVML.Cards, TakesRDMA) {
+		return GPUDirect{Why: "cards made for games do not take it"}
+	}
+	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
+	if given, set := level(network.env["NCCL_NET_GDR_LEVEL"]); set {
+		farthest, rule = given, p.told(network.env["NCCL_NET_GDR_LEVEL"])
+	}
+	nearest := ""
+	for card := range node.NVML.Cards {
+		for _, port := range network.Ports {
+			switch distance := Distance(node, card, *port.Adapter); {
+			case distance == "", pathType(distance) <= farthest:
+				return direct // what cannot be seen rules nothing out
+			case nearest == "" || pathType(distance) < pathType(nearest):
+				nearest = distance
+			}
+		}
+	}
+	if nearest == "" {
+		return direct
+	}
+	return GPUDirect{Why: fmt.Sprintf("GPUs and adapters are %s apart at best: %s", nearest, rule)}
+}
+
+// TakesRDMA is whether a GPU is of a kind whose memory other devices may reach.
+//
+// Source: NVIDIA, GPUDirect RDMA documentation for CUDA 12.8: data centre and
+// professional cards.
+func TakesRDMA(card facts.Card) bool {
+	return !strings.Contains(card.Name, "GeForce") && !strings.Contains(card.Name, "TITAN")
+}
+
+func byDMABuf(node *facts.Node, network Network) GPUDirect {
+	lacks, known := LacksForDMABuf(node, network.env["NCCL_DMABUF_ENABLE"].Value, network.nccl)
+	switch {
+	case !known:
+		return GPUDirect{}
+	case lacks != "":
+		return GPUDirect{Why: "nvidia_peermem is not loaded, and for DMA-BUF: " + lacks}
+	}
+	return GPUDirect{By: "DMA-BUF"}
+}
+
+// LacksForDMABuf is what a node lacks for NCCL of a version ("" for the newest) to
+// register GPU memory by DMA-BUF where NCCL_DMABUF_ENABLE has a value; "" for nothing.
+// It is not known where the kernel module was not seen, nor with Red Hat's 4.18, which
+// has parts of later kernels that its number does not tell.
+//
+// Source: NVIDIA/nccl 2.13 to 2.30, init.cc, dmaBufSupported; Linux 5.12,
+// ib_umem_dmabuf_get; NVIDIA, GPU Operator 24.9, GPUDirect RDMA: open kernel module.
+func LacksForDMABuf(node *facts.Node, enable, nccl string) (lacks string, known bool) {
+	switch {
+	case enable != "" && isZero(facts.Setting{Value: enable}):
+		return "NCCL_DMABUF_ENABLE=" + enable, true
+	case Before(nccl, "2.13"):
+		return "NCCL " + nccl, true
+	case node.GPU == nil || node.GPU.Module == "" || node.Host == nil:
+		return "", false
+	case !node.GPU.OpenModule:
+		return "the driver's kernel module is not the open one", true
+	case node.NVML != nil && Before(node.NVML.CUDA, "11.7"):
+		return "the driver's CUDA " + node.NVML.CUDA, true
+	case !Before(release(node.Host.Kernel), "5.12"):
+		return "", true
+	case strings.Contains(node.Host.Kernel, ".el8"):
+		return "", false
+	}
+	return "Linux " + node.Host.Kernel, true
+}

@@ -1,0 +1,230 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// Inside is what NCCL will use between the GPUs of a node that the launch uses:
+// NVLink or PCIe where they may access each other's memory, else shared memory.
+// Where an adapter beside two GPUs is faster than what lies between them, NCCL goes
+// by that; which is so, speeds decide that nobody has measured.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc,
+// p2pCanConnect; transport/shm.cc, shmCanConnect.
+func (p Prediction) Inside(node *facts.Node) Transport {
+	if p.Accelerator == "cpu" || node.NVML == nil || node.NVML.Failure != nil {
+		return Transport{}
+	}
+	cards := p.cardsUsed(node)
+	if len(cards) < 2 || slices.ContainsFunc(cards, func(i int) bool { return node.NVML.Cards[i].MIG == "enabled" }) {
+		return Transport{}
+	}
+	env := rankEnv(node.Env, p.Exports)
+	m := matrix{prediction: p, nvml: node.NVML, cards: cards}
+	m.farthest, m.by = peerLevel(node, env, len(cards))
+	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
+	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
+		m.rest, m.restWhy = "the network", p.told(env["NCCL_SHM_DISABLE"])
+	}
+	return m.transport()
+}
+
+func isOne(setting facts.Setting) bool {
+	value, _ := Number(setting.Value)
+	return value == 1
+}
+
+// cardsUsed are the GPUs of a node that ranks take, all where it is not known which.
+func (p Prediction) cardsUsed(node *facts.Node) []int {
+	all := make([]int, len(node.NVML.Cards))
+	for i := range all {
+		all[i] = i
+	}
+	if p.ChoosesDevices() && (node.Slots == 0 || node.Slots >= len(all)) {
+		return all // as a rule; a large fleet is not searched for each of its nodes
+	}
+	host := slices.IndexFunc(p.Hosts, func(h hostfile.Host) bool { return h.Name == node.Name })
+	if host < 0 {
+		return all
+	}
+	devices := p.devices(host)
+	if devices == nil {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(devices), func(i int) bool { return i >= len(all) })
+}
+
+// matrix is the GPUs of a node by pairs.
+type matrix struct {
+	prediction    Prediction
+	nvml          *facts.NVML
+	cards         []int
+	farthest      int           // in pathTypes, that NCCL goes for peer access
+	by            facts.Setting // what says so, zero for NCCL's own rule
+	noNVB         bool
+	rest, restWhy string // what pairs without peer access use
+}
+
+// The ways between two GPUs, best first.
+const (
+	overNVLink = iota
+	overPCIe
+	overRest
+	notTold
+)
+
+func cell(table [][]string, i, j int) string {
+	if i >= len(table) || j >= len(table[i]) {
+		return ""
+	}
+	return table[i][j]
+}
+
+// way is how two GPUs talk and, where they have no peer access, why not.
+func (m matrix) way(i, j int) (way int, why string) {
+	kind := pathType(cell(m.nvml.Topology, i, j))
+	if kind != pathType("NVL") && m.throughAnother(i, j) {
+		kind = pathType("NVB")
+	}
+	peers := worse(cell(m.nvml.Peers, i, j), cell(m.nvml.Peers, j, i))
+	linked := kind == pathType("NVL") || kind == pathType("NVB")
+	switch {
+	case kind < 0 || peers == "" && !linked:
+		return notTold, ""
+	case kind > m.farthest && m.by.Name != "":
+		return overRest, m.prediction.told(m.by)
+	case kind > m.farthest:
+		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", cell(m.nvml.Topology, i, j), pathTypes[m.farthest])
+	case peers != "ok" && peers != "":
+		return overRest, "the driver gives no peer access: " + peers
+	case linked:
+		return overNVLink, ""
+	}
+	return overPCIe, ""
+}
+
+// worse is of what two directions say the one that is not ok.
+func worse(there, back string) string {
+	if there == "ok" {
+		return back
+	}
+	return there
+}
+
+// throughAnother is whether a third GPU that the launch uses has NVLink to both.
+func (m matrix) throughAnother(i, j int) bool {
+	linked := func(a, b int) bool { return pathType(cell(m.nvml.Topology, a, b)) == pathType("NVL") }
+	return !m.noNVB && slices.ContainsFunc(m.cards, func(k int) bool { return k != i && k != j && linked(i, k) && linked(k, j) })
+}
+
+// transport sums the pairs up.
+func (m matrix) transport() Transport {
+	var pairs [notTold][][2]int
+	why := ""
+	for a, i := range m.cards {
+		for _, j := range m.cards[a+1:] {
+			way, reason := m.way(i, j)
+			if way == notTold {
+				return Transport{}
+			}
+			pairs[way] = append(pairs[way], [2]int{i, j})
+			why = cmp.Or(why, reason)
+		}
+	}
+	names := [notTold]string{"NVLink", "PCIe", m.rest}
+	best := slices.IndexFunc(pairs[:], func(of [][2]int) bool { return len(of) > 0 })
+	everyone := "all " + strconv.Itoa(len(m.cards)) + " GPUs"
+	if len(m.cards) == 2 {
+		everyone = "both GPUs"
+	}
+	t := Transport{Name: names[best], Why: why}
+	if len(pairs[overRest]) > 0 && m.restWhy != "" {
+		t.Why = strings.TrimPrefix(t.Why+"; "+m.restWhy, "; ")
+	}
+	links := m.labels(pairs[best])
+	if best == overRest {
+		links = ""
+	}
+	if len(pairs[best]) == len(m.cards)*(len(m.cards)-1)/2 {
+		t.Detail = strings.TrimSpace(links + " between " + everyone)
+		return t
+	}
+	var others []string
+	for way := best + 1; way < notTold; way++ {
+		if len(pairs[way]) > 0 {
+			others = append(others, names[way])
+		}
+	}
+	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(pairs[best]), strings.Join(others, " or "))
+	return t
+}
+
+// labels are the kinds of connection of some pairs: "NV18", "PIX to PHB". Of pairs
+// that have NVLink by way of a third GPU only the others are named.
+func (m matrix) labels(pairs [][2]int) string {
+	var kinds []string
+	for _, pair := range pairs {
+		kind := cell(m.nvml.Topology, pair[0], pair[1])
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	isNVLink := func(kind string) bool { return strings.HasPrefix(kind, "NV") }
+	if slices.ContainsFunc(kinds, isNVLink) {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !isNVLink(kind) })
+	}
+	near := func(a, b string) int {
+		return cmp.Or(cmp.Compare(pathType(a), pathType(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}
+	slices.SortFunc(kinds, near)
+	if len(kinds) == 1 {
+		return kinds[0]
+	}
+	return kinds[0] + " to " + kinds[len(kinds)-1]
+}
+
+// islands are the groups of GPUs in which every pair is among the given ones,
+// "within GPUs 0,1 and 2,3", or where they make no such groups their number.
+func (m matrix) islands(pairs [][2]int) string {
+	island := map[int]int{}
+	for _, card := range m.cards {
+		island[card] = card
+	}
+	for _, pair := range pairs {
+		from, to := island[pair[1]], island[pair[0]]
+		for card, of := range island {
+			if of == from {
+				island[card] = to
+			}
+		}
+	}
+	members := map[int][]string{}
+	var order []int
+	for _, card := range m.cards {
+		of := island[card]
+		if members[of] == nil {
+			order = append(order, of)
+		}
+		members[of] = append(members[of], strconv.Itoa(card))
+	}
+	inside := 0
+	var texts []string
+	for _, of := range order {
+		size := len(members[of])
+		inside += size * (size - 1) / 2
+		if size > 1 {
+			texts = append(texts, strings.Join(members[of], ","))
+		}
+	}
+	if inside != len(pairs) {
+		return fmt.Sprintf("between %d of %d pairs of GPUs", len(pairs), len(m.cards)*(len(m.cards)-1)/2)
+	}
+	return "within GPUs " + strings.Join(texts, " and ")
+}

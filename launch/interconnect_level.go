@@ -1,0 +1,70 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// pathTypes are how far two devices of a machine are from each other, nearest first,
+// as NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL spell it.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/topo.cc, topoPathTypeStr; C2C and P2C since 2.27.
+var pathTypes = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}
+
+// pathType is the place in pathTypes of what nvidia-smi topo -m calls a connection,
+// -1 for what is not told. What nvidia-smi calls NODE goes through the processors'
+// bridges of one NUMA node, which to NCCL is one host bridge.
+func pathType(topology string) int {
+	switch {
+	case strings.HasPrefix(topology, "NV"):
+		topology = "NVL"
+	case topology == "NODE":
+		topology = "PHB"
+	}
+	return slices.Index(pathTypes, topology)
+}
+
+// level is the farthest path type that a variable allows, or its old numbers; set is
+// false where NCCL reads nothing of it and its default holds.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclGetLevel.
+func level(setting facts.Setting) (farthest int, set bool) {
+	value := setting.Value
+	if at := slices.Index(pathTypes, value); at >= 0 && at <= slices.Index(pathTypes, "SYS") {
+		return at, true
+	}
+	if value == "" || value[0] < '0' || value[0] > '9' {
+		return 0, false
+	}
+	old := []string{"LOC", "PIX", "PXB", "PHB", "SYS", "SYS"}
+	number, _ := Number(value)
+	return slices.Index(pathTypes, old[min(number, int64(len(old)-1))]), true
+}
+
+// peerLevel is how far apart two GPUs may be for NCCL to have them access each
+// other's memory, and the variable that says so, if one does. Up to 2.22 the
+// processor decided alone: AMD's and IBM's pass such traffic on.
+//
+// Source: NVIDIA/nccl, graph/paths.cc, ncclTopoCheckP2p, 2.12 to 2.22 and 2.23 to 2.30.
+func peerLevel(node *facts.Node, env map[string]facts.Setting, gpus int) (farthest int, by facts.Setting) {
+	if disable, _ := Number(env["NCCL_P2P_DISABLE"].Value); disable == 1 {
+		return slices.Index(pathTypes, "LOC"), env["NCCL_P2P_DISABLE"]
+	}
+	if given, set := level(env["NCCL_P2P_LEVEL"]); set {
+		return given, env["NCCL_P2P_LEVEL"]
+	}
+	near, far := slices.Index(pathTypes, "PXB"), slices.Index(pathTypes, "SYS")
+	if node.Host == nil {
+		return near, facts.Setting{}
+	}
+	isX86, model := node.Host.Arch == "x86_64", node.Host.CPU.Model
+	switch {
+	case isX86 && strings.Contains(model, "AMD") && (gpus <= 2 || Before(ncclOf(node), "2.23")):
+		return far, facts.Setting{}
+	case strings.HasPrefix(node.Host.Arch, "ppc64") && Before(ncclOf(node), "2.23"):
+		return far, facts.Setting{}
+	}
+	return near, facts.Setting{}
+}

@@ -1,0 +1,175 @@
+// Command floor says what a finished binary asks of the machines it is sent to,
+// and fails when that is more than they have:
+//
+//	go run ./portable/floor -glibc 2.28 FILE…
+//
+// It reads the file as the system's loader would, so it judges what was linked
+// and not what was meant. It refuses to run it, and to judge anything that the
+// loader does not look at.
+package main
+
+import (
+	"cmp"
+	"debug/elf"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/remote"
+)
+
+func main() {
+	glibc := flag.String("glibc", "2.28", "the oldest glibc the binaries must start with")
+	flag.Parse()
+	floor, err := parse(*glibc)
+	if err != nil || flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: floor [-glibc VERSION] FILE…")
+		os.Exit(2)
+	}
+	failed := false
+	for _, path := range flag.Args() {
+		needs, err := look(path, floor)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "floor: %s: %v\n", path, err)
+			failed = true
+			continue
+		}
+		fmt.Printf("%s: %s\n", path, needs)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// version is a version of glibc in its parts.
+type version []int
+
+func parse(text string) (version, error) {
+	var v version
+	for part := range strings.SplitSeq(text, ".") {
+		number, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no version of glibc", text)
+		}
+		v = append(v, number)
+	}
+	return v, nil
+}
+
+func (v version) String() string {
+	var parts []string
+	for _, number := range v {
+		parts = append(parts, strconv.Itoa(number))
+	}
+	return strings.Join(parts, ".")
+}
+
+// loaders are where every distribution with glibc has its loader (the ABI
+// supplements of the two machines; Debian, Red Hat and SUSE alike).
+var loaders = map[elf.Machine]string{
+	elf.EM_X86_64:  "/lib64/ld-linux-x86-64.so.2",
+	elf.EM_AARCH64: "/lib/ld-linux-aarch64.so.1",
+}
+
+// ofGlibc are the libraries that come with every glibc up to now.
+var ofGlibc = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+// look says what a binary needs. The error names all that is wrong with it.
+func look(path string, floor version) (needs string, err error) {
+	binary, err := remote.OpenBinary(path)
+	if err != nil {
+		return "", err
+	}
+	loader := binary.Loader
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	libraries, err := f.ImportedLibraries()
+	if err != nil {
+		return "", err
+	}
+	if loader == "" && len(libraries) == 0 {
+		return "needs no C library", nil
+	}
+	var wrong []error
+	if want := loaders[f.Machine]; loader != want {
+		wrong = append(wrong, fmt.Errorf("its loader is %q, and that of %v is %q", loader, f.Machine, want))
+	}
+	for _, library := range libraries {
+		if !slices.Contains(ofGlibc, library) {
+			wrong = append(wrong, fmt.Errorf("it needs %s, which not every machine has", library))
+		}
+	}
+	highest, err := asked(f, floor)
+	return fmt.Sprintf("needs glibc %v", highest), errors.Join(append(wrong, err, binding(f))...)
+}
+
+// asked is the highest version of glibc a binary asks for. The loader refuses a
+// version it does not know even where no symbol has it, such as the
+// GLIBC_ABI_DT_RELR of binaries with packed relocations.
+func asked(f *elf.File, floor version) (highest version, err error) {
+	libraries, err := f.DynamicVersionNeeds()
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, library := range libraries {
+		for _, need := range library.Needs {
+			text, ours := strings.CutPrefix(need.Dep, "GLIBC_")
+			v, err := parse(text)
+			switch {
+			case !ours || err != nil:
+				wrong = append(wrong, fmt.Errorf("it needs %s of %s, which is no version of glibc", need.Dep, library.Name))
+				continue
+			case slices.Compare(v, floor) > 0:
+				wrong = append(wrong, fmt.Errorf("it needs glibc %v%s, and %v is the floor: package portable lacks a name", v, of(f, need.Dep), floor))
+			}
+			if slices.Compare(v, highest) > 0 {
+				highest = v
+			}
+		}
+	}
+	return highest, errors.Join(wrong...)
+}
+
+// of names the symbols a version is needed for.
+func of(f *elf.File, dep string) string {
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, symbol := range symbols {
+		if symbol.Version == dep {
+			names = append(names, symbol.Name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	if len(names) == 0 {
+		return ""
+	}
+	return " for " + strings.Join(names, ", ")
+}
+
+// binding says what keeps NVML's functions, which no library has yet when the
+// program starts, from being found later.
+func binding(f *elf.File) error {
+	set := func(tag elf.DynTag, flag uint64) bool {
+		values, err := f.DynValue(tag)
+		return err == nil && slices.ContainsFunc(values, func(value uint64) bool { return flag == 0 || value&flag != 0 })
+	}
+	var wrong []error
+	if set(elf.DT_BIND_NOW, 0) || set(elf.DT_FLAGS, uint64(elf.DF_BIND_NOW)) || set(elf.DT_FLAGS_1, uint64(elf.DF_1_NOW)) {
+		wrong = append(wrong, errors.New("it is linked with -z now, so it dies before main where NVML is missing: build it with make, which says -z lazy"))
+	}
+	if set(elf.DT_TEXTREL, 0) || set(elf.DT_FLAGS, uint64(elf.DF_TEXTREL)) {
+		wrong = append(wrong, errors.New("it has text relocations, which hardened kernels refuse"))
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,78 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	_ "preflight/portable"
+)
+
+// This test's own binary is linked as a node's is, of all that preflight has
+// glibc do: so a Go or a C compiler that adds a name shows here first.
+var _ = []any{nvml.New, net.LookupHost, user.Current}
+
+func TestOwnBinaryKeepsToTheFloor(t *testing.T) {
+	needs, err := look("/proc/self/exe", version{2, 28})
+	if err != nil || !strings.HasPrefix(needs, "needs glibc 2.") {
+		t.Errorf("%q, %v", needs, err)
+	}
+}
+
+func TestFloor(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		code  string
+		floor version
+		needs string
+		wrong string // part of the error
+	}{
+		"static":           {flags: []string{"-static", "-nostdlib", "-Wl,-e,main"}, needs: "needs no C library"},
+		"lazy":             {needs: "needs glibc 2."},
+		"above":            {floor: version{2, 2, 4}, wrong: "for __libc_start_main, and 2.2.4 is the floor"},
+		"bound at once":    {flags: []string{"-Wl,-z,now"}, wrong: "-z lazy"},
+		"other loader":     {flags: []string{"-Wl,--dynamic-linker=/lib/ld-musl.so.1"}, wrong: `its loader is "/lib/ld-musl.so.1"`},
+		"other library":    {flags: []string{"-Wl,--no-as-needed", "-lm"}, wrong: "it needs libm.so.6"},
+		"text relocations": {flags: []string{"-pie", "-Wl,-z,notext"}, code: `__asm__(".text\n.balign 8\n.quad main");`, wrong: "text relocations"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "program")
+			gcc := exec.Command("gcc", append([]string{"-Wl,-z,lazy", "-xc", "-", "-o", path}, c.flags...)...)
+			gcc.Stdin = strings.NewReader(c.code + "int main(void) { return 0; }\n")
+			if out, err := gcc.CombinedOutput(); err != nil {
+				t.Fatalf("gcc: %v\n%s", err, out)
+			}
+			if c.floor == nil {
+				c.floor = version{99}
+			}
+			needs, err := look(path, c.floor)
+			switch {
+			case c.wrong == "" && (err != nil || !strings.HasPrefix(needs, c.needs)):
+				t.Errorf("%q, %v, want %q", needs, err, c.needs)
+			case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+				t.Errorf("error %v, want …%s…", err, c.wrong)
+			}
+		})
+	}
+}
+
+func TestFloorOfOtherFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(strings.Repeat("#!/bin/sh\n", 10)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := look(path, version{2, 28}); err == nil || !strings.Contains(err.Error(), "bad magic number") {
+		t.Errorf("a script: %v", err)
+	}
+	if v, err := parse("2.x"); err == nil {
+		t.Errorf("a version: %v", v)
+	}
+}

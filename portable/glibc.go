@@ -1,0 +1,18 @@
+//go:build linux && cgo && (amd64 || arm64)
+
+package portable
+
+// Every name that --wrap names has a function of its own in glibc.c. The two
+// libraries are where those functions live before glibc 2.34, and are empty
+// since. The last line is go-nvml's own too: a program that imports this package
+// without go-nvml needs it, or Go's trial link fails and the program comes out
+// position-independent with text relocations.
+
+// #cgo LDFLAGS: -Wl,--wrap=__libc_start_main
+// #cgo LDFLAGS: -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=dlerror
+// #cgo LDFLAGS: -Wl,--wrap=pthread_create -Wl,--wrap=pthread_sigmask
+// #cgo LDFLAGS: -Wl,--wrap=pthread_key_create -Wl,--wrap=pthread_setspecific
+// #cgo LDFLAGS: -Wl,--wrap=pthread_getattr_np -Wl,--wrap=pthread_attr_getstack -Wl,--wrap=pthread_attr_getstacksize
+// #cgo LDFLAGS: -Wl,--push-state -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
+// #cgo LDFLAGS: -Wl,--unresolved-symbols=ignore-in-object-files
+import "C"

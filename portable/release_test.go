@@ -1,0 +1,158 @@
+//go:build release
+
+package portable_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/probe/nvml"
+)
+
+// gnu is what Debian calls a machine.
+var gnu = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// oldSystem is one of the folders roots.sh makes.
+type oldSystem struct{ root, arch string }
+
+// oldSystems are those at hand; a machine's own run as they would on a node, the
+// others under qemu.
+func oldSystems(t *testing.T) []oldSystem {
+	t.Helper()
+	roots, err := filepath.Glob("../bin/roots/*-*")
+	if err != nil || len(roots) == 0 {
+		t.Fatalf("no old systems (%v): make release-check fetches them", err)
+	}
+	var systems []oldSystem
+	for _, root := range roots {
+		root, err := filepath.Abs(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arch, _, _ := strings.Cut(filepath.Base(root), "-")
+		systems = append(systems, oldSystem{root, arch})
+	}
+	return systems
+}
+
+// inside runs what follows it in a root, whose /proc is real and whose /mnt is
+// the folder of the binaries. Its mounts end with it.
+const inside = `root=$1; mount -t proc proc "$root/proc" && mount --bind ../dist "$root/mnt" && shift && exec chroot "$root" "$@"`
+
+// run starts a released binary on the system, with nothing on its stdin.
+func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
+	t.Helper()
+	argv := append([]string{"unshare", "-m", "sh", "-c", inside, "sh", s.root, "/mnt/" + binary}, args...)
+	if s.arch != runtime.GOARCH {
+		argv = append([]string{"qemu-" + gnu[s.arch] + "-static", "-L", s.root, "../dist/" + binary}, args...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", binary, args, err, stderr.Bytes())
+	}
+	return out
+}
+
+// binaries are the released ones for a machine, the dynamic one first.
+func (s oldSystem) binaries(t *testing.T) []string {
+	t.Helper()
+	static := "preflight-linux-" + s.arch + "-static"
+	if _, err := os.Stat("../dist/" + static); err != nil {
+		t.Fatalf("%v: make release builds it", err)
+	}
+	dynamic := strings.TrimSuffix(static, "-static")
+	if _, err := os.Stat("../dist/" + dynamic); err != nil {
+		t.Logf("NOT RUN: %s, because there was no compiler for it", dynamic)
+		return []string{static}
+	}
+	return []string{dynamic, static}
+}
+
+func TestReleaseStartsOnOldSystems(t *testing.T) {
+	for _, system := range oldSystems(t) {
+		t.Run(filepath.Base(system.root), func(t *testing.T) {
+			for _, binary := range system.binaries(t) {
+				if out := system.run(t, binary, "--version"); !bytes.HasPrefix(out, []byte("preflight ")) {
+					t.Errorf("%s --version says %q", binary, out)
+				}
+				_, text, _ := bytes.Cut(system.run(t, binary, "agent"), []byte(" "))
+				var greeting struct {
+					Hello struct{ OS, Arch string }
+				}
+				if err := json.Unmarshal(text, &greeting); err != nil {
+					t.Errorf("%s agent says %q: %v", binary, text, err)
+				}
+				if got := greeting.Hello; got.OS != "linux" || got.Arch != system.arch {
+					t.Errorf("%s says it is for %s on %s", binary, got.OS, got.Arch)
+				}
+			}
+		})
+	}
+}
+
+// driverless is a libnvidia-ml.so.1 of a machine whose driver is not loaded. It
+// needs nothing of any C library, and lacks almost every function.
+const driverless = `
+int nvmlInit_v2(void) { return 9; }
+const char *nvmlErrorString(int code) { return code == 9 ? "Driver Not Loaded" : "?"; }
+`
+
+// install puts the library where the system's loader looks.
+func (s oldSystem) install(t *testing.T) {
+	t.Helper()
+	cc, err := exec.Command("sh", "cc.sh", s.arch).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(s.root, "usr/lib", gnu[s.arch]+"-linux-gnu", "libnvidia-ml.so.1")
+	argv := append(strings.Fields(string(cc)), "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libnvidia-ml.so.1", "-xc", "-o", library, "-")
+	if err := os.MkdirAll(filepath.Dir(library), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(library) })
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin = strings.NewReader(driverless)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", argv, err, out)
+	}
+}
+
+// The dynamic binary is worth its trouble only if it loads the driver's library
+// on such a system and survives what that lacks.
+func TestReleaseAsksNVMLOnOldSystems(t *testing.T) {
+	for _, system := range oldSystems(t) {
+		t.Run(filepath.Base(system.root), func(t *testing.T) {
+			binary := system.binaries(t)[0]
+			if strings.HasSuffix(binary, "-static") {
+				return
+			}
+			system.install(t)
+			var failure *facts.NVMLFailure
+			done := false
+			for line := range bytes.Lines(system.run(t, binary, "agent", "nvml")) {
+				var said nvml.Line
+				if json.Unmarshal(line, &said) == nil && said.Failure != nil {
+					failure = said.Failure
+				}
+				done = done || said.Done
+			}
+			want := &facts.NVMLFailure{Kind: facts.FailureNoDriver, Call: "nvmlInit_v2", Code: 9, Text: "Driver Not Loaded"}
+			if diff := cmp.Diff(want, failure); diff != "" || !done {
+				t.Errorf("came to its end: %v; failure (-want +got):\n%s", done, diff)
+			}
+		})
+	}
+}

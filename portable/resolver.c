@@ -1,0 +1,7 @@
+//go:build linux && cgo && !netgo && (amd64 || arm64)
+
+#include "oldest.h"
+
+// 2.34: libresolv. The plain name was a macro of resolv.h until then.
+OLD_NAMED(int, res_search, "__res_search",
+	(const char *name, int class, int type, unsigned char *answer, int size), (name, class, type, answer, size))

@@ -1,0 +1,132 @@
+package probe
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"preflight/facts"
+)
+
+// driverModules are the kernel modules that have a say in how GPUs work: NVIDIA's,
+// those for GPUDirect, and the one that takes GPUs away from NVIDIA's. Sorted.
+var driverModules = []string{"gdrdrv", "nouveau", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm"}
+
+// loadedModules are those of them that are; nil when /sys does not show modules.
+func loadedModules(o Options) []string {
+	if !exists(o.at("/sys/module")) {
+		return nil
+	}
+	loaded := []string{}
+	for _, name := range driverModules {
+		if exists(o.at("/sys/module/" + name)) {
+			loaded = append(loaded, name)
+		}
+	}
+	return loaded
+}
+
+// moduleBanner is in the first line of /proc/driver/nvidia/version: "NVRM version:
+// NVIDIA UNIX x86_64 Kernel Module  550.54.15", of the open one "NVIDIA UNIX Open
+// Kernel Module for x86_64  550.54.15".
+var moduleBanner = regexp.MustCompile(`(Open )?Kernel Module(?: for \S+)? +(\d+(?:\.\d+)+)`)
+
+// driverModule is the version of the loaded kernel module, "" when none is loaded,
+// and whether it is the open one, which only its own line tells.
+func driverModule(o Options) (version string, open bool) {
+	if match := moduleBanner.FindStringSubmatch(line(o.at("/proc/driver/nvidia/version"))); match != nil {
+		version, open = match[2], match[1] != ""
+	}
+	if loaded := line(o.at("/sys/module/nvidia/version")); loaded != "" {
+		version = loaded
+	}
+	return version, open
+}
+
+// doors are the device nodes of NVIDIA's driver and how they answer. Those that
+// every process of CUDA opens are opened: only that shows a container's device
+// cgroup. A GPU's own is not, for it would wake the GPU up; nor is that of a module
+// that is not loaded, for the kernel would try to load one.
+func doors(o Options, devices, loaded []string) []facts.DeviceNode {
+	if exists(o.at("/dev/dxg")) && !exists(o.at("/dev/nvidiactl")) {
+		return []facts.DeviceNode{door("/dev/dxg", access(o.at("/dev/dxg")))} // WSL 2 has no other
+	}
+	all := []facts.DeviceNode{}
+	for _, shared := range []struct{ path, module string }{{"/dev/nvidia-uvm", "nvidia_uvm"}, {"/dev/nvidiactl", "nvidia"}} {
+		err := access(o.at(shared.path))
+		switch {
+		case err != nil:
+		case loaded != nil && !slices.Contains(loaded, shared.module):
+			err = syscall.ENXIO // as opening it would say
+		default:
+			err = opens(o.at(shared.path))
+		}
+		all = append(all, door(shared.path, err))
+	}
+	for _, path := range devices {
+		all = append(all, door(path, access(o.at(path))))
+	}
+	return all
+}
+
+func door(path string, err error) facts.DeviceNode {
+	if err != nil {
+		return facts.DeviceNode{Path: path, Problem: reason(err)}
+	}
+	return facts.DeviceNode{Path: path}
+}
+
+// access asks by the mode alone whether a file may be read and written.
+func access(path string) error {
+	const readWrite = 4 | 2 // R_OK|W_OK of access(2)
+	return syscall.Access(path, readWrite)
+}
+
+// opens tries a device node for reading and writing.
+func opens(path string) error {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		err = syscall.Close(fd)
+	}
+	return err
+}
+
+// libcudaName is the name by which CUDA's runtime asks the loader for the driver.
+const libcudaName = "libcuda.so.1"
+
+var (
+	// libcudaFile is what the name leads to. Releases have three digits at first;
+	// WSL 2 has a libcuda.so.1.1, which tells none.
+	libcudaFile = regexp.MustCompile(`^libcuda\.so\.(\d{3,}(?:\.\d+)+)$`)
+	// compatPath is where the packages of forward compatibility put theirs:
+	// /usr/local/cuda-12.4/compat, NVIDIA's images /usr/local/cuda/compat/lib, conda
+	// a directory cuda-compat (CUDA Compatibility, "Forward Compatibility").
+	compatPath = regexp.MustCompile(`/(?:cuda[^/]*/compat|cuda-compat)/`)
+)
+
+// findLibcuda lists the drivers' user halves that there are, in the order in which
+// the loader takes them, each file once.
+func findLibcuda(o Options, libraryPath string) []facts.DriverLibrary {
+	found := []facts.DriverLibrary{}
+	var seen []os.FileInfo
+	for _, c := range loaderOrder(o, libraryPath, libcudaName) {
+		info, err := os.Stat(o.at(c.path))
+		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
+		if err != nil || !info.Mode().IsRegular() || slices.ContainsFunc(seen, same) {
+			continue
+		}
+		seen = append(seen, info)
+		library := facts.DriverLibrary{Path: c.path, From: c.from}
+		if file, err := filepath.EvalSymlinks(o.at(c.path)); err == nil {
+			if match := libcudaFile.FindStringSubmatch(filepath.Base(file)); match != nil {
+				library.Version = match[1]
+			}
+			library.Compat = compatPath.MatchString(c.path) || compatPath.MatchString(strings.TrimPrefix(file, o.at("/")))
+		}
+		found = append(found, library)
+	}
+	return found
+}

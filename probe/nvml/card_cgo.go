@@ -1,0 +1,241 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"preflight/facts"
+)
+
+// card is one GPU being asked.
+type card struct {
+	*asker
+	device nvml.Device // nil where the driver gave no handle
+	seen   facts.Card
+	links  []link
+}
+
+// card asks one GPU for everything and writes what it told after each part, so
+// that a call that hangs costs only what would have come after it.
+func (r *reader) card(index int) *card {
+	c := &card{asker: &asker{reader: r, card: &index}, seen: facts.Card{Index: index}}
+	c.announce("nvmlDeviceGetHandleByIndex_v2")
+	device, ret := r.library.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		c.fails("nvmlDeviceGetHandleByIndex_v2", ret)
+		c.write()
+		return c
+	}
+	c.device = device
+	for _, part := range []func(){
+		c.identity, c.place, c.memory, c.pcie, c.clocks, c.power, c.temperature, c.modes, c.instances,
+		c.ecc, c.retired, c.remapped, c.processes, c.nvlinks, c.fabric,
+	} {
+		part()
+		c.write()
+		if c.lost() {
+			break
+		}
+	}
+	return c
+}
+
+func (c *card) write() {
+	c.seen.Failure = c.failure
+	c.say(Line{Seen: &c.seen})
+}
+
+// pair is what calls of two results return.
+type pair[T any] struct{ first, second T }
+
+func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) {
+	return func() (pair[T], nvml.Return) {
+		first, second, ret := call()
+		return pair[T]{first, second}, ret
+	}
+}
+
+// of fixes the argument of a call.
+func of[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Return) {
+	return func() (T, nvml.Return) { return call(argument) }
+}
+
+func (c *card) identity() {
+	// First where it sits: of a GPU that fails at anything else, this names it.
+	if pci, ok := told(c.asker, c.device.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
+		c.seen.Address = address(pci)
+	}
+	c.seen.UUID, _ = told(c.asker, c.device.GetUUID, "nvmlDeviceGetUUID")
+	c.seen.Name, _ = told(c.asker, c.device.GetName, "nvmlDeviceGetName")
+	c.seen.Serial, _ = told(c.asker, c.device.GetSerial, "nvmlDeviceGetSerial")
+	c.seen.VBIOS, _ = told(c.asker, c.device.GetVbiosVersion, "nvmlDeviceGetVbiosVersion")
+	if capability, ok := told(c.asker, both(c.device.GetCudaComputeCapability), "nvmlDeviceGetCudaComputeCapability"); ok {
+		c.seen.Capability = fmt.Sprintf("%d.%d", capability.first, capability.second)
+	}
+	if minor, ok := told(c.asker, c.device.GetMinorNumber, "nvmlDeviceGetMinorNumber"); ok {
+		c.seen.Minor = &minor
+	}
+}
+
+// address is a PCI address as sysfs spells it. A GPU is function 0.
+func address(pci nvml.PciInfo) string {
+	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
+}
+
+const (
+	// mostCPUs and mostNodes are asked for; more than a machine has does not hurt.
+	mostCPUs  = 4096
+	mostNodes = 256
+	// affinityNode is NVML_AFFINITY_SCOPE_NODE (nvml.h).
+	affinityNode = 0
+)
+
+// place is what of the machine is near. The node is not asked by
+// nvmlDeviceGetNumaNodeId, which is the GPU's own where its memory is a NUMA
+// node, as on Grace Hopper.
+func (c *card) place() {
+	if mask, ok := told(c.asker, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
+		c.seen.CPUs = kernelList(members(mask))
+	}
+	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
+	if mask, ok := told(c.asker, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
+		if near := members(mask); len(near) == 1 { // several are no place
+			c.seen.NUMANode = &near[0]
+		}
+	}
+}
+
+// members are the numbers that a mask holds.
+func members(mask []uint) []int {
+	var numbers []int
+	for i, word := range mask {
+		for ; word != 0; word &= word - 1 {
+			numbers = append(numbers, i*bits.UintSize+bits.TrailingZeros(word))
+		}
+	}
+	return numbers
+}
+
+// kernelList writes rising numbers as the kernel does: "0-31,64".
+func kernelList(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		part := fmt.Sprint(numbers[i])
+		if end > i {
+			part = fmt.Sprintf("%d-%d", numbers[i], numbers[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ",")
+}
+
+// memory prefers the call that tells the driver's own share apart: the older one
+// counts it as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
+func (c *card) memory() {
+	if memory, ok := told(c.asker, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
+		used, reserved := int64(memory.Used), int64(memory.Reserved)
+		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), &used, &reserved
+	} else if memory, ok := told(c.asker, c.device.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"); ok {
+		used := int64(memory.Used)
+		c.seen.Memory, c.seen.MemoryUsed = int64(memory.Total), &used
+	}
+}
+
+func (c *card) pcie() {
+	link := &c.seen.Link
+	link.Generation, _ = told(c.asker, c.device.GetCurrPcieLinkGeneration, "nvmlDeviceGetCurrPcieLinkGeneration")
+	link.MaxGeneration, _ = told(c.asker, c.device.GetMaxPcieLinkGeneration, "nvmlDeviceGetMaxPcieLinkGeneration")
+	link.Width, _ = told(c.asker, c.device.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
+	link.MaxWidth, _ = told(c.asker, c.device.GetMaxPcieLinkWidth, "nvmlDeviceGetMaxPcieLinkWidth")
+	if replays, ok := told(c.asker, c.device.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"); ok {
+		counted := int64(replays)
+		link.Replays = &counted
+	}
+}
+
+func (c *card) clocks() {
+	megahertz := func(name string, call func(nvml.ClockType) (uint32, nvml.Return), clock nvml.ClockType) int {
+		value, _ := told(c.asker, of(call, clock), name)
+		return int(value)
+	}
+	clock := &c.seen.Clock
+	clock.SM = megahertz("nvmlDeviceGetClockInfo", c.device.GetClockInfo, nvml.CLOCK_SM)
+	clock.Memory = megahertz("nvmlDeviceGetClockInfo", c.device.GetClockInfo, nvml.CLOCK_MEM)
+	clock.MaxSM = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_SM)
+	clock.MaxMemory = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_MEM)
+
+	// Every GPU that knows application clocks has some; set are those that differ
+	// from how it comes.
+	set := megahertz("nvmlDeviceGetApplicationsClock", c.device.GetApplicationsClock, nvml.CLOCK_SM)
+	usual := megahertz("nvmlDeviceGetDefaultApplicationsClock", c.device.GetDefaultApplicationsClock, nvml.CLOCK_SM)
+	if usual == 0 {
+		usual = clock.MaxSM
+	}
+	if set != usual {
+		clock.AppSM = set
+	}
+	c.throttle()
+}
+
+// throttleNames are the bits of nvmlClocksEventReasons in their order (nvml.h),
+// as facts name them.
+var throttleNames = []string{
+	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost",
+	"sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
+}
+
+func (c *card) throttle() {
+	reasons, ok := told(c.asker, c.device.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksEventReasons")
+	if !ok { // its older name
+		reasons, ok = told(c.asker, c.device.GetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons")
+	}
+	if !ok {
+		return
+	}
+	c.seen.Throttle = []string{}
+	for bit, name := range throttleNames {
+		if reasons>>bit&1 == 1 {
+			c.seen.Throttle = append(c.seen.Throttle, name)
+		}
+	}
+}
+
+// power is told in milliwatts.
+func (c *card) power() {
+	watts := func(name string, call func() (uint32, nvml.Return)) float64 {
+		milliwatts, _ := told(c.asker, call, name)
+		return float64(milliwatts) / 1000
+	}
+	power := &c.seen.Power
+	power.Draw = watts("nvmlDeviceGetPowerUsage", c.device.GetPowerUsage)
+	power.Limit = watts("nvmlDeviceGetEnforcedPowerLimit", c.device.GetEnforcedPowerLimit)
+	power.Default = watts("nvmlDeviceGetPowerManagementDefaultLimit", c.device.GetPowerManagementDefaultLimit)
+	if limits, ok := told(c.asker, both(c.device.GetPowerManagementLimitConstraints), "nvmlDeviceGetPowerManagementLimitConstraints"); ok {
+		power.Max = float64(limits.second) / 1000
+	}
+}
+
+func (c *card) temperature() {
+	degrees := func(celsius uint32, ok bool) *int {
+		if !ok {
+			return nil
+		}
+		value := int(celsius)
+		return &value
+	}
+	c.seen.Temperature = degrees(told(c.asker, of(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
+	c.seen.SlowdownAt = degrees(told(c.asker, of(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
+	if busy, ok := told(c.asker, c.device.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
+		percent := int(busy.Gpu)
+		c.seen.Utilization = &percent
+	}
+}

@@ -1,0 +1,102 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"preflight/facts"
+)
+
+func (c *card) modes() {
+	if mode, ok := told(c.asker, c.device.GetPersistenceMode, "nvmlDeviceGetPersistenceMode"); ok {
+		persistent := mode == nvml.FEATURE_ENABLED
+		c.seen.Persistence = &persistent
+	}
+	if mode, ok := told(c.asker, c.device.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
+		switch mode {
+		case nvml.COMPUTEMODE_DEFAULT:
+			c.seen.ComputeMode = "default"
+		case nvml.COMPUTEMODE_PROHIBITED:
+			c.seen.ComputeMode = "prohibited"
+		default: // one process, as does the obsolete one-thread mode
+			c.seen.ComputeMode = "exclusive-process"
+		}
+	}
+	if mode, ok := told(c.asker, both(c.device.GetMigMode), "nvmlDeviceGetMigMode"); ok {
+		c.seen.MIG, c.seen.MIGPending = switched(mode.first), switched(mode.second)
+	}
+}
+
+func switched(mode int) string {
+	if mode == nvml.DEVICE_MIG_ENABLE {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+// instances are the parts a GPU was cut into. NVML has room for all that could
+// be and answers "not found" where there is none.
+func (c *card) instances() {
+	if c.seen.MIG != "enabled" {
+		return
+	}
+	room, _ := told(c.asker, c.device.GetMaxMigDeviceCount, "nvmlDeviceGetMaxMigDeviceCount")
+	for index := range room {
+		if c.symbol("nvmlDeviceGetMigDeviceHandleByIndex") == "" || c.lost() {
+			return
+		}
+		c.announce("nvmlDeviceGetMigDeviceHandleByIndex")
+		instance, ret := c.device.GetMigDeviceHandleByIndex(index)
+		if ret == nvml.ERROR_NOT_FOUND || !c.took("nvmlDeviceGetMigDeviceHandleByIndex", ret) {
+			continue
+		}
+		// "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+		if name, ok := told(c.asker, instance.GetName, "nvmlDeviceGetName"); ok {
+			c.seen.MIGDevices = append(c.seen.MIGDevices, name[strings.LastIndex(name, " ")+1:])
+		}
+	}
+}
+
+// The kinds of users, in the order in which they are asked for: a process that
+// draws as well as computes is counted once.
+var userKinds = []struct {
+	kind, call string
+	ask        func(nvml.Device) ([]nvml.ProcessInfo, nvml.Return)
+}{
+	{"compute", "nvmlDeviceGetComputeRunningProcesses", nvml.Device.GetComputeRunningProcesses},
+	{"mps", "nvmlDeviceGetMPSComputeRunningProcesses", nvml.Device.GetMPSComputeRunningProcesses},
+	{"graphics", "nvmlDeviceGetGraphicsRunningProcesses", nvml.Device.GetGraphicsRunningProcesses},
+}
+
+// notAvailable is NVML_VALUE_NOT_AVAILABLE (nvml.h).
+const notAvailable = ^uint64(0)
+
+// processes are those of the whole machine, as far as the driver shows them here.
+// Whose they are is read elsewhere.
+func (c *card) processes() {
+	known := map[uint32]bool{}
+	for _, users := range userKinds {
+		running, ok := told(c.asker, of(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
+		if !ok {
+			continue
+		}
+		if c.seen.Processes == nil {
+			c.seen.Processes = []facts.GPUUser{}
+		}
+		for _, process := range running {
+			if known[process.Pid] {
+				continue
+			}
+			known[process.Pid] = true
+			user := facts.GPUUser{PID: int(process.Pid), Kind: users.kind}
+			if process.UsedGpuMemory != notAvailable {
+				memory := int64(process.UsedGpuMemory)
+				user.Memory = &memory
+			}
+			c.seen.Processes = append(c.seen.Processes, user)
+		}
+	}
+}

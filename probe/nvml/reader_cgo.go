@@ -1,0 +1,119 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"preflight/facts"
+)
+
+// reader asks one library.
+type reader struct {
+	lines
+	library nvml.Interface
+	asker   *asker // asks the library itself
+	has     map[string]bool
+}
+
+func newReader(library nvml.Interface, say lines) *reader {
+	r := &reader{lines: say, library: library, has: map[string]bool{}}
+	r.asker = &asker{reader: r}
+	return r
+}
+
+// asker makes the calls about one GPU, or with card nil about the library, and
+// keeps the first failure.
+type asker struct {
+	*reader
+	card    *int
+	failure *facts.NVMLFailure
+}
+
+// announce says which call comes next, for whoever finds that it never came back.
+func (a *asker) announce(call string) { a.say(Line{Call: call, Card: a.card}) }
+
+func (r *reader) announce(call string) { r.asker.announce(call) }
+
+// symbol is the first of the names of a function that the library has, "" when it
+// has none. Calling one it lacks ends the process: go-nvml binds lazily.
+func (r *reader) symbol(names ...string) string {
+	for _, name := range names {
+		has, known := r.has[name]
+		if !known {
+			has = r.library.Extensions().LookupSymbol(name) == nil
+			r.has[name] = has
+		}
+		if has {
+			return name
+		}
+	}
+	return ""
+}
+
+// told makes a call that is known by one of the names, newest first as go-nvml
+// prefers them; false when the driver does not tell.
+func told[T any](a *asker, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
+	name := a.symbol(names...)
+	if name == "" || a.lost() {
+		return value, false
+	}
+	a.announce(name)
+	value, ret := call()
+	return value, a.took(name, ret)
+}
+
+// took is whether a call was answered. What an old driver, another GPU or a
+// missing permission cannot tell is no failure; all else is.
+func (a *asker) took(call string, ret nvml.Return) bool {
+	switch ret {
+	case nvml.SUCCESS:
+		return true
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NO_PERMISSION,
+		nvml.ERROR_INVALID_ARGUMENT,          // an old driver does not know the sensor, counter or field
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // nor the struct
+		nvml.ERROR_DEPRECATED, nvml.ERROR_NO_DATA, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:
+		return false
+	}
+	a.fails(call, ret)
+	return false
+}
+
+// fails keeps the first failure.
+func (a *asker) fails(call string, ret nvml.Return) {
+	if a.failure == nil {
+		a.failure = a.reader.failure(call, ret)
+	}
+}
+
+// lost is whether the GPU fell off the bus: it answers nothing any more, and
+// each further question would wait for it.
+func (a *asker) lost() bool { return a.failure != nil && a.failure.Kind == facts.FailureLost }
+
+func (r *reader) failure(call string, ret nvml.Return) *facts.NVMLFailure {
+	kind, known := kinds[ret]
+	if !known {
+		kind = facts.FailureOther
+	}
+	return &facts.NVMLFailure{Kind: kind, Code: int(ret), Call: call, Text: r.words(ret)}
+}
+
+// words are the library's for a code.
+func (r *reader) words(ret nvml.Return) string {
+	if r.symbol("nvmlErrorString") == "" {
+		return fmt.Sprintf("error %d", ret)
+	}
+	return r.library.ErrorString(ret)
+}
+
+var kinds = map[nvml.Return]string{
+	nvml.ERROR_NO_PERMISSION:           facts.FailureNoPermission,
+	nvml.ERROR_NOT_FOUND:               facts.FailureNotFound,
+	nvml.ERROR_DRIVER_NOT_LOADED:       facts.FailureNoDriver,
+	nvml.ERROR_GPU_IS_LOST:             facts.FailureLost,
+	nvml.ERROR_RESET_REQUIRED:          facts.FailureReset,
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: facts.FailureMismatch,
+	nvml.ERROR_UNKNOWN:                 facts.FailureUnknown,
+}

@@ -1,0 +1,197 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// library is a stand-in that has functions by name.
+func library(has ...string) *mock.Interface {
+	return &mock.Interface{
+		ExtensionsFunc: func() nvml.ExtendedInterface {
+			return &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
+				if !slices.Contains(has, name) {
+					return errors.New("undefined symbol: " + name)
+				}
+				return nil
+			}}
+		},
+		InitFunc:        func() nvml.Return { return nvml.SUCCESS },
+		ErrorStringFunc: func(ret nvml.Return) string { return "as the library says" },
+	}
+}
+
+// asked is a GPU at some index that was given a handle, and what it has said.
+func asked(index int, device *mock.Device, has ...string) (*card, *bytes.Buffer) {
+	var out bytes.Buffer
+	r := newReader(library(has...), lines{&out})
+	return &card{asker: &asker{reader: r, card: &index}, device: device, seen: facts.Card{Index: index}}, &out
+}
+
+// spoken are the lines that were said.
+func spoken(t *testing.T, out *bytes.Buffer) []Line {
+	t.Helper()
+	var said []Line
+	for text := range strings.Lines(out.String()) {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		var line Line
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		said = append(said, line)
+	}
+	return said
+}
+
+func TestWhatIsAFailure(t *testing.T) {
+	for ret, kind := range map[nvml.Return]string{
+		nvml.SUCCESS:                         "",
+		nvml.ERROR_NOT_SUPPORTED:             "",
+		nvml.ERROR_NO_PERMISSION:             "",
+		nvml.ERROR_FUNCTION_NOT_FOUND:        "",
+		nvml.ERROR_INVALID_ARGUMENT:          "",
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "",
+		nvml.ERROR_GPU_IS_LOST:               facts.FailureLost,
+		nvml.ERROR_RESET_REQUIRED:            facts.FailureReset,
+		nvml.ERROR_UNKNOWN:                   facts.FailureUnknown,
+		nvml.ERROR_TIMEOUT:                   facts.FailureOther,
+		nvml.Return(77):                      facts.FailureOther,
+	} {
+		device := &mock.Device{GetSerialFunc: func() (string, nvml.Return) { return "1", ret }}
+		c, _ := asked(0, device, "nvmlDeviceGetSerial", "nvmlErrorString")
+		serial, ok := told(c.asker, device.GetSerial, "nvmlDeviceGetSerial")
+		if ok != (ret == nvml.SUCCESS) || ok && serial != "1" {
+			t.Errorf("%d: told %q, %t", ret, serial, ok)
+		}
+		var want *facts.NVMLFailure
+		if kind != "" {
+			want = &facts.NVMLFailure{Kind: kind, Code: int(ret), Call: "nvmlDeviceGetSerial", Text: "as the library says"}
+		}
+		if diff := cmp.Diff(want, c.failure); diff != "" {
+			t.Errorf("%d: failure (-want +got):\n%s", ret, diff)
+		}
+	}
+}
+
+func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
+	var called []string
+	answer := func(name string, ret nvml.Return) func() (string, nvml.Return) {
+		return func() (string, nvml.Return) { called = append(called, name); return "", ret }
+	}
+	c, _ := asked(0, &mock.Device{}, "a", "b", "c", "d")
+	told(c.asker, answer("a", nvml.ERROR_UNKNOWN), "a")
+	told(c.asker, answer("b", nvml.ERROR_TIMEOUT), "b")
+	if c.failure == nil || c.failure.Call != "a" || c.failure.Text != "error 999" {
+		t.Errorf("kept %+v, want that of a, in our words where the library has none", c.failure)
+	}
+	c.failure = nil
+	told(c.asker, answer("c", nvml.ERROR_GPU_IS_LOST), "c")
+	told(c.asker, answer("d", nvml.SUCCESS), "d")
+	if want := []string{"a", "b", "c"}; !slices.Equal(called, want) {
+		t.Errorf("called %q, want %q", called, want)
+	}
+}
+
+// A missing function is never called, an alternative is announced by its name,
+// and before it is called.
+func TestCallsAreAnnouncedByTheNameThatTheLibraryHas(t *testing.T) {
+	var out *bytes.Buffer
+	var before []Line
+	device := &mock.Device{GetComputeRunningProcessesFunc: func() ([]nvml.ProcessInfo, nvml.Return) {
+		before = spoken(t, out)
+		return nil, nvml.SUCCESS
+	}}
+	var c *card
+	c, out = asked(3, device, "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses")
+	c.processes()
+	three := 3
+	want := []Line{{Call: "nvmlDeviceGetComputeRunningProcesses_v2", Card: &three}}
+	if diff := cmp.Diff(want, before); diff != "" {
+		t.Errorf("said before the call (-want +got):\n%s", diff)
+	}
+	if after := spoken(t, out); len(after) != 1 {
+		t.Errorf("calls the library does not have: %+v", after)
+	}
+}
+
+func TestGPUWithoutHandleIsListed(t *testing.T) {
+	var out bytes.Buffer
+	driver := library("nvmlErrorString", "nvmlDeviceGetUUID")
+	driver.DeviceGetCountFunc = func() (int, nvml.Return) { return 2, nvml.SUCCESS }
+	driver.DeviceGetHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
+		if index == 0 {
+			return nil, nvml.ERROR_NO_PERMISSION
+		}
+		return &mock.Device{GetUUIDFunc: func() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS }}, nvml.SUCCESS
+	}
+	newReader(driver, lines{&out}).read()
+	last := map[int]facts.Card{}
+	for _, line := range spoken(t, &out) {
+		if line.Seen != nil {
+			last[line.Seen.Index] = *line.Seen
+		}
+		if line.Card != nil && *line.Card == 1 && last[0].Failure == nil {
+			t.Fatal("GPU 1 is asked before it is said that GPU 0 failed")
+		}
+	}
+	want := map[int]facts.Card{
+		0: {Index: 0, Failure: &facts.NVMLFailure{Kind: facts.FailureNoPermission, Code: 4, Call: "nvmlDeviceGetHandleByIndex_v2", Text: "as the library says"}},
+		1: {Index: 1, UUID: "GPU-1"},
+	}
+	if diff := cmp.Diff(want, last); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDriverWithoutGPUs(t *testing.T) {
+	for name, test := range map[string]struct {
+		init, count nvml.Return
+		want        string
+	}{
+		"none":     {nvml.SUCCESS, nvml.SUCCESS, facts.FailureNotFound},
+		"no count": {nvml.SUCCESS, nvml.ERROR_UNKNOWN, facts.FailureUnknown},
+		"no init":  {nvml.ERROR_DRIVER_NOT_LOADED, nvml.SUCCESS, facts.FailureNoDriver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			driver := library("nvmlSystemGetNVMLVersion")
+			driver.InitFunc = func() nvml.Return { return test.init }
+			driver.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, test.count }
+			driver.SystemGetNVMLVersionFunc = func() (string, nvml.Return) { return "12.550", nvml.SUCCESS }
+			newReader(driver, lines{&out}).read()
+			var failure *facts.NVMLFailure
+			var system *System
+			for _, line := range spoken(t, &out) {
+				if line.Failure != nil {
+					failure = line.Failure
+				}
+				if line.System != nil {
+					system = line.System
+				}
+			}
+			if failure == nil || failure.Kind != test.want || failure.Text == "" {
+				t.Errorf("failure %+v, want %s", failure, test.want)
+			}
+			if diff := cmp.Diff(&System{Library: "12.550"}, system); diff != "" {
+				t.Errorf("the library's version is one half of a mismatch (-want +got):\n%s", diff)
+			}
+			if len(driver.ShutdownCalls()) > 0 {
+				t.Error("NVML was shut down")
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package testhosts
+
+import "slices"
+
+// GPUs is what a machine's NVIDIA GPUs and their driver are like. It is the one
+// source of what each stand-in says: the stub library ([BuildNVML]), the stand-in
+// nvidia-smi ([GPUs.SMI]) and the files of a namespace host ([Node.SetDriver]).
+// The constructors ([H100s] and its neighbours) make healthy machines; a test
+// changes what it wants sick.
+type GPUs struct {
+	Driver string // version of the driver's user half: "550.54.15"
+	CUDA   string // the newest CUDA it runs: "12.4"
+	// Module is the version of the loaded kernel module, "" when none is loaded.
+	// Another one than Driver is the mismatch that stops every call.
+	Module     string
+	OpenModule bool
+	// Bound is the kernel driver that has the cards while nvidia's module is not
+	// loaded: nouveau, vfio-pci, "" for none.
+	Bound string
+	NoUVM bool // the module nvidia_uvm is not loaded, and its device node not there
+	// NoLibrary leaves out the driver's user half, NoNVML and NoSMI a part of it.
+	NoLibrary, NoNVML, NoSMI bool
+
+	Cards      []GPU // in NVML's order
+	NVSwitches int   // on the PCI bus
+	// IOMMU is the type of the cards' IOMMU groups: DMA-FQ, identity, "" where they
+	// are in none. ACS has the bridges above them send what cards say to each other
+	// up to the root complex.
+	IOMMU string
+	ACS   bool
+	// FabricManager is the version of the nv-fabricmanager that is installed, "" for
+	// none; FabricManagerRuns is whether it runs.
+	FabricManager     string
+	FabricManagerRuns bool
+
+	// Init is what nvmlInit_v2 returns where Module is no reason for it to fail:
+	// 999 as in a container that lost its devices, 4, 6, 15. 0 is success.
+	Init int
+	// Hang and Crash name calls that never return and that end in a segmentation
+	// fault. nvidia-smi does either, too, where one is named.
+	Hang, Crash NVMLCall
+	// Without are functions that the library does not have, as an old one.
+	Without []string
+}
+
+// NVMLCall is a call of an NVML function, none when Function is "".
+type NVMLCall struct {
+	Function string // "nvmlDeviceGetUUID"
+	// GPU is the index of the card that it is made for, -1 for whichever.
+	GPU int
+}
+
+// GPU is one card. What is nil, "" or absent it does not support, but where a
+// comment says otherwise.
+type GPU struct {
+	Name       string // "NVIDIA H100 80GB HBM3"
+	Brand      string // "NVIDIA"
+	Arch       string // "Hopper", as nvidia-smi names it
+	Device     uint16 // PCI device id, 0x2330
+	Capability string // compute capability: "9.0"
+	UUID       string
+	Serial     string
+	VBIOS      string
+	// Path is the way from the root complex, the GPU last: "pci0000:1a",
+	// "0000:1a:01.0", "0000:1b:00.0". Who shares how much of it is the topology.
+	Path []string
+	NUMA int
+	CPUs string // nearest processors as a kernel list: "0-55,112-167"
+
+	Memory, MemoryUsed, MemoryReserved int64 // bytes
+
+	Link      GPULink
+	Clock     GPUClock
+	Power     GPUPower
+	Celsius   int
+	SlowAt    int      // °C
+	Throttle  []string // gpu-idle, sw-power-cap, hw-slowdown, sw-thermal, hw-thermal, hw-power-brake, …
+	Busy      int      // percent
+	PState    string   // "P0"
+	Processes []GPUProcess
+
+	Persistence bool
+	ComputeMode string // default, exclusive-process, prohibited
+	// MIG and MIGPending are enabled, disabled, or "" where the card knows none.
+	MIG, MIGPending string
+	MIGDevices      []string // names: "1g.10gb"
+
+	ECC      *GPUECC
+	Retired  *GPURetired  // of cards before Ampere
+	Remapped *GPURemapped // of Ampere and later
+
+	NVLinks []NVLink
+	Fabric  *GPUFabric
+	// Apart is why other cards' memory cannot be reached, by their index, as NVML
+	// counts reasons: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not supported.
+	Apart map[int]int
+
+	// Unbound has the card on the PCI bus and in no driver's hands: nothing but
+	// the bus shows it, and the cards behind it move up.
+	Unbound bool
+	// Lost has the card fall off the bus: its handle is not given out.
+	Lost bool
+	// Fails are codes (nvmlReturn_t) that functions return for this card.
+	Fails map[string]int
+}
+
+// GPULink is a card's PCI link: generations and widths in lanes, now and at most.
+type GPULink struct{ Generation, MaxGeneration, Width, MaxWidth, Replays int }
+
+// GPUClock is in MHz. AppSM is 0 where nobody set one.
+type GPUClock struct{ SM, MaxSM, Memory, MaxMemory, AppSM int }
+
+// GPUPower is in watts.
+type GPUPower struct{ Draw, Limit, Default, Min, Max float64 }
+
+// GPUECC is error correction: errors since the driver came and since the card was made.
+type GPUECC struct {
+	Enabled, Pending                         bool
+	Corrected, Uncorrected                   int64
+	AggregateCorrected, AggregateUncorrected int64
+}
+
+// GPURetired counts pages taken out of use.
+type GPURetired struct {
+	SingleBit, DoubleBit int
+	Pending              bool
+}
+
+// GPURemapped counts rows replaced by spare ones.
+type GPURemapped struct {
+	Corrected, Uncorrected int
+	Pending, Failed        bool
+}
+
+// GPUProcess is a process that uses a card.
+type GPUProcess struct {
+	PID    int
+	Name   string
+	Kind   string // compute, graphics, mps
+	Memory int64  // bytes
+}
+
+// NVLink is one link of a card.
+type NVLink struct {
+	Down    bool
+	Speed   int    // of one direction in MB/s: 26562
+	Kind    string // of the far end: gpu, switch
+	Remote  string // PCI address of the far end
+	Replays int
+	Recover int
+	CRC     int
+}
+
+// GPUFabric is a card's place in a fabric of NVSwitches, as NVML numbers it.
+type GPUFabric struct {
+	State   int    // 0 not supported, 1 not started, 2 in progress, 3 completed
+	Status  int    // nvmlReturn_t, of a completed one
+	Cluster string // UUID
+	Clique  int
+	Health  int // mask
+}
+
+// Address is the card's own on the PCI bus, as sysfs spells it: "0000:1b:00.0".
+func (g GPU) Address() string { return g.Path[len(g.Path)-1] }
+
+// initCode is what nvmlInit_v2 returns.
+func (g GPUs) initCode() int {
+	switch {
+	case g.Module == "":
+		return nvmlDriverNotLoaded
+	case g.Module != g.Driver:
+		return nvmlMismatch
+	}
+	return g.Init
+}
+
+// The values of nvmlReturn_t that have a meaning here (nvml.h of CUDA 12 and 13).
+const (
+	nvmlNoPermission    = 4
+	nvmlNotFound        = 6
+	nvmlDriverNotLoaded = 9
+	nvmlLost            = 15
+	nvmlMismatch        = 18
+	nvmlUnknown         = 999
+)
+
+// topology is how far apart two cards are on the PCI bus, as
+// nvmlGpuTopologyLevel_t numbers it.
+func topology(a, b GPU) int {
+	common := 0
+	for common < min(len(a.Path), len(b.Path)) && a.Path[common] == b.Path[common] {
+		common++
+	}
+	switch {
+	case common == 0 && a.NUMA != b.NUMA:
+		return 50 // only the whole system joins them
+	case common == 0:
+		return 40 // a NUMA node
+	case common == 1:
+		return 30 // a host bridge
+	case len(a.Path)-common <= 2 && len(b.Path)-common <= 2:
+		return 10 // one PCIe switch: beyond its upstream port come a downstream one and the card
+	}
+	return 20 // several of them
+}
+
+// driven is the machine as its driver knows it, without the cards that it has not got.
+func (g GPUs) driven() GPUs {
+	g.Cards = slices.DeleteFunc(slices.Clone(g.Cards), func(card GPU) bool { return card.Unbound })
+	return g
+}

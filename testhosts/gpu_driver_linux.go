@@ -1,0 +1,251 @@
+package testhosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// driverState is where a node keeps what its driver is like and the upper
+// halves of the layers that show it.
+const driverState = "/run/driver"
+
+// SetDriver shows the node the machine's GPUs with their driver: device nodes that
+// open and do nothing, /proc/driver/nvidia, /sys, the libraries, nvidia-smi and the
+// fabric manager. NVML and nvidia-smi answer; CUDA does not. It replaces the
+// driver that was set before, and to undo it brings that one back; what was done to
+// /dev or /usr/bin in between is to be undone first.
+func (n *Node) SetDriver(scenario GPUs) (Undo, error) {
+	before, err := n.driver()
+	if err == nil {
+		err = n.changeDriver(before, &scenario)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: set driver: %w", n.Name, err)
+	}
+	return func() error {
+		if err := n.changeDriver(&scenario, before); err != nil {
+			return fmt.Errorf("%s: set driver: %w", n.Name, err)
+		}
+		return nil
+	}, nil
+}
+
+// SetGPUs is [Node.SetDriver] of a machine with so many healthy H100, at most 8.
+// Where this machine has no C compiler, nvidia-smi alone answers.
+func (n *Node) SetGPUs(count int) (Undo, error) {
+	if count < 1 || count > 8 {
+		return nil, fmt.Errorf("%s: %d GPUs cannot be shown: 1 to 8", n.Name, count)
+	}
+	scenario := H100s(count)
+	if _, err := compiledNVML(nil); errors.Is(err, errNoCompiler) {
+		scenario.NoNVML = true
+	}
+	return n.SetDriver(scenario)
+}
+
+// driver is what was set last, nil for nothing.
+func (n *Node) driver() (*GPUs, error) {
+	var text []byte
+	err := n.inside(func() (err error) {
+		text, err = os.ReadFile(driverState + "/scenario.json")
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	scenario := &GPUs{}
+	return scenario, json.Unmarshal(text, scenario)
+}
+
+// changeDriver takes a driver away, where there is one, and puts another there.
+func (n *Node) changeDriver(from, to *GPUs) error {
+	if from != nil {
+		if err := n.removeDriver(*from); err != nil {
+			return err
+		}
+	}
+	if to == nil {
+		return nil
+	}
+	return n.installDriver(*to)
+}
+
+func (n *Node) installDriver(scenario GPUs) error {
+	libraries, err := scenario.libraries()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(scenario)
+	if err != nil {
+		return err
+	}
+	if err := n.inside(func() error { return scenario.install(libraries, text) }); err != nil {
+		return err
+	}
+	if scenario.FabricManager == "" || !scenario.FabricManagerRuns {
+		return nil
+	}
+	if _, err := n.Run(context.Background(), "nv-fabricmanager"); err != nil {
+		return errors.Join(err, n.removeDriver(GPUs{}))
+	}
+	return nil
+}
+
+// install runs in the node. What fails half way is taken down again.
+func (g GPUs) install(libraries tree, text []byte) (err error) {
+	if err := os.Mkdir(driverState, 0o700); err != nil {
+		return err
+	}
+	var laid []string
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, uninstall(laid))
+		}
+	}()
+	for i, layer := range g.layers(libraries) {
+		scratch := filepath.Join(driverState, strconv.Itoa(i))
+		if err := errors.Join(os.Mkdir(scratch, 0o700), lay(scratch, layer.dir, layer.change)); err != nil {
+			return fmt.Errorf("change %s: %w", layer.dir, err)
+		}
+		laid = append(laid, layer.dir)
+	}
+	// No overlay here: it takes no directory of procfs below it.
+	if err := unix.Mount("driver", procDriver, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=555"); err != nil {
+		return fmt.Errorf("change %s: %w", procDriver, err)
+	}
+	laid = append(laid, procDriver)
+	return errors.Join(
+		g.procFiles().write(procDriver),
+		os.WriteFile(scenarioPath, g.scenarioFile(), 0o644),
+		os.WriteFile(driverState+"/scenario.json", text, 0o600))
+}
+
+const (
+	procDriver   = "/proc/driver"
+	scenarioPath = "/etc/" + ScenarioName
+)
+
+func (n *Node) removeDriver(scenario GPUs) error {
+	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
+		// It may be dead already, as everything is that runs on a node that was killed.
+		const stop = `read -r pid <` + fabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
+		if _, err := n.Run(context.Background(), "/bin/sh", "-c", stop); err != nil {
+			return err
+		}
+	}
+	return n.inside(func() error {
+		var laid []string
+		for _, layer := range scenario.layers(nil) {
+			laid = append(laid, layer.dir)
+		}
+		return uninstall(append(laid, procDriver))
+	})
+}
+
+// uninstall uncovers directories, the last one first, and forgets the driver.
+func uninstall(laid []string) error {
+	var failed error
+	for _, dir := range slices.Backward(laid) {
+		failed = errors.Join(failed, unix.Unmount(dir, unix.MNT_DETACH))
+	}
+	for _, left := range []string{scenarioPath, filepath.Dir(fabricManagerPID), driverState} {
+		failed = errors.Join(failed, os.RemoveAll(left))
+	}
+	return failed
+}
+
+// driverLayer is a directory that the driver adds to.
+type driverLayer struct {
+	dir    string
+	change func(upper string) error
+}
+
+// layers are the directories of every machine that this one has more in. What a
+// driver of the machine itself shows there is hidden.
+func (g GPUs) layers(libraries tree) []driverLayer {
+	add := func(dir string, files tree) driverLayer {
+		return driverLayer{dir, func(upper string) error { return errors.Join(files.write(upper), hideNVIDIA(dir, upper)) }}
+	}
+	return []driverLayer{
+		{"/dev", func(upper string) error { return errors.Join(g.makeDevices(upper), hideNVIDIA("/dev", upper)) }},
+		add("/sys/module", g.sysModule()),
+		add("/sys/devices", g.pciDevices()),
+		add("/sys/bus/pci/devices", g.pciLinks()),
+		add(libraryDirectory(), libraries),
+		add("/usr/bin", g.programs()),
+	}
+}
+
+// hideNVIDIA hides what a directory has of a real driver or card, but for names
+// that the upper half has, too.
+func hideNVIDIA(dir, upper string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		vendor, _ := os.ReadFile(filepath.Join(dir, name, "vendor")) // what is no PCI device has none
+		mine := string(vendor) == "0x10de\n" || strings.HasPrefix(name, "nvidia") || strings.HasPrefix(name, "nv-fabricmanager") ||
+			strings.HasPrefix(name, "libnvidia-ml.so") || strings.HasPrefix(name, "libcuda.so")
+		if !mine {
+			continue
+		}
+		if err := whiteout(upper, name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeDevices makes nodes of the driver's names that are /dev/null in truth: those
+// of its own kind cannot be opened where it is not loaded.
+func (g GPUs) makeDevices(upper string) error {
+	for _, name := range g.deviceNames() {
+		path := filepath.Join(upper, name)
+		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(path, 0o666)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// libraryDirectory is where the loader looks without being told: of Debian's
+// directories, or Red Hat's, the one that has the C library.
+func libraryDirectory() string {
+	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {
+		if _, err := os.Stat(dir + "/libc.so.6"); err == nil {
+			return dir
+		}
+	}
+	return "/usr/lib64"
+}
+
+// libraries are the driver's user half: NVML, and a libcuda with nothing in it.
+func (g GPUs) libraries() (tree, error) {
+	if g.NoLibrary {
+		return nil, nil
+	}
+	libcuda := "libcuda.so." + g.Driver
+	files := tree{"libcuda.so.1": linkTo + libcuda, libcuda: ""}
+	if g.NoNVML {
+		return files, nil
+	}
+	nvml, err := compiledNVML(g.Without)
+	files["libnvidia-ml.so.1"] = linkTo + "libnvidia-ml.so." + g.Driver
+	files["libnvidia-ml.so."+g.Driver] = string(nvml)
+	return files, err
+}

@@ -1,0 +1,183 @@
+package testhosts
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// tree is files to be by name: texts, or links where a text begins with "-> ".
+type tree map[string]string
+
+const linkTo = "-> "
+
+func (t tree) write(root string) error {
+	for name, text := range t {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if target, link := strings.CutPrefix(text, linkTo); link {
+			if err := os.Symlink(target, path); err != nil {
+				return err
+			}
+			continue
+		}
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(text, "#!") || strings.HasPrefix(text, "\x7fELF") {
+			mode = 0o755
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deviceNames are the names of the driver's nodes in /dev.
+func (g GPUs) deviceNames() []string {
+	if g.Module == "" {
+		return nil
+	}
+	names := []string{"nvidiactl"}
+	if !g.NoUVM {
+		names = append(names, "nvidia-uvm", "nvidia-uvm-tools")
+	}
+	for i := range g.driven().Cards {
+		names = append(names, fmt.Sprintf("nvidia%d", i))
+	}
+	return names
+}
+
+// procFiles are those of /proc/driver, in the words of NVIDIA's kernel modules 535 to 570.
+func (g GPUs) procFiles() tree {
+	if g.Module == "" {
+		return nil
+	}
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	version := fmt.Sprintf("NVIDIA UNIX %s Kernel Module  %s  Tue Mar  5 22:23:56 UTC 2024", machine, g.Module)
+	if g.OpenModule {
+		version = fmt.Sprintf("NVIDIA UNIX Open Kernel Module for %s  %s  Release Build  (dvs-builder@U16)  Tue Mar  5 22:15:33 UTC 2024", machine, g.Module)
+	}
+	files := tree{
+		"nvidia/params":  "EnableMSI: 1\nNVreg_RegistryDwords: \"\"\n",
+		"nvidia/version": "NVRM version: " + version + "\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
+	}
+	for i, card := range g.driven().Cards {
+		files["nvidia/gpus/"+card.Address()+"/information"] = fmt.Sprintf(
+			"Model: \t\t %s\nIRQ:   \t\t %d\nGPU UUID: \t %s\nVideo BIOS: \t %s\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %d\n",
+			card.Name, 120+i, card.UUID, card.VBIOS, card.Address(), i)
+	}
+	return files
+}
+
+// sysModule is what the loaded modules have in /sys/module.
+func (g GPUs) sysModule() tree {
+	switch {
+	case g.Module == "" && g.Bound != "":
+		return tree{strings.ReplaceAll(g.Bound, "-", "_") + "/initstate": "live\n"}
+	case g.Module == "":
+		return nil
+	}
+	files := tree{"nvidia/version": g.Module + "\n", "nvidia/initstate": "live\n", "nvidia_modeset/initstate": "live\n"}
+	if !g.NoUVM {
+		files["nvidia_uvm/initstate"] = "live\n"
+	}
+	return files
+}
+
+// boundTo is the kernel driver of the cards.
+func (g GPUs) boundTo() string {
+	if g.Module != "" {
+		return "nvidia"
+	}
+	return g.Bound
+}
+
+// pciDevices is the cards, the NVSwitches and the bridges above them as they lie in
+// /sys/devices, and pciLinks the links to them from /sys/bus/pci/devices.
+func (g GPUs) pciDevices() tree {
+	files := tree{}
+	for _, card := range g.Cards {
+		for depth, address := range card.Path[1:] {
+			dir := filepath.Join(card.Path[:depth+2]...)
+			if address != card.Address() {
+				files.addPCI(dir, "0x8086", "0x352a", "0x060400", card.NUMA)
+				files[dir+"/config"] = g.bridgeConfig()
+				continue
+			}
+			files.addPCI(dir, "0x10de", fmt.Sprintf("0x%04x", card.Device), "0x030200", card.NUMA)
+			if g.IOMMU != "" {
+				files[dir+"/iommu_group/type"] = g.IOMMU + "\n"
+			}
+			if driver := g.boundTo(); driver != "" && !card.Unbound {
+				files[dir+"/driver"] = linkTo + strings.Repeat("../", len(card.Path)+1) + "bus/pci/drivers/" + driver
+			}
+		}
+	}
+	for i := range g.NVSwitches {
+		address := switchAddress(i)
+		files.addPCI(filepath.Join("pci"+address[:7], address), "0x10de", "0x22a3", "0x068000", 0)
+	}
+	return files
+}
+
+// bridgeConfig is the configuration space of a bridge, in which access control is
+// the first extended capability (PCI Express Base Specification, 7.7.8).
+func (g GPUs) bridgeConfig() string {
+	config := make([]byte, 4096)
+	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // the capability, version 1, the last
+	if g.ACS {
+		config[0x106] = 0x1d // source validation, both redirects, upstream forwarding
+	}
+	return string(config)
+}
+
+func (t tree) addPCI(dir, vendor, device, class string, numa int) {
+	t[dir+"/vendor"], t[dir+"/device"], t[dir+"/class"] = vendor+"\n", device+"\n", class+"\n"
+	t[dir+"/numa_node"] = fmt.Sprintf("%d\n", numa)
+}
+
+func (g GPUs) pciLinks() tree {
+	links := tree{}
+	for name := range g.pciDevices() {
+		dir, file := filepath.Split(name)
+		if file != "vendor" {
+			continue
+		}
+		dir = filepath.Clean(dir)
+		links[filepath.Base(dir)] = linkTo + "../../../devices/" + dir
+	}
+	return links
+}
+
+// programs is what the driver's packages add to /usr/bin.
+func (g GPUs) programs() tree {
+	files := tree{}
+	if !g.NoLibrary && !g.NoSMI {
+		files["nvidia-smi"] = string(g.SMI())
+	}
+	if g.FabricManager != "" {
+		files["nv-fabricmanager"] = strings.ReplaceAll(fabricManager, "VERSION", g.FabricManager)
+	}
+	return files
+}
+
+const fabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
+
+// fabricManager is a program that tells its version or leaves a process of its own
+// name behind, as the real one does, and its number in the same file.
+const fabricManager = `#!/bin/sh
+# Stands in for NVIDIA's fabric manager.
+case $1 in
+--version) echo "Fabric Manager version is : VERSION"; exit ;;
+--stay) while :; do sleep infinity; done ;;
+esac
+mkdir -p /run/nvidia-fabricmanager
+setsid "$0" --stay </dev/null >/dev/null 2>&1 &
+echo $! >` + fabricManagerPID + `
+until read -r name </proc/$!/comm && [ "$name" = nv-fabricmanage ]; do sleep 0.01; done
+`
