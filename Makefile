@@ -82,9 +82,9 @@ race:
 lint:
 	test -z "$$(gofmt -l .)"
 	go vet ./...
-	go vet -tags oracle ./oracle
+	go vet -tags oracle,release ./oracle ./portable
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle ./oracle
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle,release ./oracle ./portable
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md

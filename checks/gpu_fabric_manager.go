@@ -48,14 +48,15 @@ func managerFindings(node *facts.Node) []Finding {
 
 const startManager = "{ssh} sudo systemctl enable --now nvidia-fabricmanager"
 
-// installManager installs the manager that belongs to a driver ("550.54.15").
+// installManager installs the manager that belongs to a driver ("550.54.15"). What
+// follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
 func installManager(driver string) []string {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
 		return []string{"{ssh} sudo apt-get install nvidia-fabricmanager-BRANCH   # of exactly the driver's version"}
 	}
 	return []string{
-		onNodes("sudo apt-get install nvidia-fabricmanager-%s=%s-1", branch, driver),
-		onNodes("sudo dnf install nvidia-fabric-manager-%s-1", driver) + "   # on Red Hat",
+		onNodes(`"sudo apt-get install 'nvidia-fabricmanager-%s=%s*'"`, branch, driver),
+		onNodes("sudo dnf install nvidia-fabric-manager-%s", driver) + "   # on Red Hat",
 	}
 }

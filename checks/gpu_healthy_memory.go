@@ -9,7 +9,7 @@ import (
 // retiredLimit is of how many retired pages NVIDIA wants to see the GPU; 64 is all
 // that its list holds.
 //
-// Source: NVIDIA/DCGM 3.3, dcgmlib/dcgm_gpu_hardware_limits.h,
+// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
 // DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic Page Retirement.
 const retiredLimit = 60
 

@@ -11,7 +11,7 @@ import (
 // link has: DCGM watches their rates, of which a sum tells nothing. CRC errors are
 // corrected by replays, so that only replays and recoveries cost time.
 //
-// Source: NVIDIA/DCGM 3.3, dcgmlib/dcgm_gpu_hardware_limits.h; the thresholds are ours.
+// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
 const (
 	manyReplays    = 1000
 	manyRecoveries = 10

@@ -9,7 +9,7 @@ import (
 // What is more than the few replays that every PCIe link has: so many a minute, and
 // so many at least.
 //
-// Source: NVIDIA/DCGM 3.3, dcgmlib/dcgm_gpu_hardware_limits.h,
+// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
 // DCGM_LIMIT_MAX_PCIREPLAY_RATE.
 const (
 	replaysPerMinute = 8

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,9 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Fi
 		f.Got = "no accelerator"
 	case 1:
 		f.Got = "one accelerator, 0"
+	}
+	if machine.NVML != nil && slices.ContainsFunc(machine.NVML.Cards, func(c facts.Card) bool { return c.MIG == "enabled" }) {
+		f.Got += "; MIG is on, and of its instances CUDA shows a process one"
 	}
 	if slots[0] >= count {
 		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.

@@ -59,7 +59,7 @@ func Visible(value string, count int, cards []facts.Card) (shown []int, known bo
 		name = strings.TrimSpace(name)
 		index, err := strconv.Atoi(name)
 		switch {
-		case strings.HasPrefix(name, "MIG-"), strings.HasPrefix(name, "GPU-") && len(cards) == 0:
+		case strings.HasPrefix(name, "MIG-"), strings.HasPrefix(name, "GPU-") && !allNamed(cards):
 			return nil, false
 		case strings.HasPrefix(name, "GPU-"):
 			index = slices.IndexFunc(cards, func(c facts.Card) bool { return strings.HasPrefix(c.UUID, name) })
@@ -75,6 +75,11 @@ func Visible(value string, count int, cards []facts.Card) (shown []int, known bo
 		shown = append(shown, index)
 	}
 	return shown, true
+}
+
+// allNamed is whether every card told its UUID.
+func allNamed(cards []facts.Card) bool {
+	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
 }
 
 // exporting is the accelerator whose variables are exported: the launching

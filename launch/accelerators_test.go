@@ -59,6 +59,7 @@ func TestVisible(t *testing.T) {
 		{"GPU-bb,GPU-aa11", cards, []int{2, 0}, true},
 		{"GPU-bb,GPU-cc", cards, []int{2}, true},
 		{"GPU-bb", nil, nil, false},
+		{"GPU-bb", []facts.Card{{UUID: "GPU-aa11"}, {}}, nil, false},
 		{"MIG-4711", cards, nil, false},
 	} {
 		shown, known := Visible(c.value, 3, c.cards)

@@ -97,7 +97,8 @@ func netPlugin(ib *facts.IB, list string) string {
 // take, "" for none. What cannot be opened is not there for NCCL_IB_HCA to select.
 func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) string {
 	lacks := func(library string) bool {
-		return ib.Libraries != nil && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
+		told := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
+		return told && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
 	}
 	candidates := hcaPorts(ib, nil, "")
 	switch {
@@ -105,7 +106,7 @@ func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) strin
 		return ObstacleNoAdapter
 	case len(candidates) == 0:
 		return ObstacleInactive
-	case lacks("libibverbs.so.1") && env["NCCL_IBVERBS_LIB"].Value == "":
+	case lacks("libibverbs.so.1"):
 		return ObstacleNoLibrary
 	case lacks("libmlx5.so.1") && !slices.ContainsFunc(candidates, func(h HCAPort) bool { return h.Adapter.Driver != "mlx5_core" }):
 		return ObstacleNoDriver

@@ -5,6 +5,10 @@
 set -eu
 
 arch=$1
+if [ "${CGO_ENABLED:-1}" = 0 ]; then
+	echo "cc.sh: CGO_ENABLED=0: preflight for linux/$arch cannot call NVML, and asks nvidia-smi" >&2
+	exit 1
+fi
 own=$(go env GOHOSTOS)/$(go env GOHOSTARCH)
 case linux/$arch in
 "$own") cc=$(go env CC) package="gcc libc6-dev" ;;

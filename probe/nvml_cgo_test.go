@@ -275,6 +275,13 @@ func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	}
 }
 
+func TestDriverIsAskedLazilyWhateverTheSessionBinds(t *testing.T) {
+	t.Setenv("LD_BIND_NOW", "1")
+	if seen := ask(t, testhosts.L4s(1)); len(seen.Cards) != 1 {
+		t.Errorf("%+v, want one card", seen)
+	}
+}
+
 func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	// A driver that would be named if it were asked.
 	hung := testhosts.H100s(1)

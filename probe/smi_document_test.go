@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,6 +145,38 @@ func TestSilentGPUs(t *testing.T) {
 		}
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %q, want %q", tt.line, strings.Join(got, " "), tt.want)
+		}
+	}
+}
+
+// What a process calls itself, and how a GPU fares in its fabric, is not how the
+// GPU is.
+func TestSMISickness(t *testing.T) {
+	for document, want := range map[string]string{
+		"<processes><process_info><process_name>GPU is lost</process_name></process_info></processes><fabric><status>Unknown Error</status></fabric>": "",
+		"<pci><replay_counter>N/A</replay_counter></pci><serial>Requested functionality has been deprecated</serial>":                                 "",
+		"<product_name>GPU is lost and found</product_name>":                                                                                          "",
+		"<temperature><gpu_temp>[Unknown Error]</gpu_temp></temperature>":                                                                             "999 gpu_temp: Unknown Error",
+		"<uuid>GPU-1</uuid><fan_speed>ERR!</fan_speed>":                                                                                               "999 fan_speed: ERR!",
+		"<utilization><gpu_util>GPU requires reset</gpu_util></utilization><serial>GPU is lost</serial>":                                              "16 gpu_util: GPU requires reset",
+	} {
+		got := ""
+		if failure := parseElements("<gpu>" + document + "</gpu>").sickness(); failure != nil {
+			got = fmt.Sprint(failure.Code, " ", failure.Text)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", document, got, want)
+		}
+	}
+}
+
+func TestSMITold(t *testing.T) {
+	for text, want := range map[string]string{
+		"Default": "Default", " 12 ": "12", "": "", "N/A": "", "[N/A]": "", "Not Supported": "", "[Not Supported]": "", "Unknown Error": "", "GPU is lost": "",
+		"Requested functionality has been deprecated": "", "Insufficient Permissions": "", "[Not Found]": "",
+	} {
+		if got := parseElements("<gpu><a><b>1</b></a><c>"+text+"</c></gpu>").told("d", "a", "c"); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

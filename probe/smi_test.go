@@ -191,7 +191,7 @@ func TestSMIFailures(t *testing.T) {
 		{"a symbol", `echo "nvidia-smi: symbol lookup error: undefined symbol: nvmlInit_v9" >&2; exit 127`, facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: nvidia-smi: symbol lookup error: undefined symbol: nvmlInit_v9"}, nil, ""},
 		{"a signal", `kill -s SEGV $$`, facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: ended with signal: segmentation fault (core dumped) and said nothing"}, nil, ""},
 		{"nothing", ``, facts.NVMLFailure{Kind: facts.FailureOther, Text: "nvidia-smi -q -x gave no document, but nothing"}, nil, ""},
-		{"another program", `echo usage; echo bye`, facts.NVMLFailure{Kind: facts.FailureOther, Text: "nvidia-smi -q -x gave no document, but bye"}, nil, ""},
+		{"another program", `echo usage; echo "in $LC_ALL"`, facts.NVMLFailure{Kind: facts.FailureOther, Text: "nvidia-smi -q -x gave no document, but in C"}, nil, ""},
 		{"no GPU in the document", `echo "<nvidia_smi_log><driver_version>550.54.15</driver_version></nvidia_smi_log>"`, facts.NVMLFailure{Kind: facts.FailureNotFound, Code: 6, Text: "nvidia-smi shows no GPU"}, nil, ""},
 		{
 			"half a document", `echo "<nvidia_smi_log><driver_version>550.54.15</driver_version><gpu id='00000000:4E:00.0'><uuid>GPU-1</uuid><serial>12"`,

@@ -63,9 +63,9 @@ unpack() {
 	head -c "$n" | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
-# deliver: what ends with 127 did not start, whatever loader was there: musl that
-# answers to the name of glibc, or a stub that says no (NixOS). Then the next
-# offer is tried.
+# deliver: what ends with 126 or 127 did not start, whatever loader was there:
+# musl that answers to the name of glibc, or a stub that says no (NixOS). Then the
+# next offer is tried.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
 	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
@@ -74,7 +74,7 @@ deliver() {
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	"$t" agent install "$1" "$h" </dev/null && become "$1";
 	s=$?; rm -f "$t"; h=-;
-	[ $s = 127 ] && fit;
+	case $s in 126|127) fit ;; esac;
 	[ $h = - ] && { say failed $s; exit $s; };
 	each look;
 	deliver "$1";

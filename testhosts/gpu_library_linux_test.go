@@ -210,18 +210,6 @@ func TestNVMLTroubles(t *testing.T) {
 	})
 }
 
-// named is a new machine of that name.
-func named(t *testing.T, name string) testhosts.GPUs {
-	t.Helper()
-	for _, scenario := range testhosts.GPUScenarios {
-		if scenario.Name == name {
-			return scenario.GPUs()
-		}
-	}
-	t.Fatalf("there is no scenario %s", name)
-	return testhosts.GPUs{}
-}
-
 func TestNVMLCrashes(t *testing.T) {
 	t.Parallel()
 	answers, err := askNVML(t, named(t, "gpu-crash"), "nvmlDeviceGetName:2", "nvmlDeviceGetName:3", "nvmlDeviceGetName:4")

@@ -14,6 +14,18 @@ import (
 	"preflight/testhosts"
 )
 
+// named is a new machine of that name.
+func named(t *testing.T, name string) testhosts.GPUs {
+	t.Helper()
+	for _, scenario := range testhosts.GPUScenarios {
+		if scenario.Name == name {
+			return scenario.GPUs()
+		}
+	}
+	t.Fatalf("there is no scenario %s", name)
+	return testhosts.GPUs{}
+}
+
 // runSMI runs the stand-in and returns what it prints and its exit code, which is
 // -1 for a signal.
 func runSMI(t *testing.T, scenario testhosts.GPUs, arguments ...string) (output string, code int) {

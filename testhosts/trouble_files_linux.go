@@ -135,16 +135,34 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 // it, in root's user site of /usr/bin/python3: enough for whoever asks which
 // version is there. It comes before the system's own.
 func (n *Node) OtherPackage(ctx context.Context, name, version string) (Undo, error) {
+	return n.install(ctx, name, version, nil)
+}
+
+// CUDATorch is OtherPackage for a torch, with what it says of its build.
+func (n *Node) CUDATorch(ctx context.Context, version, cuda string) (Undo, error) {
+	return n.install(ctx, "torch", version, map[string]string{"version.py": fmt.Sprintf("__version__ = %q\ncuda = %q\n", version, cuda)})
+}
+
+// install writes a package's metadata and those of its own files that are given.
+func (n *Node) install(ctx context.Context, name, version string, files map[string]string) (Undo, error) {
 	out, err := n.Command(ctx, "/usr/bin/python3", "-m", "site", "--user-site").Output()
-	if site := strings.TrimSpace(string(out)); filepath.IsAbs(site) {
-		dir := filepath.Join(site, name+"-"+version+".dist-info")
-		metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
-		if err := n.WriteFile(filepath.Join(dir, "METADATA"), []byte(metadata), 0o644); err != nil {
+	site := strings.TrimSpace(string(out))
+	if !filepath.IsAbs(site) {
+		// `site --user-site` exits with 1 when the directory is not there yet, so
+		// only its words count.
+		return nil, fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
+	}
+	info, own := filepath.Join(site, name+"-"+version+".dist-info"), filepath.Join(site, name)
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
+	if err := n.WriteFile(filepath.Join(info, "METADATA"), []byte(metadata), 0o644); err != nil {
+		return nil, err
+	}
+	for file, text := range files {
+		if err := n.WriteFile(filepath.Join(own, file), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
-		return func() error { return n.inside(func() error { return os.RemoveAll(dir) }) }, nil
 	}
-	// `site --user-site` exits with 1 when the directory is not there yet, so
-	// only its words count.
-	return nil, fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
+	return func() error {
+		return n.inside(func() error { return errors.Join(os.RemoveAll(info), os.RemoveAll(own)) })
+	}, nil
 }

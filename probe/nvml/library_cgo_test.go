@@ -1,0 +1,24 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestWhyALibraryIsNotTaken(t *testing.T) {
+	for path, want := range map[string]string{
+		"libm.so.6":          "libm.so.6 has no nvmlInit", // go-nvml would call it all the same
+		"libpreflight.so.77": "libpreflight.so.77: cannot open shared object file",
+	} {
+		var out bytes.Buffer
+		if err := load(lines{&out}, path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", path, err, want)
+		}
+		if said := spoken(t, &out); len(said) != 1 || said[0].Call != "dlopen "+path {
+			t.Errorf("%s: announced %+v", path, said)
+		}
+	}
+}
