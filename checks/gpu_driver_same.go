@@ -19,6 +19,10 @@ var gpuDriverSame = Check{
 
 func judgeDriversAlike(view View) []Finding {
 	nodes, findings := judgedGPUs(view)
+	// A driver too old for torch is one cause, and said already.
+	if tooOld := failing(view, gpuDriverRunsCUDA); len(tooOld) < len(nodes) {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
+	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
 	var all []comparison
 	for _, a := range []aspect{{"driver", driver}, {"kernel module", moduleKind}} {

@@ -181,6 +181,23 @@ func TestSMITold(t *testing.T) {
 	}
 }
 
+// Set are clocks for applications that differ from how the GPU comes, which is at
+// its highest where it does not say.
+func TestSMIClocksForApplications(t *testing.T) {
+	clocks := func(name, sm string) string {
+		return "<" + name + "><graphics_clock>" + sm + "</graphics_clock></" + name + ">"
+	}
+	for _, tt := range []struct {
+		set, usual string
+		want       int
+	}{{"1410 MHz", "N/A", 0}, {"1095 MHz", "N/A", 1095}, {"1095 MHz", "1095 MHz", 0}, {"1410 MHz", "1095 MHz", 1410}, {"N/A", "1095 MHz", 0}} {
+		gpu := parseElements("<gpu>" + clocks("applications_clocks", tt.set) + clocks("default_applications_clocks", tt.usual) + clocks("max_clocks", "1410 MHz") + "</gpu>")
+		if got := smiClock(gpu).AppSM; got != tt.want {
+			t.Errorf("%s, usually %s: %d, want %d", tt.set, tt.usual, got, tt.want)
+		}
+	}
+}
+
 func TestBusAddress(t *testing.T) {
 	for id, want := range map[string]string{
 		"00000000:4E:00.0": "0000:4e:00.0", "0000:4E:00.0": "0000:4e:00.0", "00010000:01:00.0": "10000:01:00.0", "0008C001:00:00.0": "8c001:00:00.0", "0000:4E:00": "", "N/A": "", "": "",

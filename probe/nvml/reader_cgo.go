@@ -43,7 +43,7 @@ func (r *reader) symbol(names ...string) string {
 	for _, name := range names {
 		has, known := r.has[name]
 		if !known {
-			has = true
+			has = r.library.Extensions().LookupSymbol(name) == nil
 			r.has[name] = has
 		}
 		if has {
