@@ -75,7 +75,7 @@ func unmanaged(node *facts.Node) []Finding {
 		Got:      strings.Join(waiting, ", "),
 		Want:     "ACTIVE: a subnet manager on a switch, or opensm on one machine of the fabric",
 		WouldSee: "NET/IB : No device found, and everything over TCP",
-		Fix:      []string{"ssh {node} sudo systemctl enable --now opensm   # on one machine only, where no switch manages the fabric"},
+		Fix:      []string{"sudo systemctl enable --now opensm   # typed there, on one of them only, where no switch manages the fabric"},
 	}}
 }
 

@@ -262,7 +262,7 @@ var cures = map[string]cure{
 		got:     "{arch}",
 		fix: []string{
 			"make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight",
-			"CGO_ENABLED=0 GOOS=linux GOARCH={arch} go build -o bin/preflight-linux-{arch} ./cmd/preflight   # an architecture make cross leaves out",
+			"make cross ARCHES={arch}   # an architecture that make cross leaves out by itself",
 		},
 	},
 	"wrong-os": {
@@ -274,7 +274,7 @@ var cures = map[string]cure{
 		check:   "agent-start",
 		summary: "its C library is too old for this build of preflight",
 		got:     "{message}",
-		fix:     []string{"make build   # where preflight was built: makes a static program that needs no C library"},
+		fix:     []string{"make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight"},
 	},
 	"agent-killed": {
 		check:    "agent-start",

@@ -179,7 +179,8 @@ type NVLinks struct {
 	Speed int64 `json:"speed" unit:"bit/s"`
 	Slow  []int `json:"slow,omitempty"`
 	// RemoteKind is gpu, switch, other, "mixed", or "" for not told; Remotes are the
-	// PCI addresses of the far ends by link, "" for not told.
+	// PCI addresses of the far ends by link, "" for not told, and nil where all lead
+	// to switches.
 	RemoteKind string   `json:"remote_kind,omitempty"`
 	Remotes    []string `json:"remotes,omitempty" fact:"own"`
 	// Counted is whether the driver tells error counters, and Errors are the links

@@ -101,6 +101,7 @@ func TestNICs(t *testing.T) {
 		{"virtual functions by themselves", "2.30.7", []string{"NCCL_IB_MERGE_VFS=0"}, "mlx5_0+mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5+mlx5_6 rxe0 rxe1"},
 		{"not before 2.20", "2.19.4", nil, apart},
 		{"not wanted", "2.30.7", []string{"NCCL_IB_MERGE_NICS=0"}, apart},
+		{"wanted by another number", "2.30.7", []string{"NCCL_IB_MERGE_NICS=2"}, "mlx5_0+mlx5_1 mlx5_2 mlx5_3 mlx5_4+mlx5_5+mlx5_6 rxe0 rxe1"},
 		{"not wanted either", "2.30.7", []string{"NCCL_NET_MERGE_LEVEL=LOC"}, apart},
 		{"a level that 2.21 does not know", "2.21.5", []string{"NCCL_NET_MERGE_LEVEL=LOC"}, "mlx5_0+mlx5_1 mlx5_2 mlx5_3 mlx5_4+mlx5_5 mlx5_6 rxe0 rxe1"},
 	} {

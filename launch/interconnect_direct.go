@@ -41,8 +41,8 @@ func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
 	for card := range node.NVML.Cards {
 		for _, port := range network.Ports {
 			switch distance := Distance(node, card, *port.Adapter); {
-			case distance == "", pathType(distance) <= farthest:
-				return direct // what cannot be seen rules nothing out
+			case pathType(distance) <= farthest:
+				return direct // as does a distance that is not told: it rules nothing out
 			case nearest == "" || pathType(distance) < pathType(nearest):
 				nearest = distance
 			}

@@ -55,6 +55,7 @@ func TestGPUDirectByDistance(t *testing.T) {
 		want GPUDirect
 	}{
 		{"one bridge", []string{"pci0000:00"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL goes no farther than PXB by itself"}},
+		{"two, the nearer first", []string{"pci0000:00", "pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL goes no farther than PXB by itself"}},
 		{"farther", []string{"pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are SYS apart at best: NCCL goes no farther than PXB by itself"}},
 		{"as far as one likes", []string{"pci0000:80"}, []string{"NCCL_NET_GDR_LEVEL=SYS"}, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"less far", []string{"0000:01:01.0"}, []string{"NCCL_NET_GDR_LEVEL=LOC"}, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PIX apart at best: NCCL_NET_GDR_LEVEL=LOC" + own}},

@@ -47,6 +47,8 @@ func TestInside(t *testing.T) {
 	pair := func(far string) *facts.NVML { return gpus("X "+far, far+" X") }
 	untold := pair("PIX")
 	untold.Peers = nil
+	linked := pair("NV4")
+	linked.Peers = nil
 	lost := pair("NV4")
 	lost.Topology[1][0], lost.Topology[0][1] = "", ""
 	oneWay := pair("PIX")
@@ -89,6 +91,7 @@ func TestInside(t *testing.T) {
 		{name: "no peers", nvml: refusePeers(pair("PIX"), "chipset-not-supported"), want: Transport{Name: "shared memory", Detail: "between both GPUs", Why: "the driver gives no peer access: chipset-not-supported"}},
 		{name: "no peers one way", nvml: oneWay, want: Transport{Name: "shared memory", Detail: "between both GPUs", Why: "the driver gives no peer access: chipset-not-supported"}},
 		{name: "peers not told", nvml: untold},
+		{name: "NVLink, and peers not told", nvml: linked, want: Transport{Name: "NVLink", Detail: "NV4 between both GPUs"}},
 		{name: "a GPU that tells nothing", nvml: lost},
 		{name: "one GPU", nvml: gpus("X")},
 		{name: "parts of GPUs", nvml: mig},

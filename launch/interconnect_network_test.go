@@ -59,6 +59,7 @@ func TestNetwork(t *testing.T) {
 		{name: "a plugin by path", env: []string{"NCCL_NET_PLUGIN=/opt/x.so"}, ports: "mlx5_0:1 mlx5_1:1", plugin: "/opt/x.so"},
 		{name: "no plugin", env: []string{"NCCL_NET_PLUGIN=none"}, change: func(ib *facts.IB) { ib.Libraries = libraries(verbs, mlx5, "libnccl-net.so") }, ports: "mlx5_0:1 mlx5_1:1"},
 		{name: "a plugin that is passed over", env: []string{"NCCL_NET=IB"}, change: func(ib *facts.IB) { ib.Libraries = libraries(verbs, mlx5, "libnccl-net.so") }, ports: "mlx5_0:1 mlx5_1:1"},
+		{name: "a plugin, and sockets wanted", env: []string{"NCCL_NET=Socket"}, change: func(ib *facts.IB) { ib.Libraries = libraries("libnccl-net.so") }, obstacle: ObstacleDisabled},
 		{name: "a plugin of the wanted network", env: []string{"NCCL_NET=AWS Libfabric"}, change: func(ib *facts.IB) { ib.Libraries = libraries("libnccl-net.so") }, obstacle: ObstacleDisabled, plugin: "libnccl-net.so"},
 	}
 	for _, tt := range tests {

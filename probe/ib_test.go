@@ -135,3 +135,13 @@ func TestRDMALibraries(t *testing.T) {
 		}
 	}
 }
+
+// A plugin that only the loader's cache knows of, in a directory of its own.
+func TestPluginOfTheLoaderCache(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
+	writeLoaderCache(t, o.at("/etc/ld.so.cache"), loaderFlags, [2]string{"libnccl-net.so", "/opt/amazon/ofi/libnccl-net.so"}, [2]string{"libmlx5.so.1", "/gone/libmlx5.so.1"})
+	want := []facts.RDMALibrary{{Name: "libnccl-net.so", Path: "/opt/amazon/ofi/libnccl-net.so"}}
+	if diff := cmp.Diff(want, rdmaLibraries(o, "")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -153,7 +153,7 @@ func crashWords(stderr string, err error) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		for _, sign := range []string{"SIG", "panic: ", "fatal error: "} {
-			if false && sign != "" {
+			if strings.HasPrefix(line, sign) {
 				return line
 			}
 		}

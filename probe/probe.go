@@ -4,7 +4,7 @@
 // It changes nothing (one nameless file in /dev/shm, gone before it returns,
 // is all it ever writes), repairs nothing, and starts no program but git, those that
 // a launch starts or asks as well and, where NVIDIA shows, itself anew to ask the
-// driver and NVIDIA's own tools, each within a deadline. It reads /proc, /sys,
+// driver, NVIDIA's own tools and systemctl, each within a deadline. It reads /proc, /sys,
 // /dev and /etc below a root that may be a fixture tree; system calls always ask
 // the real machine.
 //

@@ -198,6 +198,39 @@ func TestSMIClocksForApplications(t *testing.T) {
 	}
 }
 
+func TestSMIFabric(t *testing.T) {
+	const cluster = "<clusterUuid>5C2F1A90-0000-4E11-8A10-3F0D6B7C8E21</clusterUuid><cliqueId>32766</cliqueId>"
+	for part, want := range map[string]*facts.GPUFabric{
+		"": nil,
+		"<fabric><state>N/A</state><status>N/A</status></fabric>":                   nil,
+		"<fabric><state>Not Supported</state><status>N/A</status></fabric>":         {State: "not-supported"},
+		"<fabric><state>Not Started</state><status>Unknown Error</status></fabric>": {State: "not-started"},
+		"<fabric><state>In Progress</state><status>N/A</status></fabric>":           {State: "in-progress"},
+		"<fabric><state>Completed</state><status>Unknown Error</status></fabric>":   {State: "completed", Status: "Unknown Error"},
+		"<fabric><state>Completed</state><status>Success</status>" + cluster + "</fabric>": {
+			State: "completed", Cluster: "5c2f1a90-0000-4e11-8a10-3f0d6b7c8e21", Clique: 32766,
+		},
+		"<fabric><state>Completed</state><status>Success</status><health><bandwidth>Degraded</bandwidth><route_recovery_in_progress>True</route_recovery_in_progress>" +
+			"<route_unhealthy>N/A</route_unhealthy><access_timeout_recovery>True</access_timeout_recovery><incorrect_configuration>Insufficient NVLinks</incorrect_configuration></health></fabric>": {
+			State: "completed", Degraded: []string{"bandwidth", "route-recovery", "access-timeout", "configuration"},
+		},
+		"<fabric><state>Completed</state><status>Success</status><health><bandwidth>Full</bandwidth><route_unhealthy>False</route_unhealthy><incorrect_configuration>None</incorrect_configuration></health></fabric>": {State: "completed"},
+	} {
+		if diff := cmp.Diff(want, smiFabric(parseElements("<gpu>"+part+"</gpu>"))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", part, diff)
+		}
+	}
+}
+
+// No process is another thing than processes that are not told.
+func TestSMIProcesses(t *testing.T) {
+	for part, told := range map[string]bool{"": false, "<processes>N/A</processes>": false, "<processes>GPU is lost</processes>": false, "<processes>\n\t</processes>": true, "<processes/>": true} {
+		if got := smiProcesses(parseElements("<gpu>" + part + "</gpu>")); len(got) > 0 || (got != nil) != told {
+			t.Errorf("%q: %+v", part, got)
+		}
+	}
+}
+
 func TestBusAddress(t *testing.T) {
 	for id, want := range map[string]string{
 		"00000000:4E:00.0": "0000:4e:00.0", "0000:4E:00.0": "0000:4e:00.0", "00010000:01:00.0": "10000:01:00.0", "0008C001:00:00.0": "8c001:00:00.0", "0000:4E:00": "", "N/A": "", "": "",

@@ -124,10 +124,13 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	}
 }
 
-// fold says once what the links have alike.
+// fold says once what the links have alike. Where all lead to switches, which of
+// them is no news.
 func fold(links []link, seen *facts.NVLinks) {
-	var kinds []string
+	var kinds, remotes []string
+	seen.Down, seen.Slow, seen.Speed = nil, nil, 0
 	for index, one := range links {
+		remotes = append(remotes, one.remote)
 		if !one.active {
 			seen.Down = append(seen.Down, index)
 			continue
@@ -137,12 +140,10 @@ func fold(links []link, seen *facts.NVLinks) {
 			kinds = append(kinds, one.kind)
 		}
 	}
-	var remotes []string
 	for index, one := range links {
 		if one.active && one.speed > 0 && one.speed < seen.Speed {
 			seen.Slow = append(seen.Slow, index)
 		}
-		remotes = append(remotes, one.remote)
 	}
 	switch len(kinds) {
 	case 0:
@@ -151,8 +152,25 @@ func fold(links []link, seen *facts.NVLinks) {
 	default:
 		seen.RemoteKind = "mixed"
 	}
-	if slices.ContainsFunc(remotes, func(remote string) bool { return remote != "" }) {
+	seen.Remotes = nil
+	if seen.RemoteKind != "switch" && slices.ContainsFunc(remotes, func(remote string) bool { return remote != "" }) {
 		seen.Remotes = remotes
+	}
+}
+
+// recognise finds GPUs at the far ends of links by their address, where the
+// driver is too old to tell what is there.
+func (c *card) recognise(cards []*card) {
+	found := false
+	for i := range c.links {
+		far := &c.links[i]
+		if far.kind == "" && slices.ContainsFunc(cards, func(other *card) bool { return far.remote != "" && far.remote == other.seen.Address }) {
+			far.kind, found = "gpu", true
+		}
+	}
+	if found {
+		fold(c.links, c.seen.NVLinks)
+		c.write()
 	}
 }
 

@@ -38,15 +38,43 @@ func TestLinksAreFolded(t *testing.T) {
 		links []link
 		want  facts.NVLinks
 	}{
-		"alike":      {[]link{up, up}, facts.NVLinks{Speed: 100, RemoteKind: "switch", Remotes: []string{"0000:f5:00.0", "0000:f5:00.0"}}},
+		"alike":      {[]link{up, up}, facts.NVLinks{Speed: 100, RemoteKind: "switch"}},
 		"none up":    {[]link{down, down}, facts.NVLinks{Down: []int{0, 1}}},
-		"one slow":   {[]link{slow, up}, facts.NVLinks{Speed: 100, Slow: []int{0}, RemoteKind: "switch", Remotes: []string{"0000:f5:00.0", "0000:f5:00.0"}}},
+		"one slow":   {[]link{slow, up}, facts.NVLinks{Speed: 100, Slow: []int{0}, RemoteKind: "switch"}},
 		"mixed":      {[]link{other, down, up}, facts.NVLinks{Speed: 100, Down: []int{1}, RemoteKind: "mixed", Remotes: []string{"", "", "0000:f5:00.0"}}},
 		"no address": {[]link{other}, facts.NVLinks{Speed: 100, RemoteKind: "gpu"}},
-		"no speed":   {[]link{up, untold}, facts.NVLinks{Speed: 100, RemoteKind: "switch", Remotes: []string{"0000:f5:00.0", "0000:f5:00.0"}}},
+		"no speed":   {[]link{up, untold}, facts.NVLinks{Speed: 100, RemoteKind: "switch"}},
 	} {
 		var got facts.NVLinks
 		fold(test.links, &got)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// An old driver tells where a link leads and not what is there.
+func TestFarEndThatIsAGPUIsRecognised(t *testing.T) {
+	const first, second = "0000:1b:00.0", "0000:43:00.0"
+	old := func(remote string) link { return link{active: true, speed: 100, remote: remote} }
+	for name, test := range map[string]struct {
+		links []link
+		want  *facts.NVLinks
+	}{
+		"all":        {[]link{old(second), old(second)}, &facts.NVLinks{Count: 2, Speed: 100, RemoteKind: "gpu", Remotes: []string{second, second}}},
+		"some":       {[]link{old(second), old("0000:99:00.0")}, &facts.NVLinks{Count: 2, Speed: 100, RemoteKind: "mixed", Remotes: []string{second, "0000:99:00.0"}}},
+		"none":       {[]link{old(""), old("")}, nil},
+		"no NVLinks": {nil, nil},
+	} {
+		c, out := asked(0, &mock.Device{})
+		other, _ := asked(1, &mock.Device{})
+		lost, _ := asked(2, &mock.Device{})
+		c.links, c.seen.NVLinks, c.seen.Address, other.seen.Address = test.links, &facts.NVLinks{Count: len(test.links)}, first, second
+		c.recognise([]*card{c, other, lost})
+		var got *facts.NVLinks
+		for _, line := range spoken(t, out) {
+			got = line.Seen.NVLinks
+		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -52,6 +52,9 @@ func (r *reader) read() {
 	for index := range count {
 		cards = append(cards, r.card(index))
 	}
+	for _, c := range cards {
+		c.recognise(cards)
+	}
 	r.say(Line{Topology: topology(cards)})
 	r.say(Line{Peers: peers(cards)})
 	for _, c := range cards {
