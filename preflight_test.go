@@ -19,6 +19,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe/nvml"
 	"preflight/remote"
 	"preflight/testhosts"
 )
@@ -40,6 +41,8 @@ func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case slices.Equal(args, []string{"agent"}):
 		err = Agent(context.Background(), os.Stdin, os.Stdout)
+	case slices.Equal(args, []string{"agent", "nvml"}):
+		nvml.Serve(os.Stdout)
 	case len(args) == 4 && args[1] == "install":
 		err = remote.Install(args[2], args[3])
 	}

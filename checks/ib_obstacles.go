@@ -54,13 +54,13 @@ func selectsNothing(view View, node *facts.Node, hca facts.Setting) []Finding {
 	}}
 }
 
-// unmanaged speaks of a fleet without any active port only where ports have a link and
-// wait for a subnet manager: others are taken for unused.
+// unmanaged speaks of a fleet without any active port only where ports have a link, as
+// INIT and ARMED say, and wait for a subnet manager: others are taken for unused.
 func unmanaged(node *facts.Node) []Finding {
 	var waiting []string
 	for _, device := range node.IB.Devices {
 		for _, port := range device.Ports {
-			if port.LinkLayer == "InfiniBand" && port.Physical == "LinkUp" && (port.State == "INIT" || port.State == "ARMED") {
+			if port.LinkLayer == "InfiniBand" && (port.State == "INIT" || port.State == "ARMED") {
 				waiting = append(waiting, fmt.Sprintf("%s:%d %s", device.Name, port.Port, port.State))
 			}
 		}
@@ -110,11 +110,14 @@ func userspaceRDMA(view View, node *facts.Node) []string {
 
 // openVerbs gives a container the adapters' device nodes; a machine has its own cure.
 func openVerbs(node *facts.Node, onMetal string) []string {
+	const anew = "   # start the container of {nodes} anew with this"
 	switch container := containerOf(node); container {
 	case "":
 		return []string{onMetal}
+	case "docker", "podman":
+		return []string{container + " run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …" + anew}
 	case "kubernetes":
 		return []string{`resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them, with IPC_LOCK`}
 	}
-	return []string{"docker run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …"}
+	return []string{"# start the container of {nodes} anew with /dev/infiniband of its machine"}
 }

@@ -24,8 +24,8 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Raise a small broken cluster on this very machine and report on it",
-		Long: `Raise seven hosts on this very machine, each in namespaces of its own with a
-real sshd, plant seven faults, and run the main job against them over ssh.
+		Long: `Raise eight hosts on this very machine, each in namespaces of its own with a
+real sshd, plant eight faults, and run the main job against them over ssh.
 Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +41,7 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 
 // recordedDemo judges the recording and says what it is.
 func recordedDemo(reason string) error {
-	fmt.Fprintf(os.Stderr, "%s\nnot raised: seven hosts with faults; judging a recording of them instead\n\n", reason)
+	fmt.Fprintf(os.Stderr, "%s\nnot raised: eight hosts with faults; judging a recording of them instead\n\n", reason)
 	saved, err := report.Read(bytes.NewReader(recordedRun))
 	if err != nil {
 		return err

@@ -44,6 +44,11 @@ var demoFaults = []demoFault{
 	{"w7", "a firewall that opens ssh alone", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Drop(ctx, "1:21", "23:65535")
 	}},
+	{"w8", "a driver that was upgraded while its old kernel module is still loaded", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		driver := testhosts.H100s(8)
+		driver.Module = "535.161.08"
+		return n.SetDriver(driver)
+	}},
 }
 
 // cannotRaise says why no cluster can be raised here, "" when one can.
@@ -68,8 +73,8 @@ func demo(ctx context.Context, output string) (err error) {
 	}
 	// A reader that leaves (| head) must not leave the hosts running.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	fmt.Fprintln(os.Stderr, "raising 7 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
-	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 7, Share: []string{filepath.Dir(self)}})
+	fmt.Fprintln(os.Stderr, "raising 8 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 8, Share: []string{filepath.Dir(self)}})
 	if errors.Is(err, testhosts.ErrExists) {
 		return withHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
 	}
@@ -112,10 +117,14 @@ func demo(ctx context.Context, output string) (err error) {
 // oddPackage is the node that gets another protobuf than the rest.
 const oddPackage = "w3"
 
-// breakCluster gives every other node the same protobuf and plants the faults.
+// breakCluster gives every node GPUs and a torch for them, every other one the same
+// protobuf, and plants the faults.
 func breakCluster(ctx context.Context, cluster *testhosts.Cluster) error {
 	for _, node := range cluster.Nodes {
 		if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
+			return err
+		}
+		if _, err := node.CUDATorch(ctx, "2.5.1+cu124", "12.4"); err != nil {
 			return err
 		}
 		if node.Name == oddPackage {

@@ -39,7 +39,7 @@ func TestRecordedDemo(t *testing.T) {
 			got[node] += finding.Check
 		}
 	}
-	want := map[string]string{"w1": "master-address", "w2": "shm-size", "w3": "protobuf-same", "w4": "ssh-shell", "w5": "ssh-host-key", "w6": "ssh-reach", "w7": "node-mesh"}
+	want := map[string]string{"w1": "master-address", "w2": "shm-size", "w3": "protobuf-same", "w4": "ssh-shell", "w5": "ssh-host-key", "w6": "ssh-reach", "w7": "node-mesh", "w8": "gpu-driver-loads"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("node → check (-want +got):\n%s", diff)
 	}
