@@ -18,7 +18,7 @@ const driverDeadline = 8 * time.Second
 
 // drivers are what is wrong with w3's GPUs, whose neighbours have eight healthy
 // H100, and the one finding it must yield; check "" is none. smi is whether
-// nvidia-smi alone tells it as well.
+// nvidia-smi is asked as well, which tells it in words of its own.
 var drivers = []struct {
 	name    string
 	change  func(*testhosts.GPUs)
@@ -32,29 +32,32 @@ var drivers = []struct {
 	{"the module is not loaded", func(g *testhosts.GPUs) { g.Module = "" }, checks.Fail, "gpu-driver-loads", true},
 	{"library and module differ", func(g *testhosts.GPUs) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads", true},
 	{"an unknown error", func(g *testhosts.GPUs) { g.Init = 999 }, checks.Fail, "gpu-driver-loads", true},
-	{"no permission", func(g *testhosts.GPUs) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", true},
-	{"no device", func(g *testhosts.GPUs) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", true},
-	{"init hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", true},
+	{"no library", func(g *testhosts.GPUs) { g.NoLibrary = true }, checks.Fail, "gpu-driver-loads", false},
+	{"no NVML, but nvidia-smi", func(g *testhosts.GPUs) { g.NoNVML = true }, "", "", false},
+	{"no /dev/nvidia-uvm", func(g *testhosts.GPUs) { g.NoUVM = true }, checks.Warn, "gpu-driver-loads", false},
+	{"no permission", func(g *testhosts.GPUs) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", false},
+	{"no device", func(g *testhosts.GPUs) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", false},
+	{"init hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", false},
 	{"one GPU's UUID hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads", true},
-	{"a call crashes", func(g *testhosts.GPUs) { g.Crash = testhosts.NVMLCall{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", true},
+	{"a call crashes", func(g *testhosts.GPUs) { g.Crash = testhosts.NVMLCall{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", false},
 	{"a GPU fell off the bus", func(g *testhosts.GPUs) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy", true},
-	{"a GPU is not there", func(g *testhosts.GPUs) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", true},
+	{"a GPU is not there", func(g *testhosts.GPUs) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", false},
 	{"errors that ECC could not correct", func(g *testhosts.GPUs) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy", true},
-	{"no spare rows are left", func(g *testhosts.GPUs) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", true},
+	{"no spare rows are left", func(g *testhosts.GPUs) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", false},
 	{"somebody uses a GPU", func(g *testhosts.GPUs) {
 		g.Cards[1].MemoryUsed = 40 << 30
 		g.Cards[1].Processes = []testhosts.GPUProcess{{PID: 4242, Name: "python3", Kind: "compute", Memory: 40 << 30}}
 	}, checks.Fail, "gpu-idle", true},
-	{"compute mode prohibited", func(g *testhosts.GPUs) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", true},
+	{"compute mode prohibited", func(g *testhosts.GPUs) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", false},
 	{"MIG", func(g *testhosts.GPUs) {
 		g.Cards[0].MIG, g.Cards[0].MIGPending, g.Cards[0].MIGDevices = "enabled", "enabled", []string{"1g.10gb"}
 	}, checks.Fail, "gpu-mode", true},
 	{"a GPU is too hot", func(g *testhosts.GPUs) {
 		g.Cards[6].Throttle, g.Cards[6].Celsius = []string{"hw-slowdown", "hw-thermal"}, 89
-	}, checks.Warn, "gpu-throttle", true},
-	{"less power than it could have", func(g *testhosts.GPUs) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", true},
+	}, checks.Warn, "gpu-throttle", false},
+	{"less power than it could have", func(g *testhosts.GPUs) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", false},
 	{"links are down", func(g *testhosts.GPUs) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links", false},
-	{"half the lanes", func(g *testhosts.GPUs) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", true},
+	{"half the lanes", func(g *testhosts.GPUs) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", false},
 	{"two GPUs cannot reach each other", func(g *testhosts.GPUs) {
 		g.Cards[0].Apart, g.Cards[1].Apart = map[int]int{1: 4}, map[int]int{0: 4}
 	}, checks.Fail, "gpu-peer-access", false},
@@ -63,18 +66,18 @@ var drivers = []struct {
 		for i := range g.Cards {
 			g.Cards[i].Fabric = &testhosts.GPUFabric{State: 1}
 		}
-	}, checks.Fail, "gpu-fabric", true},
-	{"another fabric manager than driver", func(g *testhosts.GPUs) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric", true},
+	}, checks.Fail, "gpu-fabric", false},
+	{"another fabric manager than driver", func(g *testhosts.GPUs) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric", false},
 	{"another driver", func(g *testhosts.GPUs) {
 		g.Driver, g.Module, g.FabricManager = "535.161.08", "535.161.08", "535.161.08"
-	}, checks.Warn, "gpu-driver-same", true},
+	}, checks.Warn, "gpu-driver-same", false},
 	{"a driver too old for torch", func(g *testhosts.GPUs) {
 		g.Driver, g.Module, g.FabricManager, g.CUDA = "470.239.06", "470.239.06", "470.239.06", "11.4"
-	}, checks.Fail, "gpu-driver-runs-cuda", true},
+	}, checks.Fail, "gpu-driver-runs-cuda", false},
 	{"another model", func(g *testhosts.GPUs) {
 		*g = testhosts.A100s(8)
 		g.Driver, g.Module, g.FabricManager, g.CUDA, g.OpenModule = "550.54.15", "550.54.15", "550.54.15", "12.4", true
-	}, checks.Warn, "gpu-model-same", true},
+	}, checks.Warn, "gpu-model-same", false},
 }
 
 // TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
@@ -132,7 +135,7 @@ func TestGPUs(t *testing.T) {
 			for _, program := range programs {
 				began := time.Now()
 				report := judgeWith(t, cluster, program, "--accelerator", "cuda", "--timeout", driverDeadline.String())
-				if took := time.Since(began); took > driverDeadline+time.Second {
+				if took := time.Since(began); took > driverDeadline+slack {
 					t.Errorf("%s took %v, the node had %v", filepath.Base(program), took, driverDeadline)
 				}
 				if diff := cmp.Diff(want, short(report.Findings)); diff != "" {

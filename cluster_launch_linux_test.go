@@ -100,6 +100,9 @@ func TestLaunch(t *testing.T) {
 		if _, err := n.SetGPUs(8); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := n.CUDATorch(t.Context(), "2.5.1+cu124", "12.4"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, l := range launches {
 		t.Run(l.name, func(t *testing.T) {

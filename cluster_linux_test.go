@@ -17,8 +17,12 @@ import (
 	"preflight/testhosts"
 )
 
-// nodeDeadline is the --timeout of the runs below.
-const nodeDeadline = 5 * time.Second
+// nodeDeadline is the --timeout of the runs below, and slack what a busy machine
+// may need besides it for starting and judging.
+const (
+	nodeDeadline = 5 * time.Second
+	slack        = 2 * time.Second
+)
 
 type plant = func(context.Context, *testhosts.Node) (testhosts.Undo, error)
 
@@ -94,7 +98,7 @@ func TestCluster(t *testing.T) {
 			plantOn(t, cluster, fault.node, fault.plant)
 			began := time.Now()
 			report := judge(t, cluster, binary)
-			if took := time.Since(began); took > nodeDeadline+time.Second {
+			if took := time.Since(began); took > nodeDeadline+slack {
 				t.Errorf("it took %v, the node had %v", took, nodeDeadline)
 			}
 			want := []string{fmt.Sprintf("%s %s [%s]", fault.verdict, fault.check, fault.node)}

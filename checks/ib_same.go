@@ -65,11 +65,9 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null'")
 	findings = append(findings, crossedRails(view, some)...)
 	tell(ports(" subnet manager LID", managerLID), "subnet managers", Warn, "nothing, if the ports are on one fabric", "{ssh} sudo sminfo")
-	adapters := unlikeRDMA(some, []aspect{{"adapters", deviceNames}})
-	tell(adapters, "adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l")
-	if adapters == nil {
-		tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there")
-	}
+	tell(unlikeRDMA(some, []aspect{{"adapters", deviceNames}}), "adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l")
+	tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks",
+		"{ssh} ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there")
 	tell(unlikeRDMA(some, deviceAspects(some, " model", func(d facts.HCA) string { return d.Type })), "adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo")
 	tell(unlikeRDMA(some, deviceAspects(some, " firmware", func(d facts.HCA) string { return d.Firmware })), "firmware versions", Warn,
 		"nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query")

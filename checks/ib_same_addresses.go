@@ -48,7 +48,7 @@ func gidKind(view View) func(*facts.Node, *facts.IBPort) string {
 func crossedRails(view View, nodes []*facts.Node) []Finding {
 	names, ports := portsByName(view, nodes)
 	subnets := map[string]map[*facts.Node]string{}
-	railOf := map[string]string{} // by the subnet that most nodes have there
+	usual, railOf := map[string]string{}, map[string]string{} // the subnet that most nodes have on a port, and the port by it
 	for _, name := range names {
 		subnets[name] = map[*facts.Node]string{}
 		count := map[string]int{}
@@ -56,8 +56,8 @@ func crossedRails(view View, nodes []*facts.Node) []Finding {
 			subnet := gidSubnet(view, port.node, port.IBPort)
 			subnets[name][port.node] = subnet
 			count[subnet]++
-			if subnet != "" && 2*count[subnet] > len(ports[name]) && len(ports[name]) > 2 {
-				railOf[subnet] = name
+			if subnet != "" && 2*count[subnet] > len(nodes) {
+				usual[name], railOf[subnet] = subnet, name
 			}
 		}
 	}
@@ -65,8 +65,9 @@ func crossedRails(view View, nodes []*facts.Node) []Finding {
 	for _, node := range nodes {
 		var got []string
 		for _, name := range names {
-			if rail := railOf[subnets[name][node]]; rail != "" && rail != name {
-				got = append(got, fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnets[name][node], rail))
+			subnet := subnets[name][node]
+			if rail := railOf[subnet]; rail != "" && usual[name] != "" && usual[name] != subnet {
+				got = append(got, fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
 			}
 		}
 		if got != nil {

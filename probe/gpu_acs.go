@@ -55,7 +55,7 @@ func redirectingBridges(o Options, gpus []facts.PCIGPU) []string {
 	}
 	redirecting, looked := []string{}, map[string]bool{}
 	for _, way := range ways {
-		for i := 2; i < len(way)-1; i++ {
+		for i := 1; i < len(way)-1; i++ {
 			bridge := way[i]
 			if looked[bridge] || pciRoot.MatchString(bridge) || pciRoot.MatchString(way[i-1]) {
 				continue

@@ -54,6 +54,31 @@ func TestDoors(t *testing.T) {
 	}
 }
 
+// Each file is listed once, under the name that the loader comes to first, and both
+// the name and what it leads to may be of a package of forward compatibility.
+func TestLibcudaIsListedOnce(t *testing.T) {
+	o := Options{}.write(t, map[string]string{
+		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
+	})
+	for name, target := range map[string]string{
+		"/opt/linked/libcuda.so.1":            "../conda/cuda-compat/libcuda.so.575.51.03",
+		"/usr/local/cuda/compat/libcuda.so.1": "../../../../opt/kept/libcuda.so.570.86.15",
+		"/usr/lib64":                          "../opt/linked",
+		"/opt/kept/libcuda.so.1":              "gone",
+	} {
+		if err := os.Symlink(target, o.at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []facts.DriverLibrary{
+		{Path: "/opt/linked/libcuda.so.1", Version: "575.51.03", From: "LD_LIBRARY_PATH", Compat: true},
+		{Path: "/usr/local/cuda/compat/libcuda.so.1", Version: "570.86.15", From: "LD_LIBRARY_PATH", Compat: true},
+	}
+	if diff := cmp.Diff(want, findLibcuda(o, "/opt/linked;/opt/kept:/usr/local/cuda/compat")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestXids(t *testing.T) {
 	records := "5,1,1000000,-;NVRM: Xid (PCI:0000:0A:00): 31, pid=99, name=python, Ch 00000008\n" +
 		" SUBSYSTEM=pci\n DEVICE=+pci:0000:0a:00.0\n" +
@@ -152,6 +177,12 @@ func TestFabricManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(&facts.FabricManager{}, fabricManager(t.Context(), o, 4)); diff != "" {
 		t.Errorf("with switches (-want +got):\n%s", diff)
+	}
+	// Of a machine that systemd did not start it has nothing to say.
+	writeProgram(t, o.at("/proc/systemctl"), "#!/bin/sh\necho ActiveState=active\n")
+	t.Setenv("PATH", o.at("/proc"))
+	if got := unitState(t.Context(), o, "nvidia-fabricmanager"); got != "" {
+		t.Errorf("without systemd: %q", got)
 	}
 	// One that hangs is there all the same.
 	o.write(t, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})

@@ -260,7 +260,7 @@ func TestQuantities(t *testing.T) {
 func TestTopologyRows(t *testing.T) {
 	cards := make([]facts.Card, 3)
 	got := readTopology("\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\n"+
-		"GPU0\t X \tSOC\tPHB\t0-31\t\t1\t\tN/A\nGPU1\tSYS\t X \tweird\t\t0\t\tN/A\nGPU9\tSYS\tSYS\tSYS\t0-7\t3\n", cards)
+		"GPU0\t X \tSOC\tPHB\t0-31\t\t1\t\tN/A\nGPU1\tSYS\t X \tweird\todd\t0\t\tN/A\nGPU9\tSYS\tSYS\tSYS\t0-7\t3\n", cards)
 	if diff := cmp.Diff([][]string{{"X", "SYS", "PHB"}, {"SYS", "X", ""}, {"", "", "X"}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
