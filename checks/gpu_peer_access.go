@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -97,6 +98,9 @@ func refusedPeers(view View, nodes []*facts.Node, cardsOf func(*facts.Node) []*f
 	}
 	for _, node := range nodes {
 		if node.NVML.Peers == nil {
+			if slices.ContainsFunc(node.NVML.Cards, func(c facts.Card) bool { return c.Failure != nil }) {
+				continue // nvidia-smi tells no pair then, and gpu-healthy says why
+			}
 			findings = append(findings, unknown(node, "nvml: which GPUs reach each other was not told"))
 			continue
 		}
