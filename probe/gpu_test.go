@@ -89,7 +89,7 @@ func TestCollectGPUOfHGX(t *testing.T) {
 		Libcuda: []facts.DriverLibrary{
 			library("/usr/local/cuda-12.6/compat/libcuda.so.1", "560.35.05", "LD_LIBRARY_PATH", true),
 			library("/opt/wsl/libcuda.so.1", "", "LD_LIBRARY_PATH", false),
-			library("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "550.54.15", "default", false),
+			library("/usr/lib64/libcuda.so.1", "550.54.15", "default", false),
 		},
 		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "activating", Running: true},
 		IOMMU:         "passthrough", Redirecting: []string{"0000:4c:01.0", "0000:4c:03.0"},
