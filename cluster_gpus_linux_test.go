@@ -1,8 +1,10 @@
 package preflight_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -80,6 +82,21 @@ var drivers = []struct {
 	}, checks.Warn, "gpu-model-same", false},
 }
 
+// machines are what whole fleets are made of, with nothing wrong, and a torch
+// that runs on them. GeForce come without persistence mode.
+var machines = map[string]struct {
+	gpus        testhosts.GPUs
+	torch, cuda string
+	want        []string
+}{
+	"A100 behind switches":             {testhosts.A100s(8), "2.5.1+cu121", "12.1", nil},
+	"A100 on PCIe":                     {testhosts.A100PCIes(4), "2.5.1+cu121", "12.1", nil},
+	"L4":                               {testhosts.L4s(2), "2.5.1+cu124", "12.4", nil},
+	"GB200":                            {testhosts.GB200s(4), "2.7.0+cu128", "12.8", nil},
+	"V100 with a driver of long ago":   {testhosts.V100s(8), "1.13.1+cu117", "11.7", nil},
+	"GeForce, which reach nobody else": {testhosts.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
+}
+
 // TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
 // a child of the agent, and nvidia-smi where preflight was built without cgo.
 func TestGPUs(t *testing.T) {
@@ -107,23 +124,25 @@ func TestGPUs(t *testing.T) {
 			}
 		}
 	})
+	for name, machine := range machines {
+		t.Run(name, func(t *testing.T) {
+			for _, node := range cluster.Nodes {
+				plantOn(t, cluster, node.Name, driver(machine.gpus))
+				plantOn(t, cluster, node.Name, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+					return n.CUDATorch(ctx, machine.torch, machine.cuda)
+				})
+			}
+			report := judgeWith(t, cluster, binary, "--accelerator", "cuda", "--num_gpus", strconv.Itoa(len(machine.gpus.Cards)))
+			if diff := cmp.Diff(append([]string{}, machine.want...), short(report.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
 			sick := testhosts.H100s(8)
 			d.change(&sick)
-			node, err := cluster.Node("w3")
-			if err != nil {
-				t.Fatal(err)
-			}
-			undo, err := node.SetDriver(sick)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := undo(); err != nil {
-					t.Error(err)
-				}
-			}()
+			plantOn(t, cluster, "w3", driver(sick))
 			want := []string{}
 			if d.check != "" {
 				want = append(want, fmt.Sprintf("%s %s [w3]", d.verdict, d.check))
@@ -149,4 +168,9 @@ func TestGPUs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// driver gives a node GPUs and their driver.
+func driver(gpus testhosts.GPUs) plant {
+	return plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) })
 }
