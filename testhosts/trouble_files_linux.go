@@ -135,34 +135,49 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 // it, in root's user site of /usr/bin/python3: enough for whoever asks which
 // version is there. It comes before the system's own.
 func (n *Node) OtherPackage(ctx context.Context, name, version string) (Undo, error) {
-	return n.install(ctx, name, version, nil)
+	site, err := n.userSite(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(site, name+"-"+version+".dist-info")
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
+	if err := n.WriteFile(filepath.Join(dir, "METADATA"), []byte(metadata), 0o644); err != nil {
+		return nil, err
+	}
+	return func() error { return n.inside(func() error { return os.RemoveAll(dir) }) }, nil
 }
 
 // CUDATorch is OtherPackage for a torch, with what it says of its build.
 func (n *Node) CUDATorch(ctx context.Context, version, cuda string) (Undo, error) {
-	return n.install(ctx, "torch", version, map[string]string{"version.py": fmt.Sprintf("__version__ = %q\ncuda = %q\n", version, cuda)})
+	site, err := n.userSite(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(site, "torch")
+	if err := n.inside(func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Name, err)
+	}
+	unbuild, err := n.edit(filepath.Join(dir, "version.py"), func(string) string {
+		return fmt.Sprintf("__version__ = %q\ncuda = %q\n", version, cuda)
+	})
+	if err != nil {
+		return nil, err
+	}
+	uninstall, err := n.OtherPackage(ctx, "torch", version)
+	if err != nil {
+		return nil, errors.Join(err, unbuild())
+	}
+	return func() error { return errors.Join(uninstall(), unbuild()) }, nil
 }
 
-// install writes a package's metadata and those of its own files that are given.
-func (n *Node) install(ctx context.Context, name, version string, files map[string]string) (Undo, error) {
+// userSite is where root's own packages of /usr/bin/python3 lie.
+func (n *Node) userSite(ctx context.Context) (string, error) {
 	out, err := n.Command(ctx, "/usr/bin/python3", "-m", "site", "--user-site").Output()
 	site := strings.TrimSpace(string(out))
 	if !filepath.IsAbs(site) {
 		// `site --user-site` exits with 1 when the directory is not there yet, so
 		// only its words count.
-		return nil, fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
+		return "", fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
 	}
-	info, own := filepath.Join(site, name+"-"+version+".dist-info"), filepath.Join(site, name)
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
-	if err := n.WriteFile(filepath.Join(info, "METADATA"), []byte(metadata), 0o644); err != nil {
-		return nil, err
-	}
-	for file, text := range files {
-		if err := n.WriteFile(filepath.Join(own, file), []byte(text), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	return func() error {
-		return n.inside(func() error { return errors.Join(os.RemoveAll(info), os.RemoveAll(own)) })
-	}, nil
+	return site, nil
 }
