@@ -109,6 +109,9 @@ var faults = append([]fault{
 	{"package", "another version of protobuf than elsewhere", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 		return n.OtherPackage(ctx, "protobuf", "3.20.1")
 	}},
+	{"torch-cuda", "a torch for CUDA 12.4, as far as its files say: no fault by itself", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		return n.CUDATorch(ctx, "2.5.1+cu124", "12.4")
+	}},
 	{"nccl-conf", "/etc/nccl.conf names an interface that is not there", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.NCCLConf("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")
 	})},
