@@ -2,6 +2,7 @@ package report
 
 import (
 	"io"
+	"slices"
 
 	"preflight/checks"
 )
@@ -13,12 +14,20 @@ func ChangesText(w io.Writer, changes []checks.Change, style Style) error {
 	type row struct{ fact, before, after string }
 	nodes := map[row][]string{}
 	var order []row
-	for _, c := range changes {
-		key := row{c.Fact, Value(c.Fact, c.Before), Value(c.Fact, c.After)}
-		if nodes[key] == nil {
-			order = append(order, key)
+	for len(changes) > 0 {
+		node := changes[0].Node
+		end := slices.IndexFunc(changes, func(c checks.Change) bool { return c.Node != node })
+		if end < 0 {
+			end = len(changes)
 		}
-		nodes[key] = append(nodes[key], c.Node)
+		for _, d := range folded(changes[:end], style) {
+			key := row{d.Fact, Value(d.Fact, d.Groups[0].Value), Value(d.Fact, d.Groups[1].Value)}
+			if nodes[key] == nil {
+				order = append(order, key)
+			}
+			nodes[key] = append(nodes[key], node)
+		}
+		changes = changes[end:]
 	}
 	if len(order) == 0 {
 		p.line("nothing changed")
@@ -31,4 +40,19 @@ func ChangesText(w io.Writer, changes []checks.Change, style Style) error {
 	}
 	_, err := io.WriteString(w, p.out.String())
 	return err
+}
+
+// folded is the changes of one node, as if before and after were two nodes that
+// differ: a GPU that is gone is one row, unless all are asked for.
+func folded(changes []checks.Change, style Style) []checks.FactDiff {
+	var diffs []checks.FactDiff
+	for _, c := range changes {
+		diffs = append(diffs, checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{
+			{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}},
+		}})
+	}
+	if style.Verbose {
+		return diffs
+	}
+	return foldSiblings(foldEntries(diffs))
 }

@@ -27,7 +27,7 @@ func (p *page) diff(diffs []checks.FactDiff) {
 		return
 	}
 	if !p.style.Verbose {
-		diffs = foldEntries(diffs)
+		diffs = foldSiblings(foldEntries(diffs))
 	}
 	shown := diffs
 	if !p.style.Verbose && len(shown) > mostDifferences {

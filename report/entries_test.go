@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,5 +101,50 @@ w2
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFoldSiblings(t *testing.T) {
+	differs := func(fact, mine, others string) checks.FactDiff {
+		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(others, "w1", "w3"), group(mine, "w2")}}
+	}
+	got := foldSiblings([]checks.FactDiff{
+		differs("gpu.doors./dev/nvidia0.problem", `"EPERM"`, "null"), differs("gpu.doors./dev/nvidia10.problem", `"EPERM"`, "null"),
+		differs("host.kernel", `"6.1"`, `"6.2"`),
+		differs("nvml.cards.0.clock.app_sm", "1410", "0"), differs("nvml.cards.0.power.limit", "300", "700"), differs("nvml.cards.1.power.limit", "300", "700"),
+		differs("nvml.cards.2.power.limit", "400", "700"), differs("nvml.cards.3.power.limit", "300", "700"),
+		differs("python.packages.nvidia-cublas-cu12", `"12"`, "null"), differs("python.packages.nvidia-cublas-cu11", `"11"`, "null"),
+		differs("x.007.y", "1", "2"), differs("x.008.y", "1", "2"),
+	})
+	want := []checks.FactDiff{
+		differs("gpu.doors./dev/nvidia[0,10].problem", `"EPERM"`, "null"),
+		differs("host.kernel", `"6.1"`, `"6.2"`),
+		differs("nvml.cards.0.clock.app_sm", "1410", "0"), differs("nvml.cards.[0-1,3].power.limit", "300", "700"),
+		differs("nvml.cards.2.power.limit", "400", "700"),
+		differs("python.packages.nvidia-cublas-cu12", `"12"`, "null"), differs("python.packages.nvidia-cublas-cu11", `"11"`, "null"),
+		differs("x.007.y", "1", "2"), differs("x.008.y", "1", "2"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A GPU that is gone is one change, and eight of them are, too.
+func TestChangesAreFolded(t *testing.T) {
+	var changes []checks.Change
+	for _, fact := range []string{"index", "name", "power.limit"} {
+		for card, index := range []string{"0", "1"} {
+			value := map[string]string{"index": index, "name": `"H100"`, "power.limit": "700"}[fact]
+			changes = append(changes, checks.Change{Node: "w2", Fact: fmt.Sprintf("nvml.cards.%d.%s", card, fact), Before: json.RawMessage(value)})
+		}
+	}
+	for _, style := range []Style{{}, {Verbose: true}} {
+		var out bytes.Buffer
+		if err := ChangesText(&out, changes, style); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "nvml.cards.[0-1] "); got == style.Verbose {
+			t.Errorf("verbose %t:\n%s", style.Verbose, out.String())
+		}
 	}
 }

@@ -71,11 +71,19 @@ func transport(t launch.Transport) string {
 	return text
 }
 
-// inventory is the GPUs of the fleet, like machines in one line.
+// inventory is the GPUs of the fleet, like machines in one line; nothing where
+// no machine has any.
 func (p *page) inventory(nodes []facts.Node) (groups []alike) {
+	if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.NVML != nil && len(n.NVML.Cards) > 0 }) {
+		return nil
+	}
 	for i := range nodes {
 		nvml := nodes[i].NVML
-		if nvml == nil || len(nvml.Cards) == 0 {
+		switch {
+		case nvml == nil:
+			continue
+		case len(nvml.Cards) == 0:
+			groups = add(groups, "none that a driver tells of", nodes[i].Name)
 			continue
 		}
 		text := models(nvml.Cards)

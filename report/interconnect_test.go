@@ -33,6 +33,7 @@ func fabric() checks.Report {
 		r.Nodes = append(r.Nodes, node)
 	}
 	ib := launch.Transport{Name: "InfiniBand", Detail: "mlx5_0, 400 Gbit/s, GPUDirect"}
+	r.Nodes = append(r.Nodes, facts.Node{Name: "w4", Reached: true, Facts: facts.Facts{NVML: &facts.NVML{}}})
 	r.Interconnect = []checks.Interconnect{
 		{Nodes: []string{"w1", "w2"}, Inside: launch.Transport{Name: "NVLink", Detail: "NV18 between both GPUs"}, Between: ib},
 		{Nodes: []string{"w3"}, Inside: launch.Transport{Name: "shared memory", Why: "the GPUs cannot reach each other"}, Between: ib},
