@@ -17,18 +17,17 @@ import (
 // drills is what is tried between the nodes once all have been probed.
 type drills struct {
 	Job
-	prediction launch.Prediction
-	fleet      *facts.Fleet
-	crew       crew
-	token      string             // tells our calls from strangers'
-	shared     map[netip.Addr]int // addresses that several machines hold
+	fleet  *facts.Fleet
+	crew   crew
+	token  string             // tells our calls from strangers'
+	shared map[netip.Addr]int // addresses that several machines hold
 }
 
 // drill has the nodes call each other. Nodes that were lost take no part, and
 // those that are lost meanwhile cost only themselves.
 func (job Job) drill(ctx context.Context, fleet *facts.Fleet, crew crew) {
 	d := drills{
-		Job: job, prediction: job.Plan.Prediction, fleet: fleet, crew: crew,
+		Job: job, fleet: fleet, crew: crew,
 		token: rand.Text(), shared: launch.SharedAddresses(crew.nodes()),
 	}
 	fleet.NotTried = d.notTried()
@@ -85,13 +84,13 @@ const pdshLogins = 16
 
 // notTried says what will not be tried, and why that is right.
 func (d *drills) notTried() map[facts.Section]string {
-	not := map[facts.Section]string{}
+	not := d.Plan.unneeded()
 	for _, section := range drillSections {
 		if !d.wanted(section) {
 			not[section] = checks.SwitchedOff
 		}
 	}
-	switch launcher := d.prediction.Launcher; {
+	switch launcher := d.Plan.Prediction.Launcher; {
 	case launcher == "":
 		not[facts.SectionLogins] = "the command is typed on every node, and needs no ssh between them"
 	case launcher == "slurm":
@@ -101,9 +100,6 @@ func (d *drills) notTried() map[facts.Section]string {
 	}
 	if why := d.noRehearsal(); why != "" {
 		not[facts.SectionRehearsal] = why
-	}
-	if len(d.prediction.Ops()) == 0 {
-		not[facts.SectionToolchain] = nothingToCompile
 	}
 	if d.Throughput == 0 {
 		not[facts.SectionThroughput] = "only with --throughput"

@@ -37,7 +37,7 @@ func (d *drills) logIn(ctx context.Context) {
 		}
 		ctx, cancel := within(ctx, loginTime)
 		defer cancel()
-		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: peers, Port: d.prediction.SSHPort, Deadline: loginTime})
+		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: peers, Port: d.Plan.Prediction.SSHPort, Deadline: loginTime})
 		learn(m, &m.Logins, facts.SectionLogins, seen, err)
 	})
 }

@@ -38,7 +38,7 @@ func (d *drills) meetingPlace() (first *member, planned launch.Meeting) {
 		d.fleet.NotTried[facts.SectionRendezvous] = fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", d.fleet.Nodes[0].Name)
 		return nil, planned
 	}
-	planned = d.prediction.Meeting(first.Node)
+	planned = d.Plan.Prediction.Meeting(first.Node)
 	switch {
 	case planned.Error != "":
 		d.fleet.NotTried[facts.SectionRendezvous] = "there is nowhere to meet: see master-address"
@@ -67,7 +67,7 @@ func (d *drills) meet(ctx context.Context, first *member, planned launch.Meeting
 	})
 	peer := launch.PeerAddress(first.Node)
 	switch {
-	case d.complete() && d.prediction.Rendezvous == launch.RendezvousC10d:
+	case d.complete() && d.Plan.Prediction.Rendezvous == launch.RendezvousC10d:
 		d.meetAgain(ctx)
 	case !d.complete() && !unserved(stores) && peer.Address != "" && peer.Address != planned.Host:
 		other := launch.Meeting{Host: peer.Address, Port: planned.Port}
@@ -97,7 +97,7 @@ func (d *drills) serve(ctx context.Context, meeting launch.Meeting, first *facts
 	known = make([]facts.Rendezvous, len(d.crew))
 	losses := make([]error, len(d.crew))
 	d.crew.each(func(i int, m *member) {
-		serves, why := d.prediction.Serves(meeting, m.Node, first)
+		serves, why := d.Plan.Prediction.Serves(meeting, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
 		if !serves || already != nil && already[i].Serves {
 			return
@@ -207,7 +207,7 @@ func (d *drills) nameMissing(g gathering) {
 // meetAgain is the second meeting of torchrun's c10d mode: group rank 0 opens
 // a new store on a new port and publishes its own name.
 func (d *drills) meetAgain(ctx context.Context) {
-	host, fqdn := d.prediction.NextMeeting(d.crew.nodes())
+	host, fqdn := d.Plan.Prediction.NextMeeting(d.crew.nodes())
 	if host == nil {
 		return
 	}

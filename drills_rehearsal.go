@@ -24,7 +24,7 @@ const (
 
 // noRehearsal is why pdsh is not run over the nodes, "" when it is.
 func (d *drills) noRehearsal() string {
-	p, head := d.prediction, d.fleet.Head
+	p, head := d.Plan.Prediction, d.fleet.Head
 	switch {
 	case d.Policy.SwitchesOff("launcher-ready"):
 		return checks.SwitchedOff
@@ -56,7 +56,7 @@ func (d *drills) rehearse(ctx context.Context) {
 		limit = min(max(limit, rehearsalFactor*login), max(d.Timeout, rehearsalTime))
 	}
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
-		Program: d.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: d.prediction.LauncherArgs, Env: d.prediction.CommandEnv, Limit: limit,
+		Program: d.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: d.Plan.Prediction.LauncherArgs, Env: d.Plan.Prediction.CommandEnv, Limit: limit,
 	})
 	d.fleet.Head.Rehearsal = &seen
 }

@@ -172,3 +172,15 @@ func lookHere(ctx context.Context, head *facts.Node, options probe.Options, sect
 		head.Take(section, seen)
 	})
 }
+
+// unneeded are the sections that say nothing about this launch, each with why.
+func (p Plan) unneeded() map[facts.Section]string {
+	not := map[facts.Section]string{}
+	if len(p.Prediction.Ops()) == 0 {
+		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
+	}
+	if p.Prediction.Accelerator == "cpu" && !p.Prediction.AcceleratorOpen {
+		not[facts.SectionNVML] = "accelerator cpu: nobody asks the driver of GPUs" // which may hang
+	}
+	return not
+}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -122,10 +123,8 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 			}
 		}
 	}
-	if len(prediction.Ops()) == 0 {
-		return nodeSections, options
-	}
-	return append(slices.Clone(nodeSections), facts.SectionToolchain), options
+	unneeded := job.Plan.unneeded()
+	return slices.DeleteFunc(slices.Clone(nodeSections), func(s facts.Section) bool { return unneeded[s] != "" }), options
 }
 
 // lookAlone looks at the launching machine as the one node of a launch that
@@ -143,13 +142,8 @@ func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
 	for _, section := range slices.Concat(drillSections, []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames, facts.SectionRehearsal}) {
 		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
 	}
-	if !slices.Contains(sections, facts.SectionToolchain) {
-		fleet.NotTried[facts.SectionToolchain] = nothingToCompile
-	}
+	maps.Copy(fleet.NotTried, job.Plan.unneeded())
 }
-
-// nothingToCompile is why nobody looks for compilers.
-const nothingToCompile = "no op of DeepSpeed is known to be needed"
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it
