@@ -209,7 +209,14 @@ func lostReason(err error) string {
 	if err == nil {
 		return "the agent sent no answer for it"
 	}
-	return fmt.Sprintf("lost: %v", err)
+	failure := (*remote.Error)(nil)
+	switch {
+	case !errors.As(err, &failure):
+		return fmt.Sprintf("lost: %v", err)
+	case failure.Cause == remote.Interrupted:
+		return "no answer yet when the run was interrupted"
+	}
+	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the node is named where this is read
 }
 
 // sshFacts carries what was met on the way to a node over into the facts.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -88,7 +89,7 @@ func drillFlags(flags *pflag.FlagSet) {
 
 // judgeFlags adds the flags that say how to judge and what to print.
 func judgeFlags(flags *pflag.FlagSet) {
-	flags.StringSlice("only", nil, "run only these checks")
+	flags.StringSlice("only", nil, "run only these checks; gpu-* is all that begin so")
 	flags.StringSlice("skip", nil, "leave these checks out")
 	flags.Bool("strict", false, "warnings fail the run")
 	outputFlags(flags)
@@ -235,15 +236,30 @@ func configFile(flags *pflag.FlagSet) (string, error) {
 	return "", nil
 }
 
+// checksNamed are the IDs that a name or a pattern (gpu-*) means.
+func checksNamed(pattern string) []string {
+	var ids []string
+	for _, check := range checks.Catalogue {
+		if match, err := path.Match(pattern, check.ID); match && err == nil {
+			ids = append(ids, check.ID)
+		}
+	}
+	return ids
+}
+
 // policy turns the thresholds into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
-	policy := checks.Policy{
-		Only: c.Only, Skip: c.Skip, Strict: c.Strict,
-		ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
-	}
-	for _, id := range slices.Concat(c.Only, c.Skip) {
-		if _, known := checks.Lookup(id); !known {
-			return policy, withHint(fmt.Errorf("there is no check %q", id), "preflight checks lists them")
+	policy := checks.Policy{Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles}
+	for _, list := range []struct {
+		patterns []string
+		to       *[]string
+	}{{c.Only, &policy.Only}, {c.Skip, &policy.Skip}} {
+		for _, pattern := range list.patterns {
+			ids := checksNamed(pattern)
+			if len(ids) == 0 {
+				return policy, withHint(fmt.Errorf("there is no check %q", pattern), "preflight checks lists them")
+			}
+			*list.to = append(*list.to, ids...)
 		}
 	}
 	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
