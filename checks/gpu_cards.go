@@ -8,28 +8,32 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/launch"
 )
 
 // launchCards tells of every node the GPUs that ranks of the launch will use and
-// that answer; all that answer where nothing says which ones. A slot is taken for
-// NVML's index: CUDA counts alike where a node's GPUs are of one model. Those that
-// do not answer are for gpu-healthy alone to speak of.
+// that answer; all that answer where nothing says which ones. Those that do not are
+// for gpu-healthy alone to speak of.
 func launchCards(view View) func(*facts.Node) []*facts.Card {
-	slotsOf := slotsByNode(view.Launch)
+	usedOf := view.Launch.GPUsUsed()
 	return onceANode(func(node *facts.Node) (cards []*facts.Card) {
-		slots := slotsOf(node)
-		if visible := rankEnv(view, node)["CUDA_VISIBLE_DEVICES"].Value; visible != "" && !view.Launch.ChoosesDevices() {
-			slots = throughVisible(slots, visible, node.NVML.Cards)
-		}
+		used := usedOf(node)
 		for i := range node.NVML.Cards {
-			card := &node.NVML.Cards[i]
-			if card.Failure == nil && (slots == nil || slices.Contains(slots, card.Index)) {
+			if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
 				cards = append(cards, card)
 			}
 		}
 		return cards
 	})
+}
+
+// placeOf is a GPU's place among its node's, by which slots count, and the tables of
+// what lies between GPUs; NVML's index counts those that it hides from this session too.
+func placeOf(node *facts.Node, card *facts.Card) int {
+	place := 0
+	for &node.NVML.Cards[place] != card {
+		place++
+	}
+	return place
 }
 
 // onceANode remembers what was found of a node: rules ask again and again.
@@ -45,27 +49,16 @@ func onceANode(find func(*facts.Node) []*facts.Card) func(*facts.Node) []*facts.
 	}
 }
 
-// throughVisible are the GPUs that a process finds at the slots, of those that its
-// CUDA_VISIBLE_DEVICES shows it.
-func throughVisible(slots []int, visible string, cards []facts.Card) []int {
-	shown, known := launch.Visible(visible, len(cards), cards)
-	if !known {
-		return slots
-	}
-	behind := []int{}
-	for i, index := range shown {
-		if slots == nil || slices.Contains(slots, i) {
-			behind = append(behind, index)
-		}
-	}
-	return behind
+// usual is usualOf the models.
+func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value func(*facts.Card) int64) map[string]int64 {
+	return usualOf(nodes, cardsOf, func(card *facts.Card) string { return card.Name }, value)
 }
 
-// usual is what most GPUs of a model show of a value, the higher of two that are as
-// common, by model. A value of 0 is one that is not told.
-func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value func(*facts.Card) int64) map[string]int64 {
+// usualOf is what most GPUs of a kind show of a value, the higher of two that are as
+// common, by kind. A value of 0 is one that is not told.
+func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind func(*facts.Card) string, value func(*facts.Card) int64) map[string]int64 {
 	type shows struct {
-		model string
+		kind  string
 		value int64
 	}
 	count := map[shows]int{}
@@ -73,7 +66,7 @@ func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value f
 	run := 0
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
-			each := shows{card.Name, value(card)}
+			each := shows{kind(card), value(card)}
 			if each != like {
 				count[like] += run
 				like, run = each, 0
@@ -84,9 +77,9 @@ func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value f
 	count[like] += run
 	common := map[string]int64{}
 	for each, n := range count {
-		most := count[shows{each.model, common[each.model]}]
-		if each.value != 0 && (common[each.model] == 0 || n > most || n == most && each.value > common[each.model]) {
-			common[each.model] = each.value
+		most := count[shows{each.kind, common[each.kind]}]
+		if each.value != 0 && (common[each.kind] == 0 || n > most || n == most && each.value > common[each.kind]) {
+			common[each.kind] = each.value
 		}
 	}
 	return common

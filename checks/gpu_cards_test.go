@@ -32,6 +32,32 @@ func TestUsual(t *testing.T) {
 	}
 }
 
+// Slots, and the tables of what lies between GPUs, count those that NVML shows; its
+// indices count hidden ones too.
+func TestGPUsBehindHiddenOnes(t *testing.T) {
+	fleet := healthyFleet(2)
+	for i := range fleet.Nodes {
+		nvml := fleet.Nodes[i].NVML
+		nvml.Hidden, nvml.Cards, nvml.Topology, nvml.Peers = 4, nvml.Cards[4:], nvml.Topology[4:], nvml.Peers[4:]
+		for row := range nvml.Cards {
+			nvml.Topology[row], nvml.Peers[row] = nvml.Topology[row][4:], nvml.Peers[row][4:]
+		}
+		fleet.Launch.Hosts[i].Slots = []int{1, 2}
+	}
+	node := &fleet.Nodes[0]
+	node.NVML.Peers[1][2] = "not-supported"
+	var got []int
+	for _, card := range launchCards(View{Launch: fleet.Launch})(node) {
+		got = append(got, card.Index)
+	}
+	if diff := cmp.Diff([]int{5, 6}, got); diff != "" {
+		t.Errorf("the GPUs of the launch (-want +got):\n%s", diff)
+	}
+	if findings := fleet.evaluate(gpuPeerAccess).Findings; len(findings) != 1 || findings[0].Got != "GPUs 5 and 6 (NV18): not-supported" {
+		t.Errorf("%+v", findings)
+	}
+}
+
 // TestOneGPUTroubleIsOneFinding gives a node what a trouble does to all that the
 // driver says of it, and wants one check to speak.
 func TestOneGPUTroubleIsOneFinding(t *testing.T) {

@@ -26,7 +26,7 @@ func judgeGPUCount(view View) []Finding {
 		return findings
 	}
 	short := failing(view, slotsFit)
-	slotsOf := slotsByNode(view.Launch)
+	slotsOf := view.Launch.SlotsUsed()
 	var alike, none []*facts.Node
 	for _, node := range nodes {
 		if names := lost(node); names != nil {

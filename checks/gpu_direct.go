@@ -14,7 +14,7 @@ var gpuDirect = Check{
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB},
 	Doc: "GPUDirect RDMA takes a kernel module, nvidia_peermem or nv_peer_mem, which nobody loads at boot by itself, or DMA-BUF: the open kernel module of the driver, Linux 5.12 and NCCL 2.13. " +
 		"Without it NCCL copies through host memory, at a fraction of the adapters' rate. A setting that rules it out is warned of, and so are adapters that are all on another socket than every GPU of the launch: " +
-		"by itself NCCL does not go that far. GeForce and TITAN cards cannot do it. Whether data arrives is not tried.",
+		"by itself NCCL does not go that far. Distances that a virtual machine does not show, or a file of NCCL_TOPO_FILE states, are not judged. GeForce and TITAN cards cannot do it. Whether data arrives is not tried.",
 	WouldSee: "no message but GPU Direct RDMA Disabled at NCCL_DEBUG=INFO: transfers between nodes are slow",
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
@@ -55,12 +55,13 @@ func judgeDirect(view View, nodes []*facts.Node, cardsOf func(*facts.Node) []*fa
 	})
 	for _, node := range nodes {
 		network := view.Launch.Network(node)
+		direct := view.Launch.GPUDirect(node, network)
 		switch what, known := lacks(node); {
 		case !known:
 			findings = append(findings, unknown(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen"))
 		case what != "":
 			findings = append(findings, withoutDirect(node, what, somewhere))
-		case view.Launch.GPUDirect(node, network).By != "":
+		case direct.By != "", direct.Why == "": // it works, or the distances are not told
 		case rankEnv(view, node)["NCCL_NET_GDR_LEVEL"].Value != "":
 			findings = append(findings, switchedOffDirect(view, node))
 		case allFar(node, cardsOf(node), network.Ports):

@@ -40,7 +40,7 @@ func switchedOffDirect(view View, node *facts.Node) Finding {
 func allFar(node *facts.Node, cards []*facts.Card, ports []launch.HCAPort) bool {
 	for _, card := range cards {
 		for _, port := range ports {
-			if launch.Distance(node, card.Index, *port.Adapter) != "SYS" {
+			if launch.Distance(node, placeOf(node, card), *port.Adapter) != "SYS" {
 				return false
 			}
 		}

@@ -34,7 +34,7 @@ func judgeDrivers(view View) []Finding {
 	if reason != "" {
 		return skip(reason)
 	}
-	slotsOf := slotsByNode(view.Launch)
+	slotsOf := view.Launch.SlotsUsed()
 	var findings []Finding
 	for _, node := range nodes {
 		switch failure := node.NVML.Failure; {

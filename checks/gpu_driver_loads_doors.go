@@ -9,14 +9,17 @@ import (
 	"preflight/launch"
 )
 
-// noSuchDoor is what the kernel says of a device node that is not there.
-const noSuchDoor = "no such file or directory"
+// leadsNowhere is what the kernel says of a device node that is not there, or that is
+// and has no module behind it.
+var leadsNowhere = []string{"no such file or directory", "no such device or address", "no such device"}
 
 // shutDoors are the device nodes that a rank cannot open although NVML answers.
-// NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm, which nobody else does. A
-// machine makes a missing one on first use, where nvidia-modprobe is installed with
-// its rights; a container has no such help. The node of a GPU that NVML does not
-// show was not meant for us.
+// NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm, which nobody else does. CUDA
+// loads its module and makes the node on first use, where nvidia-modprobe is installed
+// with its rights; a container has no such help. The node of a GPU that NVML does
+// not show was not meant for us.
+//
+// Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func shutDoors(node *facts.Node) []Finding {
 	var missing, refused []string
 	if slices.Contains(node.GPU.Others, launch.WindowsGPUs) {
@@ -25,8 +28,8 @@ func shutDoors(node *facts.Node) []Finding {
 	for _, door := range node.GPU.Doors {
 		switch {
 		case door.Problem == "" || strangersDoor(node, door.Path):
-		case door.Problem == noSuchDoor:
-			missing = append(missing, door.Path)
+		case slices.Contains(leadsNowhere, door.Problem):
+			missing = append(missing, door.Path+": "+door.Problem)
 		default:
 			refused = append(refused, door.Path+": "+door.Problem)
 		}
@@ -40,8 +43,8 @@ func shutDoors(node *facts.Node) []Finding {
 		}
 		findings = append(findings, f)
 	}
-	if missing != nil {
-		f := Finding{Nodes: []string{node.Name}, Summary: "device nodes of the driver are missing", Got: "no " + strings.Join(missing, ", no "), WouldSee: unknownCUDA}
+	if missing != nil && (container != "" || !node.GPU.Modprobe) {
+		f := Finding{Nodes: []string{node.Name}, Summary: "device nodes of the driver are missing, or their module is", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA}
 		f.Fix = []string{"{ssh} sudo modprobe nvidia_uvm", "{ssh} sudo nvidia-modprobe -u -c=0"}
 		switch {
 		case container != "":

@@ -60,12 +60,23 @@ func versionsDiffer(node *facts.Node) Finding {
 		f.Fix = restartContainer(container, "it was started before its machine's driver was upgraded, or its image brings a driver of its own")
 		return f
 	}
-	f.Fix = []string{
-		"{ssh} sudo reboot",
-		`{ssh} 'sudo systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm; sudo rmmod nvidia_drm nvidia_modeset nvidia_peermem nvidia_uvm nvidia; ` +
-			`sudo modprobe nvidia && sudo systemctl start nvidia-persistenced nvidia-fabricmanager; nvidia-smi -L'   # or, if nothing uses the GPUs: load the new module`,
-	}
+	f.Fix = []string{"{ssh} sudo reboot", reloadModule(node)}
 	return f
+}
+
+// reloadModule takes the old module out and the new one in, with all that was loaded
+// on top of it and what CUDA needs. Services that a machine lacks stay away.
+func reloadModule(node *facts.Node) string {
+	const services = "nvidia-persistenced nvidia-fabricmanager nvidia-dcgm"
+	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
+	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "gdrdrv"} {
+		if node.GPU != nil && slices.Contains(node.GPU.Modules, module) {
+			out, in = append(out, module), append(in, module)
+		}
+	}
+	out = append(out, "nvidia_uvm", "nvidia")
+	return fmt.Sprintf("{ssh} 'sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L'   # or, if nothing uses the GPUs: load the new module",
+		services, strings.Join(out, " "), strings.Join(in, " "))
 }
 
 func moduleVersion(node *facts.Node) string {

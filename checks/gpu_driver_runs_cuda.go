@@ -39,7 +39,7 @@ func judgeCUDA(view View) []Finding {
 		case torch.HIP != "":
 		case torch.CUDA == "" && alike: // among others it is torch-same's finding
 			told = true
-			findings = append(findings, cpuBuild(view, node))
+			findings = append(findings, cpuBuild(view, node, cardsOf(node)))
 		case torch.CUDA != "":
 			told = true
 			findings = append(findings, runsTorch(view, node, cardsOf(node))...)
@@ -53,10 +53,13 @@ func judgeCUDA(view View) []Finding {
 
 // cpuBuild is of a torch that cannot use the GPUs that are there. Where nobody said
 // that they are to be used, DeepSpeed goes on without.
-func cpuBuild(view View, node *facts.Node) Finding {
+func cpuBuild(view View, node *facts.Node, cards []*facts.Card) Finding {
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
-		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Fix: []string{otherTorch(view, node)},
+		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Fix: otherTorch(view, node, cards),
+	}
+	if f.Fix == nil { // the driver is older than every build
+		f.Fix = append(newerDriver(node, "12"), "# then have preflight name the build of torch")
 	}
 	if view.Launch.AcceleratorOpen && !view.Launch.Torchrun() {
 		f.Verdict = Warn
@@ -81,26 +84,28 @@ func runsTorch(view View, node *facts.Node, cards []*facts.Card) []Finding {
 	case !known:
 		return []Finding{unknown(node, "neither the version of the driver nor its CUDA was told")}
 	case !runs:
-		return []Finding{tooOldDriver(view, node)}
+		return []Finding{tooOldDriver(view, node, cards)}
 	}
 	return judgeGPUCode(view, node, cards)
 }
 
-func tooOldDriver(view View, node *facts.Node) Finding {
+func tooOldDriver(view View, node *facts.Node, cards []*facts.Card) Finding {
 	torch := node.Python.Torch
 	f := Finding{
 		Nodes:   []string{node.Name},
 		Summary: "the driver is too old for the CUDA that torch was built with",
 		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", shown(node.NVML.Driver), shown(node.NVML.CUDA), torch.Version),
 		Want:    "a driver for CUDA " + torch.CUDA,
+		Fix:     newerDriver(node, torch.CUDA),
 	}
 	if least := launch.LeastDriver(torch.CUDA); least != "" {
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
-		f.Fix = append(f.Fix, fmt.Sprintf("{ssh} sudo apt-get install nvidia-driver-%s-server   # Ubuntu; %s or later, then reboot", release(least, 1), least))
 	}
 	if len(consumer(node)) == 0 {
 		f.Fix = append(f.Fix, onNodes("sudo apt-get install cuda-compat-%s", dashed(torch.CUDA))+"   # or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH")
 	}
-	f.Fix = append(f.Fix, otherTorch(view, node)+"   # or: torch for the driver as it is")
+	for _, fix := range otherTorch(view, node, cards) {
+		f.Fix = append(f.Fix, fix+"; or this: torch for the driver as it is")
+	}
 	return f
 }

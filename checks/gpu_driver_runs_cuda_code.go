@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -29,7 +30,7 @@ func judgeGPUCode(view View, node *facts.Node, cards []*facts.Card) []Finding {
 			Summary:  "torch has no code for the GPUs",
 			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
-			Fix:      []string{torchForGPU(view, card.Capability)},
+			Fix:      otherTorch(view, node, cards),
 			WouldSee: "CUDA error: no kernel image is available for execution on the device",
 		}
 		if translated {
@@ -37,28 +38,47 @@ func judgeGPUCode(view View, node *facts.Node, cards []*facts.Card) []Finding {
 			f.Got += ", driver for CUDA " + node.NVML.CUDA
 			f.WouldSee = "CUDA error: the provided PTX was compiled with an unsupported toolchain"
 		}
+		if f.Fix == nil {
+			f.Fix = []string{"{ssh} nvidia-smi   # install a driver that shows CUDA " + torch.CUDA + " or later here, or a torch that was built for these GPUs: pytorch.org has none for this driver"}
+		}
 		return []Finding{f}
 	}
 	return nil
 }
 
-// torchForGPU installs the wheels that have code for a compute capability: the
-// newest CUDA for Blackwell and later, the legacy one for what that has dropped.
-func torchForGPU(view View, capability string) string {
-	index := "cu128"
-	if launch.Before(capability, "7.5") {
-		index = "cu126"
+// otherTorch installs a build of torch that the driver of a node runs and that has
+// code for its GPUs, of the same release where there is one. pip takes the CUDA of a
+// build for a part of the version that says nothing, and leaves the one at hand
+// where it is not forced. It is nil where pytorch.org has none.
+func otherTorch(view View, node *facts.Node, cards []*facts.Card) []string {
+	driver := node.NVML.Driver
+	if bridged(node) {
+		driver = ""
 	}
-	return pipOn(view) + "install --upgrade torch --index-url https://download.pytorch.org/whl/" + index + "   # the same on every node"
+	var capabilities []string
+	for _, card := range cards {
+		if card.Capability != "" && !slices.Contains(capabilities, card.Capability) {
+			capabilities = append(capabilities, card.Capability)
+		}
+	}
+	wheels, found := launch.TorchFor(*node.Python.Torch, driver, node.NVML.CUDA, capabilities)
+	if !found {
+		return nil
+	}
+	torch, note := "torch=="+wheels.Release, "the same on every node"
+	if wheels.Release == "" {
+		torch, note = "torch", fmt.Sprintf("torch %s and later, before %s, is there; the same on every node", wheels.Since, wheels.Before)
+	}
+	return []string{pipOn(view) + "install --force-reinstall " + torch + " --index-url https://download.pytorch.org/whl/" + wheels.Index + "   # " + note}
 }
 
-// otherTorch installs a build of torch that the driver of a node runs.
-func otherTorch(view View, node *facts.Node) string {
-	index, releases := launch.TorchFor(release(driverCUDA(node), 1))
-	if index == "" {
-		return pipOn(view) + "install --upgrade torch"
+// newerDriver installs the driver that a CUDA takes.
+func newerDriver(node *facts.Node, toolkit string) []string {
+	least := launch.LeastDriver(toolkit)
+	if least == "" {
+		return nil
 	}
-	return pipOn(view) + "install --force-reinstall torch --index-url https://download.pytorch.org/whl/" + index + "   # torch " + releases + " are there"
+	return []string{onMachine(node, "{ssh} sudo apt-get install "+driverPackages(node, least, moduleKind(node))+"   # Ubuntu; "+least+" or later, then reboot")}
 }
 
 // dashed is a CUDA version as packages spell it, "12-4".

@@ -74,11 +74,15 @@ func libcudaAway(library *facts.DriverLibrary) []string {
 
 // consumer are the models that forward compatibility certainly leaves out.
 func consumer(node *facts.Node) (models []string) {
-	for _, card := range node.NVML.Cards {
-		name := strings.TrimPrefix(card.Name, "NVIDIA ")
-		if strings.HasPrefix(name, "GeForce") || strings.HasPrefix(name, "TITAN") {
+	for i := range node.NVML.Cards {
+		if card := &node.NVML.Cards[i]; isConsumer(card) {
 			models = append(models, card.Name)
 		}
 	}
 	return slices.Compact(models)
+}
+
+func isConsumer(card *facts.Card) bool {
+	name := strings.TrimPrefix(card.Name, "NVIDIA ")
+	return strings.HasPrefix(name, "GeForce") || strings.HasPrefix(name, "TITAN")
 }

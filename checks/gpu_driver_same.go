@@ -54,11 +54,7 @@ func sameDriver(d difference, odd *facts.Node) string {
 			kind = dev.Want
 		}
 	}
-	packages := "nvidia-driver-%s-server"
-	if kind == "open" {
-		packages += "-open"
-	}
-	return onNodes("sudo apt-get install "+packages, release(version, 1)) + "   # Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"
+	return exactDriver(odd, version, kind)
 }
 
 // moduleKind is whether the kernel module is the open one, "" where it was not seen.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"preflight/facts"
 )
@@ -17,7 +18,8 @@ var gpuHealthy = Check{
 		"uncorrectable errors since the driver was loaded, rows that could not be remapped, rows or pages that wait for a reset, pages retired up to the limit, " +
 		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +
 		"the hardware or its firmware, not an application. Errors of an earlier day that were repaired (aggregate counters, remapped rows) are nobody's trouble. " +
-		"Where the kernel log is for root only, as on most distributions, Xids are not looked at.",
+		"Where the driver tells no recovery action, the log is asked for one, and where the log is for root only, as on most distributions, Xids are not looked at. " +
+		"What the driver refuses to tell of a GPU that answers otherwise is warned of: the GPU may well compute.",
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
@@ -26,7 +28,7 @@ var gpuHealthy = Check{
 		for _, node := range nodes {
 			findings = append(findings, unanswering(node)...)
 			rules := append(slices.Clip(memory), correctedFlood(node))
-			findings = append(findings, firstOf(node, cardsOf(node), append(rules, xidRules(node)...))...)
+			findings = append(findings, firstOf(node, cardsOf(node), slices.Concat(rules, recoveryRules, xidRules(node), []cardRule{refusedCalls}))...)
 		}
 		return findings
 	},
@@ -66,3 +68,25 @@ func unanswering(node *facts.Node) []Finding {
 		WouldSee: "RuntimeError: CUDA error: unknown error",
 	}, kind()}})
 }
+
+// refusedCalls is of a GPU that answers, and of which some call fails all the same: a
+// sensor, a counter, the record of its making. A power sensor does so now and then on
+// healthy GPUs, and a damaged infoROM keeps nobody from computing. What takes
+// rights of its own is nobody's trouble.
+//
+// Source: Azure/azhpc-diagnostics, issue 77.
+var refusedCalls = cardRule{Finding{
+	Verdict:  Warn,
+	Summary:  "the driver answers for a GPU, and cannot tell all of it",
+	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
+	Fix:      []string{"{ssh} nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?", "{ssh} 'sudo dmesg -T | grep -i xid'"},
+	WouldSee: "nothing as a rule: a value that is missing in monitoring",
+}, func(card *facts.Card) string {
+	var calls []string
+	for _, failure := range card.Refused {
+		if failure.Kind != facts.FailureNoPermission {
+			calls = append(calls, fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text))
+		}
+	}
+	return strings.Join(calls, ", ")
+}}

@@ -51,21 +51,28 @@ var hardwareXids = map[int]string{
 	172: "an uncorrectable error of its SRAM",
 }
 
-// recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
-// "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)".
-const recoveryChanged = 154
+// byItsWord are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
+// a link that comes up may well report the latter.
+//
+// Source: as above, NVLink 5 Xids 144 to 150, severity.
+var byItsWord = []int{144, 145, 146, 147, 148, 149, 150}
 
-// xidRules judge a node's GPUs by its kernel log. What the driver says a GPU needs
-// stands until it says otherwise; without such a word nobody knows whether the GPU
-// was reset since, so that an Xid is a warning.
+// meansHardware is whether an Xid is a fault of the GPU's own.
+func meansHardware(xid facts.Xid) bool {
+	return hardwareXids[xid.Code] != "" && (!slices.Contains(byItsWord, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
+}
+
+// xidRules judge a node's GPUs by its kernel log. Nobody knows whether a GPU was
+// reset since: a warning.
 func xidRules(node *facts.Node) []cardRule {
 	if len(node.GPU.Xids) == 0 {
 		return nil
 	}
-	needs, recent := xidsByGPU(node.GPU.Xids)
+	needs, recent := xidsByGPU(node)
 	return []cardRule{{Finding{
-		Summary:  "the driver says that a GPU needs recovery",
-		Want:     "no recovery action open",
+		Verdict:  Warn,
+		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
+		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
 		Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU, "{ssh} sudo reboot   # where it says Node Reboot Required"},
 		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 	}, func(card *facts.Card) string { return needs[slotOf(card.Address)] }}, {Finding{
@@ -77,24 +84,30 @@ func xidRules(node *facts.Node) []cardRule {
 	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU is, by PCI slot, the recovery action that is open and the Xids of today
-// that mean the hardware. A recovery that is over settles all that was before it.
-func xidsByGPU(xids []facts.Xid) (needs map[string]string, recent map[string][]facts.Xid) {
+// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of GPUs
+// whose driver does not tell, and the Xids of today that mean the hardware. A recovery
+// that is over settles all that was before it: by the word of the log or, where the
+// driver tells that nothing is open now, because something was.
+func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
 	needs, recent = map[string]string{}, map[string][]facts.Xid{}
-	oldestFirst := slices.SortedStableFunc(slices.Values(xids), func(a, b facts.Xid) int { return cmp.Compare(b.Age, a.Age) })
+	told := map[string]string{}
+	for i := range node.NVML.Cards {
+		told[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
+	}
+	oldestFirst := slices.SortedStableFunc(slices.Values(node.GPU.Xids), func(a, b facts.Xid) int { return cmp.Compare(b.Age, a.Age) })
 	for _, xid := range oldestFirst {
 		slot := slotOf(xid.Address)
 		if xid.Code == recoveryChanged {
 			_, action, _ := strings.Cut(xid.Text, " to ")
 			needs[slot] = ""
 			switch {
-			case strings.Contains(action, "(None)"):
+			case strings.Contains(action, "(None)"), told[slot] == "none":
 				delete(recent, slot)
-			case action != "":
+			case told[slot] == "":
 				needs[slot] = strings.TrimSpace(action)
 			}
 		}
-		if hardwareXids[xid.Code] != "" && xid.Age <= xidWindow {
+		if meansHardware(xid) && xid.Age <= xidWindow {
 			recent[slot] = append(recent[slot], xid)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // muchMemory is what a context of CUDA alone does not take, and the driver's own
@@ -42,19 +43,24 @@ var gpuIdle = Check{
 // hiddenUse is memory that is in use by nobody in sight: another container's
 // processes are not in our process table, nor are those that the driver lost. On
 // aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
-// it gives back.
+// it gives back; a WSL shares its GPU with the desktop of Windows.
 func hiddenUse(node *facts.Node) []cardRule {
-	shared := node.Host != nil && node.Host.Arch == "aarch64"
+	windows := node.GPU != nil && slices.Contains(node.GPU.Others, launch.WindowsGPUs)
+	shared := windows || node.Host != nil && node.Host.Arch == "aarch64"
+	fix := []string{
+		"{ssh} nvidia-smi   # as root on the machine itself: processes of other containers show there",
+		"{ssh} 'sudo fuser -v /dev/nvidia*'",
+		resetGPU,
+	}
+	if windows {
+		fix = []string{"{ssh} nvidia-smi", "# on the Windows of {nodes}: Task Manager, Performance, GPU; close what takes its memory"}
+	}
 	rule := func(verdict Verdict, share float64) cardRule {
 		return cardRule{Finding{
 			Verdict: verdict,
 			Summary: "memory of a GPU is in use, and no process in sight explains it",
 			Want:    "an idle GPU",
-			Fix: []string{
-				"{ssh} nvidia-smi   # as root on the machine itself: processes of other containers show there",
-				"{ssh} 'sudo fuser -v /dev/nvidia*'",
-				resetGPU,
-			},
+			Fix:     fix,
 		}, func(card *facts.Card) string {
 			unexplained := unexplainedMemory(card)
 			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {

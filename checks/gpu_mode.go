@@ -19,7 +19,7 @@ var gpuMode = Check{
 	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
-		cardsOf, slotsOf := launchCards(view), slotsByNode(view.Launch)
+		cardsOf, slotsOf := launchCards(view), view.Launch.SlotsUsed()
 		common := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.AppSM) })
 		for _, node := range nodes {
 			rules := append([]cardRule{prohibited, migEnabled(len(slotsOf(node)))}, modeRules...)
@@ -40,7 +40,8 @@ var prohibited = cardRule{Finding{
 	return "compute mode prohibited"
 }}
 
-// migEnabled is by the number of ranks on the node: one rank finds one instance.
+// migEnabled is by the number of ranks on the node, 0 where nothing says: one rank
+// finds one instance.
 //
 // Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and
 // application considerations.
@@ -60,8 +61,8 @@ func migEnabled(ranks int) cardRule {
 		}
 		return "MIG enabled, " + counted(int64(len(card.MIGDevices)), "instance")
 	}
-	if ranks == 1 {
-		rule.Verdict, rule.Summary = Warn, "MIG is enabled, and the rank gets a part of a GPU"
+	if ranks < 2 {
+		rule.Verdict, rule.Summary = Warn, "MIG is enabled, and a rank gets a part of a GPU"
 		rule.Want, rule.WouldSee = "MIG disabled, unless that part is what is wanted", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
 	}
 	return rule
@@ -82,7 +83,7 @@ var modeRules = []cardRule{{Finding{
 	Verdict:  Warn,
 	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
 	Want:     "persistence mode on",
-	Fix:      []string{"{ssh} sudo systemctl enable --now nvidia-persistenced   # or until the next boot: sudo nvidia-smi -pm 1"},
+	Fix:      []string{"{ssh} sudo nvidia-smi -pm 1   # until the next boot", persistAtBoot},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
 }, func(card *facts.Card) string {
 	if card.Persistence == nil || *card.Persistence || len(card.Processes) > 0 { // who uses it keeps it awake
@@ -90,6 +91,12 @@ var modeRules = []cardRule{{Finding{
 	}
 	return "persistence mode off"
 }}}
+
+// persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
+// says: that of Ubuntu starts it with --no-persistence-mode, and by a rule of udev.
+const persistAtBoot = `{ssh} "sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; ` +
+	`printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; ` +
+	`sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced"   # and at every boot`
 
 // appClocks are judged by the other GPUs of the model only: on many models the
 // default is below the maximum, and the GPU boosts beyond it all the same.

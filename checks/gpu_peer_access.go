@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var gpuPeerAccess = Check{
@@ -57,10 +58,8 @@ func pairsOf(node *facts.Node, cards []*facts.Card) iter.Seq[pair] {
 	return func(yield func(pair) bool) {
 		for i, a := range cards {
 			for _, b := range cards[i+1:] {
-				p := pair{a, b, cell(node.NVML.Topology, a.Index, b.Index), cell(node.NVML.Peers, a.Index, b.Index)}
-				if back := cell(node.NVML.Peers, b.Index, a.Index); p.status == "ok" && back != "" {
-					p.status = back
-				}
+				from, to := placeOf(node, a), placeOf(node, b)
+				p := pair{a, b, launch.Joined(node.NVML, from, to), launch.PeerAccess(node.NVML, from, to)}
 				if p.status != "" && p.status != "unknown" && !yield(p) {
 					return
 				}
@@ -77,13 +76,6 @@ func anyPair(pairs iter.Seq[pair], is func(pair) bool) bool {
 		}
 	}
 	return false
-}
-
-func cell(table [][]string, row, column int) string {
-	if row >= len(table) || column >= len(table[row]) {
-		return ""
-	}
-	return table[row][column]
 }
 
 // refusedPeers finds pairs without peer access that ought to have it.
@@ -120,7 +112,7 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 		text := fmt.Sprintf("%d and %d (%s): %s", p.a.Index, p.b.Index, shown(p.joined), p.status)
 		switch {
 		case p.status == "ok":
-		case strings.HasPrefix(p.joined, "NV"):
+		case launch.ByNVLink(p.joined):
 			nvlinked = append(nvlinked, text)
 		case works[p.alike()], p.status == "disabled-by-regkey":
 			others = append(others, text)

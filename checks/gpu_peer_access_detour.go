@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // detours finds what sends traffic between devices through the root complex. It
@@ -58,7 +59,7 @@ func detours(view View, node *facts.Node, cards []*facts.Card) (findings []Findi
 // pcieRoutes are the ways from the root complex to the GPUs of the launch and the
 // RDMA adapters that talk to each other over PCIe; none where nothing does.
 func pcieRoutes(view View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
-	overPCIe := anyPair(pairsOf(node, cards), func(p pair) bool { return p.status == "ok" && !strings.HasPrefix(p.joined, "NV") })
+	overPCIe := anyPair(pairsOf(node, cards), func(p pair) bool { return p.status == "ok" && !launch.ByNVLink(p.joined) })
 	var adapters [][]string
 	if node.IB != nil && len(view.All) > 1 && !keptOffRDMA(rankEnv(view, node)) {
 		for _, device := range node.IB.Devices {

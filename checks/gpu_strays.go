@@ -24,13 +24,15 @@ func unheld(node *facts.Node) (addresses []string) {
 }
 
 // lost are the GPUs that NVIDIA's driver holds, or that have device nodes, and that
-// it does not show: by PCI address, by device node where the bus shows no trace.
+// it does not show: by PCI address, by device node where the bus shows no trace or
+// where some are another job's, as of those only the device nodes say which they are.
 func lost(node *facts.Node) (names []string) {
 	gpu := node.GPU
 	if gpu == nil || node.Host == nil {
 		return nil
 	}
-	if containerOf(node) == "" {
+	others := withheld(node)
+	if containerOf(node) == "" && others == 0 {
 		for _, device := range gpu.OnBus {
 			if device.Driver == "nvidia" && !shows(node.NVML.Cards, device.Address) {
 				names = append(names, device.Address)
@@ -41,12 +43,28 @@ func lost(node *facts.Node) (names []string) {
 		return names
 	}
 	for _, device := range gpu.Devices {
-		refused := slices.ContainsFunc(gpu.Doors, func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" })
-		if !refused && strangersDoor(node, device) {
+		refused := func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" }
+		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && strangersDoor(node, device) {
 			names = append(names, device)
 		}
 	}
+	if len(names) <= node.NVML.Hidden { // which of them are hidden is not told
+		return nil
+	}
 	return names
+}
+
+// withheld is how many GPUs of a machine are not for this session: the driver hides
+// them, or the cgroup of a job or a container keeps it from their device nodes. The
+// driver may hide a GPU because of the cgroup.
+func withheld(node *facts.Node) int {
+	refused := 0
+	for _, device := range node.NVML.Unshown {
+		if device.Problem != "" && !slices.Contains(leadsNowhere, device.Problem) {
+			refused++
+		}
+	}
+	return max(refused, node.NVML.Hidden)
 }
 
 // shows is whether a card has a PCI address, or may have: not all told theirs.
@@ -96,7 +114,7 @@ func lostGPU(node *facts.Node, names []string, slots []int) Finding {
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
-		Fix:      []string{kernelSays, "{ssh} cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?", "{ssh} sudo reboot   # else; where it stays away, power off and on"},
+		Fix:      []string{kernelSays, "{ssh} cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?"},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}
 	if len(names) > 1 {
@@ -106,9 +124,12 @@ func lostGPU(node *facts.Node, names []string, slots []int) Finding {
 		f.Summary = "device nodes of GPUs are there that the driver does not show"
 		f.Fix = append([]string{kernelSays}, restartContainer(container, "it was started with other GPUs")...)
 	}
-	if spares(node, slots) {
+	switch {
+	case spares(node, slots): // another job may use the others: nothing that ends it
 		f.Verdict = Warn
 		f.WouldSee = unneeded
+	case containerOf(node) == "":
+		f.Fix = append(f.Fix, "{ssh} sudo reboot   # else; where it stays away, power off and on")
 	}
 	return f
 }

@@ -16,15 +16,15 @@ var gpuThrottle = Check{
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Doc: "A collective is as fast as its slowest GPU. Looked at are the reasons the driver gives for low clocks now (heat and power, not that the GPU idles or that a busy one meets its power limit), " +
-		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs. " +
+		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs; GeForce and TITAN, which many build, are compared within one VBIOS. " +
 		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",
 	WouldSee: "no message: every collective waits for the slowest GPU",
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := launchCards(view)
 		rules := []cardRule{
-			powerLimit(usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })),
-			maxClock(usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) })),
+			powerLimit(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })),
+			maxClock(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) })),
 		}
 		for _, node := range nodes {
 			findings = append(findings, firstOf(node, cardsOf(node), brakes)...)
@@ -32,6 +32,15 @@ var gpuThrottle = Check{
 		}
 		return findings
 	},
+}
+
+// boardOf is a model as its maker clocks and feeds it: GeForce and TITAN are built by
+// many, who have a VBIOS each.
+func boardOf(card *facts.Card) string {
+	if isConsumer(card) {
+		return card.Name + " " + card.VBIOS
+	}
+	return card.Name
 }
 
 const showBrakes = "{ssh} nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}"
@@ -93,7 +102,7 @@ func powerLimit(common map[string]int64) cardRule {
 		Want:    "the factory's limit, and the same on all GPUs of a model",
 		Fix:     []string{"{ssh} nvidia-smi -q -d POWER -i {gpus}", "{ssh} sudo nvidia-smi -pl WATTS -i {gpus}   # the wanted limit for WATTS"},
 	}, func(card *facts.Card) string {
-		limit, most := card.Power.Limit, float64(common[card.Name])
+		limit, most := card.Power.Limit, float64(common[boardOf(card)])
 		switch {
 		case limit == 0:
 			return ""
@@ -112,9 +121,9 @@ func maxClock(common map[string]int64) cardRule {
 		Want:    "one maximum everywhere",
 		Fix:     []string{"{ssh} sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks", "{ssh} nvidia-smi -q -d CLOCK -i {gpus}"},
 	}, func(card *facts.Card) string {
-		if card.Clock.MaxSM == 0 || int64(card.Clock.MaxSM) >= common[card.Name] {
+		if card.Clock.MaxSM == 0 || int64(card.Clock.MaxSM) >= common[boardOf(card)] {
 			return ""
 		}
-		return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, common[card.Name])
+		return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, common[boardOf(card)])
 	}}
 }

@@ -23,12 +23,13 @@ func interconnects(nodes []facts.Node, prediction launch.Prediction) []Interconn
 	}
 	var groups []Interconnect
 	at := map[[2]launch.Transport]int{}
+	transports := prediction.Transports(nodes)
 	for i := range nodes {
 		node := &nodes[i]
 		if !node.Reached {
 			continue
 		}
-		inside, between := prediction.Inside(node), prediction.Between(node)
+		inside, between := transports.Inside(node), transports.Between(node)
 		if inside.Name == "" && between.Name == "" {
 			continue
 		}

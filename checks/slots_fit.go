@@ -2,7 +2,6 @@ package checks
 
 import (
 	"slices"
-	"strconv"
 
 	"preflight/facts"
 	"preflight/launch"
@@ -32,7 +31,7 @@ func judgeSlots(view View) []Finding {
 		return skip("no node shows an accelerator: DeepSpeed takes the CPU then, and a slot is a process (--accelerator cpu)")
 	}
 	var findings []Finding
-	slotsOf := slotsByNode(p)
+	slotsOf := p.SlotsUsed()
 	asked := false
 	for _, node := range rankNodes(view) {
 		slots := slotsOf(node)
@@ -58,28 +57,4 @@ func judgeSlots(view View) []Finding {
 		return skip("nothing says how many ranks a node gets")
 	}
 	return findings
-}
-
-// slotsByNode are the accelerators that the launch gives to the ranks of every
-// node, nil where nothing says, or where their number is the accelerators' own.
-func slotsByNode(p launch.Prediction) func(*facts.Node) []int {
-	slots := map[string][]int{}
-	for _, host := range p.Hosts {
-		slots[host.Name] = host.Slots
-	}
-	switch {
-	case p.Torchrun() && p.Script != "":
-		ranks := 1 // torchrun's default
-		if p.PerNode != "" {
-			ranks, _ = strconv.Atoi(p.PerNode) // auto and gpu count for themselves
-		}
-		each := make([]int, max(ranks, 0))
-		for i := range each {
-			each[i] = i
-		}
-		return func(*facts.Node) []int { return each }
-	case p.Local && len(p.Hosts) > 0:
-		return func(*facts.Node) []int { return p.Hosts[0].Slots }
-	}
-	return func(node *facts.Node) []int { return slots[node.Name] }
 }

@@ -25,6 +25,9 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Fi
 	case 1:
 		f.Got = "one accelerator, 0"
 	}
+	if machine.NVML != nil && withheld(machine) > 0 {
+		f.Got += fmt.Sprintf("; %d more are not for this session", withheld(machine))
+	}
 	if machine.NVML != nil && slices.ContainsFunc(machine.NVML.Cards, func(c facts.Card) bool { return c.MIG == "enabled" }) {
 		f.Got += "; MIG is on, and of its instances CUDA shows a process one"
 	}

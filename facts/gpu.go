@@ -26,6 +26,9 @@ type GPU struct {
 	// Modules are those of nvidia, nvidia_uvm, nvidia_peermem, nv_peer_mem, gdrdrv and
 	// nouveau that are loaded, sorted.
 	Modules []string `json:"modules"`
+	// Modprobe is whether nvidia-modprobe is installed with root's rights, so that CUDA
+	// loads modules and makes device nodes that are missing.
+	Modprobe bool `json:"modprobe"`
 	// Doors are the device nodes that every CUDA process opens (/dev/nvidiactl,
 	// /dev/nvidia-uvm) and the GPUs' own, and what this session is refused there.
 	Doors []DeviceNode `json:"doors" fact:"key=path"`

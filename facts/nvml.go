@@ -20,10 +20,17 @@ type NVML struct {
 	CUDA    string `json:"cuda"`    // the newest CUDA the driver runs, "12.4"
 	// Cards are the GPUs by index, as NVML orders them: by PCI address.
 	Cards []Card `json:"cards" fact:"key=index"`
-	// Topology is what joins GPU i with GPU j, as nvidia-smi topo -m prints it: NV18,
-	// PIX, PXB, PHB, NODE, SYS, "" for not told and X with itself; nil when not asked.
+	// Hidden counts GPUs that the driver has and does not show to this session: they
+	// have an index, and are not among Cards.
+	Hidden int `json:"hidden,omitempty" fact:"own"`
+	// Unshown are GPUs' device nodes that belong to none of Cards, and what this
+	// session is refused there: "operation not permitted" by the cgroup of a job or a
+	// container, "" where nothing but the driver is in the way. nil where a card did not tell its Minor.
+	Unshown []DeviceNode `json:"unshown,omitempty" fact:"own"`
+	// Topology is what joins the i-th of Cards with the j-th, as nvidia-smi topo -m prints
+	// it: NV18, PIX, PXB, PHB, NODE, SYS, "" for not told and X with itself; nil when not asked.
 	Topology [][]string `json:"topology"`
-	// Peers is whether GPU i can read and write the memory of GPU j: "ok", or NVML's
+	// Peers is whether the i-th of Cards can read and write the j-th's memory: "ok", or NVML's
 	// reason: chipset-not-supported, gpu-not-supported, topology-not-supported,
 	// disabled-by-regkey, not-supported, unknown; "" for not told and X with itself.
 	Peers [][]string `json:"peers"`
@@ -58,8 +65,16 @@ const (
 // Card is one GPU.
 type Card struct {
 	Index int `json:"index"`
-	// Failure is the first call that failed for more than not being supported.
+	// Failure is why the GPU cannot be used: there is no handle of it, it is lost,
+	// wants a reset, lacks power or its interrupts, or did not answer.
 	Failure *NVMLFailure `json:"failure,omitempty"`
+	// Refused are other calls that failed for more than not being supported, each
+	// once and the first 8: what they would have told is not told.
+	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile"`
+	// Recovery is what the driver wants done about the GPU: none, reset, reboot, drain
+	// (of what other GPUs have in its memory), drain-and-reset, other for what only newer
+	// drivers ask for; "" for not told, as by older ones.
+	Recovery string `json:"recovery,omitempty" fact:"volatile"`
 
 	UUID       string `json:"uuid" fact:"own"`
 	Name       string `json:"name"` // "NVIDIA H100 80GB HBM3"

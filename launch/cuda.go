@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -114,30 +116,97 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 		if row.cuda != torch.CUDA || Before(wheel[1], row.since) || !Before(wheel[1], row.before) {
 			continue
 		}
-		code, newest := CodeNone, ""
-		for _, arch := range strings.Fields(row.archs) {
-			switch {
-			case arch == "+PTX" && code == CodeNone && !Before(capability, newest):
-				code = CodePTX
-			case arch != "+PTX" && major(arch) == major(capability) && !Before(capability, arch):
-				code = CodeNative
-			}
-			newest = arch
-		}
-		return code, row.archs
+		return codeFor(row.archs, capability), row.archs
 	}
 	return "", ""
 }
 
-// TorchFor is the index of pytorch.org with wheels for a major version of CUDA
-// ("12") that most drivers of that version run, and the torch releases it has;
-// "" for none.
-func TorchFor(cudaMajor string) (index, releases string) {
-	switch cudaMajor {
-	case "12":
-		return "cu126", "2.6 to 2.12"
-	case "11":
-		return "cu118", "2.0 to 2.7"
+// Wheels are builds of torch on pytorch.org.
+type Wheels struct {
+	Index string // of download.pytorch.org/whl, "cu126"
+	// Release is the one that was asked for, "2.9.1", "" where the index has others
+	// alone: those from Since on and before Before ("2.6", "2.13").
+	Release, Since, Before string
+}
+
+// TorchFor are the wheels that a driver runs, see [DriverRuns], and that have code of
+// their own for GPUs of all the capabilities: of the release of the torch at hand,
+// else of the next later one that has such, else of the last before it. Of several
+// they are those of the newest CUDA that is the driver's own, else of the oldest. false
+// is for none among the releases that were looked up.
+//
+// Source: see [TorchCode], whose table is for x86_64: on aarch64 an index may lack
+// some of its releases.
+func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wheels Wheels, found bool) {
+	release := finalRelease.FindString(torch.Version)
+	best := ""
+	for _, row := range torchWheels {
+		if runs, _ := DriverRuns(driver, cuda, row.cuda); !runs || !hasCodeFor(row.archs, capabilities) {
+			continue
+		}
+		w := Wheels{Index: "cu" + strings.ReplaceAll(row.cuda, ".", ""), Since: row.since, Before: row.before}
+		if release != "" && !Before(release, row.since) && Before(release, row.before) {
+			w.Release = release
+		}
+		isOwn := best != "" && cuda != "" && !Before(cuda, best)
+		if order := nearer(release, w, wheels); !found || order < 0 || order == 0 && !isOwn {
+			wheels, best, found = w, row.cuda, true
+		}
 	}
-	return "", ""
+	return wheels, found
+}
+
+// finalRelease is of a build of torch the release that it is or was to become.
+var finalRelease = regexp.MustCompile(`^\d+\.\d+\.\d+`)
+
+// nearer compares wheels by how near to a release they are: negative where a is nearer.
+func nearer(release string, a, b Wheels) int {
+	const here, later, earlier = 0, 1, 2
+	side := func(w Wheels) int {
+		switch {
+		case w.Release != "":
+			return here
+		case release != "" && Before(release, w.Since):
+			return later
+		}
+		return earlier
+	}
+	switch order := cmp.Compare(side(a), side(b)); {
+	case order != 0 || side(a) == here:
+		return order
+	case side(a) == later:
+		return compareReleases(a.Since, b.Since)
+	}
+	return compareReleases(b.Before, a.Before)
+}
+
+// compareReleases is [cmp.Compare] of versions.
+func compareReleases(a, b string) int {
+	switch {
+	case Before(a, b):
+		return -1
+	case Before(b, a):
+		return 1
+	}
+	return 0
+}
+
+// hasCodeFor is whether wheels have code of their own for all the capabilities.
+func hasCodeFor(archs string, capabilities []string) bool {
+	return !slices.ContainsFunc(capabilities, func(capability string) bool { return codeFor(archs, capability) != CodeNative })
+}
+
+// codeFor is what wheels for some GPUs ("7.5 8.0 +PTX") have for those of a capability.
+func codeFor(archs, capability string) GPUCode {
+	code, newest := CodeNone, ""
+	for _, arch := range strings.Fields(archs) {
+		switch {
+		case arch == "+PTX" && code == CodeNone && !Before(capability, newest):
+			code = CodePTX
+		case arch != "+PTX" && major(arch) == major(capability) && !Before(capability, arch):
+			code = CodeNative
+		}
+		newest = arch
+	}
+	return code
 }

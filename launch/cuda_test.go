@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"strings"
 	"testing"
 
 	"preflight/facts"
@@ -81,6 +82,60 @@ func TestTorchCode(t *testing.T) {
 		got, built := TorchCode(facts.Torch{Version: c.version, CUDA: c.cuda}, c.arch, c.capability)
 		if got != c.want || (built == "") != (got == "") {
 			t.Errorf("%s: %q (built for %q), want %q", c.name, got, built, c.want)
+		}
+	}
+}
+
+func TestTorchFor(t *testing.T) {
+	for _, c := range []struct {
+		name, version, driver, cuda, capability string
+		want                                    Wheels
+	}{
+		{"the driver's own CUDA", "2.10.0+cpu", "580.65.06", "13.0", "9.0", Wheels{"cu130", "2.10.0", "2.9", "2.13"}},
+		{"an older one", "2.5.1+cpu", "535.161.08", "12.2", "9.0", Wheels{"cu121", "2.5.1", "2.1", "2.6"}},
+		{"none of its own: the oldest that it runs", "2.9.1+cu130", "550.54.15", "12.4", "9.0", Wheels{"cu126", "2.9.1", "2.6", "2.13"}},
+		{"and that has code for the GPU", "2.10.0+cu130", "570.124.06", "12.8", "10.0", Wheels{"cu128", "2.10.0", "2.8", "2.11"}},
+		{"Volta, which newer ones dropped", "2.12.0+cu130", "580.65.06", "13.0", "7.0", Wheels{"cu126", "2.12.0", "2.6", "2.13"}},
+		{"a release of before the GPU: the next later", "2.5.1+cu124", "570.86.15", "12.8", "10.0", Wheels{"cu128", "", "2.7", "2.8"}},
+		{"a release that has left the driver behind: the last before", "2.9.1+cu130", "470.256.02", "11.4", "8.0", Wheels{"cu118", "", "2.0", "2.8"}},
+		{"a build of a commit", "2.6.0a0+df5bbc09d1.nv24.12", "550.54.15", "12.4", "9.0", Wheels{"cu124", "2.6.0", "2.4", "2.7"}},
+		{"no release at all: the last", "trunk", "580.65.06", "13.0", "9.0", Wheels{"cu129", "", "2.12", "2.14"}},
+		{"GPUs that tell nothing", "2.5.1+cpu", "550.54.15", "12.4", "", Wheels{"cu124", "2.5.1", "2.4", "2.7"}},
+		{"only libcuda's word", "2.9.1+cu130", "", "12.8", "9.0", Wheels{"cu128", "2.9.1", "2.8", "2.11"}},
+		{"a driver of CUDA 10", "2.5.1+cpu", "440.33.01", "10.2", "7.0", Wheels{}},
+		{"a GPU to come", "2.12.0+cu132", "590.44.01", "13.1", "14.0", Wheels{}},
+	} {
+		var capabilities []string
+		if c.capability != "" {
+			capabilities = []string{c.capability}
+		}
+		got, found := TorchFor(facts.Torch{Version: c.version}, c.driver, c.cuda, capabilities)
+		if got != c.want || found != (c.want != Wheels{}) {
+			t.Errorf("%s: %+v, %v, want %+v", c.name, got, found, c.want)
+		}
+	}
+}
+
+// TestTorchForHasTheCode holds the cure against the judgement: what is to be
+// installed is not found to be without code again.
+func TestTorchForHasTheCode(t *testing.T) {
+	for _, capability := range []string{"3.7", "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1"} {
+		for _, driver := range []struct{ version, cuda string }{{"470.256.02", "11.4"}, {"550.54.15", "12.4"}, {"570.124.06", "12.8"}, {"580.65.06", "13.0"}, {"590.44.01", "13.1"}} {
+			for _, release := range []string{"1.13.1", "2.0.1", "2.5.1", "2.7.0", "2.9.1", "2.11.0", "2.12.0"} {
+				wheels, found := TorchFor(facts.Torch{Version: release}, driver.version, driver.cuda, []string{capability})
+				if !found || wheels.Release == "" {
+					continue
+				}
+				digits := strings.TrimPrefix(wheels.Index, "cu")
+				cuda := digits[:2] + "." + digits[2:]
+				if runs, _ := DriverRuns(driver.version, driver.cuda, cuda); !runs {
+					t.Errorf("driver %s does not run %s", driver.version, wheels.Index)
+				}
+				code, _ := TorchCode(facts.Torch{Version: release + "+" + wheels.Index, CUDA: cuda}, "x86_64", capability)
+				if code != CodeNative {
+					t.Errorf("torch %s+%s has %q for %s", release, wheels.Index, code, capability)
+				}
+			}
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 // Distance is how far a GPU is from an RDMA adapter of its machine, in the words
 // of nvidia-smi topo -m, nearest first: PIX (one PCIe switch), PXB (several), PHB
 // (the processor's own bridge), NODE (within a NUMA node) and SYS (another one);
-// "" when the machine did not show both on its bus.
+// "" when the machine did not show both on its bus, or neither a bridge that both
+// are under nor both NUMA nodes, as virtual machines do not.
 //
 // Source: the legend of nvidia-smi topo -m (driver 550); NVIDIA/nccl 2.30, graph/topo.h,
 // PATH_PIX to PATH_SYS.
@@ -39,7 +40,9 @@ func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 		return "PXB"
 	case shared == 1:
 		return "PHB"
-	case gpu.NUMANode >= 0 && gpu.NUMANode == adapter.NUMANode:
+	case gpu.NUMANode < 0 || adapter.NUMANode < 0:
+		return ""
+	case gpu.NUMANode == adapter.NUMANode:
 		return "NODE"
 	}
 	return "SYS"

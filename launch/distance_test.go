@@ -34,8 +34,13 @@ func TestDistance(t *testing.T) {
 			t.Errorf("%s: a GPU that is not on the bus is %q away", tt.name, got)
 		}
 	}
-	node.GPU.OnBus[0].NUMANode = -1
-	if got := Distance(node, 0, facts.HCA{Path: tests[4].path, NUMANode: -1}); got != "SYS" {
-		t.Errorf("where no NUMA node is told: %q", got)
+	for _, numa := range [][2]int{{-1, -1}, {0, -1}, {-1, 0}} {
+		node.GPU.OnBus[0].NUMANode = numa[0]
+		if got := Distance(node, 0, facts.HCA{Path: tests[4].path, NUMANode: numa[1]}); got != "" {
+			t.Errorf("on NUMA nodes %v, -1 for not told: %q", numa, got)
+		}
+		if got := Distance(node, 0, facts.HCA{Path: tests[2].path, NUMANode: numa[1]}); got != "PHB" {
+			t.Errorf("under one bridge, on NUMA nodes %v: %q", numa, got)
+		}
 	}
 }

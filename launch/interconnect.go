@@ -18,16 +18,38 @@ type Transport struct {
 	Why    string `json:"why,omitempty"`
 }
 
+// Transports tells of the nodes of a fleet by what their ranks will talk.
+type Transports struct {
+	Prediction
+	gpusUsed func(*facts.Node) []int
+	domains  nvlinkDomains
+}
+
+// Transports looks at the whole fleet first: NVLink may join GPUs of several nodes.
+func (p Prediction) Transports(nodes []facts.Node) Transports {
+	t := Transports{Prediction: p, gpusUsed: p.GPUsUsed()}
+	t.domains = t.findDomains(nodes)
+	return t
+}
+
 // Between is what the ranks of a node will use to reach the others: NCCL's choice, or
 // gloo's sockets where they compute on the processor.
-func (p Prediction) Between(node *facts.Node) Transport {
+func (t Transports) Between(node *facts.Node) Transport {
 	switch {
-	case len(p.Hosts) < 2:
+	case len(t.Hosts) < 2:
 		return Transport{}
-	case p.Accelerator == "cpu":
-		choice := p.Gloo(node)
+	case t.Accelerator == "cpu":
+		choice := t.Gloo(node)
 		return sockets(node, []Choice{choice}, "gloo talks TCP")
-	case node.IB == nil:
+	case t.domains.altered:
+		return Transport{}
+	}
+	return t.acrossDomain(node, t.overNetwork(node))
+}
+
+// overNetwork is the network that NCCL takes, whoever needs it.
+func (p Prediction) overNetwork(node *facts.Node) Transport {
+	if node.IB == nil {
 		return Transport{}
 	}
 	network := p.Network(node)

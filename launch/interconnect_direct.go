@@ -18,40 +18,75 @@ type GPUDirect struct {
 // GPUDirect is what NCCL will find on a node whose ranks use the ports of a network:
 // GPUs that take it, a kernel module that lets adapters register their memory or
 // buffers that the kernel shares between drivers, and a GPU close enough to an adapter.
-// The other GPUs reach that one by NVLink since 2.12.
+// The other GPUs reach that one by NVLink since 2.12. How close they are is not known
+// where a file of NCCL_TOPO_FILE says it, or the machine does not.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
-// graph/paths.cc, ncclTopoCheckGdr.
+// graph/paths.cc, ncclTopoCheckGdr; graph/topo.cc, ncclTopoGetSystem.
 func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
 	direct := GPUDirect{By: "nvidia_peermem"}
 	if node.IB == nil || !node.IB.Peermem {
 		direct = byDMABuf(node, network)
 	}
-	if direct.By == "" || node.NVML == nil {
+	if direct.By == "" || node.NVML == nil || len(node.NVML.Cards) == 0 {
 		return direct
 	}
-	if len(node.NVML.Cards) > 0 && !slices.ContainsFunc(node.NVML.Cards, TakesRDMA) {
+	if !slices.ContainsFunc(node.NVML.Cards, TakesRDMA) {
 		return GPUDirect{Why: "cards made for games do not take it"}
 	}
 	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
 	if given, set := level(network.env["NCCL_NET_GDR_LEVEL"]); set {
 		farthest, rule = given, p.told(network.env["NCCL_NET_GDR_LEVEL"])
 	}
-	nearest := ""
+	switch {
+	case farthest == slices.Index(pathTypes, "SYS"):
+		return direct
+	case network.env["NCCL_TOPO_FILE"].Value != "":
+		return GPUDirect{}
+	}
+	nearest, told := "", true
 	for card := range node.NVML.Cards {
 		for _, port := range network.Ports {
-			switch distance := Distance(node, card, *port.Adapter); {
+			switch distance := network.distance(node, card, *port.Adapter); {
+			case distance == "":
+				told = false
 			case pathType(distance) <= farthest:
-				return direct // as does a distance that is not told: it rules nothing out
+				return direct
 			case nearest == "" || pathType(distance) < pathType(nearest):
 				nearest = distance
 			}
 		}
 	}
-	if nearest == "" {
-		return direct
+	if !told {
+		return GPUDirect{}
 	}
 	return GPUDirect{Why: fmt.Sprintf("GPUs and adapters are %s apart at best: %s", nearest, rule)}
+}
+
+// distance is [Distance] to NCCL, which has a GPU on NVLink-C2C reach the adapters of
+// its processor by that link: if NCCL_NET_GDR_C2C asks for it since 2.26, by itself since 2.27.
+//
+// Source: NVIDIA/nccl 2.26.2 to 2.30.7, graph/paths.cc, ncclTopoCheckGdr and, since 2.27,
+// ncclTopoComputePaths; as far as C2C up to 2.28, as P2C since 2.29.
+func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string {
+	distance := Distance(node, card, adapter)
+	wanted, asked := Number(n.env["NCCL_NET_GDR_C2C"].Value)
+	byC2C := !Before(n.nccl, "2.26") && (asked && wanted != 0 || !asked && !Before(n.nccl, "2.27"))
+	switch {
+	case pathType(distance) != pathType("PHB") || !byC2C || !hasC2C(node.NVML.Cards[card]):
+		return distance
+	case Before(n.nccl, "2.29"):
+		return "C2C"
+	}
+	return "P2C"
+}
+
+// hasC2C is whether a GPU is joined to its processor by NVLink-C2C, which none of the
+// facts tells: NVIDIA's superchips of Grace with Hopper or Blackwell.
+//
+// Source: NVIDIA, Grace Performance Tuning Guide; NVIDIA GB200 and GB300 NVL72 data sheets.
+func hasC2C(card facts.Card) bool {
+	return slices.ContainsFunc([]string{"GH200", "GB200", "GB30x"}, func(chip string) bool { return strings.Contains(card.Name, chip) })
 }
 
 // TakesRDMA is whether a GPU is of a kind whose memory other devices may reach.

@@ -49,7 +49,7 @@ func TestGPUDirectByDistance(t *testing.T) {
 	const own = " from the ssh session's environment"
 	for _, c := range []struct {
 		name string
-		gpus []string // PCI roots of GPUs, the adapter is on pci0000:00
+		gpus []string // PCI roots of GPUs, all of another NUMA node than the adapter on pci0000:00
 		env  []string
 		card string
 		want GPUDirect
@@ -61,7 +61,12 @@ func TestGPUDirectByDistance(t *testing.T) {
 		{"less far", []string{"0000:01:01.0"}, []string{"NCCL_NET_GDR_LEVEL=LOC"}, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PIX apart at best: NCCL_NET_GDR_LEVEL=LOC" + own}},
 		{"one switch", []string{"pci0000:80", "0000:01:01.0"}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"for games", []string{"0000:01:01.0"}, nil, "NVIDIA GeForce RTX 4090", GPUDirect{Why: "cards made for games do not take it"}},
-		{"not on the bus", []string{""}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
+		{"not on the bus", []string{""}, nil, "NVIDIA H100", GPUDirect{}},
+		{"not on the bus, as far as one likes", []string{""}, []string{"NCCL_NET_GDR_LEVEL=SYS"}, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
+		{"one far, one not on the bus", []string{"pci0000:80", ""}, nil, "NVIDIA H100", GPUDirect{}},
+		{"one near, one not on the bus", []string{"", "0000:01:01.0"}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
+		{"by a file", []string{"pci0000:80"}, []string{"NCCL_TOPO_FILE=/opt/ndv4-topo.xml"}, "NVIDIA H100", GPUDirect{}},
+		{"by a file, for games", []string{"pci0000:80"}, []string{"NCCL_TOPO_FILE=/opt/ndv4-topo.xml"}, "NVIDIA TITAN V", GPUDirect{Why: "cards made for games do not take it"}},
 	} {
 		ib := ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0")
 		ib.Peermem, ib.Devices[0].Path = true, []string{"pci0000:00", "0000:01:01.0", "0000:18:00.0"}
@@ -75,11 +80,44 @@ func TestGPUDirectByDistance(t *testing.T) {
 				path = []string{"pci0000:00", under, address}
 			}
 			if under != "" {
-				node.GPU.OnBus = append(node.GPU.OnBus, facts.PCIGPU{Address: address, NUMANode: -1, Path: path})
+				node.GPU.OnBus = append(node.GPU.OnBus, facts.PCIGPU{Address: address, NUMANode: 1, Path: path})
 			}
 		}
 		if diff := cmp.Diff(c.want, Prediction{}.GPUDirect(node, Prediction{}.Network(node))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// GPUs on NVLink-C2C reach the adapters of their processor by it, by version and wish.
+func TestGPUDirectByC2C(t *testing.T) {
+	far := func(why string) GPUDirect { return GPUDirect{Why: "GPUs and adapters are " + why} }
+	const byItself = "NODE apart at best: NCCL goes no farther than PXB by itself"
+	for _, c := range []struct {
+		nccl, card string
+		numa       int // of the adapter
+		env        []string
+		want       GPUDirect
+	}{
+		{"", "NVIDIA GB200", 0, nil, GPUDirect{By: "nvidia_peermem"}},
+		{"2.27.3", "NVIDIA GH200 480GB", 0, nil, GPUDirect{By: "nvidia_peermem"}},
+		{"2.26.2", "NVIDIA GH200 480GB", 0, nil, far(byItself)},
+		{"2.26.2", "NVIDIA GH200 480GB", 0, []string{"NCCL_NET_GDR_C2C=1"}, GPUDirect{By: "nvidia_peermem"}},
+		{"2.25.1", "NVIDIA GH200 480GB", 0, []string{"NCCL_NET_GDR_C2C=1"}, far(byItself)},
+		{"", "NVIDIA GB300", 0, []string{"NCCL_NET_GDR_C2C=0"}, far(byItself)},
+		{"", "NVIDIA GB300", 0, nil, GPUDirect{By: "nvidia_peermem"}},
+		{"", "NVIDIA GB200", 1, nil, far("SYS apart at best: NCCL goes no farther than PXB by itself")},
+		{"", "NVIDIA H200", 0, nil, far(byItself)},
+		{"2.28.9", "NVIDIA GB200", 0, []string{"NCCL_NET_GDR_LEVEL=PIX"}, GPUDirect{By: "nvidia_peermem"}},
+		{"2.29.2", "NVIDIA GB200", 0, []string{"NCCL_NET_GDR_LEVEL=PIX"}, far("P2C apart at best: NCCL_NET_GDR_LEVEL=PIX from the ssh session's environment")},
+	} {
+		ib := ibOf("mlx5_0:1/I ACTIVE 0002:01:00.0")
+		ib.Peermem, ib.Devices[0].NUMANode, ib.Devices[0].Path = true, c.numa, []string{"pci0002:00", "0002:01:00.0"}
+		node := rdmaNode(ib, c.nccl, c.env...)
+		node.GPU = &facts.GPU{OnBus: []facts.PCIGPU{{Address: "0008:01:00.0", Path: []string{"pci0008:00", "0008:01:00.0"}}}}
+		node.NVML = &facts.NVML{Cards: []facts.Card{{Name: c.card, Address: "0008:01:00.0"}}}
+		if diff := cmp.Diff(c.want, Prediction{}.GPUDirect(node, Prediction{}.Network(node))); diff != "" {
+			t.Errorf("%s, NCCL %s, %v (-want +got):\n%s", c.card, c.nccl, c.env, diff)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 // Inside is what NCCL will use between the GPUs of a node that the launch uses:
@@ -18,20 +17,21 @@ import (
 //
 // Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc,
 // p2pCanConnect; transport/shm.cc, shmCanConnect.
-func (p Prediction) Inside(node *facts.Node) Transport {
-	if p.Accelerator == "cpu" || node.NVML == nil || node.NVML.Failure != nil {
+func (t Transports) Inside(node *facts.Node) Transport {
+	if t.Accelerator == "cpu" || node.NVML == nil || node.NVML.Failure != nil {
 		return Transport{}
 	}
-	cards := p.cardsUsed(node)
+	cards := t.gpusUsed(node)
 	if len(cards) < 2 || slices.ContainsFunc(cards, func(i int) bool { return node.NVML.Cards[i].MIG == "enabled" }) {
 		return Transport{}
 	}
-	env := rankEnv(node.Env, p.Exports)
-	m := matrix{prediction: p, nvml: node.NVML, cards: cards}
+	env := rankEnv(node.Env, t.Exports)
+	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
 	m.farthest, m.by = peerLevel(node, env, len(cards))
+	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
 	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
 	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
-		m.rest, m.restWhy = "the network", p.told(env["NCCL_SHM_DISABLE"])
+		m.rest, m.restWhy = "the network", t.told(env["NCCL_SHM_DISABLE"])
 	}
 	return m.transport()
 }
@@ -39,26 +39,6 @@ func (p Prediction) Inside(node *facts.Node) Transport {
 func isOne(setting facts.Setting) bool {
 	value, _ := Number(setting.Value)
 	return value == 1
-}
-
-// cardsUsed are the GPUs of a node that ranks take, all where it is not known which.
-func (p Prediction) cardsUsed(node *facts.Node) []int {
-	all := make([]int, len(node.NVML.Cards))
-	for i := range all {
-		all[i] = i
-	}
-	if p.ChoosesDevices() && (node.Slots == 0 || node.Slots >= len(all)) {
-		return all // as a rule; a large fleet is not searched for each of its nodes
-	}
-	host := slices.IndexFunc(p.Hosts, func(h hostfile.Host) bool { return h.Name == node.Name })
-	if host < 0 {
-		return all
-	}
-	devices := p.devices(host)
-	if devices == nil {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(devices), func(i int) bool { return i >= len(all) })
 }
 
 // matrix is the GPUs of a node by pairs.
@@ -69,6 +49,7 @@ type matrix struct {
 	farthest      int           // in pathTypes, that NCCL goes for peer access
 	by            facts.Setting // what says so, zero for NCCL's own rule
 	noNVB         bool
+	fromFile      bool   // whether a file says how far GPUs without NVLink are apart
 	rest, restWhy string // what pairs without peer access use
 }
 
@@ -80,28 +61,21 @@ const (
 	notTold
 )
 
-func cell(table [][]string, i, j int) string {
-	if i >= len(table) || j >= len(table[i]) {
-		return ""
-	}
-	return table[i][j]
-}
-
 // way is how two GPUs talk and, where they have no peer access, why not.
 func (m matrix) way(i, j int) (way int, why string) {
-	kind := pathType(cell(m.nvml.Topology, i, j))
+	kind := pathType(Joined(m.nvml, i, j))
 	if kind != pathType("NVL") && m.throughAnother(i, j) {
 		kind = pathType("NVB")
 	}
-	peers := worse(cell(m.nvml.Peers, i, j), cell(m.nvml.Peers, j, i))
+	peers := PeerAccess(m.nvml, i, j)
 	linked := kind == pathType("NVL") || kind == pathType("NVB")
 	switch {
-	case kind < 0 || peers == "" && !linked:
+	case kind < 0 || !linked && (peers == "" || m.fromFile):
 		return notTold, ""
 	case kind > m.farthest && m.by.Name != "":
 		return overRest, m.prediction.told(m.by)
 	case kind > m.farthest:
-		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", cell(m.nvml.Topology, i, j), pathTypes[m.farthest])
+		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
 	case peers != "ok" && peers != "":
 		return overRest, "the driver gives no peer access: " + peers
 	case linked:
@@ -110,17 +84,9 @@ func (m matrix) way(i, j int) (way int, why string) {
 	return overPCIe, ""
 }
 
-// worse is of what two directions say the one that is not ok.
-func worse(there, back string) string {
-	if there == "ok" {
-		return back
-	}
-	return there
-}
-
 // throughAnother is whether a third GPU that the launch uses has NVLink to both.
 func (m matrix) throughAnother(i, j int) bool {
-	linked := func(a, b int) bool { return pathType(cell(m.nvml.Topology, a, b)) == pathType("NVL") }
+	linked := func(a, b int) bool { return ByNVLink(Joined(m.nvml, a, b)) }
 	return !m.noNVB && slices.ContainsFunc(m.cards, func(k int) bool { return k != i && k != j && linked(i, k) && linked(k, j) })
 }
 
@@ -171,14 +137,13 @@ func (m matrix) transport() Transport {
 func (m matrix) labels(pairs [][2]int) string {
 	var kinds []string
 	for _, pair := range pairs {
-		kind := cell(m.nvml.Topology, pair[0], pair[1])
+		kind := Joined(m.nvml, pair[0], pair[1])
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
-	isNVLink := func(kind string) bool { return strings.HasPrefix(kind, "NV") }
-	if slices.ContainsFunc(kinds, isNVLink) {
-		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !isNVLink(kind) })
+	if slices.ContainsFunc(kinds, ByNVLink) {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !ByNVLink(kind) })
 	}
 	near := func(a, b string) int {
 		return cmp.Or(cmp.Compare(pathType(a), pathType(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))

@@ -51,8 +51,8 @@ func TestInside(t *testing.T) {
 	linked.Peers = nil
 	lost := pair("NV4")
 	lost.Topology[1][0], lost.Topology[0][1] = "", ""
-	oneWay := pair("PIX")
-	oneWay.Peers[1][0] = "chipset-not-supported"
+	oneWay, toldThere, toldBack := pair("PIX"), pair("PIX"), pair("PIX")
+	oneWay.Peers[1][0], toldThere.Peers[1][0], toldBack.Peers[0][1] = "chipset-not-supported", "", ""
 	mig := switched()
 	mig.Cards[2].MIG = "enabled"
 	for _, c := range []struct {
@@ -91,6 +91,10 @@ func TestInside(t *testing.T) {
 		{name: "no peers", nvml: refusePeers(pair("PIX"), "chipset-not-supported"), want: Transport{Name: "shared memory", Detail: "between both GPUs", Why: "the driver gives no peer access: chipset-not-supported"}},
 		{name: "no peers one way", nvml: oneWay, want: Transport{Name: "shared memory", Detail: "between both GPUs", Why: "the driver gives no peer access: chipset-not-supported"}},
 		{name: "peers not told", nvml: untold},
+		{name: "peers told one way", nvml: toldThere, want: Transport{Name: "PCIe", Detail: "PIX between both GPUs"}},
+		{name: "peers told the other way", nvml: toldBack, want: Transport{Name: "PCIe", Detail: "PIX between both GPUs"}},
+		{name: "distances by a file", nvml: pair("PIX"), env: []string{"NCCL_TOPO_FILE=/opt/topo.xml"}},
+		{name: "NVLink, whatever a file says", nvml: pair("NV4"), env: []string{"NCCL_TOPO_FILE=/opt/topo.xml"}, want: Transport{Name: "NVLink", Detail: "NV4 between both GPUs"}},
 		{name: "NVLink, and peers not told", nvml: linked, want: Transport{Name: "NVLink", Detail: "NV4 between both GPUs"}},
 		{name: "a GPU that tells nothing", nvml: lost},
 		{name: "one GPU", nvml: gpus("X")},
@@ -100,7 +104,7 @@ func TestInside(t *testing.T) {
 	} {
 		node := rdmaNode(nil, c.nccl, c.env...)
 		node.NVML, node.Host = c.nvml, &facts.Host{Arch: "x86_64", CPU: facts.CPU{Model: c.cpu}}
-		if diff := cmp.Diff(c.want, Prediction{Launcher: "pdsh"}.Inside(node)); diff != "" {
+		if diff := cmp.Diff(c.want, Prediction{Launcher: "pdsh"}.Transports(nil).Inside(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -125,7 +129,7 @@ func TestInsideOfTheLaunch(t *testing.T) {
 	} {
 		node := rdmaNode(nil, "")
 		node.NVML, node.Slots = nvml, c.slots
-		if got := c.p.Inside(node).Detail; got != c.want {
+		if got := c.p.Transports(nil).Inside(node).Detail; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ var pathTypes = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN",
 // bridges of one NUMA node, which to NCCL is one host bridge.
 func pathType(topology string) int {
 	switch {
-	case strings.HasPrefix(topology, "NV"):
+	case ByNVLink(topology):
 		topology = "NVL"
 	case topology == "NODE":
 		topology = "PHB"

@@ -92,11 +92,7 @@ func (p Prediction) devices(node int) []int {
 	case perNode == "cpu", slots == nil:
 		return nil
 	}
-	devices := make([]int, count)
-	for i := range devices {
-		devices[i] = i
-	}
-	return devices
+	return firstPlaces(count)
 }
 
 // perNode is torchrun's --nproc_per_node, whose default is 1; "" for what has none.

@@ -38,6 +38,7 @@ func collectGPU(ctx context.Context, o Options) (*facts.GPU, error) {
 	}
 	gpu.Modules = loadedModules(o)
 	gpu.Module, gpu.OpenModule = driverModule(o)
+	gpu.Modprobe = hasModprobe(o)
 	gpu.Doors = doors(o, gpu.Devices, gpu.Modules)
 	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
 	gpu.IOMMU = iommu(o, gpu.OnBus)

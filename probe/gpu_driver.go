@@ -47,9 +47,9 @@ func driverModule(o Options) (version string, open bool) {
 }
 
 // doors are the device nodes of NVIDIA's driver and how they answer. Those that
-// every process of CUDA opens are opened: only that shows a container's device
-// cgroup. A GPU's own is not, for it would wake the GPU up; nor is that of a module
-// that is not loaded, for the kernel would try to load one.
+// every process of CUDA opens are opened: only that shows whether the module answers.
+// A GPU's own is not, for it would wake the GPU up; nor is that of a module that is
+// not loaded, for the kernel would try to load one.
 func doors(o Options, devices, loaded []string) []facts.DeviceNode {
 	if exists(o.at("/dev/dxg")) && !exists(o.at("/dev/nvidiactl")) {
 		return []facts.DeviceNode{door("/dev/dxg", access(o.at("/dev/dxg")))} // WSL 2 has no other
@@ -72,6 +72,20 @@ func doors(o Options, devices, loaded []string) []facts.DeviceNode {
 	return all
 }
 
+// modprobeHelper is what CUDA has load modules and make device nodes, which takes
+// root's rights (NVIDIA/nvidia-modprobe 550, nvidia-modprobe.c).
+const modprobeHelper = "/usr/bin/nvidia-modprobe"
+
+// hasModprobe is whether it is there and gets them, whoever calls it.
+func hasModprobe(o Options) bool {
+	info, err := os.Stat(o.at(modprobeHelper))
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&os.ModeSetuid == 0 || info.Mode().Perm()&0o001 == 0 {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == 0
+}
+
 func door(path string, err error) facts.DeviceNode {
 	if err != nil {
 		return facts.DeviceNode{Path: path, Problem: reason(err)}
@@ -79,7 +93,9 @@ func door(path string, err error) facts.DeviceNode {
 	return facts.DeviceNode{Path: path}
 }
 
-// access asks by the mode alone whether a file may be read and written.
+// access asks whether a file may be read and written, and opens nothing: by its mode
+// and, of a device node, by the cgroup of a container or a job as well, which says
+// "operation not permitted" (Linux 6.8, fs/namei.c, inode_permission).
 func access(path string) error {
 	const readWrite = 4 | 2 // R_OK|W_OK of access(2)
 	return syscall.Access(path, readWrite)

@@ -54,6 +54,27 @@ func TestDoors(t *testing.T) {
 	}
 }
 
+func TestModprobe(t *testing.T) {
+	none := Options{}.write(t, map[string]string{"/usr/bin/env": ""})
+	if hasModprobe(none) {
+		t.Error("found where it is not")
+	}
+	for mode, want := range map[os.FileMode]bool{
+		0o755:                 false,
+		os.ModeSetuid | 0o750: false,
+		os.ModeSetuid | 0o755: os.Geteuid() == 0, // for it is its owner's rights that it gets
+		os.ModeSetgid | 0o755: false,
+	} {
+		o := Options{}.write(t, map[string]string{modprobeHelper: ""})
+		if err := os.Chmod(o.at(modprobeHelper), mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := hasModprobe(o); got != want {
+			t.Errorf("%v: %v, want %v", mode, got, want)
+		}
+	}
+}
+
 // Each file is listed once, under the name that the loader comes to first, and both
 // the name and what it leads to may be of a package of forward compatibility.
 func TestLibcudaIsListedOnce(t *testing.T) {

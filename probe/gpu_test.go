@@ -61,6 +61,10 @@ func hgx(t *testing.T) Options {
 	}
 	writeProgram(t, o.at("/usr/bin/nv-fabricmanager"), "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Fabric Manager version is : 550.54.15'\n")
 	writeProgram(t, o.at("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-fabricmanager' ] && echo ActiveState=activating\n")
+	o.write(t, map[string]string{modprobeHelper: ""})
+	if err := os.Chmod(o.at(modprobeHelper), os.ModeSetuid|0o755); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("PATH", o.at("/usr/bin"))
 	t.Setenv("LD_LIBRARY_PATH", "/opt/empty:/usr/local/cuda-12.6/compat:/opt/wsl")
 	for bridge, access := range map[string]uint16{"0000:3a:01.0": 0x1d, "0000:4b:00.0": 0, "0000:4c:01.0": 0x1d, "0000:4c:02.0": 0x11, "0000:4c:03.0": 0x08} {
@@ -85,7 +89,8 @@ func TestCollectGPUOfHGX(t *testing.T) {
 			{Address: "0000:9d:00.0", Device: "0x2684", NUMANode: 1, Path: []string{"pci0000:9c", "0000:9c:01.0", "0000:9d:00.0"}},
 		},
 		NVSwitches: 2, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem"},
-		Doors: []facts.DeviceNode{{Path: "/dev/nvidia-uvm", Problem: "no such file or directory"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1"}},
+		Modprobe: os.Geteuid() == 0, // the file is ours
+		Doors:    []facts.DeviceNode{{Path: "/dev/nvidia-uvm", Problem: "no such file or directory"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1"}},
 		Libcuda: []facts.DriverLibrary{
 			library("/usr/local/cuda-12.6/compat/libcuda.so.1", "560.35.05", "LD_LIBRARY_PATH", true),
 			library("/opt/wsl/libcuda.so.1", "", "LD_LIBRARY_PATH", false),

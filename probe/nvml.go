@@ -40,6 +40,7 @@ func collectNVML(ctx context.Context, o Options) (*facts.NVML, error) {
 	seen.Asked = true
 	nameUsers(o, seen.Cards)
 	placeSilent(o, seen.Cards)
+	seen.Unshown = unshown(o, seen)
 	return seen, nil
 }
 

@@ -31,6 +31,16 @@ func driver(t *testing.T, scenario testhosts.GPUs) child {
 	return asker
 }
 
+// showDriver has every child ask that stand-in.
+func showDriver(t *testing.T, scenario testhosts.GPUs) {
+	t.Helper()
+	asker := driver(t, scenario)
+	for _, variable := range asker.env[len(asker.env)-2:] {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+}
+
 const shortQuiet = 3 * time.Second
 
 func ask(t *testing.T, scenario testhosts.GPUs) *facts.NVML {
@@ -219,6 +229,69 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	}
 }
 
+// A sensor that fails costs what it would have told, and a question about two
+// GPUs is remembered too.
+func TestRefusedCallsLeaveTheCard(t *testing.T) {
+	t.Parallel()
+	scenario := testhosts.GB200s(2)
+	scenario.Cards[1].Fails = map[string]int{"nvmlDeviceGetPowerUsage": 999, "nvmlDeviceGetP2PStatus": 10}
+	scenario.Cards[1].Recovery = "drain-and-reset"
+	seen := ask(t, scenario)
+	if seen.Failure != nil || len(seen.Cards) != 2 {
+		t.Fatalf("%d cards and failure %+v, want 2 and none", len(seen.Cards), seen.Failure)
+	}
+	type told struct {
+		Failure  *facts.NVMLFailure
+		Refused  []facts.NVMLFailure
+		Draw     float64
+		Recovery string
+		Complete bool
+	}
+	timeout := facts.NVMLFailure{Kind: facts.FailureOther, Code: 10, Call: "nvmlDeviceGetP2PStatus", Text: "Timeout"}
+	want := []told{
+		{nil, []facts.NVMLFailure{timeout}, 155, "none", true},
+		{nil, []facts.NVMLFailure{{Kind: facts.FailureUnknown, Code: 999, Call: "nvmlDeviceGetPowerUsage", Text: "Unknown Error"}, timeout}, 0, "drain-and-reset", true},
+	}
+	for i, card := range seen.Cards {
+		if diff := cmp.Diff(want[i], told{card.Failure, card.Refused, card.Power.Draw, card.Recovery, card.Fabric != nil}); diff != "" {
+			t.Errorf("GPU %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// GPUs that the driver keeps from us keep their numbers.
+func TestHiddenGPUsAreCounted(t *testing.T) {
+	t.Parallel()
+	scenario := testhosts.H100s(4)
+	for _, i := range []int{0, 2} {
+		scenario.Cards[i].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
+	}
+	seen := ask(t, scenario)
+	var shown []int
+	for _, card := range seen.Cards {
+		shown = append(shown, card.Index)
+	}
+	if seen.Failure != nil || seen.Hidden != 2 || !slices.Equal(shown, []int{1, 3}) {
+		t.Errorf("%d hidden, shown %v, failure %+v; want 2, 1 and 3, none", seen.Hidden, shown, seen.Failure)
+	}
+	if diff := cmp.Diff([][]string{{"X", "NV18"}, {"NV18", "X"}}, seen.Topology); diff != "" {
+		t.Errorf("topology (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodesOfGPUsThatAreNotShown(t *testing.T) {
+	scenario := testhosts.H100s(2)
+	scenario.Cards[0].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
+	showDriver(t, scenario)
+	seen, err := collectNVML(t.Context(), Options{}.write(t, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]facts.DeviceNode{{Path: "/dev/nvidia0"}}, seen.Unshown); diff != "" || seen.Hidden != 1 {
+		t.Errorf("%d hidden (-want +got):\n%s", seen.Hidden, diff)
+	}
+}
+
 func TestOldDriverDegradesFieldByField(t *testing.T) {
 	t.Parallel()
 	seen := ask(t, testhosts.V100s(8))
@@ -286,11 +359,7 @@ func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	// A driver that would be named if it were asked.
 	hung := testhosts.H100s(1)
 	hung.Init = 999
-	asker := driver(t, hung)
-	for _, variable := range asker.env[len(asker.env)-2:] {
-		name, value, _ := strings.Cut(variable, "=")
-		t.Setenv(name, value)
-	}
+	showDriver(t, hung)
 	empty := Options{Root: t.TempDir()}
 	seen, err := collectNVML(t.Context(), empty)
 	if diff := cmp.Diff(&facts.NVML{Cards: []facts.Card{}}, seen); diff != "" || err != nil {

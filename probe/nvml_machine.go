@@ -80,3 +80,26 @@ func placeSilent(o Options, cards []facts.Card) {
 		cards[i].Address = entries[i].Name()
 	}
 }
+
+// unshown are the device nodes of GPUs that the driver does not show, and what this
+// session is refused there: those of a job's or a container's device cgroup are kept
+// from it, the others are lost. They are not opened, see [access].
+func unshown(o Options, seen *facts.NVML) []facts.DeviceNode {
+	if seen.Failure != nil {
+		return nil
+	}
+	shown := map[string]bool{}
+	for _, card := range seen.Cards {
+		if card.Minor == nil {
+			return nil // one of the nodes is its own
+		}
+		shown["/dev/nvidia"+strconv.Itoa(*card.Minor)] = true
+	}
+	var nodes []facts.DeviceNode
+	for _, path := range deviceNodes(o, "/dev", "nvidia") {
+		if !shown[path] {
+			nodes = append(nodes, door(path, access(o.at(path))))
+		}
+	}
+	return nodes
+}

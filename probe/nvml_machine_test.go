@@ -74,3 +74,23 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 		})
 	}
 }
+
+// Nothing is said of nodes where one may be that of a card which told none.
+func TestUnshownGPUs(t *testing.T) {
+	o := Options{}.write(t, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
+	o.link(t, "gone", "/dev/nvidia5")
+	two := facts.Card{Index: 0, Minor: new(2)}
+	for name, test := range map[string]struct {
+		seen facts.NVML
+		want []facts.DeviceNode
+	}{
+		"some":          {facts.NVML{Cards: []facts.Card{two}}, []facts.DeviceNode{{Path: "/dev/nvidia0"}, {Path: "/dev/nvidia5", Problem: "no such file or directory"}, {Path: "/dev/nvidia10"}}},
+		"none":          {facts.NVML{Cards: []facts.Card{two, {Minor: new(0)}, {Minor: new(5)}, {Minor: new(10)}}}, nil},
+		"a silent card": {facts.NVML{Cards: []facts.Card{two, {Index: 1}}}, nil},
+		"no answer":     {facts.NVML{Cards: []facts.Card{two}, Failure: &facts.NVMLFailure{}}, nil},
+	} {
+		if diff := cmp.Diff(test.want, unshown(o, &test.seen)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -88,6 +88,8 @@ func (w *driverWords) take(line nvml.Line) {
 		w.seen.Driver, w.seen.Library, w.seen.CUDA = line.System.Driver, line.System.Library, line.System.CUDA
 	case line.Seen != nil:
 		w.see(*line.Seen)
+	case line.Hidden > 0:
+		w.seen.Hidden = line.Hidden
 	case line.Topology != nil:
 		w.seen.Topology = line.Topology
 	case line.Peers != nil:

@@ -50,7 +50,8 @@ func (s smi) ask(ctx context.Context) (*facts.NVML, error) {
 	}
 	around := readSMI(said.stdout, seen)
 	seen.Failure = smiFailure(said, around, seen)
-	if seen.Failure == nil && !errors.Is(said.err, context.DeadlineExceeded) {
+	// How tables count GPUs where some are hidden is not known.
+	if seen.Failure == nil && seen.Hidden == 0 && !errors.Is(said.err, context.DeadlineExceeded) {
 		s.askTables(ctx, seen)
 	}
 	return seen, nil

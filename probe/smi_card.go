@@ -16,8 +16,7 @@ const mebibyte = int64(1 << 20)
 // smiCard is one GPU of the document.
 func smiCard(gpu *element) facts.Card {
 	card := facts.Card{
-		Failure: gpu.sickness(),
-		UUID:    gpu.told("uuid"), Name: gpu.told("product_name"), Serial: gpu.told("serial"), VBIOS: gpu.told("vbios_version"),
+		UUID: gpu.told("uuid"), Name: gpu.told("product_name"), Serial: gpu.told("serial"), VBIOS: gpu.told("vbios_version"),
 		Address: busAddress(gpu.told("pci/pci_bus_id")), Minor: maybe(gpu, 1, "minor_number"),
 		MemoryUsed:     maybe(gpu, mebibyte, "fb_memory_usage/used", "memory_usage/used"),
 		MemoryReserved: maybe(gpu, mebibyte, "fb_memory_usage/reserved"),
@@ -27,7 +26,9 @@ func smiCard(gpu *element) facts.Card {
 		MIG: strings.ToLower(gpu.told("mig_mode/current_mig")), MIGPending: strings.ToLower(gpu.told("mig_mode/pending_mig")),
 		ECC: smiECC(gpu), Retired: smiRetired(gpu), Remapped: smiRemapped(gpu),
 		Processes: smiProcesses(gpu), Fabric: smiFabric(gpu),
+		Recovery: smiRecovery(gpu.told("gpu_recovery_action")),
 	}
+	card.Failure, card.Refused = gpu.sickness()
 	if card.Address == "" {
 		card.Address = busAddress(gpu.id)
 	}
@@ -54,6 +55,21 @@ func smiCard(gpu *element) facts.Card {
 	card.Link.Replays = maybe(gpu, int64(1), "pci/replay_counter")
 	card.Clock, card.Power = smiClock(gpu), smiPower(gpu)
 	return card
+}
+
+// smiRecovery is what the driver wants done about a GPU, in the words of facts.
+func smiRecovery(action string) string {
+	switch action {
+	case "":
+		return ""
+	case "None", "Reset", "Reboot":
+		return strings.ToLower(action)
+	case "Drain P2P":
+		return "drain"
+	case "Drain and Reset":
+		return "drain-and-reset"
+	}
+	return "other"
 }
 
 // busAddress is a PCI address as sysfs spells it: NVML's has capitals, and eight
@@ -249,8 +265,8 @@ var silentGPU = regexp.MustCompile(`Unable to determine the device handle for (?
 var damagedInfoROM = regexp.MustCompile(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
 
 // addSilent puts GPUs that only lines beside the document name where NVML counts
-// them, by address, and numbers all. Where there is no document, one without an
-// index has no place.
+// them, by address, and numbers all; those that are not shown to us are then
+// counted only. Where there is no document, one without an index has no place.
 func addSilent(around string, seen *facts.NVML) {
 	others := len(seen.Cards) > 0
 	for _, match := range silentGPU.FindAllStringSubmatch(around, smiCards) {
@@ -279,9 +295,13 @@ func addSilent(around string, seen *facts.NVML) {
 	}
 	for _, match := range damagedInfoROM.FindAllStringSubmatch(around, smiCards) {
 		for i, card := range seen.Cards {
-			if card.Failure == nil && card.Address == busAddress(match[1]) {
-				seen.Cards[i].Failure = &facts.NVMLFailure{Kind: facts.FailureOther, Code: 14, Text: clipped(match[0])}
+			if card.Failure == nil && card.Address == busAddress(match[1]) && len(card.Refused) < smiRefusals {
+				seen.Cards[i].Refused = append(card.Refused, facts.NVMLFailure{Kind: facts.FailureOther, Code: 14, Text: clipped(match[0])})
 			}
 		}
 	}
+	shown := slices.DeleteFunc(seen.Cards, func(card facts.Card) bool {
+		return card.Failure != nil && card.Failure.Kind == facts.FailureNoPermission
+	})
+	seen.Hidden, seen.Cards = len(seen.Cards)-len(shown), shown
 }

@@ -17,6 +17,8 @@ const (
 	smiCards    = 1 << 10
 	smiElements = 1 << 17
 	smiText     = 4 << 10
+	// smiRefusals caps what is kept of the values that a GPU refuses.
+	smiRefusals = 8
 )
 
 // element is a part of the document: other parts, or a text.
@@ -132,24 +134,36 @@ var untold = append([]string{
 // sickWords stand in the place of a value when the call for it failed.
 var sickWords = []string{"GPU is lost", "GPU requires reset", "Unknown Error", "ERR!"}
 
-// sickness is the first value that a failed call stands for, nil for none. What
-// others name, processes and the fabric's own state, is not looked at.
-func (e *element) sickness() *facts.NVMLFailure {
+// sickness is the first value that says the GPU cannot be used, nil for none, and
+// the values that a call failed for while the GPU itself may be well.
+func (e *element) sickness() (failure *facts.NVMLFailure, refused []facts.NVMLFailure) {
+	for _, complaint := range e.complaints() {
+		switch {
+		case complaint.Kind == facts.FailureUnknown && len(refused) < smiRefusals:
+			refused = append(refused, complaint)
+		case complaint.Kind != facts.FailureUnknown && failure == nil:
+			failure = &complaint
+		}
+	}
+	return failure, refused
+}
+
+// complaints are the values that failed calls stand for. What others name,
+// processes and the fabric's own state, is not looked at.
+func (e *element) complaints() (all []facts.NVMLFailure) {
 	for _, part := range e.parts {
 		if part.name == "processes" || part.name == "fabric" {
 			continue
 		}
 		bare := strings.Trim(strings.TrimSpace(part.text), "[]")
 		if len(part.parts) == 0 && slices.Contains(sickWords, bare) {
-			failure := smiComplaint(bare)
-			failure.Text = part.name + ": " + bare
-			return failure
+			complaint := *smiComplaint(bare)
+			complaint.Text = part.name + ": " + bare
+			all = append(all, complaint)
 		}
-		if failure := part.sickness(); failure != nil {
-			return failure
-		}
+		all = append(all, part.complaints()...)
 	}
-	return nil
+	return all
 }
 
 // quantity is a number with its unit: "81559 MiB", "700.00 W", "16x", "-5 C".

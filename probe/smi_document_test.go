@@ -101,18 +101,18 @@ func TestSMIOfLostGPUs(t *testing.T) {
 		Minor   *int
 		Memory  int64
 		Failure *facts.NVMLFailure
+		Refused []facts.NVMLFailure
 	}
 	var got []sick
 	for _, card := range readDocument(t, "smi-lost-570.xml").Cards {
-		got = append(got, sick{card.Index, card.Address, card.Minor, card.Memory, card.Failure})
+		got = append(got, sick{card.Index, card.Address, card.Minor, card.Memory, card.Failure, card.Refused})
 	}
 	want := []sick{
-		{0, "0000:31:00.0", new(0), 23034 << 20, nil},
-		{1, "0000:4b:00.0", nil, 0, &facts.NVMLFailure{Kind: facts.FailureUnknown, Code: 999, Text: "Unable to determine the device handle for GPU1: 0000:4B:00.0: Unknown Error"}},
-		{2, "0000:ca:00.0", new(2), 0, &facts.NVMLFailure{Kind: facts.FailureLost, Code: 15, Text: "persistence_mode: GPU is lost"}},
-		{3, "0000:e3:00.0", new(3), 23034 << 20, &facts.NVMLFailure{Kind: facts.FailureOther, Code: 14, Text: "WARNING: infoROM is corrupted at gpu 0000:E3:00.0"}},
+		{0, "0000:31:00.0", new(0), 23034 << 20, nil, nil},
+		{1, "0000:4b:00.0", nil, 0, &facts.NVMLFailure{Kind: facts.FailureUnknown, Code: 999, Text: "Unable to determine the device handle for GPU1: 0000:4B:00.0: Unknown Error"}, nil},
+		{2, "0000:ca:00.0", new(2), 0, &facts.NVMLFailure{Kind: facts.FailureLost, Code: 15, Text: "persistence_mode: GPU is lost"}, nil},
+		{3, "0000:e3:00.0", new(3), 23034 << 20, nil, []facts.NVMLFailure{{Kind: facts.FailureOther, Code: 14, Text: "infoROM is corrupted at gpu 0000:E3:00.0"}}},
 	}
-	want[3].Failure.Text = "infoROM is corrupted at gpu 0000:E3:00.0"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -149,22 +149,57 @@ func TestSilentGPUs(t *testing.T) {
 	}
 }
 
+// A GPU that is not shown to us keeps its number, and is no trouble.
+func TestSMIOfHiddenGPUs(t *testing.T) {
+	seen := &facts.NVML{}
+	around := readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n"+
+		"Unable to determine the device handle for GPU2: 0000:CA:00.0: Insufficient Permissions\n"+
+		`<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id="00000000:4B:00.0"/></nvidia_smi_log>`, seen)
+	want := &facts.NVML{Driver: "570.86.15", Hidden: 2, Cards: []facts.Card{{Index: 1, Address: "0000:4b:00.0"}}}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	none := &facts.NVML{}
+	around = readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n", none)
+	if failure := smiFailure(smiAnswer{ended: true}, around, none); failure == nil || failure.Kind != facts.FailureNoPermission || none.Hidden != 1 {
+		t.Errorf("the only one hidden: %d, %+v", none.Hidden, failure)
+	}
+}
+
+func TestSMIRecovery(t *testing.T) {
+	for text, want := range map[string]string{
+		"None": "none", "Reset": "reset", "Reboot": "reboot", "Drain P2P": "drain", "Drain and Reset": "drain-and-reset",
+		"Recover IMEX Domain": "other", "N/A": "", "Unknown Error": "",
+	} {
+		document := `<nvidia_smi_log><gpu id="00000000:4B:00.0"><gpu_recovery_action>` + text + `</gpu_recovery_action></gpu></nvidia_smi_log>`
+		seen := &facts.NVML{}
+		if readSMI(document, seen); len(seen.Cards) != 1 || seen.Cards[0].Recovery != want {
+			t.Errorf("%s: %+v, want %q", text, seen.Cards, want)
+		}
+	}
+}
+
 // What a process calls itself, and how a GPU fares in its fabric, is not how the
-// GPU is.
+// GPU is; nor is a fan that does not tell.
 func TestSMISickness(t *testing.T) {
 	for document, want := range map[string]string{
 		"<processes><process_info><process_name>GPU is lost</process_name></process_info></processes><fabric><status>Unknown Error</status></fabric>": "",
 		"<pci><replay_counter>N/A</replay_counter></pci><serial>Requested functionality has been deprecated</serial>":                                 "",
 		"<product_name>GPU is lost and found</product_name>":                                                                                          "",
-		"<temperature><gpu_temp>[Unknown Error]</gpu_temp></temperature>":                                                                             "999 gpu_temp: Unknown Error",
-		"<uuid>GPU-1</uuid><fan_speed>ERR!</fan_speed>":                                                                                               "999 fan_speed: ERR!",
-		"<utilization><gpu_util>GPU requires reset</gpu_util></utilization><serial>GPU is lost</serial>":                                              "16 gpu_util: GPU requires reset",
+		"<temperature><gpu_temp>[Unknown Error]</gpu_temp></temperature>":                                                                             "refused 999 gpu_temp: Unknown Error",
+		"<uuid>GPU-1</uuid><fan_speed>ERR!</fan_speed>":                                                                                               "refused 999 fan_speed: ERR!",
+		"<utilization><gpu_util>GPU requires reset</gpu_util></utilization><serial>GPU is lost</serial><minor>ERR!</minor>":                           "16 gpu_util: GPU requires reset, refused 999 minor: ERR!",
+		strings.Repeat("<a>ERR!</a>", 9) + "<b>GPU is lost</b>":                                                                                       "15 b: GPU is lost" + strings.Repeat(", refused 999 a: ERR!", 8),
 	} {
-		got := ""
-		if failure := parseElements("<gpu>" + document + "</gpu>").sickness(); failure != nil {
-			got = fmt.Sprint(failure.Code, " ", failure.Text)
+		var said []string
+		failure, refused := parseElements("<gpu>" + document + "</gpu>").sickness()
+		if failure != nil {
+			said = append(said, fmt.Sprint(failure.Code, " ", failure.Text))
 		}
-		if got != want {
+		for _, one := range refused {
+			said = append(said, fmt.Sprint("refused ", one.Code, " ", one.Text))
+		}
+		if got := strings.Join(said, ", "); got != want {
 			t.Errorf("%s: %q, want %q", document, got, want)
 		}
 	}

@@ -229,6 +229,17 @@ func TestSMIThatCannotBeRun(t *testing.T) {
 	}
 }
 
+// How tables number the GPUs that are left is not known: they are not read.
+func TestSMIOfHiddenGPUsHasNoTables(t *testing.T) {
+	document := "Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n" +
+		`<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id="00000000:4B:00.0"/><gpu id="00000000:CA:00.0"/></nvidia_smi_log>`
+	const topology = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X "
+	seen, err := standIn(t, "case \"$*\" in\n'-q -x') echo '"+document+"';;\n'topo -m') echo '"+topology+"';;\n*) exit 2;;\nesac\n").ask(t.Context())
+	if err != nil || seen.Failure != nil || seen.Hidden != 1 || len(seen.Cards) != 2 || seen.Topology != nil {
+		t.Errorf("%+v, %v; want two GPUs and no tables", seen, err)
+	}
+}
+
 // A document that came whole counts, whatever the driver does with nvidia-smi after
 // it, and of one that hangs what came before is kept.
 func TestSMIThatHangs(t *testing.T) {

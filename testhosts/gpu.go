@@ -100,6 +100,9 @@ type GPU struct {
 	Unbound bool
 	// Lost has the card fall off the bus: its handle is not given out.
 	Lost bool
+	// Recovery is what the driver wants done about the card: none, reset, reboot, drain,
+	// drain-and-reset; "" where it is too old to say.
+	Recovery string
 	// Fails are codes (nvmlReturn_t) that functions return for this card.
 	Fails map[string]int
 }
@@ -162,6 +165,17 @@ type GPUFabric struct {
 
 // Address is the card's own on the PCI bus, as sysfs spells it: "0000:1b:00.0".
 func (g GPU) Address() string { return g.Path[len(g.Path)-1] }
+
+// handleFunction gives a card's handle out: of one that has none, nothing else is told.
+const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
+
+// handleCode is what that returns.
+func (g GPU) handleCode() int {
+	if g.Lost {
+		return nvmlLost
+	}
+	return g.Fails[handleFunction]
+}
 
 // initCode is what nvmlInit_v2 returns.
 func (g GPUs) initCode() int {

@@ -54,6 +54,9 @@ func TestNVMLAnswers(t *testing.T) {
 	retired := testhosts.V100s(1)
 	retired.Cards[0].Retired = &testhosts.GPURetired{SingleBit: 3, DoubleBit: 1, Pending: true}
 
+	recovering := testhosts.GB200s(2)
+	recovering.Cards[1].Recovery = "drain-and-reset"
+
 	tests := []struct {
 		name     string
 		scenario testhosts.GPUs
@@ -149,7 +152,11 @@ func TestNVMLAnswers(t *testing.T) {
 			nvmlDeviceGetRetiredPages:0:1: 1
 			nvmlDeviceGetRetiredPagesPendingStatus:0: 1
 			nvmlDeviceGetRemappedRows:0: 3 Not Supported`},
+		{"recovery", recovering, `
+			nvmlDeviceGetFieldValues:0:230: 0 0
+			nvmlDeviceGetFieldValues:1:230: 0 4`},
 		{"PCIe", testhosts.A100PCIes(8), `
+			nvmlDeviceGetFieldValues:0:230: 3 0
 			nvmlDeviceGetTopologyCommonAncestor:0:gpu1: 10
 			nvmlDeviceGetTopologyCommonAncestor:1:gpu2: 40
 			nvmlDeviceGetTopologyCommonAncestor:0:gpu7: 50

@@ -101,7 +101,7 @@ func GB200s(n int) GPUs {
 			Link:  GPULink{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
 			Clock: GPUClock{SM: 120, MaxSM: 2062, Memory: 3996, MaxMemory: 3996},
 			Power: GPUPower{Draw: 155, Limit: 1200, Default: 1200, Min: 200, Max: 1200}, SlowAt: 87,
-			MIG: "disabled", MIGPending: "disabled",
+			MIG: "disabled", MIGPending: "disabled", Recovery: "none",
 			Path: []string{"pci" + root + ":00", root + ":00:00.0", root + ":01:00.0"},
 		}, i, 4)
 		card.CPUs = []string{"0-71", "72-143"}[card.NUMA]

@@ -52,7 +52,7 @@ func (g GPUs) addCard(s *scenario, i int) {
 	card := g.Cards[i]
 	s.add("gpu", "%d", i)
 	if card.Lost {
-		s.add("fail.nvmlDeviceGetHandleByIndex_v2", "%d", nvmlLost)
+		s.add("fail."+handleFunction, "%d", nvmlLost)
 	}
 	for _, function := range slices.Sorted(maps.Keys(card.Fails)) {
 		s.add("fail."+function, "%d", card.Fails[function])
@@ -75,6 +75,9 @@ func (g GPUs) addCard(s *scenario, i int) {
 	s.add("utilization", "%d 0", card.Busy)
 	s.add("persistence", "%d", bit(card.Persistence))
 	s.add("compute-mode", "%d", map[string]int{"default": 0, "prohibited": 2, "exclusive-process": 3}[card.ComputeMode])
+	if recovery := slices.Index(recoveries, card.Recovery); recovery >= 0 {
+		s.add("recovery", "%d", recovery)
+	}
 	card.addMemoryHealth(s)
 	card.addNeighbours(s)
 	for j, other := range g.Cards {
@@ -151,6 +154,9 @@ func (card GPU) throttleMask() (mask int) {
 	}
 	return mask
 }
+
+// recoveries are in NVML's order (nvml.h, nvmlDeviceGpuRecoveryAction_t).
+var recoveries = []string{"none", "reset", "reboot", "drain", "drain-and-reset"}
 
 func bit(set bool) int {
 	if set {

@@ -97,6 +97,19 @@ var GPUScenarios = []GPUScenario{
 		card.Throttle, card.Clock.SM = []string{"hw-slowdown", "hw-power-brake"}, 345
 	})},
 	{"gpu-power-limit", "GPU 3 is limited to 400 W of 700", sick(func(card *GPU) { card.Power.Limit = 400 })},
+	{"gpu-sensor", "the power sensor of GPU 3 does not answer, as now and then of a card that is well", sick(func(card *GPU) {
+		card.Fails = map[string]int{"nvmlDeviceGetPowerUsage": nvmlUnknown}
+	})},
+	{"gpu-recovery", "the driver wants GPU 3 of four GB200 reset", func() GPUs {
+		machine := GB200s(4)
+		machine.Cards[3].Recovery = "reset"
+		return machine
+	}},
+	{"gpus-hidden", "four of eight GPUs are not shown to the session", h100s(func(machine *GPUs) {
+		for i := range 4 {
+			machine.Cards[i].Fails = map[string]int{handleFunction: nvmlNoPermission}
+		}
+	})},
 
 	{"gpu-narrow-link", "GPU 3 has 8 of 16 PCIe lanes", sick(func(card *GPU) { card.Link.Width = 8 })},
 	{"gpu-nvlink-down", "two NVLinks of GPU 3 are down", sick(func(card *GPU) { card.NVLinks[4].Down, card.NVLinks[11].Down = true, true })},

@@ -2,6 +2,7 @@ package testhosts
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -29,12 +30,13 @@ func (g GPUs) SMI() []byte {
 }
 
 // writeTables has the script print what its arguments ask for, after a line for
-// each card that is lost.
+// each card that has no handle.
 func (g GPUs) writeTables(script *bytes.Buffer) {
-	var lost string
+	var silent string
+	code := 0
 	for i, card := range g.Cards {
-		if card.Lost {
-			lost += g.lostWords(i)
+		if failed := card.handleCode(); failed != 0 {
+			silent, code = silent+g.silentWords(i), min(failed, 255)
 		}
 	}
 	tables := []struct{ arguments, text string }{
@@ -52,24 +54,25 @@ func (g GPUs) writeTables(script *bytes.Buffer) {
 	}
 	script.WriteString("case \"$*\" in\n")
 	for _, table := range tables {
-		fmt.Fprintf(script, "'%s') %s;;\n", table.arguments, printed(lost+table.text))
+		fmt.Fprintf(script, "'%s') %s;;\n", table.arguments, printed(silent+table.text))
 	}
 	fmt.Fprintf(script, "*) %sexit 2;;\nesac\n", printed("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"))
-	if lost != "" {
-		fmt.Fprintf(script, "exit %d\n", nvmlLost)
+	if code != 0 {
+		fmt.Fprintf(script, "exit %d\n", code)
 	}
 }
 
-// lostWords are the line for a card that has no handle. Before driver 530 it was
+// silentWords are the line for a card that has no handle. Before driver 530 it was
 // the last one, too, and named the card by its address alone.
-func (g GPUs) lostWords(i int) string {
+func (g GPUs) silentWords(i int) string {
 	card := strings.ToUpper(g.Cards[i].Address())
 	if g.modern() {
 		card = fmt.Sprintf("%d: %s", i, card)
 	} else {
 		card = " " + card
 	}
-	return "Unable to determine the device handle for GPU" + card + ": GPU is lost.  Reboot the system to recover this GPU\n"
+	words := map[int]string{nvmlLost: "GPU is lost.  Reboot the system to recover this GPU", nvmlNoPermission: "Insufficient Permissions"}[g.Cards[i].handleCode()]
+	return "Unable to determine the device handle for GPU" + card + ": " + cmp.Or(words, "Unknown Error") + "\n"
 }
 
 // printed is the command that prints a text of whole lines, whatever is in them.
@@ -98,8 +101,8 @@ func (g GPUs) smiFailure() (words string, code int) {
 		return "No devices were found\n", nvmlNotFound
 	}
 	for i, card := range g.Cards {
-		if card.Lost && !g.modern() {
-			return g.lostWords(i), nvmlLost
+		if failed := card.handleCode(); failed != 0 && !g.modern() {
+			return g.silentWords(i), min(failed, 255)
 		}
 	}
 	return "", 0

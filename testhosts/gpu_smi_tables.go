@@ -9,7 +9,7 @@ import (
 func (g GPUs) list() string {
 	var text strings.Builder
 	for i, card := range g.Cards {
-		if card.Lost {
+		if card.handleCode() != 0 {
 			continue
 		}
 		fmt.Fprintf(&text, "GPU %d: %s (UUID: %s)\n", i, card.Name, card.UUID)
@@ -26,7 +26,7 @@ func (g GPUs) table() string {
 	rule := "+" + strings.Repeat("-", 89) + "+\n"
 	fmt.Fprintf(&text, "%s| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-8s |\n%[1]s", rule, g.Driver, g.Driver, g.CUDA)
 	for i, card := range g.Cards {
-		if card.Lost {
+		if card.handleCode() != 0 {
 			continue
 		}
 		usage := fmt.Sprintf("%dMiB / %dMiB", card.MemoryUsed/miB, card.Memory/miB)
@@ -113,7 +113,7 @@ func (g GPUs) linkErrors() string {
 func (g GPUs) eachLink(lines func(i int, link NVLink) string) string {
 	var text strings.Builder
 	for i, card := range g.Cards {
-		if card.Lost || len(card.NVLinks) == 0 {
+		if card.handleCode() != 0 || len(card.NVLinks) == 0 {
 			continue
 		}
 		fmt.Fprintf(&text, "GPU %d: %s (UUID: %s)\n", i, card.Name, card.UUID)
@@ -128,7 +128,7 @@ func (g GPUs) eachLink(lines func(i int, link NVLink) string) string {
 func (g GPUs) capabilities() string {
 	var text strings.Builder
 	for _, card := range g.Cards {
-		if !card.Lost {
+		if card.handleCode() == 0 {
 			fmt.Fprintf(&text, "%s, %s\n", busID(card.Address()), card.Capability)
 		}
 	}

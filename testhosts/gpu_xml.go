@@ -2,6 +2,7 @@ package testhosts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"slices"
@@ -19,7 +20,7 @@ func (g GPUs) XML() []byte {
 		leaf("attached_gpus", "%d", len(g.Cards)),
 	)
 	for i, card := range g.Cards {
-		if !card.Lost {
+		if card.handleCode() == 0 {
 			root.children = append(root.children, g.cardXML(i))
 		}
 	}
@@ -89,6 +90,10 @@ func (g GPUs) cardXML(i int) element {
 		card.memoryXML(),
 		leaf("compute_mode", "%s", map[string]string{"default": "Default", "exclusive-process": "Exclusive_Process", "prohibited": "Prohibited"}[card.ComputeMode]),
 		tag("utilization", leaf("gpu_util", "%d %%", card.Busy), leaf("memory_util", "0 %%")),
+	}
+	if card.Recovery != "" {
+		words := map[string]string{"drain": "Drain P2P", "drain-and-reset": "Drain and Reset"}[card.Recovery]
+		parts = append(parts, leaf("gpu_recovery_action", "%s", cmp.Or(words, title(card.Recovery))))
 	}
 	parts = append(parts, card.memoryHealthXML()...)
 	parts = append(parts,
@@ -194,7 +199,11 @@ func (card GPU) powerXML(modern bool) element {
 	if modern {
 		name, limit = "gpu_power_readings", "current_power_limit"
 	}
-	readings := tag(name, leaf("power_state", "%s", card.PState), leaf("power_draw", "%.2f W", card.Power.Draw), leaf(limit, "%.2f W", card.Power.Limit))
+	draw := leaf("power_draw", "%.2f W", card.Power.Draw)
+	if card.Fails["nvmlDeviceGetPowerUsage"] == nvmlUnknown {
+		draw.text = "[Unknown Error]"
+	}
+	readings := tag(name, leaf("power_state", "%s", card.PState), draw, leaf(limit, "%.2f W", card.Power.Limit))
 	if !modern {
 		readings.children = append(readings.children, leaf("enforced_power_limit", "%.2f W", card.Power.Limit))
 	}

@@ -21,19 +21,24 @@ type card struct {
 }
 
 // card asks one GPU for everything and writes what it told after each part, so
-// that a call that hangs costs only what would have come after it.
+// that a call that hangs costs only what would have come after it. It is nil for a
+// GPU that is counted and not shown to us (nvml.h, nvmlDeviceGetCount_v2).
 func (r *reader) card(index int) *card {
 	c := &card{asker: &asker{reader: r, card: &index}, seen: facts.Card{Index: index}}
 	c.announce("nvmlDeviceGetHandleByIndex_v2")
 	device, ret := r.library.DeviceGetHandleByIndex(index)
-	if ret != nvml.SUCCESS {
+	switch ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter by a cgroup
+		return nil
+	default:
 		c.fails("nvmlDeviceGetHandleByIndex_v2", ret)
 		c.write()
 		return c
 	}
 	c.device = device
 	for _, part := range []func(){
-		c.identity, c.place, c.memory, c.pcie, c.clocks, c.power, c.temperature, c.modes, c.instances,
+		c.identity, c.recovery, c.place, c.memory, c.pcie, c.clocks, c.power, c.temperature, c.modes, c.instances,
 		c.ecc, c.retired, c.remapped, c.processes, c.nvlinks, c.fabric,
 	} {
 		part()
@@ -46,7 +51,7 @@ func (r *reader) card(index int) *card {
 }
 
 func (c *card) write() {
-	c.seen.Failure = c.failure
+	c.seen.Failure, c.seen.Refused = c.failure, c.refused
 	c.say(Line{Seen: &c.seen})
 }
 

@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -134,6 +135,25 @@ func TestInstancesOfAGPUThatWasCut(t *testing.T) {
 	want := facts.Card{MIG: "enabled", MIGPending: "disabled", MIGDevices: []string{"1g.5gb", "1g.5gb"}}
 	if diff := cmp.Diff(want, c.seen); diff != "" || c.failure != nil {
 		t.Errorf("failure %+v (-want +got):\n%s", c.failure, diff)
+	}
+}
+
+func TestRecoveryThatTheDriverWants(t *testing.T) {
+	for action, want := range map[uint32]string{0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain-and-reset", 5: "other"} {
+		for ret, want := range map[nvml.Return]string{nvml.SUCCESS: want, nvml.ERROR_NOT_SUPPORTED: "", nvml.ERROR_INVALID_ARGUMENT: ""} {
+			device := &mock.Device{GetFieldValuesFunc: func(values []nvml.FieldValue) nvml.Return {
+				if len(values) != 1 || values[0].FieldId != 230 {
+					t.Fatalf("asked for %+v", values)
+				}
+				values[0].ValueType, values[0].NvmlReturn = uint32(nvml.VALUE_TYPE_UNSIGNED_INT), uint32(ret)
+				binary.NativeEndian.PutUint32(values[0].Value[:], action)
+				return nvml.SUCCESS
+			}}
+			c, _ := asked(0, device, "nvmlDeviceGetFieldValues")
+			if c.recovery(); c.seen.Recovery != want {
+				t.Errorf("%d, code %d: %q, want %q", action, ret, c.seen.Recovery, want)
+			}
+		}
 	}
 }
 

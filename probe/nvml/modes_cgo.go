@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -27,6 +28,22 @@ func (c *card) modes() {
 	}
 	if mode, ok := told(c.asker, both(c.device.GetMigMode), "nvmlDeviceGetMigMode"); ok {
 		c.seen.MIG, c.seen.MIGPending = switched(mode.first), switched(mode.second)
+	}
+}
+
+// recoveries are what a driver may want done about a GPU, by
+// nvmlDeviceGpuRecoveryAction_t (nvml.h).
+var recoveries = map[int64]string{
+	int64(nvml.GPU_RECOVERY_ACTION_NONE):            "none",
+	int64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "reset",
+	int64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "reboot",
+	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "drain",
+	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "drain-and-reset",
+}
+
+func (c *card) recovery() {
+	if values := c.fields(field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0)); values != nil && values[0].told {
+		c.seen.Recovery = cmp.Or(recoveries[values[0].value], "other")
 	}
 }
 

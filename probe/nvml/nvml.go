@@ -28,9 +28,10 @@ type Line struct {
 	Card *int   `json:"card,omitempty"`
 
 	// What was seen, as soon as it was. Seen is a GPU as far as it is known: the
-	// last one with its index counts.
+	// last one with its index counts. Hidden counts those that are not shown to us.
 	System   *System     `json:"system,omitempty"`
 	Seen     *facts.Card `json:"seen,omitempty"`
+	Hidden   int         `json:"hidden,omitempty"`
 	Topology [][]string  `json:"topology,omitempty"`
 	Peers    [][]string  `json:"peers,omitempty"`
 

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -24,12 +25,13 @@ func newReader(library nvml.Interface, say lines) *reader {
 	return r
 }
 
-// asker makes the calls about one GPU, or with card nil about the library, and
-// keeps the first failure.
+// asker makes the calls about one GPU, or with card nil about the library. It
+// keeps the first failure of the GPU itself, and what else was refused.
 type asker struct {
 	*reader
 	card    *int
 	failure *facts.NVMLFailure
+	refused []facts.NVMLFailure
 }
 
 // announce says which call comes next, for whoever finds that it never came back.
@@ -66,7 +68,9 @@ func told[T any](a *asker, call func() (T, nvml.Return), names ...string) (value
 }
 
 // took is whether a call was answered. What an old driver, another GPU or a
-// missing permission cannot tell is no failure; all else is.
+// missing permission cannot tell is no failure. Of the others few say that the GPU
+// cannot be used: a sensor fails now and then of one that computes well
+// (Azure/azhpc-diagnostics, issue 77).
 func (a *asker) took(call string, ret nvml.Return) bool {
 	switch ret {
 	case nvml.SUCCESS:
@@ -75,10 +79,23 @@ func (a *asker) took(call string, ret nvml.Return) bool {
 		nvml.ERROR_INVALID_ARGUMENT,          // an old driver does not know the sensor, counter or field
 		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // nor the struct
 		nvml.ERROR_DEPRECATED, nvml.ERROR_NO_DATA, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:
-		return false
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_INSUFFICIENT_POWER, nvml.ERROR_IRQ_ISSUE:
+		a.fails(call, ret)
+	default:
+		a.refuses(call, ret)
 	}
-	a.fails(call, ret)
 	return false
+}
+
+// refusals caps what is kept of the calls that were refused.
+const refusals = 8
+
+// refuses keeps a call that failed, once: some are made for each NVLink.
+func (a *asker) refuses(call string, ret nvml.Return) {
+	refusal := *a.reader.failure(call, ret)
+	if len(a.refused) < refusals && !slices.Contains(a.refused, refusal) {
+		a.refused = append(a.refused, refusal)
+	}
 }
 
 // fails keeps the first failure.

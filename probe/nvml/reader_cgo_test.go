@@ -58,18 +58,21 @@ func spoken(t *testing.T, out *bytes.Buffer) []Line {
 }
 
 func TestWhatIsAFailure(t *testing.T) {
-	for ret, kind := range map[nvml.Return]string{
-		nvml.SUCCESS:                         "",
-		nvml.ERROR_NOT_SUPPORTED:             "",
-		nvml.ERROR_NO_PERMISSION:             "",
-		nvml.ERROR_FUNCTION_NOT_FOUND:        "",
-		nvml.ERROR_INVALID_ARGUMENT:          "",
-		nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "",
-		nvml.ERROR_GPU_IS_LOST:               facts.FailureLost,
-		nvml.ERROR_RESET_REQUIRED:            facts.FailureReset,
-		nvml.ERROR_UNKNOWN:                   facts.FailureUnknown,
-		nvml.ERROR_TIMEOUT:                   facts.FailureOther,
-		nvml.Return(77):                      facts.FailureOther,
+	for ret, test := range map[nvml.Return]struct{ failure, refused string }{
+		nvml.SUCCESS:                         {},
+		nvml.ERROR_NOT_SUPPORTED:             {},
+		nvml.ERROR_NO_PERMISSION:             {},
+		nvml.ERROR_FUNCTION_NOT_FOUND:        {},
+		nvml.ERROR_INVALID_ARGUMENT:          {},
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH: {},
+		nvml.ERROR_GPU_IS_LOST:               {failure: facts.FailureLost},
+		nvml.ERROR_RESET_REQUIRED:            {failure: facts.FailureReset},
+		nvml.ERROR_INSUFFICIENT_POWER:        {failure: facts.FailureOther},
+		nvml.ERROR_IRQ_ISSUE:                 {failure: facts.FailureOther},
+		nvml.ERROR_CORRUPTED_INFOROM:         {refused: facts.FailureOther},
+		nvml.ERROR_UNKNOWN:                   {refused: facts.FailureUnknown},
+		nvml.ERROR_TIMEOUT:                   {refused: facts.FailureOther},
+		nvml.Return(77):                      {refused: facts.FailureOther},
 	} {
 		device := &mock.Device{GetSerialFunc: func() (string, nvml.Return) { return "1", ret }}
 		c, _ := asked(0, device, "nvmlDeviceGetSerial", "nvmlErrorString")
@@ -77,12 +80,17 @@ func TestWhatIsAFailure(t *testing.T) {
 		if ok != (ret == nvml.SUCCESS) || ok && serial != "1" {
 			t.Errorf("%d: told %q, %t", ret, serial, ok)
 		}
-		var want *facts.NVMLFailure
-		if kind != "" {
-			want = &facts.NVMLFailure{Kind: kind, Code: int(ret), Call: "nvmlDeviceGetSerial", Text: "as the library says"}
+		c.write()
+		want := facts.Card{}
+		said := facts.NVMLFailure{Kind: test.failure + test.refused, Code: int(ret), Call: "nvmlDeviceGetSerial", Text: "as the library says"}
+		if test.failure != "" {
+			want.Failure = &said
 		}
-		if diff := cmp.Diff(want, c.failure); diff != "" {
-			t.Errorf("%d: failure (-want +got):\n%s", ret, diff)
+		if test.refused != "" {
+			want.Refused = []facts.NVMLFailure{said}
+		}
+		if diff := cmp.Diff(want, c.seen); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", ret, diff)
 		}
 	}
 }
@@ -93,9 +101,9 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 		return func() (string, nvml.Return) { called = append(called, name); return "", ret }
 	}
 	c, _ := asked(0, &mock.Device{}, "a", "b", "c", "d")
-	told(c.asker, answer("a", nvml.ERROR_UNKNOWN), "a")
-	told(c.asker, answer("b", nvml.ERROR_TIMEOUT), "b")
-	if c.failure == nil || c.failure.Call != "a" || c.failure.Text != "error 999" {
+	told(c.asker, answer("a", nvml.ERROR_RESET_REQUIRED), "a")
+	told(c.asker, answer("b", nvml.ERROR_IRQ_ISSUE), "b")
+	if c.failure == nil || c.failure.Call != "a" || c.failure.Text != "error 16" {
 		t.Errorf("kept %+v, want that of a, in our words where the library has none", c.failure)
 	}
 	c.failure = nil
@@ -103,6 +111,21 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 	told(c.asker, answer("d", nvml.SUCCESS), "d")
 	if want := []string{"a", "b", "c"}; !slices.Equal(called, want) {
 		t.Errorf("called %q, want %q", called, want)
+	}
+}
+
+// What is asked of each of many links is remembered once, and not without end.
+func TestRefusalsAreFew(t *testing.T) {
+	c, _ := asked(0, &mock.Device{}, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+	for _, name := range []string{"a", "a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j"} {
+		told(c.asker, func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }, name)
+	}
+	var kept []string
+	for _, refusal := range c.refused {
+		kept = append(kept, refusal.Call)
+	}
+	if want := []string{"a", "b", "c", "d", "e", "f", "g", "h"}; !slices.Equal(kept, want) || c.failure != nil {
+		t.Errorf("kept %q and failure %+v, want %q and none", kept, c.failure, want)
 	}
 }
 
@@ -134,7 +157,7 @@ func TestGPUWithoutHandleIsListed(t *testing.T) {
 	driver.DeviceGetCountFunc = func() (int, nvml.Return) { return 2, nvml.SUCCESS }
 	driver.DeviceGetHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
 		if index == 0 {
-			return nil, nvml.ERROR_NO_PERMISSION
+			return nil, nvml.ERROR_UNKNOWN
 		}
 		return &mock.Device{GetUUIDFunc: func() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS }}, nvml.SUCCESS
 	}
@@ -149,11 +172,53 @@ func TestGPUWithoutHandleIsListed(t *testing.T) {
 		}
 	}
 	want := map[int]facts.Card{
-		0: {Index: 0, Failure: &facts.NVMLFailure{Kind: facts.FailureNoPermission, Code: 4, Call: "nvmlDeviceGetHandleByIndex_v2", Text: "as the library says"}},
+		0: {Index: 0, Failure: &facts.NVMLFailure{Kind: facts.FailureUnknown, Code: 999, Call: "nvmlDeviceGetHandleByIndex_v2", Text: "as the library says"}},
 		1: {Index: 1, UUID: "GPU-1"},
 	}
 	if diff := cmp.Diff(want, last); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// GPUs that the driver keeps from this session are no trouble of theirs, unless it
+// keeps all.
+func TestHiddenGPUs(t *testing.T) {
+	for name, test := range map[string]struct {
+		handles []nvml.Return
+		shown   []int
+		hidden  int
+		failure string
+	}{
+		"two of three": {[]nvml.Return{nvml.ERROR_NO_PERMISSION, nvml.SUCCESS, nvml.ERROR_OPERATING_SYSTEM}, []int{1}, 2, ""},
+		"all":          {[]nvml.Return{nvml.ERROR_NO_PERMISSION, nvml.ERROR_NO_PERMISSION}, nil, 2, facts.FailureNoPermission},
+		"none":         {[]nvml.Return{nvml.SUCCESS, nvml.SUCCESS}, []int{0, 1}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			driver := library("nvmlErrorString", "nvmlDeviceGetUUID")
+			driver.DeviceGetCountFunc = func() (int, nvml.Return) { return len(test.handles), nvml.SUCCESS }
+			driver.DeviceGetHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
+				return &mock.Device{GetUUIDFunc: func() (string, nvml.Return) { return "GPU", nvml.SUCCESS }}, test.handles[index]
+			}
+			newReader(driver, lines{&out}).read()
+			var shown []int
+			hidden, failure := 0, ""
+			for _, line := range spoken(t, &out) {
+				hidden = max(hidden, line.Hidden)
+				if line.Seen != nil && !slices.Contains(shown, line.Seen.Index) {
+					shown = append(shown, line.Seen.Index)
+				}
+				if line.Failure != nil {
+					failure = line.Failure.Kind
+				}
+				if line.Topology != nil && len(line.Topology) != len(test.shown) {
+					t.Errorf("topology %q, want a row for each GPU that is shown", line.Topology)
+				}
+			}
+			if !slices.Equal(shown, test.shown) || hidden != test.hidden || failure != test.failure {
+				t.Errorf("shown %v, hidden %d, failure %q; want %v, %d, %q", shown, hidden, failure, test.shown, test.hidden, test.failure)
+			}
+		})
 	}
 }
 

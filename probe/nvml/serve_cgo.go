@@ -48,9 +48,10 @@ func (r *reader) read() {
 		r.say(Line{Failure: &facts.NVMLFailure{Kind: facts.FailureNotFound, Call: "nvmlDeviceGetCount_v2", Text: "the driver is loaded and has no GPU"}})
 		return
 	}
-	var cards []*card
-	for index := range count {
-		cards = append(cards, r.card(index))
+	cards := r.cards(count)
+	if len(cards) == 0 {
+		r.say(Line{Failure: r.failure("nvmlDeviceGetHandleByIndex_v2", nvml.ERROR_NO_PERMISSION)})
+		return
 	}
 	for _, c := range cards {
 		c.recognise(cards)
@@ -58,10 +59,24 @@ func (r *reader) read() {
 	r.say(Line{Topology: topology(cards)})
 	r.say(Line{Peers: peers(cards)})
 	for _, c := range cards {
-		if c.failure != c.seen.Failure { // only a neighbour's question found it
+		if c.failure != c.seen.Failure || len(c.refused) > len(c.seen.Refused) { // only a neighbour's question found it
 			c.write()
 		}
 	}
+}
+
+// cards asks the GPUs that are shown to us, and counts the others.
+func (r *reader) cards(count int) (cards []*card) {
+	hidden := 0
+	for index := range count {
+		if c := r.card(index); c != nil {
+			cards = append(cards, c)
+			continue
+		}
+		hidden++
+		r.say(Line{Hidden: hidden})
+	}
+	return cards
 }
 
 // system asks what the driver says of itself.

@@ -92,6 +92,7 @@ enum { /* nvmlFieldValue_t.fieldId */
 	FIELD_NVLINK_LINK_COUNT = 91,
 	FIELD_NVLINK_SPEED_MBPS_L6 = 132, /* links 6 to 11 */
 	FIELD_NVLINK_GET_SPEED = 164,
+	FIELD_GPU_RECOVERY_ACTION = 230,
 };
 
 #endif

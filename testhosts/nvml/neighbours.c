@@ -74,6 +74,8 @@ static nvmlReturn_t field(nvmlDevice_t device, unsigned int id, unsigned int sco
 {
 	if (id == FIELD_NVLINK_GET_SPEED)
 		return link_uint(__func__, device, scope, SPEED, value);
+	if (id == FIELD_GPU_RECOVERY_ACTION)
+		return answer_uint(__func__, device, "recovery", 0, value);
 	if (id == FIELD_NVLINK_LINK_COUNT)
 		return answer_uint(__func__, device, "nvlinks", 0, value);
 	if (id == FIELD_NVLINK_SPEED_MBPS_COMMON)

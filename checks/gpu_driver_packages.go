@@ -1,0 +1,46 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// driverPackages are Ubuntu's packages of a driver's branch ("550.54.15" is of 550)
+// with a kind of kernel module, and of the fabric manager that must go with it.
+func driverPackages(node *facts.Node, version, kind string) string {
+	branch := release(version, 1)
+	packages := "nvidia-driver-" + branch + "-server"
+	if kind == "open" || openOnly(node) {
+		packages += "-open"
+	}
+	if node.GPU != nil && (node.GPU.NVSwitches > 0 || node.GPU.FabricManager != nil && node.GPU.FabricManager.Installed) {
+		packages += " nvidia-fabricmanager-" + branch
+	}
+	return packages
+}
+
+// openOnly is whether the GPUs work with the open kernel module alone: those of
+// Blackwell and later, and those of Grace Hopper.
+//
+// Source: NVIDIA, Driver Installation Guide, r570, kernel modules: "NVIDIA Grace Hopper or
+// NVIDIA Blackwell … must use the open-source GPU kernel modules".
+func openOnly(node *facts.Node) bool {
+	least := "10.0"
+	if node.Host != nil && node.Host.Arch == "aarch64" {
+		least = "9.0"
+	}
+	return slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Capability != "" && !launch.Before(card.Capability, least) })
+}
+
+// exactDriver installs a version and a kind of driver. A branch's packages are of its
+// newest version; a pin holds all of them, and what they need, to another one where
+// the repository still has it.
+func exactDriver(node *facts.Node, version, kind string) string {
+	pin := `"printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install `
+	packages := strings.Fields(driverPackages(node, version, kind))
+	words := strings.Repeat(" %s", len(packages))[1:]
+	return onMachine(node, onNodes(pin+words+`"`, append([]string{version}, packages...)...)+"   # Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one")
+}

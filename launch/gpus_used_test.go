@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+func TestGPUsUsed(t *testing.T) {
+	of := func(slots ...int) []hostfile.Host { return []hostfile.Host{{Name: "w1", Slots: slots}} }
+	for _, c := range []struct {
+		name    string
+		p       Prediction
+		visible string // CUDA_VISIBLE_DEVICES
+		slots   []int  // used, as ranks count
+		want    []int  // GPUs of four
+	}{
+		{"slots", Prediction{Launcher: "pdsh", Hosts: of(2, 3)}, "", []int{2, 3}, []int{2, 3}},
+		{"slots that launch.py sets", Prediction{Launcher: "pdsh", Hosts: of(2, 3)}, "0", []int{2, 3}, []int{2, 3}},
+		{"more slots than GPUs", Prediction{Launcher: "pdsh", Hosts: of(3, 4)}, "", []int{3, 4}, []int{3}},
+		{"on this machine alone", Prediction{Local: true, Hosts: []hostfile.Host{{Name: "localhost", Slots: []int{1}}}}, "", []int{1}, []int{1}},
+		{"nobody says", Prediction{Launcher: "pdsh", Hosts: of()}, "", nil, []int{0, 1, 2, 3}},
+		{"another host", Prediction{Launcher: "pdsh", Hosts: []hostfile.Host{{Name: "w2", Slots: []int{0}}}}, "", nil, []int{0, 1, 2, 3}},
+		{"nothing", Prediction{Launcher: "pdsh", Hosts: []hostfile.Host{{Name: "w1", Slots: []int{}}}}, "", []int{}, []int{}},
+		{"torchrun", Prediction{Rendezvous: "c10d", Script: "train.py", PerNode: "2", Hosts: of()}, "", []int{0, 1}, []int{0, 1}},
+		{"torchrun's default", Prediction{Rendezvous: "c10d", Script: "train.py", Hosts: of(0, 1)}, "", []int{0}, []int{0}},
+		{"as many as torchrun finds", Prediction{Rendezvous: "c10d", Script: "train.py", PerNode: "gpu", Hosts: of(0, 1)}, "", nil, []int{0, 1, 2, 3}},
+		{"as many as torchrun finds of these", Prediction{Rendezvous: "c10d", Script: "train.py", PerNode: "auto", Hosts: of()}, "3,1", nil, []int{3, 1}},
+		{"torchrun of these", Prediction{Rendezvous: "c10d", Script: "train.py", PerNode: "2", Hosts: of()}, "3,2,1", []int{0, 1}, []int{3, 2}},
+		{"by MPI of these", Prediction{Launcher: "openmpi", Hosts: of(0, 1)}, "2,3", []int{0, 1}, []int{2, 3}},
+		{"parts of GPUs", Prediction{Launcher: "openmpi", Hosts: of(0, 1)}, "MIG-1", []int{0, 1}, []int{0, 1}},
+	} {
+		node := &facts.Node{Name: "w1", Facts: facts.Facts{NVML: &facts.NVML{Cards: make([]facts.Card, 4)}}}
+		if c.visible != "" {
+			node.Env = &facts.Env{Vars: env("environment", "CUDA_VISIBLE_DEVICES="+c.visible)}
+		}
+		if diff := cmp.Diff(c.slots, c.p.SlotsUsed()(node)); diff != "" {
+			t.Errorf("%s, slots (-want +got):\n%s", c.name, diff)
+		}
+		if diff := cmp.Diff(c.want, c.p.GPUsUsed()(node)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
