@@ -49,6 +49,7 @@ type View struct {
 	Policy Policy
 
 	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
+	cards    func(*facts.Node) []*facts.Card          // what launchCards has, for the same reason
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills
@@ -68,6 +69,10 @@ type Finding struct {
 	Want     string   `json:"want,omitempty"`
 	Fix      []string `json:"fix,omitempty"`
 	WouldSee string   `json:"would_see,omitempty"`
+
+	// Explained is an unknown whose cause another check reports: it makes the check's
+	// verdict unknown and is told no second time.
+	Explained bool `json:"-"`
 }
 
 // skip is the whole answer of a check that does not apply to this fleet.

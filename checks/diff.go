@@ -15,71 +15,97 @@ import (
 // nodes resolve names is left to host-names: each asks for a sample of them,
 // and may rightly think otherwise of its own name than the others do.
 func Diff(nodes []facts.Node) []FactDiff {
-	var reached []*facts.Node
-	for i := range nodes {
-		if nodes[i].Reached {
-			reached = append(reached, &nodes[i])
-		}
-	}
 	diffs := []FactDiff{}
-	spreads := spreadsOf(reached)
-	for _, path := range slices.Sorted(maps.Keys(spreads)) {
-		if groups := spreads[path].groups(sectionOf(path), reached); len(groups) > 1 {
-			diffs = append(diffs, FactDiff{Fact: path, Groups: groups})
+	for _, section := range facts.Sections() {
+		var seen []*facts.Node
+		for i := range nodes {
+			if nodes[i].Reached && nodes[i].Has(section) {
+				seen = append(seen, &nodes[i])
+			}
+		}
+		kinds := kindsOf(seen, section)
+		spreads := spreadsOf(kinds.first, section)
+		for _, path := range slices.Sorted(maps.Keys(spreads)) {
+			if spread := spreads[path]; !spread.everywhere(len(kinds.first)) {
+				diffs = append(diffs, FactDiff{Fact: path, Groups: spread.groups(kinds, seen)})
+			}
 		}
 	}
 	return diffs
+}
+
+// kinds parts nodes by how a section of theirs looks. Most nodes of a fleet look
+// like one of a few, so that the facts of these few are all there is to compare.
+type kinds struct {
+	first []*facts.Node // of each kind
+	of    map[*facts.Node]int
+}
+
+// manyKinds is how many kinds a node is compared with before it is taken for one of
+// its own. Nodes of a kind that was met too long ago only cost time.
+const manyKinds = 8
+
+func kindsOf(nodes []*facts.Node, section facts.Section) kinds {
+	k := kinds{of: make(map[*facts.Node]int, len(nodes))}
+	var recent []int // kinds, the last met first
+	for _, node := range nodes {
+		at := slices.IndexFunc(recent, func(kind int) bool { return node.Alike(&k.first[kind].Facts, section) })
+		kind := len(k.first)
+		if at >= 0 {
+			kind = recent[at]
+			recent = slices.Delete(recent, at, at+1)
+		} else {
+			k.first = append(k.first, node)
+		}
+		k.of[node] = kind
+		recent = slices.Insert(recent[:min(len(recent), manyKinds-1)], 0, kind)
+	}
+	return k
 }
 
 // spread is where the values of one fact are found. Nearly always all nodes
 // agree, so the first value met has a place of its own.
 type spread struct {
 	first  string
-	others map[int32]string // node → another value
-	have   []int32          // nodes that have the fact at all
+	others map[int]string // kind → another value
+	have   map[int]bool   // kinds that have the fact at all
 }
 
-// spreadsOf walks every node once and keeps four bytes for each of its facts:
-// ten thousand nodes have two million of them.
-func spreadsOf(nodes []*facts.Node) map[string]*spread {
+// spreadsOf walks one node of each kind.
+func spreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 	spreads := map[string]*spread{}
-	for i, node := range nodes {
-		node.EachComparable(func(path, value string) {
+	for kind, node := range nodes {
+		node.EachComparable(section, func(path, value string) {
 			s, known := spreads[path]
 			if !known {
 				if isLookup(path) {
 					return
 				}
-				s = &spread{first: value, others: map[int32]string{}}
+				s = &spread{first: value, others: map[int]string{}, have: map[int]bool{}}
 				spreads[path] = s
 			}
-			s.have = append(s.have, int32(i))
+			s.have[kind] = true
 			if value != s.first {
-				s.others[int32(i)] = value
+				s.others[kind] = value
 			}
 		})
 	}
 	return spreads
 }
 
-// groups are the nodes that saw the section by their value of the fact, nil
-// when all agree.
-func (s *spread) groups(section facts.Section, nodes []*facts.Node) []FactGroup {
-	if len(s.have) == len(nodes) && len(s.others) == 0 {
-		return nil
-	}
-	var seen []*facts.Node
-	value := map[*facts.Node]string{}
-	for _, i := range s.have {
-		value[nodes[i]] = cmp.Or(s.others[i], s.first)
-	}
-	for _, node := range nodes {
-		if node.Has(section) {
-			seen = append(seen, node)
+// everywhere is whether all of so many kinds have the fact and agree on it.
+func (s *spread) everywhere(kinds int) bool { return len(s.have) == kinds && len(s.others) == 0 }
+
+// groups are the nodes by their value of the fact.
+func (s *spread) groups(kinds kinds, nodes []*facts.Node) (groups []FactGroup) {
+	value := func(node *facts.Node) string {
+		kind := kinds.of[node]
+		if !s.have[kind] {
+			return ""
 		}
+		return cmp.Or(s.others[kind], s.first)
 	}
-	var groups []FactGroup
-	for _, g := range groupBy(seen, func(n *facts.Node) string { return value[n] }) {
+	for _, g := range groupBy(nodes, value) {
 		groups = append(groups, FactGroup{Value: orNull(g.Value), Nodes: g.Nodes})
 	}
 	return groups

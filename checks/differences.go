@@ -48,6 +48,15 @@ func differences(nodes []*facts.Node, aspects []aspect) []difference {
 	return compare(all)
 }
 
+// agreed is whether all have one value, as nearly always.
+func (c comparison) agreed() bool {
+	if len(c.Among) == 0 {
+		return true
+	}
+	first := c.Value(c.Among[0])
+	return !slices.ContainsFunc(c.Among[1:], func(node *facts.Node) bool { return c.Value(node) != first })
+}
+
 // compare is differences where not every node takes part in every comparison.
 func compare(all []comparison) []difference {
 	var found []difference
@@ -63,6 +72,9 @@ func compare(all []comparison) []difference {
 		found[i].Deviations = append(found[i].Deviations, d)
 	}
 	for _, c := range all {
+		if c.agreed() {
+			continue
+		}
 		groups := groupBy(c.Among, c.Value)
 		right := -1
 		if c.Want != "" {

@@ -23,6 +23,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Diff:     Diff(fleet.Nodes),
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}}
+	view.cards = launchCards(view)
 	report.Advice = advise(view)
 	report.Interconnect = interconnects(fleet.Nodes, prediction)
 	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
@@ -105,7 +106,7 @@ func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 		complete(&findings[i], check)
 	}
 	outcome.Verdict, outcome.Reason = conclude(findings, blind, len(view.Nodes))
-	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip })
+	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip || f.Explained })
 }
 
 // complete fills in what a check leaves to its catalogue entry.

@@ -10,10 +10,9 @@ import (
 
 // judgedGPUs are the nodes whose GPUs a check may judge: those whose driver told
 // all of them. A node that shows nothing of NVIDIA is for slots-fit and gpu-count to
-// speak of, one whose driver fails for gpu-driver-loads. What is found of the others
-// begins with the findings that come along: the reason to skip where nothing is to
-// be judged, and where gpu-driver-loads is switched off, so that nobody says it, an
-// unknown for each node whose driver fails.
+// speak of. What is found of the others begins with the findings that come along:
+// the reason to skip where nothing is to be judged, and an unknown for each node
+// whose driver fails, which gpu-driver-loads explains unless it is switched off.
 func judgedGPUs(view View) (nodes []*facts.Node, found []Finding) {
 	asked, reason := askedGPUs(view)
 	if reason != "" {
@@ -26,9 +25,13 @@ func judgedGPUs(view View) (nodes []*facts.Node, found []Finding) {
 			nodes = append(nodes, node)
 		case unsaid:
 			found = append(found, unknown(node, "nvml: the driver does not answer: "+failure.Text))
+		default:
+			f := unknown(node, "the driver of some nodes fails: see gpu-driver-loads")
+			f.Explained = true
+			found = append(found, f)
 		}
 	}
-	if nodes == nil && found == nil {
+	if nodes == nil && !unsaid {
 		return nil, skip("no node has a driver that answers: see gpu-driver-loads")
 	}
 	return nodes, found

@@ -14,6 +14,9 @@ import (
 // that answer; all that answer where nothing says which ones. Those that do not are
 // for gpu-healthy alone to speak of.
 func launchCards(view View) func(*facts.Node) []*facts.Card {
+	if view.cards != nil {
+		return view.cards
+	}
 	usedOf := view.Launch.GPUsUsed()
 	return onceANode(func(node *facts.Node) (cards []*facts.Card) {
 		used := usedOf(node)

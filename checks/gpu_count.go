@@ -15,7 +15,8 @@ var gpuCount = Check{
 	Needs:    []facts.Section{facts.SectionNVML},
 	Doc: "A GPU that falls off the bus leaves its machine running: the driver shows one fewer, those behind it move up by one, and a rank finds no device of its number or works on " +
 		"another one than the log says. Compared are what the driver shows with what it holds and with the device nodes, and the nodes with each other. A number of slots is " +
-		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not.",
+		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not. " +
+		"GPUs that the driver hides from this session, or a job's cgroup keeps it from, are another job's.",
 	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	Run:      judgeGPUCount,
 }

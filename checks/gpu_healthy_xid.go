@@ -84,8 +84,8 @@ func xidRules(node *facts.Node) []cardRule {
 	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of GPUs
-// whose driver does not tell, and the Xids of today that mean the hardware. A recovery
+// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of which
+// recoveryRules speak where the driver tells it, and the Xids of today that mean the hardware. A recovery
 // that is over settles all that was before it: by the word of the log or, where the
 // driver tells that nothing is open now, because something was.
 func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
@@ -103,7 +103,7 @@ func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]f
 			switch {
 			case strings.Contains(action, "(None)"), told[slot] == "none":
 				delete(recent, slot)
-			case told[slot] == "":
+			default:
 				needs[slot] = strings.TrimSpace(action)
 			}
 		}

@@ -18,9 +18,13 @@ type group struct {
 func groupBy(nodes []*facts.Node, value func(*facts.Node) string) []group {
 	var groups []group
 	at := map[string]int{}
+	i := -1
 	for _, node := range nodes {
 		v := value(node)
-		i, seen := at[v]
+		seen := i >= 0 && groups[i].Value == v // neighbours mostly are alike
+		if !seen {
+			i, seen = at[v]
+		}
 		if !seen {
 			i = len(groups)
 			at[v] = i

@@ -19,7 +19,9 @@
 package facts
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -118,15 +120,23 @@ var fieldOf = func() map[Section]int {
 	return fields
 }()
 
+// Sections are all that there are, sorted.
+func Sections() []Section { return slices.Sorted(maps.Keys(fieldOf)) }
+
+// section is the pointer to a section, which must be one.
+func (f *Facts) section(s Section) reflect.Value {
+	return reflect.ValueOf(f).Elem().Field(fieldOf[s])
+}
+
 // Has reports whether the section was seen.
 func (f *Facts) Has(s Section) bool {
-	field, known := fieldOf[s]
-	return known && !reflect.ValueOf(f).Elem().Field(field).IsNil()
+	_, known := fieldOf[s]
+	return known && !f.section(s).IsNil()
 }
 
 // Take copies one section of another set of facts into this one.
 func (f *Facts) Take(s Section, from Facts) {
-	if field, known := fieldOf[s]; known {
-		reflect.ValueOf(f).Elem().Field(field).Set(reflect.ValueOf(from).Field(field))
+	if _, known := fieldOf[s]; known {
+		f.section(s).Set(from.section(s))
 	}
 }

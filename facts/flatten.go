@@ -18,14 +18,16 @@ import (
 // and whoever compares counts that absence as a value.
 func (f Facts) Comparable() map[string]string {
 	out := map[string]string{}
-	f.EachComparable(func(path, value string) { out[path] = value })
+	for section := range fieldOf {
+		f.EachComparable(section, func(path, value string) { out[path] = value })
+	}
 	return out
 }
 
-// EachComparable visits what Comparable returns, in no order worth relying on.
-// It is for comparing fleets so large that a map for each node would not do.
-func (f *Facts) EachComparable(visit func(path, value string)) {
-	flatten(visit, "", reflect.ValueOf(f), "")
+// EachComparable visits what Comparable returns of a section, in no order worth relying
+// on. It is for comparing fleets so large that a map for each node would not do.
+func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
+	flatten(visit, string(s), f.section(s), "")
 }
 
 func flatten(visit func(path, value string), path string, v reflect.Value, tag string) {

@@ -86,7 +86,7 @@ func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string 
 //
 // Source: NVIDIA, Grace Performance Tuning Guide; NVIDIA GB200 and GB300 NVL72 data sheets.
 func hasC2C(card facts.Card) bool {
-	return slices.ContainsFunc([]string{"GH200", "GB200", "GB30x"}, func(chip string) bool { return strings.Contains(card.Name, chip) })
+	return slices.ContainsFunc([]string{"GH200", "GB200", "GB300"}, func(chip string) bool { return strings.Contains(card.Name, chip) })
 }
 
 // TakesRDMA is whether a GPU is of a kind whose memory other devices may reach.
