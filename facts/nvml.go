@@ -33,17 +33,17 @@ type NVML struct {
 	// Peers is whether the i-th of Cards can read and write the j-th's memory: "ok", or NVML's
 	// reason: chipset-not-supported, gpu-not-supported, topology-not-supported,
 	// disabled-by-regkey, not-supported, unknown; "" for not told and X with itself.
-	Peers [][]string `json:"peers"`
+	Peers [][]string `json:"peers" fact:"own"`
 }
 
 // NVMLFailure is a call that did not come back with an answer.
 type NVMLFailure struct {
 	// Kind is one of the FailureXxx words.
 	Kind string `json:"kind"`
-	Code int    `json:"code,omitempty"` // nvmlReturn_t, 0 where it is not one
-	Call string `json:"call,omitempty"` // "nvmlInit_v2"
+	Code int    `json:"code,omitempty" fact:"own"` // nvmlReturn_t, 0 where it is not one
+	Call string `json:"call,omitempty" fact:"own"` // "nvmlInit_v2"
 	// Text is what was said: NVML's or the loader's words, nvidia-smi's last line.
-	Text string `json:"text"`
+	Text string `json:"text" fact:"own"`
 }
 
 // The kinds of failure.
