@@ -75,7 +75,7 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	case !end.killed:
 		heard.fail(facts.FailureCrashed, "the process that asked "+heard.whom()+" ended: "+crashWords(end.stderr, end.err))
 	case silent < quiet/2: // it may yet have answered
-		return nil, fmt.Errorf("there was too little time to ask the driver, which was at %s", heard.call())
+		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", heard.call())
 	case end.stuck:
 		heard.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", heard.whom(), silent))
 	default:

@@ -88,7 +88,7 @@ func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return said, ctx.Err()
 	case errors.Is(said.err, context.DeadlineExceeded) && said.took < s.limit/4: // it may yet have answered
-		return said, errors.New("there was too little time to ask nvidia-smi")
+		return said, errors.New("there was too little time to ask nvidia-smi: give the node more with --timeout")
 	}
 	return said, nil
 }

@@ -19,6 +19,8 @@ type link struct {
 	remote string // PCI address of the far end, "" for not told
 }
 
+const linkState = "nvmlDeviceGetNvLinkState"
+
 // nvlinks asks each link and folds what they have alike.
 func (c *card) nvlinks() {
 	count := c.linkCount()
@@ -29,7 +31,7 @@ func (c *card) nvlinks() {
 	speeds := c.linkSpeeds(count)
 	for index := range count {
 		one := link{}
-		state, ok := told(c.asker, of(c.device.GetNvLinkState, index), "nvmlDeviceGetNvLinkState")
+		state, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
 			return // links that cannot be asked are like none
 		}
@@ -51,7 +53,7 @@ func (c *card) linkCount() int {
 		return min(int(values[0].value), nvml.NVLINK_MAX_LINKS)
 	}
 	for index := range nvml.NVLINK_MAX_LINKS {
-		if _, ok := told(c.asker, of(c.device.GetNvLinkState, index), "nvmlDeviceGetNvLinkState"); !ok {
+		if _, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState); !ok {
 			return index
 		}
 	}

@@ -37,11 +37,15 @@ var levels = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_SYSTEM:     "SYS",
 }
 
-// topology is what joins each two GPUs: their NVLinks, else the PCI bus.
+// topology is what joins each two GPUs: their NVLinks, else the PCI bus; nothing is
+// said of GPUs whose links we were refused, as those may well join them.
 func topology(cards []*card) [][]string {
 	return matrix(cards, func(from, to *card) string {
 		if joining := nvlinksBetween(from, to); joining > 0 {
 			return fmt.Sprintf("NV%d", joining)
+		}
+		if from.wasRefused(linkState) || to.wasRefused(linkState) {
+			return ""
 		}
 		level, ok := told(from.asker, of(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
 		if !ok {

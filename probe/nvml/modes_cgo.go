@@ -92,9 +92,11 @@ var userKinds = []struct {
 const notAvailable = ^uint64(0)
 
 // processes are those of the whole machine, as far as the driver shows them here.
-// Whose they are is read elsewhere.
+// Whose they are is read elsewhere. Where one kind is refused, none is told: a list
+// without it would read as "nobody else".
 func (c *card) processes() {
 	known := map[uint32]bool{}
+	refused := len(c.refused)
 	for _, users := range userKinds {
 		running, ok := told(c.asker, of(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
 		if !ok {
@@ -115,5 +117,8 @@ func (c *card) processes() {
 			}
 			c.seen.Processes = append(c.seen.Processes, user)
 		}
+	}
+	if len(c.refused) > refused {
+		c.seen.Processes = nil
 	}
 }

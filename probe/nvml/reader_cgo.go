@@ -67,15 +67,16 @@ func told[T any](a *asker, call func() (T, nvml.Return), names ...string) (value
 	return value, a.took(name, ret)
 }
 
-// took is whether a call was answered. What an old driver, another GPU or a
-// missing permission cannot tell is no failure. Of the others few say that the GPU
+// took is whether a call was answered. What an old driver or another GPU cannot
+// tell is no failure, and what we lack the rights for is only kept as refused, so
+// that nobody takes it for fine. Of the others few say that the GPU
 // cannot be used: a sensor fails now and then of one that computes well
 // (Azure/azhpc-diagnostics, issue 77).
 func (a *asker) took(call string, ret nvml.Return) bool {
 	switch ret {
 	case nvml.SUCCESS:
 		return true
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NO_PERMISSION,
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND,
 		nvml.ERROR_INVALID_ARGUMENT,          // an old driver does not know the sensor, counter or field
 		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // nor the struct
 		nvml.ERROR_DEPRECATED, nvml.ERROR_NO_DATA, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:
@@ -87,15 +88,16 @@ func (a *asker) took(call string, ret nvml.Return) bool {
 	return false
 }
 
-// refusals caps what is kept of the calls that were refused.
-const refusals = 8
-
 // refuses keeps a call that failed, once: some are made for each NVLink.
 func (a *asker) refuses(call string, ret nvml.Return) {
-	refusal := *a.reader.failure(call, ret)
-	if len(a.refused) < refusals && !slices.Contains(a.refused, refusal) {
+	if refusal := *a.reader.failure(call, ret); !slices.Contains(a.refused, refusal) {
 		a.refused = append(a.refused, refusal)
 	}
+}
+
+// wasRefused is whether a call failed for more than not being supported.
+func (a *asker) wasRefused(call string) bool {
+	return slices.ContainsFunc(a.refused, func(refusal facts.NVMLFailure) bool { return refusal.Call == call })
 }
 
 // fails keeps the first failure.
