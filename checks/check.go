@@ -49,7 +49,8 @@ type View struct {
 	Policy Policy
 
 	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
-	cards    func(*facts.Node) []*facts.Card          // what launchCards has, for the same reason
+	networks map[*facts.Node]launch.Network           // what ncclNetwork has, for the same reason
+	cards    func(*facts.Node) []*facts.Card          // what launchCards has
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills

@@ -68,7 +68,7 @@ func kindsOf(nodes []*facts.Node, section facts.Section) kinds {
 type spread struct {
 	first  string
 	others map[int]string // kind → another value
-	have   map[int]bool   // kinds that have the fact at all
+	have   []int32        // kinds that have the fact at all, ascending; there may be as many as nodes
 }
 
 // spreadsOf walks one node of each kind.
@@ -81,10 +81,10 @@ func spreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 				if isLookup(path) {
 					return
 				}
-				s = &spread{first: value, others: map[int]string{}, have: map[int]bool{}}
+				s = &spread{first: value, others: map[int]string{}}
 				spreads[path] = s
 			}
-			s.have[kind] = true
+			s.have = append(s.have, int32(kind))
 			if value != s.first {
 				s.others[kind] = value
 			}
@@ -100,7 +100,7 @@ func (s *spread) everywhere(kinds int) bool { return len(s.have) == kinds && len
 func (s *spread) groups(kinds kinds, nodes []*facts.Node) (groups []FactGroup) {
 	value := func(node *facts.Node) string {
 		kind := kinds.of[node]
-		if !s.have[kind] {
+		if _, has := slices.BinarySearch(s.have, int32(kind)); !has {
 			return ""
 		}
 		return cmp.Or(s.others[kind], s.first)

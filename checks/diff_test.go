@@ -2,6 +2,7 @@ package checks
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,5 +51,22 @@ func TestDiff(t *testing.T) {
 		if diff := cmp.Diff(c.want, Diff(fleet.Nodes)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// A kind that comes again after more others than are remembered is still one group.
+func TestDiffOfManyKinds(t *testing.T) {
+	const kernels = manyKinds + 2
+	fleet := healthyFleet(2*kernels + 1)
+	for i := range fleet.Nodes {
+		fleet.Nodes[i].Host.Kernel = fmt.Sprint(i % kernels)
+	}
+	want := FactDiff{Fact: "host.kernel"}
+	for i := range kernels {
+		want.Groups = append(want.Groups, FactGroup{Value: fmt.Appendf(nil, "%q", fmt.Sprint(i)), Nodes: []string{fmt.Sprintf("w%d", i+1), fmt.Sprintf("w%d", i+1+kernels)}})
+	}
+	want.Groups[0].Nodes = append(want.Groups[0].Nodes, fmt.Sprintf("w%d", 1+2*kernels))
+	if diff := cmp.Diff([]FactDiff{want}, Diff(fleet.Nodes)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

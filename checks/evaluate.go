@@ -22,7 +22,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Findings: []Finding{},
 		Diff:     Diff(fleet.Nodes),
 	}
-	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}}
+	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
 	view.cards = launchCards(view)
 	report.Advice = advise(view)
 	report.Interconnect = interconnects(fleet.Nodes, prediction)

@@ -122,7 +122,11 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []Findi
 	}
 	f.Got = strings.Join(shows, "; ")
 	f.Fix = nil
+	together := slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" && resetTogether(node, card) })
 	for _, fix := range r.Fix {
+		if fix == resetGPU && together {
+			fix = resetGPUs
+		}
 		f.Fix = append(f.Fix, onMachine(node, strings.ReplaceAll(fix, "{gpus}", strings.Join(numbers, ","))))
 	}
 	return []Finding{f}, others

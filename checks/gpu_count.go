@@ -30,9 +30,11 @@ func judgeGPUCount(view View) []Finding {
 	slotsOf := view.Launch.SlotsUsed()
 	var alike, none []*facts.Node
 	for _, node := range nodes {
-		if names := lost(node); names != nil {
-			findings = append(findings, lostGPU(node, names, slotsOf(node)))
-		} else if !short[node.Name] {
+		switch names := lost(node); {
+		case names != nil:
+			findings = append(findings, lostGPU(view, node, names, slotsOf(node)))
+		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // which says so
+		case !short[node.Name]:
 			alike = append(alike, node)
 		}
 	}

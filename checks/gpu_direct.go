@@ -24,14 +24,14 @@ var gpuDirect = Check{
 		if len(view.All) < 2 {
 			return append(findings, skip("ranks of one node need no network")...)
 		}
-		rdma, reason := usingIB(view)
+		_, reason := usingIB(view)
 		if reason != "" {
 			return append(findings, skip(reason)...)
 		}
 		cardsOf := launchCards(view)
 		takesRDMA := func(card *facts.Card) bool { return launch.TakesRDMA(*card) }
 		capable := slices.DeleteFunc(nodes, func(node *facts.Node) bool {
-			return !slices.Contains(rdma, node) || !slices.ContainsFunc(cardsOf(node), takesRDMA) || len(view.Launch.Network(node).Ports) == 0
+			return !slices.ContainsFunc(cardsOf(node), takesRDMA) || len(ncclNetwork(view, node).Ports) == 0
 		})
 		if len(capable) == 0 {
 			return append(findings, skip("no node has both an RDMA port that NCCL takes and a GPU that takes RDMA")...)
@@ -54,7 +54,7 @@ func judgeDirect(view View, nodes []*facts.Node, cardsOf func(*facts.Node) []*fa
 		return known && what == ""
 	})
 	for _, node := range nodes {
-		network := view.Launch.Network(node)
+		network := ncclNetwork(view, node)
 		direct := view.Launch.GPUDirect(node, network)
 		switch what, known := lacks(node); {
 		case !known:

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 
 	"preflight/facts"
 )
@@ -26,8 +27,12 @@ const (
 	noDriver     = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver"
 	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
 	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
+	takesCPU     = "nothing but the time it takes: DeepSpeed takes the CPU"
 	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
 )
+
+// meantCPU is for a launch of which nobody said what it computes on.
+const meantCPU = "preflight --accelerator cpu …   # if the CPU is meant"
 
 func judgeDrivers(view View) []Finding {
 	nodes, reason := askedGPUs(view)
@@ -36,13 +41,17 @@ func judgeDrivers(view View) []Finding {
 	}
 	slotsOf := view.Launch.SlotsUsed()
 	var findings []Finding
+	// A display's GPU in a cluster for the CPU is in the hands of the system's own driver.
+	displays := !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(busDrivers(n), "nouveau") })
 	for _, node := range nodes {
 		switch failure := node.NVML.Failure; {
 		case failure != nil:
 			f := driverFailure(node, *failure)
-			if view.Launch.Accelerator == "cpu" { // nobody said so, and perhaps it is meant
-				f.Verdict, f.WouldSee = Warn, "nothing but the time it takes: DeepSpeed takes the CPU"
-				f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if that is meant")
+			if view.Launch.Accelerator == "cpu" { // nobody said so
+				f.WouldSee, f.Fix = takesCPU, append(f.Fix, meantCPU)
+				if displays {
+					f.Verdict = Warn
+				}
 			}
 			findings = append(findings, f)
 		case node.GPU == nil:
@@ -50,7 +59,7 @@ func judgeDrivers(view View) []Finding {
 		default:
 			findings = append(findings, shutDoors(node)...)
 			findings = append(findings, lacksLibcuda(node)...)
-			findings = append(findings, unheldGPUs(node, slotsOf(node))...)
+			findings = append(findings, unheldGPUs(view, node, slotsOf(node))...)
 		}
 	}
 	return findings

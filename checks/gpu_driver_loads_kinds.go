@@ -17,6 +17,8 @@ var driverFailures = map[string]func(*facts.Node) Finding{
 	facts.FailureStuck:        isStuck,
 }
 
+const installDriver = "{ssh} sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository"
+
 // kernelSays looks for what the driver wrote about it.
 const kernelSays = `{ssh} "sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20"`
 
@@ -27,7 +29,7 @@ func failsUnexplained(node *facts.Node) Finding {
 	f := Finding{Summary: "the driver fails with an unknown error", WouldSee: unknownCUDA}
 	container := containerOf(node)
 	if container == "" {
-		f.Fix = []string{kernelSays, "{ssh} sudo reboot"}
+		f.Fix = []string{kernelSays, rebootNode}
 		return f
 	}
 	f.Summary = "the container has lost the right to its GPUs, as when systemd on its machine reloads"
@@ -58,7 +60,7 @@ var openDoors = []string{
 func lostAGPU(*facts.Node) Finding {
 	return Finding{
 		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
-		Fix:      []string{kernelSays, "{ssh} sudo reboot   # or, where it stays away, power off and on", "# take {nodes} out of {hostfile} until then"},
+		Fix:      []string{kernelSays, rebootNode + "; where it stays away, power off and on", withoutNode},
 		WouldSee: unknownCUDA,
 	}
 }
@@ -66,7 +68,7 @@ func lostAGPU(*facts.Node) Finding {
 func wantsReset(*facts.Node) Finding {
 	return Finding{
 		Summary:  "a GPU wants a reset before it is used again",
-		Fix:      []string{"{ssh} sudo nvidia-smi --gpu-reset   # with nothing on the GPUs", "{ssh} sudo reboot   # or"},
+		Fix:      []string{resetGPUs, withoutNode},
 		WouldSee: unknownCUDA,
 	}
 }
@@ -99,7 +101,7 @@ func userHalfMissing(node *facts.Node) Finding {
 			"{ssh} 'ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L'",
 		}
 	default:
-		f.Fix = []string{"{ssh} sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository, then reboot", "{ssh} nvidia-smi -L"}
+		f.Fix = []string{installDriver + ", then reboot", "{ssh} nvidia-smi -L"}
 	}
 	return f
 }
@@ -117,7 +119,7 @@ func hangs(*facts.Node) Finding {
 	return Finding{
 		Summary:  "the driver does not answer",
 		Want:     "an answer",
-		Fix:      []string{kernelSays + "   # an Xid names the GPU", `{ssh} 'ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"'   # who hangs in it`, "{ssh} sudo reboot"},
+		Fix:      []string{kernelSays + "   # an Xid names the GPU", `{ssh} 'ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"'   # who hangs in it`, rebootNode, withoutNode},
 		WouldSee: waitsForGPU,
 	}
 }
@@ -125,7 +127,7 @@ func hangs(*facts.Node) Finding {
 func isStuck(node *facts.Node) Finding {
 	f := hangs(node)
 	f.Summary = "the driver does not answer, and who asks it cannot be killed any more"
-	f.Fix = []string{f.Fix[0], "{ssh} sudo reboot   # nothing less frees a process that the kernel holds; where that hangs too: power off and on"}
+	f.Fix = []string{f.Fix[0], rebootNode + ": nothing less frees a process that the kernel holds; where that hangs too: power off and on", withoutNode}
 	return f
 }
 

@@ -11,21 +11,19 @@ import (
 
 // nouveauOff keeps the free driver off the GPUs.
 const nouveauOff = `{ssh} 'printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && ` +
-	`sudo update-initramfs -u && sudo reboot'   # on Red Hat: dracut --force`
+	`sudo update-initramfs -u && sudo reboot'   # once nobody's job runs there; on Red Hat: dracut --force`
 
 // moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
 func moduleMissing(node *facts.Node) Finding {
 	f := Finding{Summary: "the kernel module of NVIDIA's driver is not loaded", Want: "the module nvidia", WouldSee: noDriver}
 	switch holders := busDrivers(node); {
 	case node.GPU != nil && node.GPU.Module != "":
-		f.Summary = "NVIDIA's kernel module is loaded, and its device nodes are missing"
-		f.Got, f.Want = "module "+node.GPU.Module, "/dev/nvidiactl and a /dev/nvidiaN for each GPU"
-		f.Fix = []string{"{ssh} sudo nvidia-modprobe -u -c=0", "{ssh} nvidia-smi -L"}
+		return moduleUnheard(node)
 	case containerOf(node) != "":
 		f.Fix = []string{"# on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi", "# a container uses the kernel module of its machine"}
 	case slices.Contains(holders, "nouveau"):
 		f.Got = "the GPUs are held by nouveau"
-		f.Fix = []string{nouveauOff, "{ssh} nvidia-smi -L   # after the reboot; without NVIDIA's driver install it first"}
+		f.Fix = []string{installDriver + "; where it is not installed, before anything else", nouveauOff, "{ssh} nvidia-smi -L   # after the reboot"}
 	case slices.Contains(holders, "vfio-pci"):
 		f.Got = "the GPUs are held by vfio-pci, for virtual machines"
 		f.Fix = []string{`{ssh} 'cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d'   # what gives them away; take it out, then reboot`}
@@ -34,6 +32,37 @@ func moduleMissing(node *facts.Node) Finding {
 			"{ssh} sudo modprobe nvidia",
 			"{ssh} 'uname -r; dkms status; mokutil --sb-state'   # where that fails: is the module built for this kernel, and signed if secure boot is on?",
 		}
+	}
+	return f
+}
+
+// moduleUnheard is where NVML finds no driver although its kernel module is loaded: by
+// its device nodes, if they are missing or refused.
+func moduleUnheard(node *facts.Node) Finding {
+	f := Finding{
+		Summary: "NVIDIA's kernel module is loaded, and its device nodes are missing", Got: "module " + node.GPU.Module,
+		Want: "/dev/nvidiactl and a /dev/nvidiaN for each GPU", WouldSee: noDriver,
+		Fix: []string{"{ssh} sudo nvidia-modprobe -u -c=0", "{ssh} nvidia-smi -L"},
+	}
+	control := slices.IndexFunc(node.GPU.Doors, func(door facts.DeviceNode) bool { return door.Path == "/dev/nvidiactl" })
+	container := containerOf(node)
+	switch {
+	case control >= 0 && node.GPU.Doors[control].Problem == "" && len(node.GPU.Devices) > 0:
+		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
+		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
+		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
+		f.Fix = []string{"{ssh} 'ls -l /dev/nvidia*; grep -i nvidia /proc/devices'   # do the major numbers agree?", kernelSays, reloadModule(node)}
+		if container != "" {
+			f.Fix = append(f.Fix[:2:2], restartContainer(container, "it gets the device nodes of now")...)
+		}
+	case control >= 0 && !slices.Contains(leadsNowhere, node.GPU.Doors[control].Problem):
+		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
+		f.Got, f.Want = shutDoorNames(node), "device nodes that every rank may read and write"
+		if f.Fix = openDoors; container != "" {
+			f.Fix = startWithGPUs(container)
+		}
+	case container != "":
+		f.Fix = startWithGPUs(container)
 	}
 	return f
 }
@@ -60,7 +89,7 @@ func versionsDiffer(node *facts.Node) Finding {
 		f.Fix = restartContainer(container, "it was started before its machine's driver was upgraded, or its image brings a driver of its own")
 		return f
 	}
-	f.Fix = []string{"{ssh} sudo reboot", reloadModule(node)}
+	f.Fix = []string{rebootNode, reloadModule(node)}
 	return f
 }
 

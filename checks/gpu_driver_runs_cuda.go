@@ -52,7 +52,7 @@ func judgeCUDA(view View) []Finding {
 }
 
 // cpuBuild is of a torch that cannot use the GPUs that are there. Where nobody said
-// that they are to be used, DeepSpeed goes on without.
+// that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
 func cpuBuild(view View, node *facts.Node, cards []*facts.Card) Finding {
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
@@ -61,10 +61,11 @@ func cpuBuild(view View, node *facts.Node, cards []*facts.Card) Finding {
 	if f.Fix == nil { // the driver is older than every build
 		f.Fix = append(newerDriver(node, "12"), "# then have preflight name the build of torch")
 	}
-	if view.Launch.AcceleratorOpen && !view.Launch.Torchrun() {
-		f.Verdict = Warn
-		f.WouldSee = "nothing but the time it takes: DeepSpeed takes the CPU"
-		f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if that is meant")
+	if view.Launch.AcceleratorOpen {
+		f.Fix = append(f.Fix, meantCPU)
+		if !view.Launch.Torchrun() {
+			f.WouldSee = takesCPU
+		}
 	}
 	return f
 }

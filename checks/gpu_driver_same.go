@@ -34,11 +34,28 @@ func judgeDriversAlike(view View) []Finding {
 		f.Fix = []string{howInstalled}
 		if !d.Split {
 			odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
-			f.Fix = append(f.Fix, sameDriver(d, nodes[odd]))
+			if usual := slices.IndexFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) }); sameModels(nodes[odd], nodes[usual]) {
+				f.Fix = append(f.Fix, sameDriver(d, nodes[odd]))
+			} else {
+				f.Want += "; as far as the other GPUs here can have it: the open module takes Turing or later, and Blackwell takes it and driver 570"
+			}
 		}
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// sameModels is whether two nodes have GPUs of the same models, so that the driver of
+// one is a driver for the other.
+func sameModels(a, b *facts.Node) bool {
+	models := func(n *facts.Node) (names []string) {
+		for i := range n.NVML.Cards {
+			names = append(names, n.NVML.Cards[i].Name)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	return slices.Equal(models(a), models(b))
 }
 
 // howInstalled shows where the driver of a node came from.

@@ -17,10 +17,13 @@ var gpuFabric = Check{
 	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
+		cardsOf := launchCards(view)
+		for _, node := range nodes {
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), fabricTold)...)
+		}
 		if len(nodes) > 0 && !slices.ContainsFunc(nodes, hasFabric) {
 			return append(findings, skip("no node has NVSwitches")...)
 		}
-		cardsOf := launchCards(view)
 		for _, node := range nodes {
 			if !hasFabric(node) {
 				continue
@@ -35,6 +38,9 @@ var gpuFabric = Check{
 		return findings
 	},
 }
+
+// fabricTold is a GPU's word on its place in the fabric.
+var fabricTold = essential{func(card *facts.Card) bool { return card.Fabric == nil }, []string{"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"}}
 
 // hasFabric is whether a node shows NVSwitches: on its bus, at the far end of its
 // links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose

@@ -27,6 +27,7 @@ var gpuHealthy = Check{
 		memory := append(memoryRules, eccRules(usual(nodes, cardsOf, eccMode))...)
 		for _, node := range nodes {
 			findings = append(findings, unanswering(node)...)
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), healthTold...)...)
 			rules := append(slices.Clip(memory), correctedFlood(node))
 			findings = append(findings, firstOf(node, cardsOf(node), slices.Concat(rules, recoveryRules, xidRules(node), []cardRule{refusedCalls}))...)
 		}
@@ -34,37 +35,60 @@ var gpuHealthy = Check{
 	},
 }
 
-// unanswering finds GPUs of which a call to the driver failed.
+// healthTold is what the memory of a GPU is judged by.
+var healthTold = []essential{
+	{func(card *facts.Card) bool { return card.ECC == nil || card.ECC.Uncorrected == nil }, []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors"}},
+	{func(card *facts.Card) bool { return card.Remapped == nil }, []string{"nvmlDeviceGetRemappedRows"}},
+	{func(card *facts.Card) bool { return card.Retired == nil }, []string{"nvmlDeviceGetRetiredPages"}},
+}
+
+// whyUnusable is the failure that keeps ranks off a GPU, nil for none. One that cannot
+// even tell the size of its memory is no healthy one with a sick sensor, unless it is
+// our rights that lack.
+func whyUnusable(card *facts.Card) *facts.NVMLFailure {
+	if card.Failure != nil {
+		return card.Failure
+	}
+	for i, refusal := range card.Refused {
+		if memoryTold.untold(card) && slices.Contains(memoryTold.calls, withoutVersion(refusal.Call)) && refusal.Kind != facts.FailureNoPermission {
+			return &card.Refused[i]
+		}
+	}
+	return nil
+}
+
+// unanswering finds GPUs that ranks cannot use, by what calls to the driver said.
 func unanswering(node *facts.Node) []Finding {
 	var failed []*facts.Card
 	for i := range node.NVML.Cards {
-		if card := &node.NVML.Cards[i]; card.Failure != nil {
+		if card := &node.NVML.Cards[i]; whyUnusable(card) != nil {
 			failed = append(failed, card)
 		}
 	}
 	const log = "{ssh} 'sudo dmesg -T | grep -i xid'   # what the driver said of it"
 	kind := func(words ...string) func(*facts.Card) string {
 		return func(card *facts.Card) string {
-			if words != nil && !slices.Contains(words, card.Failure.Kind) {
+			failure := whyUnusable(card)
+			if words != nil && !slices.Contains(words, failure.Kind) {
 				return ""
 			}
-			return fmt.Sprintf("%s says %q", cmp.Or(card.Failure.Call, "the driver"), card.Failure.Text)
+			return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
 		}
 	}
 	return firstOf(node, failed, []cardRule{{Finding{
 		Summary:  "a GPU has fallen off the bus",
 		Want:     "every GPU answers",
-		Fix:      []string{log, "{ssh} sudo reboot   # if it is lost again: power the machine off and on, reseat or replace the GPU"},
+		Fix:      []string{log, rebootNode + "; if it is lost again: power off and on, reseat or replace the GPU", withoutNode},
 		WouldSee: "RuntimeError: CUDA error: unknown error",
 	}, kind(facts.FailureLost)}, {Finding{
 		Summary:  "a GPU works again only after a reset",
 		Want:     "every GPU answers",
-		Fix:      []string{log, "{ssh} sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; GPUs behind NVSwitches of the first generations are reset all at once", "{ssh} sudo reboot   # if the reset is refused"},
+		Fix:      []string{log, resetGPU, withoutNode},
 		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 	}, kind(facts.FailureReset)}, {Finding{
 		Summary:  "the driver gives no answer for a GPU",
 		Want:     "every GPU answers",
-		Fix:      []string{log, "{ssh} nvidia-smi -q -i {gpus}", "{ssh} sudo reboot"},
+		Fix:      []string{log, "{ssh} nvidia-smi -q -i {gpus}", rebootNode, withoutNode},
 		WouldSee: "RuntimeError: CUDA error: unknown error",
 	}, kind()}})
 }
@@ -82,6 +106,9 @@ var refusedCalls = cardRule{Finding{
 	Fix:      []string{"{ssh} nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?", "{ssh} 'sudo dmesg -T | grep -i xid'"},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
 }, func(card *facts.Card) string {
+	if whyUnusable(card) != nil {
+		return ""
+	}
 	var calls []string
 	for _, failure := range card.Refused {
 		if failure.Kind != facts.FailureNoPermission {

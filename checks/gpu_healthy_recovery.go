@@ -30,12 +30,12 @@ var recoveryWords = map[string]string{
 var recoveryRules = []cardRule{{Finding{
 	Summary:  "the driver says that a GPU needs recovery",
 	Want:     "no recovery action open",
-	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU},
+	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU, withoutNode},
 	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 }, recoveryOf("reset", "drain")}, {Finding{
 	Summary:  "the driver says that a GPU needs its machine rebooted",
 	Want:     "no recovery action open",
-	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", "{ssh} sudo reboot"},
+	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", rebootNode, withoutNode},
 	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 }, recoveryOf("reboot")}, {Finding{
 	Verdict:  Warn,

@@ -73,7 +73,7 @@ func xidRules(node *facts.Node) []cardRule {
 		Verdict:  Warn,
 		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
 		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
-		Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU, "{ssh} sudo reboot   # where it says Node Reboot Required"},
+		Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU, rebootNode + ", where it says Node Reboot Required"},
 		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 	}, func(card *facts.Card) string { return needs[slotOf(card.Address)] }}, {Finding{
 		Verdict:  Warn,

@@ -33,11 +33,19 @@ var gpuIdle = Check{
 					uses = append(uses, usesOf(card)...)
 				}
 			}
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), useTold...)...)
 			findings = append(findings, usedBy(node, uses)...)
 			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node))...)
 		}
 		return findings
 	},
+}
+
+// useTold is what shows that somebody uses a GPU. Processes of another kind may be told
+// where those that compute are not.
+var useTold = []essential{
+	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
+	{func(card *facts.Card) bool { return card.MemoryUsed == nil }, memoryTold.calls},
 }
 
 // hiddenUse is memory that is in use by nobody in sight: another container's

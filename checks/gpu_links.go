@@ -23,12 +23,16 @@ var gpuLinks = Check{
 			if node.GPU != nil && node.GPU.NVSwitches > 0 {
 				nvlink = switched
 			}
+			findings = append(findings, refusedFacts(view, node, linkedOf(node), linksTold, widthTold)...)
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
 			findings = append(findings, firstOf(node, cardsOf(node), append(pcie, replayRule(uptime(node))))...)
 		}
 		return findings
 	},
 }
+
+// widthTold is what a PCIe link is judged by.
+var widthTold = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
 // linkedCards are the GPUs of the launch whose NVLinks and peers can be judged:
 // MIG takes both away, and so does a fabric that is not set up, of which gpu-fabric

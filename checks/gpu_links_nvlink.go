@@ -25,7 +25,7 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 	return []cardRule{{Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
 		Want:     "every link active: reset the GPUs, else reseat or replace the GPU or its board",
-		Fix:      []string{showLinks, "{ssh} 'sudo dmesg -T | grep -iE \"nvlink|xid\"'", "{ssh} sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs"},
+		Fix:      []string{showLinks, "{ssh} 'sudo dmesg -T | grep -iE \"nvlink|xid\"'", resetGPU, "{ssh} sudo systemctl restart nvidia-fabricmanager   # after it"},
 		WouldSee: "P2P is disabled between NVLINK connected GPUs, or CUDA failure in NVLS setup",
 	}, func(card *facts.Card) string {
 		if card.NVLinks == nil || !switched && card.NVLinks.RemoteKind != "switch" {

@@ -23,10 +23,17 @@ var gpuMode = Check{
 		common := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.AppSM) })
 		for _, node := range nodes {
 			rules := append([]cardRule{prohibited, migEnabled(len(slotsOf(node)))}, modeRules...)
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), modesTold...)...)
 			findings = append(findings, eachOf(node, cardsOf(node), append(rules, appClocks(common)))...)
 		}
 		return findings
 	},
+}
+
+// modesTold are the modes that keep ranks off a GPU.
+var modesTold = []essential{
+	{func(card *facts.Card) bool { return card.ComputeMode == "" }, []string{"nvmlDeviceGetComputeMode"}},
+	{func(card *facts.Card) bool { return card.MIG == "" }, []string{"nvmlDeviceGetMigMode"}},
 }
 
 var prohibited = cardRule{Finding{

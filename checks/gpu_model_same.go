@@ -26,8 +26,13 @@ var gpuModelSame = Check{
 func judgeGPUModels(view View) []Finding {
 	nodes, findings := judgedGPUs(view)
 	cardsOf := launchCards(view)
-	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 })
-	models := func(n *facts.Node) string { return distinct(cardsOf(n), modelOf) }
+	for _, node := range nodes {
+		findings = append(findings, refusedFacts(view, node, cardsOf(node), memoryTold, nameTold)...)
+	}
+	unnamed := func(n *facts.Node) bool { return slices.ContainsFunc(cardsOf(n), nameTold.untold) }
+	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 || unnamed(n) })
+	sizes := usual(nodes, cardsOf, func(card *facts.Card) int64 { return card.Memory })
+	models := func(n *facts.Node) string { return distinct(cardsOf(n), modelOf(sizes)) }
 	for _, node := range nodes {
 		if mixed := models(node); strings.Contains(mixed, ", ") {
 			findings = append(findings, Finding{
@@ -47,16 +52,34 @@ func judgeGPUModels(view View) []Finding {
 		}
 		findings = append(findings, f)
 	}
-	if len(findings) == 0 {
-		findings = unlikeVBIOS(nodes, cardsOf)
+	if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict != Unknown }) {
+		findings = append(findings, unlikeVBIOS(nodes, cardsOf)...)
 	}
 	return findings
 }
 
-// modelOf is a GPU's name and memory: some models are sold with more than one size.
-func modelOf(card *facts.Card) string {
-	return fmt.Sprintf("%s with %s", shown(card.Name), humanize.IBytes(uint64(card.Memory)))
+var nameTold = essential{func(card *facts.Card) bool { return card.Name == "" }, []string{"nvmlDeviceGetName"}}
+
+// asMuch is from which share of another's memory on a GPU has as much: what firmware
+// and ECC keep for themselves differs by board and driver.
+const asMuch = 0.95
+
+// modelOf is a GPU's name and memory: some models are sold with more than one size. One
+// that does not tell its memory has what is usual for the model, if that is told.
+func modelOf(usual map[string]int64) func(*facts.Card) string {
+	return func(card *facts.Card) string {
+		size := card.Memory
+		if common := usual[card.Name]; size == 0 || hasAsMuch(size, common) && hasAsMuch(common, size) {
+			size = common
+		}
+		if size == 0 {
+			return card.Name
+		}
+		return fmt.Sprintf("%s with %s", card.Name, humanize.IBytes(uint64(size)))
+	}
 }
+
+func hasAsMuch(size, other int64) bool { return float64(size) >= asMuch*float64(other) }
 
 // distinct is every value that cards have, once and in order. Nearly always the
 // next card is of the same model.
@@ -73,23 +96,26 @@ func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
 }
 
 // smallestMemory is the least that a GPU has and the nodes with such, nil where all
-// have as much.
+// that tell have as much.
 func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (least string, names []string) {
 	var sizes []int64
 	of := map[string]int64{}
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
+			if card.Memory == 0 {
+				continue
+			}
 			sizes = append(sizes, card.Memory)
 			if size, met := of[node.Name]; !met || card.Memory < size {
 				of[node.Name] = card.Memory
 			}
 		}
 	}
-	if slices.Min(sizes) == slices.Max(sizes) {
+	if sizes == nil || hasAsMuch(slices.Min(sizes), slices.Max(sizes)) {
 		return "", nil
 	}
 	for _, node := range nodes {
-		if of[node.Name] == slices.Min(sizes) {
+		if size, told := of[node.Name]; told && hasAsMuch(slices.Min(sizes), size) {
 			names = append(names, node.Name)
 		}
 	}

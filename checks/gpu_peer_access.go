@@ -29,6 +29,7 @@ var gpuPeerAccess = Check{
 				several = append(several, node)
 				told = told || node.NVML.Peers != nil
 			}
+			findings = append(findings, refusedFacts(view, node, linkedOf(node), linksTold, peersTold)...)
 			findings = append(findings, detours(view, node, linkedOf(node))...)
 		}
 		switch {
@@ -40,6 +41,9 @@ var gpuPeerAccess = Check{
 		return append(findings, refusedPeers(view, several, linkedOf)...)
 	},
 }
+
+// peersTold is asked of pairs, and a GPU may be refused some.
+var peersTold = essential{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetP2PStatus"}}
 
 // pair is two GPUs of a node, and what its driver says of them.
 type pair struct {
@@ -108,19 +112,24 @@ func refusedPeers(view View, nodes []*facts.Node, cardsOf func(*facts.Node) []*f
 // refusedPairs are of a node that has pairs without peer access.
 func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bool) []Finding {
 	var nvlinked, others []string
+	quoted := ""
 	for p := range pairs {
 		text := fmt.Sprintf("%d and %d (%s): %s", p.a.Index, p.b.Index, shown(p.joined), p.status)
 		switch {
 		case p.status == "ok":
 		case launch.ByNVLink(p.joined):
 			nvlinked = append(nvlinked, text)
+			if quoted == "" {
+				quoted = fmt.Sprintf("NCCL WARN P2P is disabled between NVLINK connected GPUs %d and %d.", placeOf(node, p.a), placeOf(node, p.b))
+			}
 		case works[p.alike()], p.status == "disabled-by-regkey":
 			others = append(others, text)
 		}
 	}
 	return append(refusal(node, nvlinked, Finding{
-		Summary: "the driver refuses peer access between GPUs that NVLink joins, and NCCL ends there",
-		Fix:     []string{"{ssh} nvidia-smi topo -p2p rw", "{ssh} sudo reboot   # if it stays so: reseat or replace the GPUs, or NCCL_IGNORE_DISABLED_P2P=1 to do without"},
+		Summary:  "the driver refuses peer access between GPUs that NVLink joins, and NCCL ends there",
+		Fix:      []string{"{ssh} nvidia-smi topo -p2p rw", rebootNode + "; if it stays so: reseat or replace the GPUs, or NCCL_IGNORE_DISABLED_P2P=1 to do without"},
+		WouldSee: quoted + " This should not be the case given their connectivity, and is probably due to a hardware issue",
 	}), refusal(node, others, Finding{
 		Verdict:  Warn,
 		Summary:  "the driver refuses peer access between GPUs, and NCCL goes through /dev/shm",

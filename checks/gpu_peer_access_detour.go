@@ -29,30 +29,29 @@ func detours(view View, node *facts.Node, cards []*facts.Card) (findings []Findi
 		Nodes:    []string{node.Name},
 		WouldSee: "no message, or a hang in the first collective; Got completion … status=4 (local protection error)",
 	}
+	bridges := slices.DeleteFunc(slices.Clone(node.GPU.Redirecting), func(bridge string) bool { return !onTheWay(bridge, routes) })
+	var causes, got, want []string
 	if translated {
-		f.Summary = "the IOMMU translates what devices send each other, so that peer traffic goes through the processor"
-		f.Got, f.Want = "IOMMU translated", "IOMMU off or in passthrough mode"
-		f.Fix = []string{
-			onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # add iommu=pt, then update-grub and reboot; or switch VT-d or AMD-Vi off in the BIOS"),
-		}
-		return []Finding{f}
+		causes, got, want = append(causes, "the IOMMU"), append(got, "IOMMU translated"), append(want, "IOMMU off or in passthrough mode")
+		f.Fix = append(f.Fix, onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # add iommu=pt, then update-grub and reboot; or switch VT-d or AMD-Vi off in the BIOS"))
 	}
-	var bridges, words []string
-	for _, bridge := range node.GPU.Redirecting {
-		if onTheWay(bridge, routes) {
-			bridges = append(bridges, bridge)
-			words = append(words, "%s")
-		}
+	if len(bridges) > 0 {
+		causes, got = append(causes, "access control (ACS) of PCIe switches"), append(got, "ACS on "+strings.Join(bridges, ", "))
+		want = append(want, "no ACS on ports between GPUs, or GPUs and RDMA adapters; a virtual machine cannot do without, and has ATS on the adapters instead")
+		ports := strings.Repeat(" %s", len(bridges))
+		f.Fix = append(f.Fix,
+			onMachine(node, onNodes("'for port in"+ports+"; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done'", bridges...)+"   # until the next boot"),
+			onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS"))
 	}
-	if bridges == nil {
+	switch len(causes) {
+	case 0:
 		return nil
+	case 1:
+		f.Summary = causes[0] + " sends peer traffic through the processor"
+	default:
+		f.Summary = strings.Join(causes, " and ") + " send peer traffic through the processor"
 	}
-	f.Summary = "access control (ACS) of PCIe switches sends peer traffic through the processor"
-	f.Got, f.Want = strings.Join(bridges, ", "), "no ACS on ports between GPUs, or GPUs and RDMA adapters; a virtual machine cannot do without, and has ATS on the adapters instead"
-	f.Fix = []string{
-		onMachine(node, onNodes("'for port in "+strings.Join(words, " ")+"; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done'", bridges...)+"   # until the next boot"),
-		onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS"),
-	}
+	f.Got, f.Want = strings.Join(got, "; "), strings.Join(want, "; ")
 	return []Finding{f}
 }
 

@@ -79,7 +79,7 @@ func shows(cards []facts.Card, address string) bool {
 
 // unheldGPUs is of those that the launch can do without a warning: a small GPU for
 // the console alone often has no driver.
-func unheldGPUs(node *facts.Node, slots []int) []Finding {
+func unheldGPUs(view View, node *facts.Node, slots []int) []Finding {
 	addresses := unheld(node)
 	if addresses == nil {
 		return nil
@@ -95,11 +95,25 @@ func unheldGPUs(node *facts.Node, slots []int) []Finding {
 	if spares(node, slots) {
 		f.Verdict = Warn
 		f.WouldSee = unneeded
+	} else {
+		f.Fix = append(f.Fix, doWithout(view, node, slots)...)
 	}
 	return []Finding{f}
 }
 
 const unneeded = "nothing: the launch does not use what is not shown"
+
+// doWithout starts the launch now, with the GPUs that the driver shows.
+func doWithout(view View, node *facts.Node, slots []int) []string {
+	fix := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
+	if len(node.NVML.Cards) > 0 {
+		fix = append(fix, withoutNode)
+	}
+	return fix
+}
+
+// withoutNode starts the launch now, on the other nodes.
+const withoutNode = "# or take {nodes} out of {hostfile} for now"
 
 // spares is whether the slots need no more GPUs than the driver shows.
 func spares(node *facts.Node, slots []int) bool {
@@ -108,7 +122,7 @@ func spares(node *facts.Node, slots []int) bool {
 
 // lostGPU is of a machine whose driver shows fewer GPUs than it holds, which the
 // launch may do without. A job's cgroup hides GPUs from its session in the same way.
-func lostGPU(node *facts.Node, names []string, slots []int) Finding {
+func lostGPU(view View, node *facts.Node, names []string, slots []int) Finding {
 	f := Finding{
 		Nodes:    []string{node.Name},
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
@@ -129,7 +143,10 @@ func lostGPU(node *facts.Node, names []string, slots []int) Finding {
 		f.Verdict = Warn
 		f.WouldSee = unneeded
 	case containerOf(node) == "":
-		f.Fix = append(f.Fix, "{ssh} sudo reboot   # else; where it stays away, power off and on")
+		f.Fix = append(f.Fix, rebootNode+"; where it stays away, power off and on")
+	}
+	if !spares(node, slots) {
+		f.Fix = append(f.Fix, doWithout(view, node, slots)...)
 	}
 	return f
 }

@@ -3,6 +3,8 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"preflight/facts"
 )
@@ -22,13 +24,12 @@ var gpuThrottle = Check{
 	Run: func(view View) []Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := launchCards(view)
-		rules := []cardRule{
-			powerLimit(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })),
-			maxClock(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) })),
-		}
+		limits := usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })
+		clock := maxClock(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) }))
 		for _, node := range nodes {
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), brakesTold...)...)
 			findings = append(findings, firstOf(node, cardsOf(node), brakes)...)
-			findings = append(findings, eachOf(node, cardsOf(node), rules)...)
+			findings = append(findings, eachOf(node, cardsOf(node), []cardRule{powerLimit(limits, cardsOf(node)), clock})...)
 		}
 		return findings
 	},
@@ -41,6 +42,14 @@ func boardOf(card *facts.Card) string {
 		return card.Name + " " + card.VBIOS
 	}
 	return card.Name
+}
+
+// brakesTold is what shows a brake. Temperature and power draw come by sensors, which
+// fail now and then, and the driver's reasons do not.
+var brakesTold = []essential{
+	{func(card *facts.Card) bool { return card.Throttle == nil }, []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}},
+	{func(card *facts.Card) bool { return card.Power.Limit == 0 }, []string{"nvmlDeviceGetEnforcedPowerLimit"}},
+	{func(card *facts.Card) bool { return card.Clock.MaxSM == 0 }, []string{"nvmlDeviceGetMaxClockInfo"}},
 }
 
 const showBrakes = "{ssh} nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}"
@@ -94,25 +103,49 @@ func degrees(card *facts.Card) string {
 	return fmt.Sprintf(" at %d °C", *card.Temperature)
 }
 
-// powerLimit is below what the factory or most GPUs of the model have. Watts are
-// told with fractions.
-func powerLimit(common map[string]int64) cardRule {
-	return cardRule{Finding{
+// powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
+// the model have. Watts are told with fractions.
+func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
+	rule := cardRule{Finding{
 		Summary: "the power limit of GPUs is lowered",
 		Want:    "the factory's limit, and the same on all GPUs of a model",
-		Fix:     []string{"{ssh} nvidia-smi -q -d POWER -i {gpus}", "{ssh} sudo nvidia-smi -pl WATTS -i {gpus}   # the wanted limit for WATTS"},
+		Fix:     []string{"{ssh} nvidia-smi -q -d POWER -i {gpus}"},
 	}, func(card *facts.Card) string {
-		limit, most := card.Power.Limit, float64(common[boardOf(card)])
-		switch {
-		case limit == 0:
+		watts, whose := rightLimit(card, common)
+		if watts == 0 {
 			return ""
-		case limit < card.Power.Default-1:
-			return fmt.Sprintf("%.0f W, %.0f W by the factory", limit, card.Power.Default)
-		case limit < most-1:
-			return fmt.Sprintf("%.0f W, %.0f W on most GPUs of the model", limit, most)
 		}
-		return ""
+		return fmt.Sprintf("%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
 	}}
+	var wanted []float64
+	on := map[float64][]string{}
+	for _, card := range cards {
+		if watts, _ := rightLimit(card, common); watts > 0 {
+			if on[watts] == nil {
+				wanted = append(wanted, watts)
+			}
+			on[watts] = append(on[watts], strconv.Itoa(card.Index))
+		}
+	}
+	for _, watts := range wanted {
+		rule.Fix = append(rule.Fix, fmt.Sprintf("{ssh} sudo nvidia-smi -pl %.0f -i %s", watts, strings.Join(on[watts], ",")))
+	}
+	return rule
+}
+
+// rightLimit is what the limit of a GPU is lowered from, in watts, and whose limit that
+// is; 0 where it is not lowered.
+func rightLimit(card *facts.Card, common map[string]int64) (watts float64, whose string) {
+	limit, most := card.Power.Limit, float64(common[boardOf(card)])
+	switch {
+	case limit == 0:
+		return 0, ""
+	case limit < card.Power.Default-1:
+		return card.Power.Default, "by the factory"
+	case limit < most-1:
+		return most, "on most GPUs of the model"
+	}
+	return 0, ""
 }
 
 func maxClock(common map[string]int64) cardRule {

@@ -32,7 +32,7 @@ func judgePorts(view View) []Finding {
 	}
 	networks, someWork := map[*facts.Node]launch.Network{}, false
 	for _, node := range nodes {
-		networks[node] = view.Launch.Network(node)
+		networks[node] = ncclNetwork(view, node)
 		someWork = someWork || len(networks[node].Ports) > 0
 	}
 	hasV2 := portsWithV2(networks)
@@ -80,6 +80,18 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 		return nil, "the environment keeps NCCL off InfiniBand on every node"
 	}
 	return nodes, ""
+}
+
+// ncclNetwork is what NCCL on a node will reach the others by.
+func ncclNetwork(view View, node *facts.Node) launch.Network {
+	network, known := view.networks[node]
+	if !known {
+		network = view.Launch.Network(node)
+		if view.networks != nil {
+			view.networks[node] = network
+		}
+	}
+	return network
 }
 
 // keptOffRDMA is whether what ranks see has NCCL leave adapters alone.

@@ -19,7 +19,7 @@ func unlikePlugins(view View) (findings []Finding) {
 		what, variable string
 		name           func(*facts.Node) string
 	}{
-		{"network plugins of NCCL", "NCCL_NET_PLUGIN", func(n *facts.Node) string { return view.Launch.Network(n).Plugin }},
+		{"network plugins of NCCL", "NCCL_NET_PLUGIN", func(n *facts.Node) string { return ncclNetwork(view, n).Plugin }},
 		{"tuner plugins of NCCL", "NCCL_TUNER_PLUGIN", func(n *facts.Node) string {
 			if slices.ContainsFunc(n.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == "libnccl-tuner.so" }) {
 				return "libnccl-tuner.so"

@@ -52,7 +52,7 @@ func linkLayer(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer
 // two, which ib-links speaks of.
 func takenLayer(view View, node *facts.Node) string {
 	layer := ""
-	for _, port := range view.Launch.Network(node).Ports {
+	for _, port := range ncclNetwork(view, node).Ports {
 		if layer != "" && layer != port.LinkLayer {
 			return ""
 		}
@@ -127,7 +127,7 @@ func unlikeCounts(view View, nodes []*facts.Node) []difference {
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !inLargest[n.Name] })
 	return unlikeRDMA(nodes, []aspect{{"ports", func(n *facts.Node) string {
-		if count := len(view.Launch.Network(n).Ports); count > 0 {
+		if count := len(ncclNetwork(view, n).Ports); count > 0 {
 			return fmt.Sprint(count)
 		}
 		return ""

@@ -84,7 +84,7 @@ func memlockText(soft int64) string {
 // usesRDMA is whether ranks of the node will lock memory for adapters, or will as soon
 // as what keeps them from opening those is out of the way.
 func usesRDMA(node *facts.Node, v View) bool {
-	network := v.Launch.Network(node)
+	network := ncclNetwork(v, node)
 	switch network.Obstacle {
 	case launch.ObstacleDisabled, launch.ObstacleNoAdapter, launch.ObstacleInactive, launch.ObstacleHCA:
 		return network.Plugin != "" && len(node.IB.Devices) > 0

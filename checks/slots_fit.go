@@ -21,6 +21,13 @@ var slotsFit = Check{
 	Run:      judgeSlots,
 }
 
+// leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
+func leftTo(check string, node *facts.Node) Finding {
+	f := unknown(node, "the GPUs of "+node.Name+" are not all shown: see "+check)
+	f.Explained = true
+	return f
+}
+
 func judgeSlots(view View) []Finding {
 	p := view.Launch
 	cpu, nobodySaid := p.Accelerator == "cpu", p.AcceleratorOpen
@@ -33,6 +40,12 @@ func judgeSlots(view View) []Finding {
 	var findings []Finding
 	slotsOf := p.SlotsUsed()
 	asked := false
+	bare := 0
+	for _, node := range view.Nodes {
+		if count, known := launch.Accelerators(node); known && count+notShown(view, node) == 0 && !driverFails(view, node) {
+			bare++
+		}
+	}
 	for _, node := range rankNodes(view) {
 		slots := slotsOf(node)
 		asked = asked || len(slots) > 0
@@ -40,15 +53,21 @@ func judgeSlots(view View) []Finding {
 		there := count + notShown(view, node)
 		switch {
 		case driverFails(view, node):
+			findings = append(findings, leftTo("gpu-driver-loads", node))
 		case !known:
 			findings = append(findings, unknown(node, "how many accelerators there are was not seen"))
 		case len(slots) > 0 && slices.Max(slots) >= there:
 			f := tooFew(p, node, slots, count)
+			if !cpu && count == 0 && bare == len(view.Nodes) {
+				f.Fix = noneAnywhere
+			}
 			if cpu { // torchrun takes nothing: the script may be one for the CPU
 				f.Verdict = Warn
 				f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if the script is to run on the CPU")
 			}
 			findings = append(findings, ofMachine(view, node, f))
+		case len(slots) > 0 && slices.Max(slots) >= count:
+			findings = append(findings, leftTo(whoMissesGPU(node), node))
 		case len(slots) > 0 && there == count && !p.ChoosesDevices():
 			findings = append(findings, hidden(view, node, slots, count)...)
 		}

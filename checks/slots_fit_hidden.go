@@ -28,6 +28,14 @@ func notShown(view View, node *facts.Node) (count int) {
 	return count
 }
 
+// whoMissesGPU is the check that speaks of the GPUs of a machine that are not shown.
+func whoMissesGPU(node *facts.Node) string {
+	if lost(node) != nil {
+		return "gpu-count"
+	}
+	return "gpu-driver-loads"
+}
+
 // hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
 // the ranks too few of them. An empty value hides all, so that it is looked at as it is.
 func hidden(view View, node *facts.Node, slots []int, count int) []Finding {

@@ -38,6 +38,9 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Fi
 	return f
 }
 
+// noneAnywhere is for a launch on GPUs of which no node shows any.
+var noneAnywhere = []string{"{ssh} lspci -d 10de:   # does the bus show any?", meantCPU}
+
 // fewerSlots is what to write for machines with count accelerators.
 func fewerSlots(p launch.Prediction, slots []int, count int) []string {
 	switch {

@@ -68,8 +68,8 @@ type Card struct {
 	// Failure is why the GPU cannot be used: there is no handle of it, it is lost,
 	// wants a reset, lacks power or its interrupts, or did not answer.
 	Failure *NVMLFailure `json:"failure,omitempty"`
-	// Refused are other calls that failed for more than not being supported, each
-	// once and the first 8: what they would have told is not told.
+	// Refused are other calls that failed for more than not being supported, each once:
+	// what they would have told is not told.
 	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile"`
 	// Recovery is what the driver wants done about the GPU: none, reset, reboot, drain
 	// (of what other GPUs have in its memory), drain-and-reset, other for what only newer

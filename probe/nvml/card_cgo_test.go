@@ -179,4 +179,10 @@ func TestProcessIsCountedOnce(t *testing.T) {
 	if c.processes(); c.seen.Processes != nil {
 		t.Errorf("%+v of a driver that tells none, want nil", c.seen.Processes)
 	}
+	device.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NO_PERMISSION }
+	device.GetGraphicsRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	c, _ = asked(0, device, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
+	if c.processes(); c.seen.Processes != nil {
+		t.Errorf("%+v of a driver that refuses to tell them, want nil", c.seen.Processes)
+	}
 }

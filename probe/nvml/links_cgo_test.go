@@ -203,6 +203,10 @@ func TestTopology(t *testing.T) {
 		if got := topology([]*card{from, to})[0][1]; got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
+		to.refused = []facts.NVMLFailure{{Call: "nvmlDeviceGetNvLinkState"}}
+		if got := topology([]*card{from, to})[0][1]; got != "" && got[:2] != "NV" {
+			t.Errorf("%s: %q of a GPU whose links are refused", name, got)
+		}
 	}
 }
 

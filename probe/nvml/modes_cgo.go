@@ -92,8 +92,8 @@ var userKinds = []struct {
 const notAvailable = ^uint64(0)
 
 // processes are those of the whole machine, as far as the driver shows them here.
-// Whose they are is read elsewhere. Where one kind is refused, none is told: a list
-// without it would read as "nobody else".
+// Whose they are is read elsewhere. Where a kind is refused and the others have none,
+// none is told: an empty list would read as "nobody".
 func (c *card) processes() {
 	known := map[uint32]bool{}
 	refused := len(c.refused)
@@ -118,7 +118,7 @@ func (c *card) processes() {
 			c.seen.Processes = append(c.seen.Processes, user)
 		}
 	}
-	if len(c.refused) > refused {
+	if len(c.refused) > refused && len(c.seen.Processes) == 0 {
 		c.seen.Processes = nil
 	}
 }
