@@ -122,10 +122,10 @@ func brokenImport(view View, node *facts.Node, b importBreak, other string) Find
 		Nodes:    []string{node.Name},
 		Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
 		WouldSee: b.said,
-		Fix:      []string{pipOn(view) + "install -U deepspeed   # on the launching machine too"},
+		Fix:      []string{byPip(view, "install -U deepspeed   # on the launching machine too")},
 	}
 	if b.fix != "" {
-		f.Fix = append([]string{pipOn(view) + "install " + remoteWord(b.fix)}, f.Fix...)
+		f.Fix = append([]string{byPip(view, "install "+remoteWord(b.fix))}, f.Fix...)
 	}
 	return f
 }
@@ -140,6 +140,6 @@ func missingRequirements(view View, node *facts.Node, names []string) Finding {
 		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
 		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
-		Fix:      []string{pipOn(view) + "install " + strings.Join(names, " ")},
+		Fix:      []string{byPip(view, "install "+strings.Join(names, " "))},
 	}
 }

@@ -174,10 +174,7 @@ func onMachine(node *facts.Node, fix string) string {
 	if containerOf(node) == "" || !strings.Contains(fix, "sudo ") {
 		return fix
 	}
-	if strings.Contains(fix, "   # ") {
-		return fix + "; on the machine itself, not in this container"
-	}
-	return fix + "   # on the machine itself, not in this container"
+	return remarked(fix, "on the machine itself, not in this container")
 }
 
 // counted is a number of things in words, "1 row", "3 rows".

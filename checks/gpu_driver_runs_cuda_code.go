@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -65,11 +66,16 @@ func otherTorch(view View, node *facts.Node, cards []*facts.Card) []string {
 	if !found {
 		return nil
 	}
-	torch, note := "torch=="+wheels.Release, "the same on every node"
-	if wheels.Release == "" {
-		torch, note = "torch", fmt.Sprintf("torch %s and later, before %s, is there; the same on every node", wheels.Since, wheels.Before)
+	var everywhere []string
+	for i := range view.All {
+		everywhere = append(everywhere, view.All[i].Name)
 	}
-	return []string{pipOn(view) + "install --force-reinstall " + torch + " --index-url https://download.pytorch.org/whl/" + wheels.Index + "   # " + note}
+	same := "the same on " + ShellWord(hostfile.Fold(everywhere))
+	torch, note := "torch=="+wheels.Release, same
+	if wheels.Release == "" {
+		torch, note = "torch", fmt.Sprintf("torch %s and later, before %s, is there; %s", wheels.Since, wheels.Before, same)
+	}
+	return []string{byPip(view, "install --force-reinstall "+torch+" --index-url https://download.pytorch.org/whl/"+wheels.Index+"   # "+note)}
 }
 
 // newerDriver installs the driver that a CUDA takes.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"preflight/facts"
-	"preflight/launch"
 )
 
 // retiredLimit is of how many retired pages NVIDIA wants to see the GPU; 64 is all
@@ -17,27 +16,6 @@ const retiredLimit = 60
 // A flood of corrected errors costs time, and often ends in one that cannot be
 // corrected: so many a day, and so many at least.
 const floodPerDay = 10_000
-
-const (
-	resetGPU = "{ssh} sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; or reboot"
-	// resetGPUs is what becomes of it where GPUs can be reset together only.
-	resetGPUs = "{ssh} sudo nvidia-smi --gpu-reset   # all of them, as NVLink joins them, once nothing uses any; or reboot"
-
-	// rebootNode ends whatever runs on a node, and not only a launch of ours.
-	rebootNode = "{ssh} sudo reboot   # once nobody's job runs there"
-)
-
-// resetTogether is whether a GPU can be reset only with all that NVLink joins it to:
-// before Ampere, and on Ampere behind NVSwitches whose fabric manager does not run.
-//
-// Source: nvidia-smi(1), driver 550, --gpu-reset.
-func resetTogether(node *facts.Node, card *facts.Card) bool {
-	if card.NVLinks == nil || activeLinks(card) == 0 || card.Capability == "" {
-		return false
-	}
-	asleep := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
-	return launch.Before(card.Capability, "8.0") || asleep && launch.Before(card.Capability, "9.0")
-}
 
 // memoryRules are in the order of their gravity. A row that waits to be remapped is
 // a warning only: until the reset the driver keeps its page from being used.

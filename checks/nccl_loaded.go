@@ -59,7 +59,7 @@ func judgeLibrary(view View, node *facts.Node) []Finding {
 	case "LD_PRELOAD", "LD_LIBRARY_PATH":
 		f.Fix = []string{searchSession(first.From)}
 	default:
-		f.Fix = []string{pipOn(view) + "install --force-reinstall " + remoteWord("torch=="+torchRelease(python.Torch))}
+		f.Fix = []string{byPip(view, "install --force-reinstall "+remoteWord("torch=="+torchRelease(python.Torch)))}
 	}
 	return []Finding{f}
 }

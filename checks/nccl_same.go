@@ -43,7 +43,7 @@ func judgeNCCL(view View) []Finding {
 		Name:    "NCCL",
 		Version: ncclVersion,
 		Install: func(version string) string { return installNCCL(view, nodes, version) },
-		Look:    pipOn(view) + "list",
+		Look:    byPip(view, "list"),
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
 	findings = append(findings, wanted.findings(nodes)...)
@@ -69,5 +69,5 @@ func installNCCL(view View, nodes []*facts.Node, version string) string {
 			}
 		}
 	}
-	return pipOn(view) + "list"
+	return byPip(view, "list")
 }

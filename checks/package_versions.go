@@ -76,12 +76,11 @@ func (r required) evenOut(lack []string, version string) []string {
 		return []string{r.Look}
 	}
 	install := strings.Replace(r.Install(version), "{ssh}", remoteShell(lack, r.Port), 1)
-	return []string{r.Remove, install + "   # or: on every node"}
+	return []string{r.Remove, remarked(install, "or: on every node")}
 }
 
 // requiredPackage is a python package with its name on the package index.
 func requiredPackage(view View, name string) required {
-	pip := pipOn(view)
 	module := name
 	if name == "protobuf" {
 		module = "google"
@@ -89,42 +88,10 @@ func requiredPackage(view View, name string) required {
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
-		Install: func(version string) string { return pip + "install " + remoteWord(name+"=="+version) },
-		Look:    pip + "list",
-		Remove:  pip + "uninstall -y " + remoteWord(name),
+		Install: func(version string) string { return byPip(view, "install "+remoteWord(name+"=="+version)) },
+		Look:    byPip(view, "list"),
+		Remove:  byPip(view, "uninstall -y "+remoteWord(name)),
 		Port:    view.Launch.SSHPort,
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}
-}
-
-// pipFix installs what most nodes have of many packages. Which side is right
-// of a split is the user's to say: then it only lists.
-func pipFix(pip string, d difference) []string {
-	if d.Split {
-		return []string{pip + "list"}
-	}
-	var install, remove, fix []string
-	for _, dev := range d.Deviations {
-		if dev.Want == "" {
-			remove = append(remove, remoteWord(dev.Name))
-		} else {
-			install = append(install, remoteWord(dev.Name+"=="+dev.Want))
-		}
-	}
-	if install != nil {
-		fix = append(fix, pip+"install "+strings.Join(install, " "))
-	}
-	if remove != nil {
-		fix = append(fix, pip+"uninstall -y "+strings.Join(remove, " "))
-	}
-	return fix
-}
-
-// pipOn is pip of the launch's interpreter, up to its command.
-func pipOn(view View) string {
-	python := view.Launch.Interpreter
-	if nodes := answering(view); python == "" && len(nodes) > 0 {
-		python = nodes[0].Python.Path
-	}
-	return "{ssh} " + remoteWord(python) + " -m pip "
 }

@@ -60,7 +60,7 @@ func judgePackages(view View) []Finding {
 	var findings []Finding
 	for _, d := range differences(nodes, aspects) {
 		f := d.finding("packages")
-		f.Fix = pipFix(pipOn(view), d)
+		f.Fix = pipFix(view, d)
 		findings = append(findings, f)
 	}
 	return findings

@@ -25,7 +25,6 @@ func judgeProtobuf(view View) []Finding {
 	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Protobuf != nil }) {
 		return nowhere(view, "protobuf")
 	}
-	pip := pipOn(view) + "install "
 	var findings []Finding
 	for _, node := range nodes {
 		protobuf := node.Python.Protobuf
@@ -38,7 +37,7 @@ func judgeProtobuf(view View) []Finding {
 				Summary: "generated code is too old for the protobuf runtime",
 				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
 				Want:    "protobuf 3.20 or older, or newer releases of these packages",
-				Fix:     []string{pip + "-U " + strings.Join(protobuf.OldGenerated, " "), pip + `'"protobuf<=3.20.3"'`},
+				Fix:     []string{byPip(view, "install -U "+strings.Join(protobuf.OldGenerated, " ")), byPip(view, `install '"protobuf<=3.20.3"'`)},
 			}
 			if protobuf.Implementation == "python" {
 				f.Verdict = Warn
@@ -54,7 +53,7 @@ func judgeProtobuf(view View) []Finding {
 				Got:      strings.Join(protobuf.NewGenerated, ", ") + ", installed is " + protobuf.Runtime,
 				Want:     "a protobuf at least as new as its generated code",
 				WouldSee: "VersionError: Detected incompatible Protobuf Gencode/Runtime versions, or ImportError: cannot import name 'builder'",
-				Fix:      []string{pip + "-U protobuf"},
+				Fix:      []string{byPip(view, "install -U protobuf")},
 			})
 		}
 	}

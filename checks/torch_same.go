@@ -75,9 +75,9 @@ func installTorch(view View, nodes []*facts.Node, wanted string) string {
 		if _, label, _ := strings.Cut(torch.Version, "+"); label == "cpu" || strings.HasPrefix(label, "cu") || strings.HasPrefix(label, "rocm") {
 			index = " --index-url " + remoteWord("https://download.pytorch.org/whl/"+label)
 		}
-		return pipOn(view) + "install " + remoteWord("torch=="+torch.Version) + index
+		return byPip(view, "install "+remoteWord("torch=="+torch.Version)+index)
 	}
-	return pipOn(view) + "list"
+	return byPip(view, "list")
 }
 
 func torchRelease(t *facts.Torch) string {

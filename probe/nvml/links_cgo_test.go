@@ -204,8 +204,10 @@ func TestTopology(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 		to.refused = []facts.NVMLFailure{{Call: "nvmlDeviceGetNvLinkState"}}
-		if got := topology([]*card{from, to})[0][1]; got != "" && got[:2] != "NV" {
-			t.Errorf("%s: %q of a GPU whose links are refused", name, got)
+		for _, got := range []string{topology([]*card{from, to})[0][1], topology([]*card{from, to})[1][0]} {
+			if got != "" && got[:2] != "NV" {
+				t.Errorf("%s: %q of a GPU whose links are refused", name, got)
+			}
 		}
 	}
 }
