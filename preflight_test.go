@@ -160,7 +160,7 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes"}
 			began := time.Now()
 			report := Run(t.Context(), job)
-			if took := time.Since(began); took > deadline+time.Second {
+			if took := time.Since(began); took > deadline+2*time.Second { // the second one is for what the way out of a lost node may take
 				t.Errorf("the run took %v, the node had %v", took, deadline)
 			}
 			for i, reached := range []bool{true, false, true} {
