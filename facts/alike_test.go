@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"testing"
@@ -130,7 +129,7 @@ func TestAlikeParts(t *testing.T) {
 	} {
 		for _, section := range []Section{SectionHost, SectionPython} {
 			if some.Alike(other, section) || other.Alike(some, section) {
-				t.Error(fmt.Sprintf("case %d: %s is alike", i, section))
+				t.Errorf("case %d: %s is alike", i, section)
 			}
 		}
 	}

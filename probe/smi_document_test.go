@@ -152,7 +152,7 @@ func TestSilentGPUs(t *testing.T) {
 // A GPU that is not shown to us keeps its number, and is no trouble.
 func TestSMIOfHiddenGPUs(t *testing.T) {
 	seen := &facts.NVML{}
-	around := readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n"+
+	readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n"+
 		"Unable to determine the device handle for GPU2: 0000:CA:00.0: Insufficient Permissions\n"+
 		`<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id="00000000:4B:00.0"/></nvidia_smi_log>`, seen)
 	want := &facts.NVML{Driver: "570.86.15", Hidden: 2, Cards: []facts.Card{{Index: 1, Address: "0000:4b:00.0"}}}
@@ -160,7 +160,7 @@ func TestSMIOfHiddenGPUs(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	none := &facts.NVML{}
-	around = readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n", none)
+	around := readSMI("Unable to determine the device handle for GPU0: 0000:31:00.0: Insufficient Permissions\n", none)
 	if failure := smiFailure(smiAnswer{ended: true}, around, none); failure == nil || failure.Kind != facts.FailureNoPermission || none.Hidden != 1 {
 		t.Errorf("the only one hidden: %d, %+v", none.Hidden, failure)
 	}
