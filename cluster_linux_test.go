@@ -21,7 +21,7 @@ import (
 // may need besides it for starting and judging.
 const (
 	nodeDeadline = 5 * time.Second
-	slack        = 2 * time.Second
+	slack        = time.Second
 )
 
 type plant = func(context.Context, *testhosts.Node) (testhosts.Undo, error)
