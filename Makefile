@@ -17,7 +17,7 @@ N       ?= 4
 FUZZTIME ?= 20s
 ORACLE  ?= .
 
-.PHONY: build cross release release-check nocgo demo test race lint docs fuzz oracle bench cluster cluster-down setup setup-release clean
+.PHONY: build cross release release-check nocgo demo test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release clean
 
 build: bin/preflight
 
@@ -88,6 +88,14 @@ lint:
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md
+	bin/preflight causes --format markdown > docs/causes.md
+	bin/preflight causes --format messages > docs/from-error.md
+
+# How often explain names the cause of logs whose cause is known: CORPUS is a
+# directory with logs/, labels.tsv and ambiguous.tsv.
+CORPUS ?= explain/testdata
+score:
+	@go run ./explain/score $(CORPUS)
 
 fuzz:
 	sh -c 'for target in $$(grep -rl "^func Fuzz" --include=*_test.go . | xargs -n1 dirname | sort -u); do \
@@ -112,6 +120,7 @@ cluster-down: bin/cluster
 bench: setup build
 	go run ./testhosts/bench -n $(or $(HOSTS),128)
 	unshare -n sh -c 'ip link set lo up && ip route add local 10.99.0.0/16 dev lo && go test -run "^$$" -bench Fleet -benchtime 1x .'
+	go test -run "^$$" -bench Explain ./explain
 
 clean:
 	rm -rf bin dist

@@ -9,7 +9,7 @@ import (
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report checks.Report | checks.EndpointReport](w io.Writer, r Report) error {
+func JSON[Report checks.Report | checks.EndpointReport | Explained](w io.Writer, r Report) error {
 	encoder := json.NewEncoder(jsonGuard{w})
 	encoder.SetIndent("", " ")
 	return encoder.Encode(r)

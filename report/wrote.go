@@ -42,7 +42,7 @@ func beginsAsJSON(in io.Reader) bool {
 }
 
 // summaryLine is how the second line of a text report begins.
-var summaryLine = regexp.MustCompile(`^\d+ nodes?,`)
+var summaryLine = regexp.MustCompile(`^\d+ (?:node|file)s?,`)
 
 func beginsAsText(in *bufio.Reader) bool {
 	lines := bufio.NewScanner(in)

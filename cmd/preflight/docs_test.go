@@ -2,26 +2,39 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/explain"
 	"preflight/report"
 )
 
-func TestDocsMatchTheCatalogue(t *testing.T) {
-	written, err := os.ReadFile("../../docs/checks.md")
+// TestDocsMatchTheCatalogues: the pages are what make docs would write.
+func TestDocsMatchTheCatalogues(t *testing.T) {
+	causes, err := explain.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want bytes.Buffer
-	if err := report.CatalogueMarkdown(&want, checks.Catalogue); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want.String(), string(written)); diff != "" {
-		t.Errorf("docs/checks.md is stale, make docs writes it anew (-want +got):\n%s", diff)
+	for page, write := range map[string]func(io.Writer) error{
+		"checks.md":     func(w io.Writer) error { return report.CatalogueMarkdown(w, checks.Catalogue) },
+		"causes.md":     func(w io.Writer) error { return report.CausesMarkdown(w, causes) },
+		"from-error.md": func(w io.Writer) error { return report.MessagesMarkdown(w, causes) },
+	} {
+		written, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		if err := write(&want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), string(written)); diff != "" {
+			t.Errorf("docs/%s is stale, make docs writes it anew (-want +got):\n%s", page, diff)
+		}
 	}
 }
 

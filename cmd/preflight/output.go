@@ -17,16 +17,21 @@ import (
 
 // write renders the report to --output, or to standard output.
 func (c Config) write(r checks.Report) error {
+	return c.deliver(func(w io.Writer, style report.Style) error { return c.render(w, r, style) })
+}
+
+// deliver has something rendered to --output, or to standard output.
+func (c Config) deliver(render func(io.Writer, report.Style) error) error {
 	if c.Output == "" || c.Output == "-" {
-		return c.render(os.Stdout, r, terminalStyle(os.Stdout))
+		return render(os.Stdout, terminalStyle(os.Stdout))
 	}
 	var text bytes.Buffer
-	if err := c.render(&text, r, report.Style{}); err != nil {
+	if err := render(&text, report.Style{}); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.Output, text.Bytes(), 0o644); err != nil {
 		// The run must not have been for nothing.
-		return errors.Join(c.render(os.Stdout, r, terminalStyle(os.Stdout)),
+		return errors.Join(render(os.Stdout, terminalStyle(os.Stdout)),
 			fmt.Errorf("the report cannot be written, so it is on standard output: %w", err))
 	}
 	return nil

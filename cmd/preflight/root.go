@@ -52,7 +52,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	judgeFlags(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), cleanCommand(), demoCommand(), agentCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
@@ -107,12 +107,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	job.Policy = policy
-	progress := startProgress(config, len(job.Plan.Prediction.Hosts))
-	job.Progress = progress.step
-	report := preflight.Run(cmd.Context(), job)
-	progress.stop()
-	report.Version, report.Hostfile = Version, config.source(job.Plan)
-	report.Seconds = time.Since(began).Seconds()
+	report := config.run(cmd.Context(), job, began)
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // what is wrong, if anything: the launch's own words follow
 	}
@@ -134,6 +129,17 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return exitCode(exitTrouble)
 	}
 	return become(command)
+}
+
+// run judges a job, with progress on a terminal.
+func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
+	progress := startProgress(c, len(job.Plan.Prediction.Hosts))
+	job.Progress = progress.step
+	report := preflight.Run(ctx, job)
+	progress.stop()
+	report.Version, report.Hostfile = Version, c.source(job.Plan)
+	report.Seconds = time.Since(began).Seconds()
+	return report
 }
 
 // verdictCode is the report's exit code as an error, nil for zero.

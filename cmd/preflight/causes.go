@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"preflight/explain"
+	"preflight/report"
+)
+
+// causesCommand prints what explain knows as documentation.
+func causesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "causes [ID]",
+		Short: "List what launches die of, or tell of one cause",
+		Args:  arguments(0, 1, "takes one cause at most"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return causeIDs(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, _ := cmd.Flags().GetString("format")
+			if err := oneOf("format", format, []string{"text", "markdown", "messages"}); err != nil {
+				return err
+			}
+			catalogue, err := explain.Load()
+			if err != nil {
+				return err
+			}
+			style := terminalStyle(os.Stdout)
+			switch {
+			case format == "markdown":
+				return report.CausesMarkdown(os.Stdout, catalogue)
+			case format == "messages":
+				return report.MessagesMarkdown(os.Stdout, catalogue)
+			case len(args) == 0:
+				return report.Causes(os.Stdout, catalogue, style)
+			}
+			cause, known := catalogue.Lookup(args[0])
+			if !known {
+				return withHint(fmt.Errorf("there is no cause %q", args[0]), "preflight causes lists them")
+			}
+			return report.Cause(os.Stdout, catalogue, cause, style)
+		},
+	}
+	cmd.Flags().String("format", "text", "text, markdown, or messages (an index from messages to causes)")
+	return cmd
+}
+
+func causeIDs() []string {
+	catalogue, err := explain.Load()
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, cause := range catalogue.Causes {
+		ids = append(ids, cause.ID)
+	}
+	return ids
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"preflight/checks"
+	"preflight/explain"
+	"preflight/report"
+)
+
+// explainCommand is for a launch that has died already.
+func explainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [LOG|DIRECTORY|-] … [-H hostfile]",
+		Short: "Say from the log of a launch that died why it did",
+		Long: `Read the log of a launch that died, one file or one of every node or rank, and say
+what it died of: the root cause first, with the lines that show it, what to do, and
+which check says so before the next launch. What only followed and what is harmless
+is told apart. Directories are read whole, and files may be compressed by gzip.
+With a hostfile those checks are run at once.
+
+Exit codes: 0 nothing failed that preflight knows, 1 a cause is known, 2 something
+failed and the log does not say why, or a log could not be read.`,
+		Example: `  preflight explain train.log
+  deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
+  preflight explain logs/w1.log logs/w2.log -H hostfile`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(oneOf("format", config.Format, reportFormats), config.writable("")); err != nil {
+				return err
+			}
+			sources, err := logs(args)
+			if err != nil {
+				return err
+			}
+			catalogue, err := explain.Load()
+			if err != nil {
+				return err
+			}
+			explained := report.Explained{Version: Version}
+			var unread error
+			explained.Report, unread = catalogue.Explain(sources)
+			if cmd.Flags().Changed("hostfile") || cmd.Flags().Changed("hosts") {
+				if explained.Run, err = config.pointedTo(cmd, explained.Report); err != nil {
+					return err
+				}
+			}
+			if err := config.writeExplained(explained); err != nil {
+				return err
+			}
+			if unread != nil {
+				return unread
+			}
+			return exitStatus(explained)
+		},
+	}
+	launchFlags(cmd.Flags())
+	outputFlags(cmd.Flags())
+	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "output", "verbose", "quiet")
+	return cmd
+}
+
+// logs are the files to read, those of a directory in their order.
+func logs(args []string) ([]explain.Source, error) {
+	if len(args) == 0 {
+		if term.IsTerminal(int(os.Stdin.Fd())) {
+			return nil, withHint(errors.New("no log was given"), "preflight explain train.log, or a pipe: deepspeed … 2>&1 | preflight explain")
+		}
+		args = []string{"-"}
+	}
+	var sources []explain.Source
+	for _, arg := range args {
+		if arg == "-" {
+			sources = append(sources, explain.Source{Name: "standard input", Open: func() (io.ReadCloser, error) { return os.Stdin, nil }})
+			continue
+		}
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			sources = append(sources, logFile(arg))
+			continue
+		}
+		files, err := textFiles(arg)
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("%s: there is no file of text in this directory", arg)
+		}
+		for _, file := range files {
+			sources = append(sources, logFile(file))
+		}
+	}
+	return sources, nil
+}
+
+func logFile(path string) explain.Source {
+	return explain.Source{Name: path, Open: func() (io.ReadCloser, error) { return os.Open(path) }}
+}
+
+// textFiles are the files below a directory that can be logs: neither hidden nor
+// binary, so that a directory of checkpoints may be given as it is.
+func textFiles(directory string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path != directory && entry.Name()[0] == '.':
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isText(path) {
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// isText is whether a file begins as text does, or as gzip, which logs are kept in.
+// One that cannot be read passes, so that reading it says why.
+func isText(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	var start [8 << 10]byte
+	n, _ := io.ReadFull(file, start[:])
+	return bytes.HasPrefix(start[:n], []byte("\x1f\x8b")) || !bytes.Contains(start[:n], []byte{0})
+}
+
+// pointedTo runs the checks that the causes point to, on the nodes of a hostfile;
+// nil where they point to none.
+func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report, error) {
+	var only []string
+	for _, cause := range r.Causes {
+		for _, id := range cause.Checks {
+			if !slices.Contains(only, id) {
+				only = append(only, id)
+			}
+		}
+	}
+	if len(only) == 0 {
+		return nil, nil
+	}
+	c.Only, c.Skip = only, nil
+	policy, err := c.policy()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	job, closeJob, err := c.job(cmd.Context(), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer closeJob()
+	job.Policy = policy
+	judged := c.run(cmd.Context(), job, began)
+	return &judged, nil
+}
+
+// writeExplained renders what the logs told and what the checks say now.
+func (c Config) writeExplained(e report.Explained) error {
+	return c.deliver(func(w io.Writer, style report.Style) error {
+		if c.Format == "json" {
+			return report.JSON(w, e)
+		}
+		style.Verbose, style.Quiet = c.Verbose, c.Quiet
+		if err := report.Explanation(w, e.Report, style); err != nil || e.Run == nil {
+			return err
+		}
+		fmt.Fprintf(w, "\n%s\n\n", report.Now)
+		return report.Text(w, *e.Run, style)
+	})
+}
+
+// exitStatus is the worse one of the logs and of the checks: 1 wins over 2.
+func exitStatus(e report.Explained) error {
+	code := e.ExitCode
+	if e.Run != nil && (code == exitPass || e.Run.ExitCode == 1) {
+		code = e.Run.ExitCode
+	}
+	if code == exitPass {
+		return nil
+	}
+	return exitCode(code)
+}

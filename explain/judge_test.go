@@ -1,0 +1,211 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// small is a catalogue of one message a kind, so that what is tested is how they
+// are weighed and not what they say.
+func small(t *testing.T) *Catalogue {
+	t.Helper()
+	const causes = `
+- {id: shm, title: shm title, doc: d, checks: [shm-size], fix: ['df {path|/dev/shm}', 'ls {path}']}
+- {id: unreachable, title: unreachable title, doc: d, checks: [], fix: [look]}
+- {id: late, title: late title, doc: d, checks: [], fix: [look]}
+- {id: gone, title: gone title, doc: d, checks: [], fix: [look]}
+- {id: name, title: name title, doc: d, checks: [], fix: [look]}
+- {id: versions, title: versions title, doc: d, checks: [], fix: [look]}
+`
+	const signatures = `
+- {id: full, kind: cause, cause: shm, says: ['no room for (?P<path>\S+)'], summary: 'no room on {node|a node} for {path}', from: f, examples: [e]}
+- id: timeout
+  kind: symptom
+  cause: unreachable
+  says: ['timed out waiting for (?P<peer>\S+) after (?P<seconds>\d+) seconds']
+  beside: [{any: [by-name], cause: name, kind: cause}]
+  from: f
+  examples: [e]
+- {id: slow, kind: symptom, cause: late, says: ['collective is late'], from: f, examples: [e]}
+- {id: closed, kind: echo, cause: gone, says: ['connection closed'], from: f, examples: [e]}
+- {id: again, kind: cause, cause: unreachable, retried: true, says: ['connect failed, trying again'], summary: it went on, from: f, examples: [e]}
+- {id: count, kind: summary, says: ['children failed'], summary: the launcher counted, from: f, examples: [e]}
+- {id: shrug, kind: noise, says: ['address family 97'], summary: harmless, from: f, examples: [e]}
+- {id: met, kind: success, says: ['all have met'], from: f, examples: [e]}
+- {id: by-name, kind: context, says: ['meeting by name'], from: f, examples: [e]}
+- {id: version, kind: cause, cause: versions, differs: version, says: ['library version (?P<version>\S+)'], from: f, examples: [e]}
+`
+	files := fstest.MapFS{"causes.yaml": {Data: []byte(causes)}}
+	for _, family := range families {
+		files["signatures/"+family+".yaml"] = &fstest.MapFile{Data: []byte("[]")}
+	}
+	files["signatures/nccl.yaml"] = &fstest.MapFile{Data: []byte(signatures)}
+	c, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func explained(t *testing.T, logs ...string) Report {
+	t.Helper()
+	var sources []Source
+	for i, log := range logs {
+		sources = append(sources, read(fmt.Sprintf("logs/w%d.log", i+1), log))
+	}
+	r, err := small(t).Explain(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// short is a report as cause or summary, one a finding.
+func short(findings []Finding) string {
+	var all []string
+	for _, f := range findings {
+		if f.Cause != "" {
+			all = append(all, f.Cause)
+		} else {
+			all = append(all, f.Summary)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestJudge(t *testing.T) {
+	type told struct {
+		Causes, Program, Consequences, Noise string
+		ExitCode                             int
+	}
+	for name, test := range map[string]struct {
+		log  string
+		want told
+	}{
+		"nothing":                        {"loss 0.5\n", told{}},
+		"an empty log":                   {"", told{ExitCode: 2}},
+		"harmless":                       {"address family 97\naddress family 97\n", told{Noise: "harmless"}},
+		"a cause wins over all before":   {"timed out waiting for w1 after 60 seconds\nno room for x\n", told{Causes: "shm", Consequences: "unreachable", ExitCode: 1}},
+		"the first symptom":              {"collective is late\ntimed out waiting for w1 after 60 seconds\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"a symptom wins over an echo":    {"connection closed\ncollective is late\n", told{Causes: "late", Consequences: "gone", ExitCode: 1}},
+		"only an echo":                   {"connection closed\nchildren failed\n", told{Causes: "gone", Consequences: "the launcher counted", ExitCode: 1}},
+		"only a summary":                 {"children failed\n", told{Consequences: "the launcher counted", ExitCode: 2}},
+		"by time and not by place":       {"[2024-01-01 10:00:05] collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", told{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
+		"by place where one has no time": {"collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"tried again and well":           {"connect failed, trying again\nall have met\n", told{Noise: "it went on"}},
+		"tried again and not well":       {"all have met\nconnect failed, trying again\n", told{Causes: "unreachable", ExitCode: 1}},
+		"beside another message":         {"meeting by name\ncollective is late\ntimed out waiting for w1 after 60 seconds\n", told{Causes: "name", Consequences: "late", ExitCode: 1}},
+		"one value":                      {"library version 1\nlibrary version 1\n", told{}},
+		"two values":                     {"library version 1\nlibrary version 2\n", told{Causes: "versions", ExitCode: 1}},
+		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", told{Causes: "unreachable", ExitCode: 1}},
+		"wrapped over too much":          {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", told{}},
+		"the program's own": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: bad\nconnection closed\n",
+			told{Program: "ValueError: bad", Consequences: "gone", ExitCode: 1}},
+		"an exception that is known": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nRuntimeError: connection closed\n",
+			told{Causes: "gone", ExitCode: 1}},
+		"an exception after a symptom": {"collective is late\nTraceback (most recent call last):\nValueError: bad\n",
+			told{Causes: "late", Consequences: "ValueError: bad", ExitCode: 1}},
+		"two tracebacks through each other": {
+			"[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 1\n" +
+				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", told{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := explained(t, test.log)
+			got := told{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
+			if r.Program != nil {
+				got.Program = r.Program.Text
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEvidence: what is told of a cause is where and by whom it was said, and what
+// to do with what was said filled in.
+func TestEvidence(t *testing.T) {
+	r := explained(t, "[2024-01-01 10:00:00] fine\n[rank3]: no room for /dev/shm/x\n[rank3]: no room for /dev/shm/x\n", "w9: no room for $(reboot)\n")
+	want := []Finding{{
+		Cause: "shm", Check: "shm-size", Checks: []string{"shm-size"}, Title: "shm title", Summary: "no room on w1 for /dev/shm/x",
+		Nodes: []string{"w1", "w9"}, Ranks: []string{"3"}, Count: 3,
+		Evidence: []Evidence{
+			{File: "logs/w1.log", Line: 2, Node: "w1", Rank: "3", Time: "01-01 10:00:00", Text: "no room for /dev/shm/x"},
+			{File: "logs/w2.log", Line: 1, Node: "w9", Text: "no room for $(reboot)"},
+		},
+		Fix:     []string{"df /dev/shm/x", "ls /dev/shm/x"},
+		Command: "preflight -H hostfile --only shm-size",
+	}}
+	if diff := cmp.Diff(want, r.Causes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	hostile := explained(t, "no room for $(reboot)\n")
+	if got := hostile.Causes[0].Fix; !cmp.Equal(got, []string{"df /dev/shm"}) {
+		t.Errorf("a log writes commands: %q", got)
+	}
+}
+
+// TestTimeline: of the logs of several nodes, the node that failed first is first.
+func TestTimeline(t *testing.T) {
+	r := explained(t, "[2024-01-01 10:00:09] connection closed\n", "[2024-01-01 10:00:02] collective is late\n[2024-01-01 10:00:03] no room for x\n")
+	want := []Death{
+		{Node: "w2", Time: "01-01 10:00:02", Cause: "late", File: "logs/w2.log", Line: 1, Text: "collective is late"},
+		{Node: "w1", Time: "01-01 10:00:09", Cause: "gone", File: "logs/w1.log", Line: 1, Text: "connection closed"},
+	}
+	if diff := cmp.Diff(want, r.Timeline); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if one := explained(t, "connection closed\n").Timeline; one != nil {
+		t.Errorf("one speaker has a timeline: %v", one)
+	}
+}
+
+// TestMemoryIsBounded: a log in which everybody is somebody else is still told.
+func TestMemoryIsBounded(t *testing.T) {
+	var log strings.Builder
+	for i := range 2 * mostHearings {
+		fmt.Fprintf(&log, "w%d: connection closed\n", i)
+	}
+	seen := newTally(1)
+	seen.sources = []string{"log"}
+	if err := small(t).read(read("log", log.String()), 0, seen); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen.hearings) > mostHearings+1 {
+		t.Errorf("%d are kept", len(seen.hearings))
+	}
+	count := 0
+	for _, h := range seen.hearings {
+		count += h.count
+	}
+	if count != 2*mostHearings {
+		t.Errorf("%d lines are counted of %d", count, 2*mostHearings)
+	}
+}
+
+// TestLoadRefuses: what would silently never match, or lead nowhere, is an error.
+func TestLoadRefuses(t *testing.T) {
+	for name, signature := range map[string]string{
+		"no such cause":     "{id: a, kind: cause, cause: nowhere, says: [words]}",
+		"cause of a noise":  "{id: a, kind: noise, cause: one, says: [words]}",
+		"no such kind":      "{id: a, kind: guess, cause: one, says: [words]}",
+		"no such neighbour": "{id: a, kind: cause, cause: one, says: [words], beside: [{any: [b], cause: one}]}",
+		"no fixed text":     `{id: a, kind: cause, cause: one, says: ['\w+']}`,
+		"any case":          "{id: a, kind: cause, cause: one, says: ['(?i)words']}",
+		"not an expression": "{id: a, kind: cause, cause: one, says: ['(words']}",
+		"an unknown key":    "{id: a, kind: cause, cause: one, says: [words], say: [words]}",
+	} {
+		files := fstest.MapFS{"causes.yaml": {Data: []byte("- {id: one, title: t, doc: d, fix: [f]}")}}
+		for _, family := range families {
+			files["signatures/"+family+".yaml"] = &fstest.MapFile{Data: []byte("[]")}
+		}
+		files["signatures/nccl.yaml"] = &fstest.MapFile{Data: []byte("- " + signature)}
+		if _, err := load(files); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package explain
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	// longest is how much of one line is held at once; the rest is looked at as if
+	// it were a line of its own with the same number.
+	longest = 64 << 10
+	// remembered is how many lines are kept to look back at: for the last time
+	// stamp, and for text that was wrapped.
+	remembered = 64
+)
+
+// line is one line as a program wrote it. What a program overwrites by carriage
+// returns, as progress bars do, are lines of one number.
+type line struct {
+	number int
+	text   []byte // valid until the reader has gone on by remembered lines
+}
+
+// reader takes lines from a log.
+type reader struct {
+	in      *bufio.Reader
+	number  int
+	midLine bool   // the next piece belongs to the line before it
+	rest    []byte // what follows a carriage return
+	head    []byte // the beginning of a line that has carriage returns
+	heading bool   // head is that of the line of rest
+	recent  [remembered]line
+	next    int
+}
+
+func newReader(in io.Reader) *reader {
+	return &reader{in: bufio.NewReaderSize(in, longest)}
+}
+
+// read returns the next line that has text, or io.EOF.
+func (r *reader) read() (line, error) {
+	for {
+		for len(r.rest) > 0 {
+			var text []byte
+			var more bool
+			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
+			if text = plain(text); len(text) > 0 {
+				return r.remember(r.headed(text, more)), nil
+			}
+		}
+		piece, err := r.in.ReadSlice('\n')
+		if len(piece) == 0 && err != nil {
+			return line{}, err
+		}
+		if !r.midLine {
+			r.number++
+			r.heading = false
+		}
+		r.midLine = errors.Is(err, bufio.ErrBufferFull)
+		r.rest = bytes.TrimRight(piece, "\r\n")
+	}
+}
+
+// headed gives what follows a carriage return the prefix of its line: a launcher
+// writes one before each line, and not again where a progress bar begins anew.
+func (r *reader) headed(text []byte, more bool) []byte {
+	switch {
+	case r.heading && !bytes.Contains(text, []byte("%|")):
+		return slices.Concat(decoration(r.head), text)
+	case !r.heading && more:
+		r.heading, r.head = true, append(r.head[:0], text[:min(len(text), prefixWithin)]...)
+	}
+	return text
+}
+
+// prefixWithin is how long the prefix of a line may be.
+const prefixWithin = 200
+
+// decoration is what peel would take off.
+func decoration(text []byte) []byte {
+	message, _ := peel(string(text[:min(len(text), prefixWithin)]))
+	return text[:min(len(text), prefixWithin)-len(message)]
+}
+
+func (r *reader) remember(text []byte) line {
+	kept := &r.recent[r.next%remembered]
+	r.next++
+	kept.number, kept.text = r.number, append(kept.text[:0], text...)
+	return *kept
+}
+
+// before is the line that was read n lines before the last one.
+func (r *reader) before(n int) (line, bool) {
+	if n >= remembered || r.next-1-n < 0 {
+		return line{}, false
+	}
+	return r.recent[(r.next-1-n)%remembered], true
+}
+
+var (
+	// escapes are ECMA-48's control sequences and operating system commands, and what
+	// ECMA-35 lets choose character sets with.
+	escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])`)
+	// bar is a progress bar as tqdm draws it. What follows it on its line was written
+	// by somebody else.
+	bar = regexp.MustCompile(`\d{1,3}%\|[^|]*\| *[^\s\[/]*/[^\s\[]* \[[^\]]*\]`)
+)
+
+// plain takes off what is there for terminals only, and bytes that are no text.
+func plain(text []byte) []byte {
+	if bytes.IndexByte(text, 0x1b) >= 0 {
+		text = escapes.ReplaceAll(text, nil)
+	}
+	text = bytes.TrimLeft(text, "\x00") // NFS leaves those where two nodes write one file
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\ufffd"))
+	}
+	if bytes.Contains(text, []byte("%|")) {
+		if found := bar.FindIndex(text); found != nil && found[1] < len(text) {
+			text = slices.Concat(decoration(text[:found[0]]), text[found[1]:])
+		}
+	}
+	return text
+}

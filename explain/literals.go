@@ -1,0 +1,163 @@
+package explain
+
+import (
+	"encoding/binary"
+	"fmt"
+	"regexp/syntax"
+	"slices"
+)
+
+// gram is how many bytes of a literal are looked up at once.
+const gram = 4
+
+// index says, at the price of one table look-up a byte, which signatures a line
+// might hold: each of their patterns has some text without which it cannot match.
+// Almost no line of a log holds any, and only those that do see a regular expression.
+type index struct {
+	maybe [1 << 16]bool // by hash of a gram
+	exact map[uint32][]entry
+}
+
+type entry struct {
+	literal   string
+	offset    int // of the gram in the literal
+	signature *Signature
+}
+
+func newIndex(families []Family) (*index, error) {
+	x := &index{exact: map[uint32][]entry{}}
+	for _, family := range families {
+		for _, s := range family.Signatures {
+			for _, pattern := range s.Says {
+				parsed, err := syntax.Parse(pattern, syntax.Perl)
+				if err != nil {
+					return nil, fmt.Errorf("signature %s: %w", s.ID, err)
+				}
+				literals := required(parsed)
+				if len(literals) == 0 {
+					return nil, fmt.Errorf("signature %s: %q has no text of %d bytes that is always there (case matters)", s.ID, pattern, gram)
+				}
+				for _, literal := range literals {
+					x.add(literal, s)
+				}
+			}
+		}
+	}
+	return x, nil
+}
+
+func (x *index) add(literal string, s *Signature) {
+	best := 0
+	for offset := range len(literal) - gram + 1 {
+		if commonness(literal[offset:offset+gram]) < commonness(literal[best:best+gram]) {
+			best = offset
+		}
+	}
+	key := binary.LittleEndian.Uint32([]byte(literal[best : best+gram]))
+	x.maybe[hash(key)] = true
+	x.exact[key] = append(x.exact[key], entry{literal, best, s})
+}
+
+// hash is Knuth's multiplicative one.
+func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
+
+// commonness is a guess at how often a gram is met: the letters of English and of
+// paths often, capitals and signs seldom.
+func commonness(text string) int {
+	sum := 0
+	for _, c := range []byte(text) {
+		switch {
+		case c >= '0' && c <= '9':
+			sum += 12
+		case c == ' ':
+			sum += 10
+		case c >= 'a' && c <= 'z':
+			sum += 8 - min(6, slices.Index([]byte("etaoinsrldcupmfhgbyvwkxjqz"), c)/3)
+		case c == '/' || c == '.' || c == ':' || c == '_' || c == '-':
+			sum += 5
+		}
+	}
+	return sum
+}
+
+// candidates appends the signatures that the text might hold, in the order of the
+// catalogue.
+func (x *index) candidates(text []byte, into []*Signature) []*Signature {
+	x.each(text, func(s *Signature, _, _ int) {
+		if !slices.Contains(into, s) {
+			into = append(into, s)
+		}
+	})
+	slices.SortFunc(into, func(a, b *Signature) int { return a.order - b.order })
+	return into
+}
+
+// across are the signatures whose text reaches over the byte at seam.
+func (x *index) across(text []byte, seam int) (found []*Signature) {
+	x.each(text, func(s *Signature, from, to int) {
+		if from < seam && seam < to {
+			found = append(found, s)
+		}
+	})
+	return found
+}
+
+// each calls for every literal that is in the text, with where it is.
+func (x *index) each(text []byte, found func(s *Signature, from, to int)) {
+	for i := 0; i+gram <= len(text); i++ {
+		key := binary.LittleEndian.Uint32(text[i:])
+		if !x.maybe[hash(key)] {
+			continue
+		}
+		for _, e := range x.exact[key] {
+			from := i - e.offset
+			to := from + len(e.literal)
+			if from >= 0 && to <= len(text) && string(text[from:to]) == e.literal {
+				found(e.signature, from, to)
+			}
+		}
+	}
+}
+
+// required are literals one of which is in everything the expression matches; none
+// where there is no such set of literals long enough.
+func required(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if literal := string(re.Rune); re.Flags&syntax.FoldCase == 0 && len(literal) >= gram {
+			return []string{literal}
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			literals := required(sub)
+			if literals == nil {
+				return nil
+			}
+			all = append(all, literals...)
+		}
+		return all
+	case syntax.OpConcat:
+		var best []string
+		for _, sub := range re.Sub {
+			if literals := required(sub); shortest(literals) > shortest(best) {
+				best = literals
+			}
+		}
+		return best
+	}
+	return nil
+}
+
+func shortest(literals []string) int {
+	if len(literals) == 0 {
+		return 0
+	}
+	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
+}

@@ -1,0 +1,279 @@
+package explain
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// wrapped is over how many lines a message may have been broken by a terminal or
+	// a form, each of them behind its own prefix.
+	wrapped = 4
+	// mostVain is how often a line that only could be the beginning of a message is
+	// held together with the next ones.
+	mostVain = 1000
+	// mostTimes is how often one message is looked at closely in one log; after that
+	// it is only counted.
+	mostTimes = 10_000
+	// looked is how far back the time of a line without a stamp is looked for.
+	looked = remembered - 1
+)
+
+// event is one message that a signature knows.
+type event struct {
+	signature *Signature
+	said      string            // the message where no signature knows it: a program's own exception
+	told      map[string]string // by the groups of the pattern
+	speaker
+	at       stamp
+	file     int // index of the source
+	line     int
+	position int // counts over all sources
+	text     string
+}
+
+// matcher finds the events of one log.
+type matcher struct {
+	catalogue  *Catalogue
+	file       int
+	node       string // of the whole file; "" where lines must say it themselves
+	position   int
+	candidates []*Signature
+	joint      []byte             // of two lines
+	vain       map[*Signature]int // how often it could have been and was not
+	repeats    map[*Signature]*repeat
+	open       []half
+	tracebacks tracebacks
+	seen       *tally
+}
+
+// repeat is how often a message was looked at, and who said it last.
+type repeat struct {
+	said  *hearing
+	times int
+}
+
+// half is a message whose beginning is there and which may go on in the next line.
+type half struct {
+	signature *Signature
+	text      string
+	first     line
+	lines     int
+}
+
+// take looks at the next line of the log.
+func (m *matcher) take(r *reader, l line) {
+	m.position++
+	m.seen.network.take(m.node, l.text)
+	m.candidates = m.catalogue.index.candidates(l.text, m.candidates[:0])
+	exception := m.tracebacks.take(l.text)
+	m.straddle(r, l)
+	if len(m.candidates) == 0 && len(m.open) == 0 && exception == "" {
+		return
+	}
+	switch s := m.first(l); {
+	case s != nil && s.silent():
+		m.open = m.open[:0]
+		m.seen.add(event{signature: s, file: m.file, line: l.number, position: m.position})
+		return
+	case s != nil && m.repeats[s] != nil && m.repeats[s].times > mostTimes:
+		m.open = m.open[:0]
+		m.repeats[s].said.count++
+		m.repeats[s].said.last = m.position
+		return
+	case s == nil && len(m.open) == 0 && exception == "" && m.allVain():
+		return
+	}
+	message, who := peel(string(l.text))
+	if m.goesOn(r, message) {
+		return
+	}
+	for _, s := range m.candidates {
+		if at, told, ok := s.match(message); ok {
+			m.open = m.open[:0]
+			m.found(r, event{signature: s, told: told, speaker: who, line: l.number, text: evidence(message, at)})
+			return
+		}
+	}
+	if exception != "" && len(m.candidates) == 0 {
+		m.found(r, event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)})
+	}
+	for _, s := range m.candidates {
+		if m.vain[s]++; m.vain[s] < mostVain {
+			m.open = append(m.open, half{s, message, line{number: l.number}, 1})
+		}
+	}
+}
+
+// first is the signature of a whole line, before anything is taken off it: logs are
+// long because something goes well and says so a million times.
+func (m *matcher) first(l line) *Signature {
+	for _, s := range m.candidates {
+		if slices.ContainsFunc(s.says, func(says *regexp.Regexp) bool { return says.Match(l.text) }) {
+			return s
+		}
+	}
+	return nil
+}
+
+// allVain is whether none of the candidates has ever been there.
+func (m *matcher) allVain() bool {
+	return !slices.ContainsFunc(m.candidates, func(s *Signature) bool { return m.vain[s] < mostVain })
+}
+
+// around is how far from the end of a line the text may begin by which a signature
+// is found.
+const around = 64
+
+// straddle opens the messages whose first text was broken by the end of the line before.
+func (m *matcher) straddle(r *reader, l line) {
+	before, ok := r.before(1)
+	if !ok {
+		return
+	}
+	tail, head := before.text[max(0, len(before.text)-around):], l.text[sharedPrefix(before.text, l.text):]
+	m.joint = append(append(append(m.joint[:0], tail...), ' '), head[:min(len(head), around)]...)
+	for _, s := range m.catalogue.index.across(m.joint, len(tail)) {
+		message, _ := peel(string(before.text))
+		m.open = append(m.open, half{s, message, line{number: before.number}, 1})
+	}
+}
+
+// sharedPrefix is how much of two lines is the same decoration.
+func sharedPrefix(a, b []byte) int {
+	end := 0
+	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
+		if i > 0 && a[i] == ' ' && bytes.IndexByte([]byte(":]|)"), a[i-1]) >= 0 {
+			end = i + 1
+		}
+	}
+	return end
+}
+
+// goesOn holds messages that began in the lines before together with this one.
+func (m *matcher) goesOn(r *reader, message string) bool {
+	still := m.open[:0]
+	for _, h := range m.open {
+		text := h.text + " " + strings.TrimSpace(message)
+		if at, told, ok := h.signature.match(text); ok && at < len(h.text) {
+			m.open = m.open[:0]
+			_, who := peel(h.text)
+			m.found(r, event{signature: h.signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
+			return true
+		}
+		if h.lines+1 < wrapped {
+			still = append(still, half{h.signature, text, h.first, h.lines + 1})
+		}
+	}
+	m.open = still
+	return false
+}
+
+func (m *matcher) found(r *reader, e event) {
+	e.file, e.position = m.file, m.position
+	if rank, ok := e.told["rank"]; ok && e.rank == "" {
+		e.rank = rank
+	}
+	if node, ok := e.told["node"]; ok && e.node == "" {
+		e.node = node
+	}
+	if e.node == "" {
+		e.node = m.node
+	}
+	for n := range looked {
+		l, ok := r.before(n)
+		if !ok {
+			break
+		}
+		if at, known := stampOf(l.text); known {
+			e.at = at
+			break
+		}
+	}
+	if m.repeats[e.signature] == nil {
+		m.repeats[e.signature] = &repeat{}
+	}
+	m.repeats[e.signature].said = m.seen.add(e)
+	m.repeats[e.signature].times++
+}
+
+// widest is how much of a message is shown as evidence.
+const widest = 400
+
+// evidence is the part of a message around what was found.
+func evidence(message string, at int) string {
+	if len(message) <= widest {
+		return message
+	}
+	from := max(0, min(at-widest/8, len(message)-widest))
+	return strings.ToValidUTF8(message[from:from+widest], "")
+}
+
+// tracebacks follows the exceptions of programs, several at a time where ranks
+// write into one log: each line of one begins as its first line does.
+type tracebacks struct {
+	open []traceback
+}
+
+type traceback struct {
+	prefix []byte
+	lines  int
+}
+
+const (
+	// deepest is the longest traceback that is waited for.
+	deepest = 400
+	// mostOpen is how many are followed at once.
+	mostOpen = 64
+)
+
+var tracebackHead = []byte("Traceback (most recent call last)")
+
+// take returns the exception that a line ends a traceback with.
+func (t *tracebacks) take(text []byte) (exception string) {
+	if at := bytes.Index(text, tracebackHead); at >= 0 {
+		prefix := text[:at]
+		t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return bytes.Equal(o.prefix, prefix) })
+		if len(t.open) < mostOpen && at < 120 {
+			t.open = append(t.open, traceback{prefix: bytes.Clone(prefix)})
+		}
+		return ""
+	}
+	for i := 0; i < len(t.open); i++ {
+		o := &t.open[i]
+		rest, ours := bytes.CutPrefix(text, o.prefix)
+		if o.lines++; o.lines > deepest {
+			t.open = slices.Delete(t.open, i, i+1)
+			i--
+			continue
+		}
+		if !ours || len(rest) == 0 || !letter(rest[0]) {
+			continue
+		}
+		t.open = slices.Delete(t.open, i, i+1)
+		if ends(rest) {
+			return string(rest[:min(len(rest), widest)])
+		}
+		return ""
+	}
+	return ""
+}
+
+func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
+
+// ends is whether a line reads as the end of a traceback: the name of an exception,
+// a colon and words, or the name alone.
+func ends(text []byte) bool {
+	name, _, _ := bytes.Cut(text, []byte(":"))
+	if len(name) == 0 || len(name) > 120 {
+		return false
+	}
+	for _, c := range name {
+		if !letter(c) && c != '.' && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}

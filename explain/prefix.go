@@ -1,0 +1,133 @@
+package explain
+
+import (
+	"regexp"
+	"strings"
+)
+
+// speaker is who wrote a line, as far as the line says.
+type speaker struct {
+	node  string
+	rank  string // the global one
+	local string // index on its node, where a launcher tells only that
+}
+
+// decorations are what launchers, log collectors and NCCL put before a message.
+// Each may stand behind another.
+var decorations = []*regexp.Regexp{
+	// journalctl -o short-iso, rsyslog since Debian 12 and Ubuntu 24.04
+	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:?\d\d (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `),
+	// docker logs -t, kubectl logs --timestamps, NCCL_DEBUG_TIMESTAMP_LEVELS, Python's logging and that of rich
+	regexp.MustCompile(`^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? +`),
+	// docker compose, docker service logs, ansible
+	regexp.MustCompile(`^(?:[\w.-]+@)?(?P<node>[\w.-]+) +\| `),
+	// kubectl logs --prefix
+	regexp.MustCompile(`^\[pod/(?P<node>[\w.-]+)/[\w.-]+\] `),
+	// syslog, journalctl
+	regexp.MustCompile(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `),
+	// dmesg, dmesg -d
+	regexp.MustCompile(`^\[ *[+\d][\d.]*\] `),
+	// dmesg -T, mpirun --timestamp-output
+	regexp.MustCompile(`^\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? ?`),
+	// Ray
+	regexp.MustCompile(`^\((?:[^\s()]+ )*(?:pid=\d+|raylet)(?:, ip=(?P<node>[\w.:]+))?\) `),
+	// mpirun --tag-output of Open MPI and of PRRTE, horovodrun
+	regexp.MustCompile(`^\[(?:[\w.@-]*@)?\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?: ?`),
+	regexp.MustCompile(`^\[(?P<rank>\d+)\]<std(?:out|err)>: ?`),
+	// SageMaker
+	regexp.MustCompile(`^\[\d+,mpirank:(?P<rank>\d+),(?P<node>[\w.-]+)\]<std(?:out|err)>: ?`),
+	// torch since 2.3 and Lightning write the global rank; torchrun --tee and TorchX the role and local index
+	regexp.MustCompile(`^\[rank(?:: |=)?(?P<rank>\d+)\]:? ?`),
+	regexp.MustCompile(`^rank(?P<rank>\d+): ?`),
+	regexp.MustCompile(`^\[[A-Za-z][\w-]*?(?P<local>\d+)(?:\|\d+)?\]: ?`),
+	// srun --label
+	regexp.MustCompile(`^ *(?P<rank>\d{1,6}): `),
+	// pdsh's own messages name the launching machine first
+	regexp.MustCompile(`^pdsh@[\w.-]+: (?P<node>[\w.@-]+): `),
+	// pdsh, clush: only what cannot be the name of a program or of an exception
+	regexp.MustCompile(`^(?:[\w-]+@)?(?P<node>localhost|[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*): `),
+	// NCCL: host:pid:tid [device]
+	regexp.MustCompile(`^(?P<node>[\w.-]+):\d+:\d+ (?:\[-?\d+\] )?`),
+	// the frame that rich draws around a traceback
+	regexp.MustCompile(`^[│┃] `),
+}
+
+// notNodes are what the patterns above would take for a host: a program, library,
+// exception or interface and its complaint, a file and its line, a time.
+var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
+	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
+	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF]\d{3,4}$|^\d{1,2}$`)
+
+// peel takes decorations off and returns the message and what they said of its writer.
+func peel(text string) (message string, who speaker) {
+	for range len(decorations) { // nobody wraps deeper
+		rest, found := peelOne(text, &who)
+		if !found {
+			break
+		}
+		text = rest
+	}
+	return text, who
+}
+
+func peelOne(text string, who *speaker) (rest string, found bool) {
+	for _, decoration := range decorations {
+		match := decoration.FindStringSubmatchIndex(text)
+		if match == nil {
+			continue
+		}
+		told := *who
+		for i, name := range decoration.SubexpNames() {
+			if name == "" || match[2*i] < 0 {
+				continue
+			}
+			switch value := text[match[2*i]:match[2*i+1]]; name {
+			case "node":
+				told.node = value
+			case "rank":
+				told.rank = value
+			case "local":
+				told.local = value
+			}
+		}
+		if notNodes.MatchString(told.node) {
+			continue
+		}
+		*who = told
+		return text[match[1]:], true
+	}
+	return text, false
+}
+
+var (
+	fileEndings = regexp.MustCompile(`(?:\.(?:gz|log|txt|out|err|stdout|stderr))+$`)
+	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run)[-_.]+`)
+	// nobody's are names that programs give to the logs of each node or rank alike.
+	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|-)?$`)
+	numbers = regexp.MustCompile(`^\d+$`)
+)
+
+// nodeOfFile guesses the node of a log that is one of several from its name:
+// logs/w3.log, train-w3.out, w3/stdout. Torchrun's attempt_0/3/stderr.log tells none.
+func nodeOfFile(name string) string {
+	for range 2 {
+		folder, file, _ := cutLast(name, "/")
+		file = fileEndings.ReplaceAllString(file, "")
+		if numbers.MatchString(file) {
+			return ""
+		}
+		if file = fileWords.ReplaceAllString(file, ""); !nobodys.MatchString(file) {
+			return file
+		}
+		name = folder
+	}
+	return ""
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return "", text, false
+	}
+	return text[:at], text[at+len(separator):], true
+}

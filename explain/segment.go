@@ -1,0 +1,49 @@
+package explain
+
+import (
+	"strconv"
+	"strings"
+)
+
+// segments are the sizes of what NCCL keeps in /dev/shm by default, worked out
+// from the types of each release; buffer sizes set by hand give others.
+var segments = map[uint64]string{
+	// The pool of operations that the proxy of each rank has as soon as anything
+	// goes over a network: struct ncclProxyOpsPool.
+	4194656:  "the proxy buffers of one rank (NCCL 2.13 to 2.19)",
+	5767520:  "the proxy buffers of one rank (NCCL 2.20)",
+	7340384:  "the proxy buffers of one rank (NCCL 2.21, 2.22)",
+	10486112: "the proxy buffers of one rank (NCCL 2.23)",
+	14156128: "the proxy buffers of one rank (NCCL 2.24)",
+	31850880: "the proxy buffers of one rank (NCCL 2.25)",
+	33030528: "the proxy buffers of one rank (NCCL 2.26, 2.27)",
+	34210176: "the proxy buffers of one rank (NCCL 2.28 to 2.30)",
+	// One direction of one channel between GPUs that cannot reach each other: a
+	// page, and the buffers of each protocol that the release has.
+	4096:    "the sending end of one shared-memory channel between two GPUs",
+	4460544: "one shared-memory channel between two GPUs (NCCL 2.3, 2.4)",
+	9637888: "one shared-memory channel between two GPUs",
+	6492160: "one shared-memory channel between two GPUs (Arm)",
+}
+
+// counted is the reference count that stands behind a segment since NCCL 2.16:
+// messages about the file tell it in, those about the segment leave it out.
+const counted = 4
+
+// derive adds what follows from what a message told: from the size of a segment
+// of NCCL what it was to hold.
+func derive(told map[string]string) {
+	if !strings.Contains(told["path"], "nccl-") {
+		return
+	}
+	size, err := strconv.ParseUint(told["bytes"], 10, 64)
+	if err != nil || size < counted {
+		return
+	}
+	for _, size := range []uint64{size, size - counted} {
+		if what, known := segments[size]; known {
+			told["what"] = what
+			return
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package explain
+
+import "testing"
+
+func TestDerive(t *testing.T) {
+	const (
+		proxy24 = "the proxy buffers of one rank (NCCL 2.24)"
+		channel = "one shared-memory channel between two GPUs"
+	)
+	for _, test := range []struct {
+		name, path, bytes, what string
+	}{
+		{"segment", "/dev/shm/nccl-Qx81bA", "14156128", proxy24},
+		{"file with its reference count", "/dev/shm/nccl-Qx81bA", "14156132", proxy24},
+		{"name of old releases", "nccl-shm-recv-5a1bd0c2ff3e7710-0-2-3", "9637888", channel},
+		{"buffers set by hand", "/dev/shm/nccl-Qx81bA", "14156133", ""},
+		{"file of somebody else", "/dev/shm/torch_77_1", "14156128", ""},
+		{"no path", "", "9637888", ""},
+		{"nothing at all", "/dev/shm/nccl-Qx81bA", "0", ""},
+		{"no number", "/dev/shm/nccl-Qx81bA", "many", ""},
+		{"no size", "/dev/shm/nccl-Qx81bA", "", ""},
+		{"too large for any machine", "/dev/shm/nccl-Qx81bA", "99999999999999999999999", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			told := map[string]string{}
+			for name, value := range map[string]string{"path": test.path, "bytes": test.bytes} {
+				if value != "" {
+					told[name] = value
+				}
+			}
+			derive(told)
+			if got := told["what"]; got != test.what {
+				t.Errorf("derive gives %q, want %q", got, test.what)
+			}
+		})
+	}
+}

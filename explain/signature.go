@@ -1,0 +1,212 @@
+package explain
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Cause is what can be at the bottom of a failed launch.
+type Cause struct {
+	ID     string   `yaml:"id"`     // stable, kebab-case, never reused
+	Title  string   `yaml:"title"`  // what is wrong, in one line
+	Doc    string   `yaml:"doc"`    // why it happens and what it looks like
+	Checks []string `yaml:"checks"` // the checks that say so before the launch, the first one first
+	// Fix are commands and remarks, most useful first, filled as Signature.Summary
+	// is; a line whose variable is not known is left out.
+	Fix []string `yaml:"fix"`
+}
+
+// Kind is how much a message says about why a job died.
+type Kind string
+
+const (
+	Proof   Kind = "cause"   // names its own cause
+	Symptom Kind = "symptom" // something failed here; the cause named is the usual one
+	Echo    Kind = "echo"    // somebody else died first
+	Summary Kind = "summary" // a launcher counts its dead; never the cause
+	Noise   Kind = "noise"   // harmless, however it looks
+	Success Kind = "success" // what was tried before has worked
+	Context Kind = "context" // says nothing of its own; others mean another thing beside it
+)
+
+// Signature is one message of one program.
+type Signature struct {
+	ID    string `yaml:"id"` // stable within the catalogue
+	Kind  Kind   `yaml:"kind"`
+	Cause string `yaml:"cause"` // of a cause, symptom or echo
+	// Says are regular expressions (RE2) over a line without its decoration; any of
+	// them will do. Groups name what the message tells: rank, node, peer, port,
+	// interface, path, bytes, seconds, ms, …
+	Says []string `yaml:"says"`
+	// Retried is a message after which the program goes on: it counts unless the log
+	// shows that all went well afterwards.
+	Retried bool `yaml:"retried"`
+	// Differs names a group whose value must be one in the whole job: the message is
+	// a cause where it is told with several values, and nothing otherwise.
+	Differs string `yaml:"differs"`
+	// Beside gives another cause to this message in logs that have another message too.
+	Beside []Beside `yaml:"beside"`
+	// Summary is one sentence for this message, with {group} for what it told and
+	// {group|words} for words instead where it did not. Without one the cause's title stands.
+	Summary  string   `yaml:"summary"`
+	From     string   `yaml:"from"` // where the text comes from: project, file, versions
+	Examples []string `yaml:"examples"`
+
+	says  []*regexp.Regexp
+	order int // in the catalogue: on one line the first of two wins
+}
+
+// Beside is a second meaning: the cause where one of the signatures is in the log.
+type Beside struct {
+	Any   []string `yaml:"any"`
+	Cause string   `yaml:"cause"`
+	Kind  Kind     `yaml:"kind"` // "" leaves the signature's
+}
+
+// Catalogue is all that is known of messages.
+type Catalogue struct {
+	Causes     []Cause
+	Families   []Family
+	causes     map[string]*Cause
+	signatures map[string]*Signature
+	index      *index
+}
+
+// Family is one file of signatures.
+type Family struct {
+	Name       string
+	Signatures []*Signature
+}
+
+//go:embed causes.yaml signatures/*.yaml
+var data embed.FS
+
+// families are the files, in the order in which a line is held against them:
+// what names a cause of its own stands before what wraps it.
+var families = []string{
+	"nccl", "nccl_net", "nccl_ib", "nccl_quiet", "gloo", "torch", "torch_nccl", "elastic", "deepspeed", "pdsh", "ssh", "shell", "mpi", "container", "driver", "cuda", "kernel", "python", "progress",
+}
+
+// Load reads the embedded catalogue, once.
+var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
+
+func load(files fs.FS) (*Catalogue, error) {
+	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}}
+	if err := decode(files, "causes.yaml", &c.Causes); err != nil {
+		return nil, err
+	}
+	for i := range c.Causes {
+		if c.causes[c.Causes[i].ID] != nil {
+			return nil, fmt.Errorf("causes.yaml: %s is there twice", c.Causes[i].ID)
+		}
+		c.causes[c.Causes[i].ID] = &c.Causes[i]
+	}
+	for _, name := range families {
+		family := Family{Name: name}
+		file := "signatures/" + name + ".yaml"
+		if err := decode(files, file, &family.Signatures); err != nil {
+			return nil, err
+		}
+		for _, s := range family.Signatures {
+			if err := c.add(s); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", file, s.ID, err)
+			}
+		}
+		c.Families = append(c.Families, family)
+	}
+	for _, s := range c.signatures {
+		for _, beside := range s.Beside {
+			for _, id := range beside.Any {
+				if c.signatures[id] == nil {
+					return nil, fmt.Errorf("signature %s: beside: there is no signature %s", s.ID, id)
+				}
+			}
+		}
+	}
+	index, err := newIndex(c.Families)
+	c.index = index
+	return c, err
+}
+
+func decode(files fs.FS, name string, into any) error {
+	file, err := files.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	decoder := yaml.NewDecoder(file)
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// add compiles a signature and holds it to what the others rely on.
+func (c *Catalogue) add(s *Signature) error {
+	switch s.Kind {
+	case Proof, Symptom, Echo:
+		if c.causes[s.Cause] == nil {
+			return fmt.Errorf("there is no cause %q", s.Cause)
+		}
+	case Summary, Noise, Success, Context:
+		if s.Cause != "" {
+			return fmt.Errorf("a %s has no cause", s.Kind)
+		}
+	default:
+		return fmt.Errorf("there is no kind %q", s.Kind)
+	}
+	if c.signatures[s.ID] != nil {
+		return fmt.Errorf("is there twice")
+	}
+	for _, beside := range s.Beside {
+		if c.causes[beside.Cause] == nil {
+			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
+		}
+	}
+	for _, pattern := range s.Says {
+		says, err := regexp.Compile(pattern)
+		if err != nil {
+			return err
+		}
+		s.says = append(s.says, says)
+	}
+	s.order = len(c.signatures)
+	c.signatures[s.ID] = s
+	return nil
+}
+
+// Lookup finds a cause by its ID.
+func (c *Catalogue) Lookup(id string) (Cause, bool) {
+	if cause := c.causes[id]; cause != nil {
+		return *cause, true
+	}
+	return Cause{}, false
+}
+
+// silent is whether it does not matter who said this, and when.
+func (s *Signature) silent() bool { return s.Kind == Success || s.Kind == Context }
+
+// match holds one text against the signature and returns what its groups caught.
+func (s *Signature) match(text string) (at int, told map[string]string, ok bool) {
+	for _, says := range s.says {
+		found := says.FindStringSubmatchIndex(text)
+		if found == nil {
+			continue
+		}
+		told = map[string]string{}
+		for i, name := range says.SubexpNames() {
+			if name != "" && found[2*i] >= 0 {
+				told[name] = strings.TrimSpace(text[found[2*i]:found[2*i+1]])
+			}
+		}
+		return found[0], told, true
+	}
+	return 0, nil, false
+}

@@ -1,0 +1,95 @@
+package explain
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+)
+
+func catalogue(t testing.TB) *Catalogue {
+	t.Helper()
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// read is one log from memory.
+func read(name, text string) Source {
+	return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+}
+
+// heard are the signatures of a log, as the whole reader finds them.
+func heard(t testing.TB, text string) []string {
+	t.Helper()
+	seen := newTally(1)
+	seen.sources = []string{"log"}
+	if err := catalogue(t).read(read("log", text), 0, seen); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, h := range seen.hearings {
+		if h.signature != nil {
+			ids = append(ids, h.signature.ID)
+		}
+	}
+	return ids
+}
+
+// TestExamples: every signature has messages as programs write them, is found in
+// each of them, and is found in none before a more telling one.
+func TestExamples(t *testing.T) {
+	for _, family := range catalogue(t).Families {
+		for _, s := range family.Signatures {
+			if len(s.Examples) == 0 || s.From == "" {
+				t.Errorf("%s/%s has no example or does not say where it comes from", family.Name, s.ID)
+			}
+			if s.Kind != Context && s.Kind != Success && s.Cause == "" && s.Summary == "" {
+				t.Errorf("%s/%s says nothing to a person", family.Name, s.ID)
+			}
+			for _, example := range s.Examples {
+				if got := heard(t, example); len(got) != 1 || got[0] != s.ID {
+					t.Errorf("%s/%s: %q is heard as %v", family.Name, s.ID, example, got)
+				}
+			}
+		}
+	}
+}
+
+// TestCauses: every cause can be told, points to checks that exist, and has a fix
+// that stands without anything having been told.
+func TestCauses(t *testing.T) {
+	c := catalogue(t)
+	told := map[string]bool{}
+	for _, s := range c.signatures {
+		told[s.Cause] = true
+		for _, beside := range s.Beside {
+			told[beside.Cause] = true
+		}
+	}
+	for _, cause := range c.Causes {
+		if !told[cause.ID] {
+			t.Errorf("no signature leads to %s", cause.ID)
+		}
+		if cause.Title == "" || cause.Doc == "" || strings.Contains(cause.Doc, "{") {
+			t.Errorf("%s: title or doc missing, or with a placeholder", cause.ID)
+		}
+		for _, id := range cause.Checks {
+			if _, known := checks.Lookup(id); !known {
+				t.Errorf("%s: there is no check %q", cause.ID, id)
+			}
+		}
+		plain := 0
+		for _, line := range cause.Fix {
+			if _, ok := fill(line, nil, asArgument); ok {
+				plain++
+			}
+		}
+		if plain == 0 {
+			t.Errorf("%s: no fix that needs no value from the log", cause.ID)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"preflight/explain"
+)
+
+// Causes lists what a launch can die of.
+func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
+	p := &page{style: style}
+	widest := 0
+	for _, cause := range c.Causes {
+		widest = max(widest, len(cause.ID))
+	}
+	for _, cause := range c.Causes {
+		for i, line := range p.split(cause.Title, widest+2) {
+			p.line("%-*s  %s", widest, firstOnly(i, cause.ID), line)
+		}
+	}
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+// Cause explains one cause: why it happens, what logs say of it, what to do.
+func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) error {
+	p := &page{style: style}
+	p.wrapped("", cause.ID+": "+cause.Title)
+	p.line("")
+	p.wrapped("", cause.Doc)
+	p.line("")
+	p.field("checks", strings.Join(cause.Checks, ", "))
+	for i, fix := range explain.Plain(cause.Fix) {
+		p.line("  %7s  %s", firstOnly(i, "fix"), fix)
+	}
+	for i, s := range signaturesOf(c, cause.ID) {
+		p.line("  %7s  %s", firstOnly(i, "or see"), Escape(s.Examples[0]))
+	}
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+// CausesMarkdown writes the causes as a page: docs/causes.md is this.
+func CausesMarkdown(w io.Writer, c *explain.Catalogue) error {
+	var out strings.Builder
+	out.WriteString("# What launches die of\n\nWritten by `make docs` from the causes and signatures of `explain/`; edit those, not this page.\n\n")
+	out.WriteString("| cause | what is wrong | says so before the launch |\n| --- | --- | --- |\n")
+	for _, cause := range c.Causes {
+		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", cause.ID, cause.ID, cause.Title, links(cause.Checks))
+	}
+	for _, cause := range c.Causes {
+		fmt.Fprintf(&out, "\n## %s\n\n%s. %s\n", cause.ID, capital(cause.Title), cause.Doc)
+		if len(cause.Checks) > 0 {
+			fmt.Fprintf(&out, "\nBefore the launch: `preflight -H hostfile --only %s`\n", strings.Join(cause.Checks, ","))
+		}
+		fmt.Fprintf(&out, "\n```sh\n%s\n```\n", strings.Join(explain.Plain(cause.Fix), "\n"))
+		if signatures := signaturesOf(c, cause.ID); len(signatures) > 0 {
+			out.WriteString("\nLogs say:\n\n```text\n")
+			for _, s := range signatures {
+				out.WriteString(Escape(s.Examples[0]) + "\n")
+			}
+			out.WriteString("```\n")
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// MessagesMarkdown writes an index from messages to causes: docs/from-error.md is this.
+func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
+	var out strings.Builder
+	out.WriteString("# From a message to its cause\n\nWritten by `make docs` from the signatures of `explain/`. `preflight explain LOG` looks all of them up at once\nand says which of several came first.\n")
+	for _, family := range c.Families {
+		fmt.Fprintf(&out, "\n## %s\n\n| message | what it means |\n| --- | --- |\n", strings.ReplaceAll(family.Name, "_", " "))
+		for _, s := range family.Signatures {
+			meaning := s.Summary
+			switch {
+			case s.Kind == explain.Context || s.Kind == explain.Success:
+				continue
+			case s.Cause != "":
+				meaning = fmt.Sprintf("[%s](causes.md#%s)", s.Cause, s.Cause)
+			case s.Kind == explain.Noise:
+				meaning = "harmless: " + s.Summary
+			}
+			fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), strings.ReplaceAll(explain.Plain([]string{meaning})[0], "|", `\|`))
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// signaturesOf are the messages of a cause.
+func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
+	var all []*explain.Signature
+	for _, family := range c.Families {
+		all = append(all, slices.DeleteFunc(slices.Clone(family.Signatures), func(s *explain.Signature) bool { return s.Cause != cause })...)
+	}
+	return all
+}
+
+// widestCell is how much of a message the index shows.
+const widestCell = 160
+
+// cell is a message as code in a table.
+func cell(message string) string {
+	message = Escape(strings.Join(strings.Fields(message), " "))
+	if len(message) > widestCell {
+		message = strings.ToValidUTF8(message[:widestCell], "") + " …"
+	}
+	return "`" + strings.NewReplacer("|", `\|`, "`", "'").Replace(message) + "`"
+}
+
+func links(checks []string) string {
+	var all []string
+	for _, id := range checks {
+		all = append(all, fmt.Sprintf("[%s](checks.md#%s)", id, id))
+	}
+	return strings.Join(all, ", ")
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"preflight/checks"
+	"preflight/explain"
+	"preflight/hostfile"
+)
+
+// Explained is what logs told and, where a hostfile was given, what the checks that
+// the causes point to say now.
+type Explained struct {
+	explain.Report
+	Version string         `json:"version"`
+	Run     *checks.Report `json:"run,omitempty"`
+}
+
+// Explanation writes for a person what logs told: the root cause with where it
+// was read, its fix and the check that would have said so, then what followed
+// from it, who failed first, what is harmless, and what NCCL used.
+func Explanation(w io.Writer, r explain.Report, style Style) error {
+	p := &page{style: style}
+	p.explanationHead(r)
+	for _, f := range r.Causes {
+		p.cause(f)
+	}
+	if r.Program != nil {
+		p.line("\n%s  the program's own", p.colored(checks.Fail, words[checks.Fail]))
+		p.wrapped("      ", "An exception that is none of the network, the driver or a launcher came first. What follows it below is its consequence.")
+		p.evidence([]explain.Evidence{*r.Program}, 1)
+	}
+	if !style.Quiet {
+		p.line("")
+		p.asides("followed", r.Consequences)
+		p.timeline(r.Timeline)
+		p.asides("harmless", r.Noise)
+		p.networks(r.Network)
+	}
+	_, err := io.WriteString(w, strings.TrimRight(p.out.String(), "\n")+"\n")
+	return err
+}
+
+// Now stands between what a log told and what the checks it points to say.
+const Now = "what the checks that would have said so find now:"
+
+// explanationHead says in one line what the job died of, and of how much that was read.
+func (p *page) explanationHead(r explain.Report) {
+	verdict := []checks.Verdict{checks.Pass, checks.Fail, checks.Unknown}[r.ExitCode]
+	var text string
+	switch {
+	case len(r.Causes) > 0:
+		text = r.Causes[0].Title
+		if where := whereabouts(r.Causes[0]); where != "" {
+			text += ": " + where
+		}
+		if more := len(r.Causes) - 1; more > 0 {
+			text += ", and " + plural(more, "other cause")
+		}
+	case r.Program != nil:
+		text = "the program failed by itself, nothing in the log blames the cluster"
+	case r.Lines == 0:
+		text = "the log is empty"
+	case verdict == checks.Unknown:
+		text = "ranks failed, and the log does not say why: give the log of every rank or node"
+	default:
+		text = "no failure that preflight knows is in the log"
+	}
+	p.line("%s  %s", p.colored(verdict, words[verdict]), Escape(text))
+	p.line("%s", p.faint(plural(r.Files, "file")+", "+plural(r.Lines, "line")))
+}
+
+// cause is the block of one cause.
+func (p *page) cause(f explain.Finding) {
+	heading := f.Cause
+	if where := whereabouts(f); where != "" {
+		heading += "  " + where
+	}
+	p.line("\n%s  %s", p.colored(checks.Fail, words[checks.Fail]), Escape(heading))
+	p.wrapped("      ", f.Summary)
+	p.evidence(f.Evidence, f.Count)
+	for i, fix := range f.Fix {
+		p.line("  %7s  %s", firstOnly(i, "fix"), Escape(fix))
+	}
+	if f.Command != "" {
+		p.line("  %7s  %s   # says so before the launch", "before", Escape(f.Command))
+	}
+}
+
+// evidence shows where it was read, each line below its place.
+func (p *page) evidence(lines []explain.Evidence, count int) {
+	for i, e := range lines {
+		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
+		for _, text := range p.split(e.Text, 11) {
+			p.line("  %7s  %s", "", text)
+		}
+	}
+	if count > len(lines) {
+		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", plural(count-len(lines), "line"))))
+	}
+}
+
+// place is where a line was read and who wrote it.
+func place(e explain.Evidence) string {
+	text := fmt.Sprintf("%s:%d", e.File, e.Line)
+	if e.Node != "" {
+		text += "  " + e.Node
+	}
+	if e.Rank != "" {
+		text += "  rank " + e.Rank
+	}
+	if e.Time != "" {
+		text += "  " + e.Time
+	}
+	return text
+}
+
+// whereabouts are the nodes of a finding and, where no node is known, its ranks.
+func whereabouts(f explain.Finding) string {
+	switch {
+	case len(f.Nodes) > 0:
+		return hostfile.Fold(f.Nodes)
+	case len(f.Ranks) > 0:
+		return "rank " + strings.Join(f.Ranks, ", ")
+	}
+	return ""
+}
+
+// asides are findings of one line each.
+func (p *page) asides(label string, findings []explain.Finding) {
+	for i, f := range findings {
+		text := f.Summary
+		if f.Cause != "" {
+			text = f.Cause + ": " + text
+		}
+		text += fmt.Sprintf(" (%s, %s)", plural(f.Count, "line"), place(f.Evidence[0]))
+		p.list(firstOnly(i, label), []string{text}, "")
+	}
+}
+
+// shownDeaths is how many are listed without -v.
+const shownDeaths = 8
+
+func (p *page) timeline(deaths []explain.Death) {
+	for i, d := range deaths {
+		if i == shownDeaths && !p.style.Verbose {
+			p.list("", []string{fmt.Sprintf("and %d more (-v lists them)", len(deaths)-i)}, "")
+			return
+		}
+		who := d.Node
+		if d.Rank != "" {
+			who = strings.TrimSpace(who + " rank " + d.Rank)
+		}
+		p.list(firstOnly(i, "first failed"), []string{fmt.Sprintf("%s  %s  %s (%s:%d)", cmp.Or(d.Time, "no time told"), who, cmp.Or(d.Cause, "its program"), d.File, d.Line)}, "")
+	}
+}
+
+// networks says what NCCL told of itself, nodes that are alike in one line.
+func (p *page) networks(all []explain.Network) {
+}
