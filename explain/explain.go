@@ -55,6 +55,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 		m.take(lines, l)
 		seen.lines = m.position
 	}
+	m.settle(true)
 	return nil
 }
 

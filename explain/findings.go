@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -70,6 +71,10 @@ func (t *tally) fold(findings []Finding, v verdict) []Finding {
 // note adds what one speaker said to a finding.
 func (t *tally) note(f *Finding, v verdict) {
 	f.Count += v.count
+	if v.signature != nil && v.signature.Differs != "" {
+		t.noteValues(f, v.signature)
+		return
+	}
 	if v.node != "" && !slices.Contains(f.Nodes, v.node) {
 		f.Nodes = append(f.Nodes, v.node)
 	}
@@ -78,6 +83,20 @@ func (t *tally) note(f *Finding, v verdict) {
 	}
 	if len(f.Evidence) < mostEvidence {
 		f.Evidence = append(f.Evidence, t.evidence(v.event))
+	}
+}
+
+// noteValues shows who said each of the values that should be one.
+func (t *tally) noteValues(f *Finding, s *Signature) {
+	said := slices.SortedFunc(maps.Values(t.values[s]), func(a, b event) int { return a.position - b.position })
+	for _, e := range said {
+		shown := t.evidence(e)
+		if len(f.Evidence) < mostEvidence && !slices.Contains(f.Evidence, shown) {
+			f.Evidence = append(f.Evidence, shown)
+		}
+		if e.node != "" && !slices.Contains(f.Nodes, e.node) {
+			f.Nodes = append(f.Nodes, e.node)
+		}
 	}
 }
 
@@ -90,7 +109,7 @@ func (t *tally) timeline(verdicts []verdict) []Death {
 	var deaths []Death
 	seen := map[speaker]bool{}
 	for _, v := range verdicts {
-		failed := v.signature == nil || v.kind == Proof || v.kind == Symptom || v.kind == Echo
+		failed := v.kind == Program || v.kind == Proof || v.kind == Symptom || v.kind == Echo
 		if !failed || seen[v.speaker] || v.speaker == (speaker{}) {
 			continue
 		}

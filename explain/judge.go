@@ -32,7 +32,7 @@ func (c *Catalogue) judge(t *tally) Report {
 		switch {
 		case v.kind == Noise:
 			r.Noise = t.fold(r.Noise, v)
-		case v.kind == Summary, v.signature == nil && v.hearing != program:
+		case v.kind == Summary, v.kind == Program && v.hearing != program:
 			r.Consequences = t.fold(r.Consequences, v)
 		case v.cause != "" && !slices.Contains(told, v.cause):
 			told = append(told, v.cause)
@@ -56,7 +56,7 @@ func (c *Catalogue) verdicts(t *tally) []verdict {
 	for _, h := range t.hearings {
 		s := h.signature
 		if s == nil {
-			all = append(all, verdict{h, Symptom, ""})
+			all = append(all, verdict{h, Program, ""})
 			continue
 		}
 		v := verdict{h, s.Kind, s.Cause}
@@ -87,7 +87,7 @@ func (t *tally) recovered(h *hearing) bool {
 // chronological orders by the time told, or where any failure tells none, by place.
 func chronological(verdicts []verdict) func(a, b verdict) int {
 	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool {
-		return (v.cause != "" || v.signature == nil) && !v.at.known()
+		return (v.cause != "" || v.kind == Program) && !v.at.known()
 	})
 	return func(a, b verdict) int {
 		if timed && a.at.known() && b.at.known() {
@@ -114,15 +114,17 @@ func rootsOf(verdicts []verdict) (causes []string, program *hearing) {
 	if len(causes) > 0 {
 		return causes, nil
 	}
-	for _, kind := range []Kind{Symptom, Echo} {
-		for _, v := range verdicts {
-			switch {
-			case v.kind != kind:
-			case v.signature == nil:
-				return nil, v.hearing
-			default:
-				return []string{v.cause}, nil
-			}
+	for _, v := range verdicts {
+		switch v.kind {
+		case Program:
+			return nil, v.hearing
+		case Symptom:
+			return []string{v.cause}, nil
+		}
+	}
+	for _, v := range verdicts {
+		if v.kind == Echo {
+			return []string{v.cause}, nil
 		}
 	}
 	return nil, nil

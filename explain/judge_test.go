@@ -36,6 +36,7 @@ func small(t *testing.T) *Catalogue {
 - {id: count, kind: summary, says: ['children failed'], summary: the launcher counted, from: f, examples: [e]}
 - {id: shrug, kind: noise, says: ['address family 97'], summary: harmless, from: f, examples: [e]}
 - {id: met, kind: success, says: ['all have met'], from: f, examples: [e]}
+- {id: own, kind: program, says: ['the program divided by zero'], summary: its own, from: f, examples: [e]}
 - {id: by-name, kind: context, says: ['meeting by name'], from: f, examples: [e]}
 - {id: version, kind: cause, cause: versions, differs: version, says: ['library version (?P<version>\S+)'], from: f, examples: [e]}
 `
@@ -109,6 +110,14 @@ func TestJudge(t *testing.T) {
 			told{Causes: "gone", ExitCode: 1}},
 		"an exception after a symptom": {"collective is late\nTraceback (most recent call last):\nValueError: bad\n",
 			told{Causes: "late", Consequences: "ValueError: bad", ExitCode: 1}},
+		"the program's own, that is known": {"connection closed\nthe program divided by zero\n",
+			told{Program: "the program divided by zero", Consequences: "gone", ExitCode: 1}},
+		"an exception that is only like one that is known": {"Traceback (most recent call last):\nValueError: timed out waiting for Godot\nconnection closed\n",
+			told{Program: "ValueError: timed out waiting for Godot", Consequences: "gone", ExitCode: 1}},
+		"an exception that is known once it goes on": {"Traceback (most recent call last):\nValueError: timed out waiting for w1\nafter 60 seconds\n",
+			told{Causes: "unreachable", ExitCode: 1}},
+		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
+			told{Causes: "gone", ExitCode: 1}},
 		"two tracebacks through each other": {
 			"[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 1\n" +
 				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", told{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},

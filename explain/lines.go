@@ -32,8 +32,10 @@ type reader struct {
 	number  int
 	midLine bool   // the next piece belongs to the line before it
 	rest    []byte // what follows a carriage return
-	head    []byte // the beginning of a line that has carriage returns
+	head    []byte // the prefix of a line that has carriage returns
 	heading bool   // head is that of the line of rest
+	headed  int    // how often that was looked at
+	err     error  // after which nothing can be read
 	recent  [remembered]line
 	next    int
 }
@@ -50,12 +52,17 @@ func (r *reader) read() (line, error) {
 			var more bool
 			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
 			if text = plain(text); len(text) > 0 {
-				return r.remember(r.headed(text, more)), nil
+				return r.remember(r.behind(text, more)), nil
 			}
 		}
+		if r.err != nil {
+			return line{}, r.err
+		}
 		piece, err := r.in.ReadSlice('\n')
-		if len(piece) == 0 && err != nil {
-			return line{}, err
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if r.err = err; len(piece) == 0 {
+				continue
+			}
 		}
 		if !r.midLine {
 			r.number++
@@ -66,17 +73,25 @@ func (r *reader) read() (line, error) {
 	}
 }
 
-// headed gives what follows a carriage return the prefix of its line: a launcher
+// behind gives what follows a carriage return the prefix of its line: a launcher
 // writes one before each line, and not again where a progress bar begins anew.
-func (r *reader) headed(text []byte, more bool) []byte {
+func (r *reader) behind(text []byte, more bool) []byte {
 	switch {
-	case r.heading && !bytes.Contains(text, []byte("%|")):
-		return slices.Concat(decoration(r.head), text)
-	case !r.heading && more:
-		r.heading, r.head = true, append(r.head[:0], text[:min(len(text), prefixWithin)]...)
+	case r.heading && (len(r.head) == 0 || bytes.Contains(text, []byte("%|"))):
+	case r.headed >= mostHeaded:
+	case r.heading:
+		if r.headed++; len(decoration(text)) == 0 {
+			return slices.Concat(r.head, text)
+		}
+	case more:
+		r.headed++
+		r.heading, r.head = true, append(r.head[:0], decoration(text)...)
 	}
 	return text
 }
+
+// mostHeaded bounds the time that carriage returns can cost.
+const mostHeaded = 100_000
 
 // prefixWithin is how long the prefix of a line may be.
 const prefixWithin = 200

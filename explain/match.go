@@ -45,6 +45,7 @@ type matcher struct {
 	vain       map[*Signature]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
 	open       []half
+	own        []event // exceptions that may turn out to be the beginning of a message
 	tracebacks tracebacks
 	seen       *tally
 }
@@ -68,8 +69,9 @@ func (m *matcher) take(r *reader, l line) {
 	m.position++
 	m.seen.network.take(m.node, l.text)
 	m.candidates = m.catalogue.index.candidates(l.text, m.candidates[:0])
-	exception := m.tracebacks.take(l.text)
+	exception := m.tracebacks.take(r, l.text)
 	m.straddle(r, l)
+	m.settle(false)
 	if len(m.candidates) == 0 && len(m.open) == 0 && exception == "" {
 		return
 	}
@@ -97,14 +99,26 @@ func (m *matcher) take(r *reader, l line) {
 			return
 		}
 	}
-	if exception != "" && len(m.candidates) == 0 {
-		m.found(r, event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)})
+	if exception != "" {
+		m.own = append(m.own, m.place(r, event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
 	for _, s := range m.candidates {
 		if m.vain[s]++; m.vain[s] < mostVain {
 			m.open = append(m.open, half{s, message, line{number: l.number}, 1})
 		}
 	}
+}
+
+// settle reports exceptions that no signature knows, once no message that began with
+// one can go on any more.
+func (m *matcher) settle(ended bool) {
+	m.own = slices.DeleteFunc(m.own, func(e event) bool {
+		goesOn := slices.ContainsFunc(m.open, func(h half) bool { return h.first.number == e.line })
+		if ended || !goesOn {
+			m.seen.add(e)
+		}
+		return ended || !goesOn
+	})
 }
 
 // first is the signature of a whole line, before anything is taken off it: logs are
@@ -159,6 +173,7 @@ func (m *matcher) goesOn(r *reader, message string) bool {
 		text := h.text + " " + strings.TrimSpace(message)
 		if at, told, ok := h.signature.match(text); ok && at < len(h.text) {
 			m.open = m.open[:0]
+			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.first.number })
 			_, who := peel(h.text)
 			m.found(r, event{signature: h.signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
 			return true
@@ -171,7 +186,17 @@ func (m *matcher) goesOn(r *reader, message string) bool {
 	return false
 }
 
+// found notes a message that a signature knows.
 func (m *matcher) found(r *reader, e event) {
+	if m.repeats[e.signature] == nil {
+		m.repeats[e.signature] = &repeat{}
+	}
+	m.repeats[e.signature].said = m.seen.add(m.place(r, e))
+	m.repeats[e.signature].times++
+}
+
+// place says where, when and by whom, as far as the lines before tell.
+func (m *matcher) place(r *reader, e event) event {
 	e.file, e.position = m.file, m.position
 	if rank, ok := e.told["rank"]; ok && e.rank == "" {
 		e.rank = rank
@@ -192,11 +217,7 @@ func (m *matcher) found(r *reader, e event) {
 			break
 		}
 	}
-	if m.repeats[e.signature] == nil {
-		m.repeats[e.signature] = &repeat{}
-	}
-	m.repeats[e.signature].said = m.seen.add(e)
-	m.repeats[e.signature].times++
+	return e
 }
 
 // widest is how much of a message is shown as evidence.
@@ -229,11 +250,17 @@ const (
 	mostOpen = 64
 )
 
-var tracebackHead = []byte("Traceback (most recent call last)")
+var (
+	tracebackHead = []byte("Traceback (most recent call last)")
+	ignored       = []byte("Exception ignored ") // by Python, in destructors
+)
 
 // take returns the exception that a line ends a traceback with.
-func (t *tracebacks) take(text []byte) (exception string) {
+func (t *tracebacks) take(r *reader, text []byte) (exception string) {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
+		if before, ok := r.before(1); ok && bytes.Contains(before.text, ignored) {
+			return ""
+		}
 		prefix := text[:at]
 		t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return bytes.Equal(o.prefix, prefix) })
 		if len(t.open) < mostOpen && at < 120 {

@@ -101,10 +101,10 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 
 var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|log|txt|out|err|stdout|stderr))+$`)
-	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run)[-_.]+`)
-	// nobody's are names that programs give to the logs of each node or rank alike.
-	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|-)?$`)
-	numbers = regexp.MustCompile(`^\d+$`)
+	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
+	// nobodys are names that programs give to the logs of each node or rank alike.
+	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|-)?$`)
+	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
 )
 
 // nodeOfFile guesses the node of a log that is one of several from its name:
@@ -113,10 +113,10 @@ func nodeOfFile(name string) string {
 	for range 2 {
 		folder, file, _ := cutLast(name, "/")
 		file = fileEndings.ReplaceAllString(file, "")
-		if numbers.MatchString(file) {
-			return ""
-		}
-		if file = fileWords.ReplaceAllString(file, ""); !nobodys.MatchString(file) {
+		if !nobodys.MatchString(file) {
+			if file = fileWords.ReplaceAllString(file, ""); ranks.MatchString(file) {
+				return ""
+			}
 			return file
 		}
 		name = folder

@@ -28,6 +28,7 @@ type Kind string
 const (
 	Proof   Kind = "cause"   // names its own cause
 	Symptom Kind = "symptom" // something failed here; the cause named is the usual one
+	Program Kind = "program" // the program's own fault, as is an exception that nobody knows
 	Echo    Kind = "echo"    // somebody else died first
 	Summary Kind = "summary" // a launcher counts its dead; never the cause
 	Noise   Kind = "noise"   // harmless, however it looks
@@ -65,8 +66,8 @@ type Signature struct {
 // Beside is a second meaning: the cause where one of the signatures is in the log.
 type Beside struct {
 	Any   []string `yaml:"any"`
-	Cause string   `yaml:"cause"`
-	Kind  Kind     `yaml:"kind"` // "" leaves the signature's
+	Cause string   `yaml:"cause"` // "" only for a noise
+	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
 }
 
 // Catalogue is all that is known of messages.
@@ -90,7 +91,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"nccl", "nccl_net", "nccl_ib", "nccl_quiet", "gloo", "torch", "torch_nccl", "elastic", "deepspeed", "pdsh", "ssh", "shell", "mpi", "container", "driver", "cuda", "kernel", "python", "progress",
+	"nccl", "nccl_gpu", "nccl_net", "nccl_ib", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "pdsh", "ssh", "shell", "mpi", "container", "driver", "cuda", "kernel", "torch_rest", "python", "progress",
 }
 
 // Load reads the embedded catalogue, once.
@@ -155,7 +156,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if c.causes[s.Cause] == nil {
 			return fmt.Errorf("there is no cause %q", s.Cause)
 		}
-	case Summary, Noise, Success, Context:
+	case Program, Summary, Noise, Success, Context:
 		if s.Cause != "" {
 			return fmt.Errorf("a %s has no cause", s.Kind)
 		}
@@ -166,7 +167,7 @@ func (c *Catalogue) add(s *Signature) error {
 		return fmt.Errorf("is there twice")
 	}
 	for _, beside := range s.Beside {
-		if c.causes[beside.Cause] == nil {
+		if c.causes[beside.Cause] == nil && beside.Kind != Noise {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
 	}

@@ -158,7 +158,7 @@ func (a attempt) run(t *testing.T, cluster string) {
 	verdict := a.judge(t, c)
 	ended := a.launch(t, c)
 	if *logs && ended.trouble != "" {
-		if err := os.WriteFile(filepath.Join("testdata", a.name+".log"), []byte(a.excerpt(ended, c.Head.Name)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("../explain/testdata/logs", a.name+".log"), []byte(a.excerpt(ended, c.Head.Name)), 0o644); err != nil {
 			t.Error(err)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 	"preflight/testhosts"
 )
 
-var logs = flag.Bool("logs", false, "keep what the jobs that fail print in testdata")
+var logs = flag.Bool("logs", false, "keep what the jobs that fail print, for explain to read")
 
 // job is the smallest training: all ranks meet and add a tensor.
 const job = `
@@ -204,7 +204,7 @@ func (tr trial) run(t *testing.T, cluster string) {
 	log := fmt.Sprintf("torch %s, %s, fault %s\n%s", tr.version, tr.mode, tr.fault.name, logOf(ranks))
 	if *logs && !tr.works() {
 		log := strings.NewReplacer(tr.venvs, "/venvs", tr.shared, "/shared").Replace(log)
-		if err := os.WriteFile(filepath.Join("testdata", tr.name()+".log"), []byte(log), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("../explain/testdata/logs", tr.name()+".log"), []byte(log), 0o644); err != nil {
 			t.Error(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"preflight/checks"
@@ -154,10 +155,47 @@ func (p *page) timeline(deaths []explain.Death) {
 		if d.Rank != "" {
 			who = strings.TrimSpace(who + " rank " + d.Rank)
 		}
-		p.list(firstOnly(i, "first failed"), []string{fmt.Sprintf("%s  %s  %s (%s:%d)", cmp.Or(d.Time, "no time told"), who, cmp.Or(d.Cause, "its program"), d.File, d.Line)}, "")
+		p.list(firstOnly(i, "first failed"), []string{strings.TrimSpace(fmt.Sprintf("%s  %s  %s (%s:%d)", d.Time, who, cmp.Or(d.Cause, "its program"), d.File, d.Line))}, "")
 	}
 }
 
-// networks says what NCCL told of itself, nodes that are alike in one line.
+// networks says what NCCL told of itself, nodes that are alike in one line, and what
+// of that looks slow.
 func (p *page) networks(all []explain.Network) {
+	p.remarks("nccl", all, func(n explain.Network) []string {
+		if text := n.String(); text != "" {
+			return []string{text}
+		}
+		return nil
+	})
+	p.remarks("slow", all, func(n explain.Network) []string { return n.Slow })
+	if p.style.Verbose {
+		p.remarks("notes", all, func(n explain.Network) []string { return n.Notes })
+	}
+}
+
+// remarks are sentences about nodes, those about several nodes told once.
+func (p *page) remarks(label string, all []explain.Network, of func(explain.Network) []string) {
+	nodesOf := map[string][]string{}
+	var order []string
+	for _, n := range all {
+		for _, text := range of(n) {
+			if nodesOf[text] == nil {
+				order = append(order, text)
+			}
+			nodesOf[text] = append(nodesOf[text], n.Node)
+		}
+	}
+	for i, text := range order {
+		p.list(firstOnly(i, label), []string{headed(nodesOf[text], text)}, "")
+	}
+}
+
+// headed puts the nodes that a sentence is about before it, where they are known.
+func headed(nodes []string, text string) string {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return name == "" })
+	if len(nodes) == 0 {
+		return text
+	}
+	return hostfile.Fold(nodes) + ": " + text
 }
