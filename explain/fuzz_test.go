@@ -87,7 +87,7 @@ func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads megabytes")
 	}
-	const size = 4 << 20
+	const size = 1 << 20
 	for name, unit := range map[string]string{
 		"carriage returns":       "\rx",
 		"prefixed returns":       "w1: a\rb\rc\n",
@@ -103,6 +103,9 @@ func TestHostile(t *testing.T) {
 		"connections":            "w%d:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n",
 		"ranks that fail":        "[rank%d]: torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (w1, %d).\n",
 		"peers that close":       "w%d: NCCL WARN Net : Connection closed by remote peer w%d<1>\n",
+		"a name without end":     "Error: failed to extend /dev/shm/nccl-" + strings.Repeat("é", 30_000) + " to 33 bytes, error: No space left on device\n",
+		"an exception's":         "Traceback (most recent call last):\nE%d: " + strings.Repeat("é", 30_000) + "\n",
+		"a node without end":     strings.Repeat("w1", 20_000) + ": Host key verification failed.\n",
 		"stamps":                 "2026-03-01 10:00:00 2026-03-01 10:00:00\n",
 		"nothing but line feeds": "\n",
 	} {

@@ -93,13 +93,11 @@ func (r *reader) behind(text []byte, more bool) []byte {
 // mostHeaded bounds the time that carriage returns can cost.
 const mostHeaded = 100_000
 
-// prefixWithin is how long the prefix of a line may be.
-const prefixWithin = 200
-
 // decoration is what peel would take off.
 func decoration(text []byte) []byte {
-	message, _ := peel(string(text[:min(len(text), prefixWithin)]))
-	return text[:min(len(text), prefixWithin)-len(message)]
+	text = text[:min(len(text), prefixWithin)]
+	message, _ := peel(string(text))
+	return text[:len(text)-len(message)]
 }
 
 func (r *reader) remember(text []byte) line {

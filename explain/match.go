@@ -42,6 +42,8 @@ type matcher struct {
 	position   int
 	candidates []*Signature
 	joint      []byte             // of two lines
+	clock      stamp              // the last one that was asked for
+	asked      int                // how many lines had been read by then
 	vain       map[*Signature]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
 	open       []half
@@ -207,17 +209,24 @@ func (m *matcher) place(r *reader, e event) event {
 	if e.node == "" {
 		e.node = m.node
 	}
-	for n := range looked {
+	e.at = m.now(r)
+	return e
+}
+
+// now is the last time that the log told up to here. Each line is asked once.
+func (m *matcher) now(r *reader) stamp {
+	for n := range min(looked, r.next-m.asked) {
 		l, ok := r.before(n)
 		if !ok {
 			break
 		}
 		if at, known := stampOf(l.text); known {
-			e.at = at
+			m.clock = at
 			break
 		}
 	}
-	return e
+	m.asked = r.next
+	return m.clock
 }
 
 // widest is how much of a message is shown as evidence.

@@ -200,7 +200,11 @@ func (g *gathered) direct(fleet) {
 	}
 	// What is sent goes through the host on many machines where all is well, because
 	// reading from a GPU is slow across PCIe: NCCL_NET_GDR_READ.
-	if all == 0 || good > 0 || g.viaHost == 0 && len(barred) == 0 {
+	switch {
+	case good > 0 && len(barred) > 0:
+		g.note("no GPUDirect RDMA on %s, but on others", some(barred))
+		return
+	case all == 0 || good > 0 || g.viaHost == 0 && len(barred) == 0:
 		return
 	}
 	switch level := g.Variables["NCCL_NET_GDR_LEVEL"]; {

@@ -57,6 +57,7 @@ w1:101:140 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 0 nranks 4 cudaDev 0 
 			HCAs:        []HCA{{"mlx5_0:1", "RoCE", "enabled"}, {"mlx5_1:1", "RoCE", "disabled"}},
 			Connections: []Connections{{"NET/IB/GDRDMA", 2}, {"P2P/CUMEM", 2}},
 			Variables:   map[string]string{"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_CROSS_NIC": "1"},
+			Notes:       []string{"no GPUDirect RDMA on mlx5_1:1, but on others"},
 		}}},
 		{"NCCL 2.4 says no network", `
 w1:7:9 [0] NCCL INFO NET/Socket : Using [0]ens3:10.0.0.1<0> [1]ib0:fe80::1%ib0<0>

@@ -70,9 +70,13 @@ func peel(text string) (message string, who speaker) {
 	return text, who
 }
 
+// prefixWithin is how long what stands before a message may be.
+const prefixWithin = 400
+
 func peelOne(text string, who *speaker) (rest string, found bool) {
+	head := text[:min(len(text), prefixWithin)]
 	for _, decoration := range decorations {
-		match := decoration.FindStringSubmatchIndex(text)
+		match := decoration.FindStringSubmatchIndex(head)
 		if match == nil {
 			continue
 		}

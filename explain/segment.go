@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -31,8 +32,14 @@ var segments = map[uint64]string{
 const counted = 4
 
 // derive adds what follows from what a message told: from the size of a segment
-// of NCCL what it was to hold.
+// of NCCL what it was to hold, and from the number of a release its name.
 func derive(told map[string]string) {
+	if release, ok := releaseOf(told["version"]); ok {
+		told["version"] = release
+		if other, ok := releaseOf(told["wanted"]); ok {
+			told["wanted"] = other
+		}
+	}
 	if !strings.Contains(told["path"], "nccl-") {
 		return
 	}
@@ -46,4 +53,19 @@ func derive(told map[string]string) {
 			return
 		}
 	}
+}
+
+// releaseOf reads the number by which NCCL 2 knows its release: 2804 was 2.8.4, and
+// since 2.9 there are two digits for the middle, so that 22703 is 2.27.3.
+func releaseOf(number string) (string, bool) {
+	code, err := strconv.ParseUint(number, 10, 32)
+	switch {
+	case err != nil:
+		return "", false
+	case code >= 2_000 && code < 2_900:
+		return fmt.Sprintf("2.%d.%d", code/100%10, code%100), true
+	case code >= 20_900 && code < 30_000:
+		return fmt.Sprintf("2.%d.%d", code/100%100, code%100), true
+	}
+	return "", false
 }

@@ -35,3 +35,21 @@ func TestDerive(t *testing.T) {
 		})
 	}
 }
+
+func TestReleaseOf(t *testing.T) {
+	for _, test := range []struct{ number, release string }{
+		{"2408", "2.4.8"},
+		{"2804", "2.8.4"},
+		{"20908", "2.9.8"},
+		{"22105", "2.21.5"},
+		{"23007", "2.30.7"},
+		{"12020", ""}, // of the CUDA driver
+		{"535", ""},
+		{"2.21.5", ""},
+		{"", ""},
+	} {
+		if got, _ := releaseOf(test.number); got != test.release {
+			t.Errorf("releaseOf(%q) = %q, want %q", test.number, got, test.release)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func whereabouts(f explain.Finding) string {
 	case len(f.Nodes) > 0:
 		return hostfile.Fold(f.Nodes)
 	case len(f.Ranks) > 0:
-		return "rank " + strings.Join(f.Ranks, ", ")
+		return "rank " + hostfile.Fold(f.Ranks)
 	}
 	return ""
 }

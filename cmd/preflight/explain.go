@@ -69,9 +69,9 @@ failed and the log does not say why, or a log could not be read.`,
 		},
 	}
 	launchFlags(cmd.Flags())
-	outputFlags(cmd.Flags())
+	judgeFlags(cmd.Flags())
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
-	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "output", "verbose", "quiet")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "quiet")
 	return cmd
 }
 
