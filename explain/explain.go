@@ -39,7 +39,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, position: seen.lines, seen: seen, vain: map[*Signature]int{}, repeats: map[*Signature]*repeat{}}
+	m := matcher{catalogue: c, file: number, position: seen.lines, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}}
 	if seen.many {
 		m.node = nodeOfFile(source.Name)
 	}

@@ -50,19 +50,24 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	return f
 }
 
-// fold adds a message without a cause to those of the same signature.
+// fold adds a message without a cause to those of the same signature, and an
+// exception to those of the same class.
 func (t *tally) fold(findings []Finding, v verdict) []Finding {
-	summary := v.said
+	summary, alike := v.said, v.said
 	if v.signature != nil {
 		var ok bool
 		if summary, ok = fill(v.signature.Summary, v.told, inWords); !ok {
 			summary = v.signature.ID
 		}
+		alike = v.signature.ID
+	} else {
+		alike, _, _ = strings.Cut(v.said, ":")
 	}
-	at := slices.IndexFunc(findings, func(f Finding) bool { return f.Summary == summary })
-	if at < 0 {
+	at, known := t.folded[alike]
+	if !known {
+		at = len(findings)
+		t.folded[alike] = at
 		findings = append(findings, Finding{Summary: summary, Evidence: []Evidence{}})
-		at = len(findings) - 1
 	}
 	t.note(&findings[at], v)
 	return findings

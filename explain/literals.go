@@ -10,8 +10,8 @@ import (
 // gram is how many bytes of a literal are looked up at once.
 const gram = 4
 
-// index says, at the price of one table look-up a byte, which signatures a line
-// might hold: each of their patterns has some text without which it cannot match.
+// index says, at the price of one table look-up a byte, which patterns a line might
+// match: each has some text without which it cannot.
 // Almost no line of a log holds any, and only those that do see a regular expression.
 type index struct {
 	maybe [1 << 16]bool // by hash of a gram
@@ -19,26 +19,26 @@ type index struct {
 }
 
 type entry struct {
-	literal   string
-	offset    int // of the gram in the literal
-	signature *Signature
+	literal string
+	offset  int // of the gram in the literal
+	pattern *pattern
 }
 
 func newIndex(families []Family) (*index, error) {
 	x := &index{exact: map[uint32][]entry{}}
 	for _, family := range families {
 		for _, s := range family.Signatures {
-			for _, pattern := range s.Says {
-				parsed, err := syntax.Parse(pattern, syntax.Perl)
+			for _, p := range s.patterns {
+				parsed, err := syntax.Parse(p.says.String(), syntax.Perl)
 				if err != nil {
 					return nil, fmt.Errorf("signature %s: %w", s.ID, err)
 				}
 				literals := required(parsed)
 				if len(literals) == 0 {
-					return nil, fmt.Errorf("signature %s: %q has no text of %d bytes that is always there (case matters)", s.ID, pattern, gram)
+					return nil, fmt.Errorf("signature %s: %q has no text of %d bytes that is always there (case matters)", s.ID, p.says, gram)
 				}
 				for _, literal := range literals {
-					x.add(literal, s)
+					x.add(literal, p)
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func newIndex(families []Family) (*index, error) {
 	return x, nil
 }
 
-func (x *index) add(literal string, s *Signature) {
+func (x *index) add(literal string, p *pattern) {
 	best := 0
 	for offset := range len(literal) - gram + 1 {
 		if commonness(literal[offset:offset+gram]) < commonness(literal[best:best+gram]) {
@@ -55,7 +55,7 @@ func (x *index) add(literal string, s *Signature) {
 	}
 	key := binary.LittleEndian.Uint32([]byte(literal[best : best+gram]))
 	x.maybe[hash(key)] = true
-	x.exact[key] = append(x.exact[key], entry{literal, best, s})
+	x.exact[key] = append(x.exact[key], entry{literal, best, p})
 }
 
 // hash is Knuth's multiplicative one.
@@ -80,30 +80,30 @@ func commonness(text string) int {
 	return sum
 }
 
-// candidates appends the signatures that the text might hold, in the order of the
+// candidates appends the patterns that the text might match, in the order of the
 // catalogue.
-func (x *index) candidates(text []byte, into []*Signature) []*Signature {
-	x.each(text, func(s *Signature, _, _ int) {
-		if !slices.Contains(into, s) {
-			into = append(into, s)
+func (x *index) candidates(text []byte, into []*pattern) []*pattern {
+	x.each(text, func(p *pattern, _, _ int) {
+		if !slices.Contains(into, p) {
+			into = append(into, p)
 		}
 	})
-	slices.SortFunc(into, func(a, b *Signature) int { return a.order - b.order })
+	slices.SortFunc(into, func(a, b *pattern) int { return a.order - b.order })
 	return into
 }
 
-// across are the signatures whose text reaches over the byte at seam.
-func (x *index) across(text []byte, seam int) (found []*Signature) {
-	x.each(text, func(s *Signature, from, to int) {
+// across are the patterns whose text reaches over the byte at seam.
+func (x *index) across(text []byte, seam int) (found []*pattern) {
+	x.each(text, func(p *pattern, from, to int) {
 		if from < seam && seam < to {
-			found = append(found, s)
+			found = append(found, p)
 		}
 	})
 	return found
 }
 
 // each calls for every literal that is in the text, with where it is.
-func (x *index) each(text []byte, found func(s *Signature, from, to int)) {
+func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 	for i := 0; i+gram <= len(text); i++ {
 		key := binary.LittleEndian.Uint32(text[i:])
 		if !x.maybe[hash(key)] {
@@ -113,7 +113,7 @@ func (x *index) each(text []byte, found func(s *Signature, from, to int)) {
 			from := i - e.offset
 			to := from + len(e.literal)
 			if from >= 0 && to <= len(text) && string(text[from:to]) == e.literal {
-				found(e.signature, from, to)
+				found(e.pattern, from, to)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -40,11 +39,11 @@ type matcher struct {
 	file       int
 	node       string // of the whole file; "" where lines must say it themselves
 	position   int
-	candidates []*Signature
-	joint      []byte             // of two lines
-	clock      stamp              // the last one that was asked for
-	asked      int                // how many lines had been read by then
-	vain       map[*Signature]int // how often it could have been and was not
+	candidates []*pattern
+	joint      []byte           // of two lines
+	clock      stamp            // the last one that was asked for
+	asked      int              // how many lines had been read by then
+	vain       map[*pattern]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
 	open       []half
 	own        []event // exceptions that may turn out to be the beginning of a message
@@ -60,10 +59,10 @@ type repeat struct {
 
 // half is a message whose beginning is there and which may go on in the next line.
 type half struct {
-	signature *Signature
-	text      string
-	first     line
-	lines     int
+	pattern *pattern
+	text    string
+	first   line
+	lines   int
 }
 
 // take looks at the next line of the log.
@@ -77,36 +76,36 @@ func (m *matcher) take(r *reader, l line) {
 	if len(m.candidates) == 0 && len(m.open) == 0 && exception == "" {
 		return
 	}
-	switch s := m.first(l); {
-	case s != nil && s.silent():
+	switch p := m.first(l); {
+	case p != nil && p.silent():
 		m.open = m.open[:0]
-		m.seen.add(event{signature: s, file: m.file, line: l.number, position: m.position})
+		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.position})
 		return
-	case s != nil && m.repeats[s] != nil && m.repeats[s].times > mostTimes:
+	case p != nil && m.repeats[p.Signature] != nil && m.repeats[p.Signature].times > mostTimes:
 		m.open = m.open[:0]
-		m.repeats[s].said.count++
-		m.repeats[s].said.last = m.position
+		m.repeats[p.Signature].said.count++
+		m.repeats[p.Signature].said.last = m.position
 		return
-	case s == nil && len(m.open) == 0 && exception == "" && m.allVain():
+	case p == nil && len(m.open) == 0 && exception == "" && m.allVain():
 		return
 	}
 	message, who := peel(string(l.text))
 	if m.goesOn(r, message) {
 		return
 	}
-	for _, s := range m.candidates {
-		if at, told, ok := s.match(message); ok {
+	for _, p := range m.candidates {
+		if at, told, ok := p.match(message); ok {
 			m.open = m.open[:0]
-			m.found(r, event{signature: s, told: told, speaker: who, line: l.number, text: evidence(message, at)})
+			m.found(r, event{signature: p.Signature, told: told, speaker: who, line: l.number, text: evidence(message, at)})
 			return
 		}
 	}
 	if exception != "" {
 		m.own = append(m.own, m.place(r, event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
-	for _, s := range m.candidates {
-		if m.vain[s]++; m.vain[s] < mostVain {
-			m.open = append(m.open, half{s, message, line{number: l.number}, 1})
+	for _, p := range m.candidates {
+		if m.vain[p]++; m.vain[p] < mostVain {
+			m.open = append(m.open, half{p, message, line{number: l.number}, 1})
 		}
 	}
 }
@@ -123,12 +122,12 @@ func (m *matcher) settle(ended bool) {
 	})
 }
 
-// first is the signature of a whole line, before anything is taken off it: logs are
+// first is the pattern of a whole line, before anything is taken off it: logs are
 // long because something goes well and says so a million times.
-func (m *matcher) first(l line) *Signature {
-	for _, s := range m.candidates {
-		if slices.ContainsFunc(s.says, func(says *regexp.Regexp) bool { return says.Match(l.text) }) {
-			return s
+func (m *matcher) first(l line) *pattern {
+	for _, p := range m.candidates {
+		if p.says.Match(l.text) {
+			return p
 		}
 	}
 	return nil
@@ -136,7 +135,7 @@ func (m *matcher) first(l line) *Signature {
 
 // allVain is whether none of the candidates has ever been there.
 func (m *matcher) allVain() bool {
-	return !slices.ContainsFunc(m.candidates, func(s *Signature) bool { return m.vain[s] < mostVain })
+	return !slices.ContainsFunc(m.candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
 }
 
 // around is how far from the end of a line the text may begin by which a signature
@@ -151,9 +150,9 @@ func (m *matcher) straddle(r *reader, l line) {
 	}
 	tail, head := before.text[max(0, len(before.text)-around):], l.text[sharedPrefix(before.text, l.text):]
 	m.joint = append(append(append(m.joint[:0], tail...), ' '), head[:min(len(head), around)]...)
-	for _, s := range m.catalogue.index.across(m.joint, len(tail)) {
+	for _, p := range m.catalogue.index.across(m.joint, len(tail)) {
 		message, _ := peel(string(before.text))
-		m.open = append(m.open, half{s, message, line{number: before.number}, 1})
+		m.open = append(m.open, half{p, message, line{number: before.number}, 1})
 	}
 }
 
@@ -173,15 +172,15 @@ func (m *matcher) goesOn(r *reader, message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
 		text := h.text + " " + strings.TrimSpace(message)
-		if at, told, ok := h.signature.match(text); ok && at < len(h.text) {
+		if at, told, ok := h.pattern.match(text); ok && at < len(h.text) {
 			m.open = m.open[:0]
 			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.first.number })
 			_, who := peel(h.text)
-			m.found(r, event{signature: h.signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
+			m.found(r, event{signature: h.pattern.Signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
 			return true
 		}
 		if h.lines+1 < wrapped {
-			still = append(still, half{h.signature, text, h.first, h.lines + 1})
+			still = append(still, half{h.pattern, text, h.first, h.lines + 1})
 		}
 	}
 	m.open = still
@@ -239,77 +238,4 @@ func evidence(message string, at int) string {
 	}
 	from := max(0, min(at-widest/8, len(message)-widest))
 	return strings.ToValidUTF8(message[from:from+widest], "")
-}
-
-// tracebacks follows the exceptions of programs, several at a time where ranks
-// write into one log: each line of one begins as its first line does.
-type tracebacks struct {
-	open []traceback
-}
-
-type traceback struct {
-	prefix []byte
-	lines  int
-}
-
-const (
-	// deepest is the longest traceback that is waited for.
-	deepest = 400
-	// mostOpen is how many are followed at once.
-	mostOpen = 64
-)
-
-var (
-	tracebackHead = []byte("Traceback (most recent call last)")
-	ignored       = []byte("Exception ignored ") // by Python, in destructors
-)
-
-// take returns the exception that a line ends a traceback with.
-func (t *tracebacks) take(r *reader, text []byte) (exception string) {
-	if at := bytes.Index(text, tracebackHead); at >= 0 {
-		if before, ok := r.before(1); ok && bytes.Contains(before.text, ignored) {
-			return ""
-		}
-		prefix := text[:at]
-		t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return bytes.Equal(o.prefix, prefix) })
-		if len(t.open) < mostOpen && at < 120 {
-			t.open = append(t.open, traceback{prefix: bytes.Clone(prefix)})
-		}
-		return ""
-	}
-	for i := 0; i < len(t.open); i++ {
-		o := &t.open[i]
-		rest, ours := bytes.CutPrefix(text, o.prefix)
-		if o.lines++; o.lines > deepest {
-			t.open = slices.Delete(t.open, i, i+1)
-			i--
-			continue
-		}
-		if !ours || len(rest) == 0 || !letter(rest[0]) {
-			continue
-		}
-		t.open = slices.Delete(t.open, i, i+1)
-		if ends(rest) {
-			return string(rest[:min(len(rest), widest)])
-		}
-		return ""
-	}
-	return ""
-}
-
-func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
-
-// ends is whether a line reads as the end of a traceback: the name of an exception,
-// a colon and words, or the name alone.
-func ends(text []byte) bool {
-	name, _, _ := bytes.Cut(text, []byte(":"))
-	if len(name) == 0 || len(name) > 120 {
-		return false
-	}
-	for _, c := range name {
-		if !letter(c) && c != '.' && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
 }

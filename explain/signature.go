@@ -59,7 +59,13 @@ type Signature struct {
 	From     string   `yaml:"from"` // where the text comes from: project, file, versions
 	Examples []string `yaml:"examples"`
 
-	says  []*regexp.Regexp
+	patterns []*pattern
+}
+
+// pattern is one of the expressions of a signature.
+type pattern struct {
+	*Signature
+	says  *regexp.Regexp
 	order int // in the catalogue: on one line the first of two wins
 }
 
@@ -76,6 +82,7 @@ type Catalogue struct {
 	Families   []Family
 	causes     map[string]*Cause
 	signatures map[string]*Signature
+	patterns   int
 	index      *index
 }
 
@@ -91,7 +98,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"nccl", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "pdsh", "ssh", "shell", "slurm", "mpi", "container", "driver", "cuda", "kernel", "torch_rest", "python", "progress",
+	"nccl", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_end", "container", "driver", "cuda", "kernel", "torch_rest", "python", "progress",
 }
 
 // Load reads the embedded catalogue, once.
@@ -171,14 +178,14 @@ func (c *Catalogue) add(s *Signature) error {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
 	}
-	for _, pattern := range s.Says {
-		says, err := regexp.Compile(pattern)
+	for _, expression := range s.Says {
+		says, err := regexp.Compile(expression)
 		if err != nil {
 			return err
 		}
-		s.says = append(s.says, says)
+		s.patterns = append(s.patterns, &pattern{s, says, c.patterns})
+		c.patterns++
 	}
-	s.order = len(c.signatures)
 	c.signatures[s.ID] = s
 	return nil
 }
@@ -191,23 +198,24 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	return Cause{}, false
 }
 
+// longestTold is how much is kept of what one group caught.
+const longestTold = 256
+
 // silent is whether it does not matter who said this, and when.
 func (s *Signature) silent() bool { return s.Kind == Success || s.Kind == Context }
 
-// match holds one text against the signature and returns what its groups caught.
-func (s *Signature) match(text string) (at int, told map[string]string, ok bool) {
-	for _, says := range s.says {
-		found := says.FindStringSubmatchIndex(text)
-		if found == nil {
-			continue
-		}
-		told = map[string]string{}
-		for i, name := range says.SubexpNames() {
-			if name != "" && found[2*i] >= 0 {
-				told[name] = strings.TrimSpace(text[found[2*i]:found[2*i+1]])
-			}
-		}
-		return found[0], told, true
+// match holds one text against the pattern and returns what its groups caught.
+func (p *pattern) match(text string) (at int, told map[string]string, ok bool) {
+	found := p.says.FindStringSubmatchIndex(text)
+	if found == nil {
+		return 0, nil, false
 	}
-	return 0, nil, false
+	told = map[string]string{}
+	for i, name := range p.says.SubexpNames() {
+		if name != "" && found[2*i] >= 0 {
+			value := text[found[2*i]:found[2*i+1]]
+			told[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
+		}
+	}
+	return found[0], told, true
 }

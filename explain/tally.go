@@ -10,6 +10,7 @@ type tally struct {
 	byKey    map[key]*hearing
 	values   map[*Signature]map[string]event // of the group that must be one: who said each first
 	network  networks
+	folded   map[string]int // where in its list a message without a cause is told
 }
 
 // hearing is one message from one speaker.
@@ -33,7 +34,7 @@ const (
 )
 
 func newTally(sources int) *tally {
-	return &tally{many: sources > 1, byKey: map[key]*hearing{}, values: map[*Signature]map[string]event{}}
+	return &tally{many: sources > 1, byKey: map[key]*hearing{}, values: map[*Signature]map[string]event{}, folded: map[string]int{}}
 }
 
 // add notes a message and returns all that was heard of it from its speaker.
