@@ -39,24 +39,16 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, position: seen.lines, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}}
+	m := matcher{catalogue: c, file: number, position: seen.lines, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*hearing{}}
 	if seen.many {
 		m.node = nodeOfFile(source.Name)
 	}
-	lines := newReader(text)
-	for {
-		l, err := lines.read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		m.take(lines, l)
+	err = c.index.scan(text, func(l scanned) {
+		m.take(l)
 		seen.lines = m.position
-	}
+	})
 	m.settle(true)
-	return nil
+	return err
 }
 
 // unpacked is the text of a file that may be compressed by gzip.

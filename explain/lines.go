@@ -23,7 +23,7 @@ const (
 // returns, as progress bars do, are lines of one number.
 type line struct {
 	number int
-	text   []byte // valid until the reader has gone on by remembered lines
+	text   []byte
 }
 
 // reader takes lines from a log.
@@ -36,15 +36,13 @@ type reader struct {
 	heading bool   // head is that of the line of rest
 	headed  int    // how often that was looked at
 	err     error  // after which nothing can be read
-	recent  [remembered]line
-	next    int
 }
 
 func newReader(in io.Reader) *reader {
 	return &reader{in: bufio.NewReaderSize(in, longest)}
 }
 
-// read returns the next line that has text, or io.EOF.
+// read returns the next line that has text, valid until the next call, or io.EOF.
 func (r *reader) read() (line, error) {
 	for {
 		for len(r.rest) > 0 {
@@ -52,7 +50,7 @@ func (r *reader) read() (line, error) {
 			var more bool
 			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
 			if text = plain(text); len(text) > 0 {
-				return r.remember(r.behind(text, more)), nil
+				return line{r.number, r.behind(text, more)}, nil
 			}
 		}
 		if r.err != nil {
@@ -100,19 +98,23 @@ func decoration(text []byte) []byte {
 	return text[:len(text)-len(message)]
 }
 
-func (r *reader) remember(text []byte) line {
-	kept := &r.recent[r.next%remembered]
-	r.next++
-	kept.number, kept.text = r.number, append(kept.text[:0], text...)
-	return *kept
+// recent are the last lines of a log, to look back at.
+type recent struct {
+	lines [remembered]line
+	read  int // so many in all
 }
 
-// before is the line that was read n lines before the last one.
-func (r *reader) before(n int) (line, bool) {
-	if n >= remembered || r.next-1-n < 0 {
+func (r *recent) add(l line) {
+	r.lines[r.read%remembered] = l
+	r.read++
+}
+
+// before is the line that came n lines before the last one.
+func (r *recent) before(n int) (line, bool) {
+	if n >= remembered || r.read-1-n < 0 {
 		return line{}, false
 	}
-	return r.recent[(r.next-1-n)%remembered], true
+	return r.lines[(r.read-1-n)%remembered], true
 }
 
 var (

@@ -83,12 +83,13 @@ func commonness(text string) int {
 // candidates appends the patterns that the text might match, in the order of the
 // catalogue.
 func (x *index) candidates(text []byte, into []*pattern) []*pattern {
+	from := len(into)
 	x.each(text, func(p *pattern, _, _ int) {
-		if !slices.Contains(into, p) {
+		if !slices.Contains(into[from:], p) {
 			into = append(into, p)
 		}
 	})
-	slices.SortFunc(into, func(a, b *pattern) int { return a.order - b.order })
+	slices.SortFunc(into[from:], func(a, b *pattern) int { return a.order - b.order })
 	return into
 }
 

@@ -39,12 +39,13 @@ type matcher struct {
 	file       int
 	node       string // of the whole file; "" where lines must say it themselves
 	position   int
-	candidates []*pattern
+	recent     recent
 	joint      []byte           // of two lines
 	clock      stamp            // the last one that was asked for
 	asked      int              // how many lines had been read by then
 	vain       map[*pattern]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
+	same       map[uint64]*hearing // by the digest of a line
 	open       []half
 	own        []event // exceptions that may turn out to be the beginning of a message
 	tracebacks tracebacks
@@ -66,44 +67,45 @@ type half struct {
 }
 
 // take looks at the next line of the log.
-func (m *matcher) take(r *reader, l line) {
+func (m *matcher) take(l scanned) {
 	m.position++
+	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
-	m.candidates = m.catalogue.index.candidates(l.text, m.candidates[:0])
-	exception := m.tracebacks.take(r, l.text)
-	m.straddle(r, l)
+	exception := m.tracebacks.take(&m.recent, l.text)
+	m.straddle(l.line)
 	m.settle(false)
-	if len(m.candidates) == 0 && len(m.open) == 0 && exception == "" {
+	if len(l.candidates) == 0 && len(m.open) == 0 && exception == "" {
 		return
 	}
-	switch p := m.first(l); {
-	case p != nil && p.silent():
+	switch p := l.first; {
+	case p != nil && p.silent(): // a log is long because something goes well and says so a million times
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.position})
 		return
-	case p != nil && m.repeats[p.Signature] != nil && m.repeats[p.Signature].times > mostTimes:
+	case p != nil && m.again(p.Signature, l.digest):
 		m.open = m.open[:0]
-		m.repeats[p.Signature].said.count++
-		m.repeats[p.Signature].said.last = m.position
 		return
-	case p == nil && len(m.open) == 0 && exception == "" && m.allVain():
+	case p == nil && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
 		return
 	}
 	message, who := peel(string(l.text))
-	if m.goesOn(r, message) {
+	if m.goesOn(message) {
 		return
 	}
-	for _, p := range m.candidates {
+	for _, p := range l.candidates {
 		if at, told, ok := p.match(message); ok {
 			m.open = m.open[:0]
-			m.found(r, event{signature: p.Signature, told: told, speaker: who, line: l.number, text: evidence(message, at)})
+			h := m.found(event{signature: p.Signature, told: told, speaker: who, line: l.number, text: evidence(message, at)})
+			if len(m.same) < mostKnown {
+				m.same[l.digest] = h
+			}
 			return
 		}
 	}
 	if exception != "" {
-		m.own = append(m.own, m.place(r, event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
+		m.own = append(m.own, m.place(event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
-	for _, p := range m.candidates {
+	for _, p := range l.candidates {
 		if m.vain[p]++; m.vain[p] < mostVain {
 			m.open = append(m.open, half{p, message, line{number: l.number}, 1})
 		}
@@ -122,20 +124,9 @@ func (m *matcher) settle(ended bool) {
 	})
 }
 
-// first is the pattern of a whole line, before anything is taken off it: logs are
-// long because something goes well and says so a million times.
-func (m *matcher) first(l line) *pattern {
-	for _, p := range m.candidates {
-		if p.says.Match(l.text) {
-			return p
-		}
-	}
-	return nil
-}
-
 // allVain is whether none of the candidates has ever been there.
-func (m *matcher) allVain() bool {
-	return !slices.ContainsFunc(m.candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
+func (m *matcher) allVain(candidates []*pattern) bool {
+	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
 }
 
 // around is how far from the end of a line the text may begin by which a signature
@@ -143,8 +134,8 @@ func (m *matcher) allVain() bool {
 const around = 64
 
 // straddle opens the messages whose first text was broken by the end of the line before.
-func (m *matcher) straddle(r *reader, l line) {
-	before, ok := r.before(1)
+func (m *matcher) straddle(l line) {
+	before, ok := m.recent.before(1)
 	if !ok {
 		return
 	}
@@ -168,7 +159,7 @@ func sharedPrefix(a, b []byte) int {
 }
 
 // goesOn holds messages that began in the lines before together with this one.
-func (m *matcher) goesOn(r *reader, message string) bool {
+func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
 		text := h.text + " " + strings.TrimSpace(message)
@@ -176,7 +167,7 @@ func (m *matcher) goesOn(r *reader, message string) bool {
 			m.open = m.open[:0]
 			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.first.number })
 			_, who := peel(h.text)
-			m.found(r, event{signature: h.pattern.Signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
+			m.found(event{signature: h.pattern.Signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
 			return true
 		}
 		if h.lines+1 < wrapped {
@@ -188,16 +179,33 @@ func (m *matcher) goesOn(r *reader, message string) bool {
 }
 
 // found notes a message that a signature knows.
-func (m *matcher) found(r *reader, e event) {
+func (m *matcher) found(e event) *hearing {
+	h := m.seen.add(m.place(e))
 	if m.repeats[e.signature] == nil {
 		m.repeats[e.signature] = &repeat{}
 	}
-	m.repeats[e.signature].said = m.seen.add(m.place(r, e))
+	m.repeats[e.signature].said = h
 	m.repeats[e.signature].times++
+	return h
+}
+
+// again counts a line that was there before, letter by letter, or a message that has
+// been looked at often enough.
+func (m *matcher) again(s *Signature, digest uint64) bool {
+	h := m.same[digest]
+	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes {
+		h = r.said
+	}
+	if h == nil || h.signature != s {
+		return false
+	}
+	h.count++
+	h.last = m.position
+	return true
 }
 
 // place says where, when and by whom, as far as the lines before tell.
-func (m *matcher) place(r *reader, e event) event {
+func (m *matcher) place(e event) event {
 	e.file, e.position = m.file, m.position
 	if rank, ok := e.told["rank"]; ok && e.rank == "" {
 		e.rank = rank
@@ -208,14 +216,14 @@ func (m *matcher) place(r *reader, e event) event {
 	if e.node == "" {
 		e.node = m.node
 	}
-	e.at = m.now(r)
+	e.at = m.now()
 	return e
 }
 
 // now is the last time that the log told up to here. Each line is asked once.
-func (m *matcher) now(r *reader) stamp {
-	for n := range min(looked, r.next-m.asked) {
-		l, ok := r.before(n)
+func (m *matcher) now() stamp {
+	for n := range min(looked, m.recent.read-m.asked) {
+		l, ok := m.recent.before(n)
 		if !ok {
 			break
 		}
@@ -224,7 +232,7 @@ func (m *matcher) now(r *reader) stamp {
 			break
 		}
 	}
-	m.asked = r.next
+	m.asked = m.recent.read
 	return m.clock
 }
 

@@ -32,7 +32,7 @@ var (
 )
 
 // take returns the exception that a line ends a traceback with.
-func (t *tracebacks) take(r *reader, text []byte) (exception string) {
+func (t *tracebacks) take(r *recent, text []byte) (exception string) {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
 		if before, ok := r.before(1); ok && bytes.Contains(before.text, ignored) {
 			return ""

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ failed and the log does not say why, or a log could not be read.`,
 			if err := errors.Join(oneOf("format", config.Format, reportFormats), config.writable("")); err != nil {
 				return err
 			}
-			sources, err := logs(args)
+			sources, err := logs(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ failed and the log does not say why, or a log could not be read.`,
 }
 
 // logs are the files to read, those of a directory in their order.
-func logs(args []string) ([]explain.Source, error) {
+func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	if len(args) == 0 {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
 			return nil, withHint(errors.New("no log was given"), "preflight explain train.log, or a pipe: deepspeed … 2>&1 | preflight explain")
@@ -86,7 +87,7 @@ func logs(args []string) ([]explain.Source, error) {
 	var sources []explain.Source
 	for _, arg := range args {
 		if arg == "-" {
-			sources = append(sources, explain.Source{Name: "standard input", Open: func() (io.ReadCloser, error) { return os.Stdin, nil }})
+			sources = append(sources, source(ctx, "standard input", func() (io.ReadCloser, error) { return os.Stdin, nil }))
 			continue
 		}
 		info, err := os.Stat(arg)
@@ -94,7 +95,7 @@ func logs(args []string) ([]explain.Source, error) {
 			return nil, err
 		}
 		if !info.IsDir() {
-			sources = append(sources, logFile(arg))
+			sources = append(sources, logFile(ctx, arg))
 			continue
 		}
 		files, err := textFiles(arg)
@@ -105,14 +106,39 @@ func logs(args []string) ([]explain.Source, error) {
 			return nil, fmt.Errorf("%s: there is no file of text in this directory", arg)
 		}
 		for _, file := range files {
-			sources = append(sources, logFile(file))
+			sources = append(sources, logFile(ctx, file))
 		}
 	}
 	return sources, nil
 }
 
-func logFile(path string) explain.Source {
-	return explain.Source{Name: path, Open: func() (io.ReadCloser, error) { return os.Open(path) }}
+func logFile(ctx context.Context, path string) explain.Source {
+	return source(ctx, path, func() (io.ReadCloser, error) { return os.Open(path) })
+}
+
+var errInterrupted = errors.New("interrupted: this is what was said until then")
+
+// source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
+// was read is told.
+func source(ctx context.Context, name string, open func() (io.ReadCloser, error)) explain.Source {
+	return explain.Source{Name: name, Open: func() (io.ReadCloser, error) {
+		out, in := io.Pipe()
+		go func() {
+			file, err := open()
+			if err != nil {
+				if path, ok := errors.AsType[*fs.PathError](err); ok {
+					err = path.Err // the name is said already
+				}
+				in.CloseWithError(err)
+				return
+			}
+			defer file.Close()
+			_, err = io.Copy(in, file)
+			in.CloseWithError(err)
+		}()
+		context.AfterFunc(ctx, func() { in.CloseWithError(errInterrupted) })
+		return out, nil
+	}}
 }
 
 // textFiles are the files below a directory that can be logs: neither hidden nor

@@ -1,0 +1,113 @@
+package explain
+
+import (
+	"hash/maphash"
+	"io"
+	"runtime"
+)
+
+// scanned is a line and what it might say.
+type scanned struct {
+	line
+	candidates []*pattern
+	first      *pattern // that matches the line as it stands, of several the first
+	digest     uint64   // of the text, where there are candidates: 0 is any other line
+}
+
+// stretch is some lines of a log that are looked at together.
+type stretch struct {
+	lines []scanned
+	text  []byte
+	ready chan struct{}
+}
+
+// stretchSize is how many bytes of text are handed to a processor at once.
+const stretchSize = 256 << 10
+
+// scan reads a log and has all processors hold its lines against the index, which is
+// where the time goes: each takes the lines in their order.
+func (x *index) scan(in io.Reader, take func(scanned)) error {
+	workers := runtime.GOMAXPROCS(0)
+	ordered, waiting := make(chan *stretch, workers), make(chan *stretch, workers)
+	var failed error
+	go func() {
+		defer close(waiting)
+		defer close(ordered)
+		lines := newReader(in)
+		for failed == nil {
+			s := &stretch{text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
+			failed = s.fill(lines)
+			ordered <- s
+			waiting <- s
+		}
+	}()
+	seed := maphash.MakeSeed()
+	for range workers {
+		go func() {
+			known := map[uint64]*pattern{}
+			for s := range waiting {
+				s.look(x, seed, known)
+				close(s.ready)
+			}
+		}()
+	}
+	for s := range ordered {
+		<-s.ready
+		for _, l := range s.lines {
+			take(l)
+		}
+	}
+	if failed == io.EOF {
+		return nil
+	}
+	return failed
+}
+
+// fill copies lines until there are enough or none is left.
+func (s *stretch) fill(lines *reader) error {
+	for len(s.text) < stretchSize {
+		l, err := lines.read()
+		if err != nil {
+			return err
+		}
+		from := len(s.text)
+		s.text = append(s.text, l.text...)
+		l.text = s.text[from:]
+		s.lines = append(s.lines, scanned{line: l})
+	}
+	return nil
+}
+
+// mostKnown is how many lines are known again: a job says the same thing on all its
+// ranks, and again.
+const mostKnown = 1 << 14
+
+// look finds what the lines might say. Known are lines that were looked at before.
+func (s *stretch) look(x *index, seed maphash.Seed, known map[uint64]*pattern) {
+	var candidates []*pattern // of all lines, one after the other
+	for i := range s.lines {
+		l := &s.lines[i]
+		from := len(candidates)
+		candidates = x.candidates(l.text, candidates)
+		if l.candidates = candidates[from:len(candidates):len(candidates)]; len(l.candidates) == 0 {
+			continue
+		}
+		l.digest = maphash.Bytes(seed, l.text)
+		first, ok := known[l.digest]
+		if !ok {
+			if first = firstOf(l.candidates, l.text); len(known) < mostKnown {
+				known[l.digest] = first
+			}
+		}
+		l.first = first
+	}
+}
+
+func firstOf(candidates []*pattern, text []byte) *pattern {
+	for _, p := range candidates {
+		if p.says.Match(text) {
+			return p
+		}
+	}
+	return nil
+}
