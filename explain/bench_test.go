@@ -45,8 +45,8 @@ func benchmark(b *testing.B, page string) {
 			}
 			return io.NopCloser(io.MultiReader(pages...)), nil
 		}}
-		if r, err := catalogue.Explain([]Source{source}); err != nil || r.Lines == 0 {
-			b.Fatal(r.Lines, err)
+		if r := catalogue.Explain([]Source{source}); r.Lines == 0 {
+			b.Fatal("nothing was read")
 		}
 	}
 }

@@ -3,8 +3,6 @@ package explain
 import (
 	"bufio"
 	"compress/gzip"
-	"errors"
-	"fmt"
 	"io"
 )
 
@@ -15,18 +13,17 @@ type Source struct {
 }
 
 // Explain reads the logs of one job, in one file or one a node or rank, and says
-// what it died of. Memory does not grow with the size of the logs. The error is of
-// the logs that could not be read to their end; the report is of all the rest.
-func (c *Catalogue) Explain(sources []Source) (Report, error) {
+// what it died of. Memory does not grow with the size of the logs. What cannot be
+// read to its end is told in the report, which is of all the rest.
+func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
-	var failed []error
 	for i, source := range sources {
 		seen.sources = append(seen.sources, source.Name)
 		if err := c.read(source, i, seen); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", source.Name, err))
+			seen.unread = append(seen.unread, Unread{source.Name, err.Error()})
 		}
 	}
-	return c.judge(seen), errors.Join(failed...)
+	return c.judge(seen)
 }
 
 func (c *Catalogue) read(source Source, number int, seen *tally) error {
@@ -39,15 +36,13 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, position: seen.lines, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*hearing{}}
+	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*hearing{}}
 	if seen.many {
 		m.node = nodeOfFile(source.Name)
 	}
-	err = c.index.scan(text, func(l scanned) {
-		m.take(l)
-		seen.lines = m.position
-	})
-	m.settle(true)
+	lines, err := c.index.scan(text, m.take)
+	seen.lines += lines
+	m.end()
 	return err
 }
 

@@ -13,7 +13,7 @@ var (
 	placeholder = regexp.MustCompile(`\{(\w+)(?:\|([^{}]*))?\}`)
 	// harmless is what may stand in a command that a person will paste: values come
 	// from a log, and whoever wrote that is not trusted.
-	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:\[\]][A-Za-z0-9._/@%+,=:\[\]-]*$`)
+	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:][A-Za-z0-9._/@%+,=:-]*$`)
 )
 
 // fill puts what a message told into a sentence: {name}, or {name|words} with the

@@ -9,14 +9,22 @@ import (
 // mostEvidence is how many lines are shown of one finding.
 const mostEvidence = 5
 
+// telling is a finding in the making.
+type telling struct {
+	Finding
+	t    *tally
+	seen map[string]bool // nodes and ranks
+}
+
+func (t *tally) telling(f Finding) *telling {
+	f.Evidence = []Evidence{}
+	return &telling{f, t, map[string]bool{}}
+}
+
 // finding tells one cause by all that was said of it.
 func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
-	cause := c.causes[id]
-	f := Finding{Cause: id, Title: cause.Title, Checks: cause.Checks, Evidence: []Evidence{}}
-	if len(cause.Checks) > 0 {
-		f.Check = cause.Checks[0]
-		f.Command = "preflight -H hostfile --only " + strings.Join(cause.Checks, ",")
-	}
+	cause := *c.causes[id]
+	f := t.telling(Finding{Cause: id})
 	told := map[string]string{}
 	// What names the cause is better evidence than what only suggests it.
 	for _, kind := range []Kind{Proof, Symptom, Echo} {
@@ -24,21 +32,29 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 			if v.cause != id || v.kind != kind {
 				continue
 			}
-			for name, value := range v.told {
-				if _, known := told[name]; !known {
-					told[name] = value
-				}
+			if f.Count == 0 {
+				cause = v.signature.of(cause)
 			}
-			if f.Summary == "" && v.signature != nil {
+			if f.Summary == "" {
 				f.Summary, _ = fill(v.signature.Summary, with(v.told, "node", v.node), inWords)
 			}
-			t.note(&f, v)
+			learn(told, v.told)
+			for _, beside := range v.beside {
+				for _, h := range t.said[beside] {
+					learn(told, h.told)
+				}
+			}
+			f.note(v)
 		}
 	}
+	f.Title = cause.Title
 	if f.Summary == "" {
 		f.Summary = cause.Title
 	}
-	told["nodes"] = strings.Join(f.Nodes, ",")
+	if f.Checks = cause.Checks; len(cause.Checks) > 0 {
+		f.Check = cause.Checks[0]
+		f.Command = "preflight -H hostfile --only " + strings.Join(cause.Checks, ",")
+	}
 	if len(f.Nodes) > 0 {
 		told["node"] = f.Nodes[0]
 	}
@@ -47,60 +63,103 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 			f.Fix = append(f.Fix, filled)
 		}
 	}
-	return f
+	return f.Finding
 }
 
-// fold adds a message without a cause to those of the same signature, and an
-// exception to those of the same class.
-func (t *tally) fold(findings []Finding, v verdict) []Finding {
-	summary, alike := v.said, v.said
-	if v.signature != nil {
-		var ok bool
-		if summary, ok = fill(v.signature.Summary, v.told, inWords); !ok {
-			summary = v.signature.ID
+// of is a cause as this message tells it.
+func (s *Signature) of(cause Cause) Cause {
+	if s.Title != "" {
+		cause.Title = s.Title
+	}
+	if s.Checks != nil {
+		cause.Checks = s.Checks
+	}
+	if s.Fix != nil {
+		cause.Fix = s.Fix
+	}
+	return cause
+}
+
+// learn adds what is not known yet.
+func learn(told, more map[string]string) {
+	for name, value := range more {
+		if _, known := told[name]; !known {
+			told[name] = value
 		}
-		alike = v.signature.ID
-	} else {
-		alike, _, _ = strings.Cut(v.said, ":")
 	}
-	at, known := t.folded[alike]
-	if !known {
-		at = len(findings)
-		t.folded[alike] = at
-		findings = append(findings, Finding{Summary: summary, Evidence: []Evidence{}})
-	}
-	t.note(&findings[at], v)
-	return findings
 }
 
-// note adds what one speaker said to a finding.
-func (t *tally) note(f *Finding, v verdict) {
+// folded are messages without a cause, those of one signature and exceptions of one
+// class told together.
+type folded struct {
+	t     *tally
+	all   []*telling
+	alike map[string]*telling
+}
+
+func (f *folded) add(v verdict) {
+	alike, _, _ := strings.Cut(v.said, ":")
+	summary := v.said
+	if v.signature != nil {
+		alike = v.signature.ID
+		if filled, ok := fill(v.signature.Summary, with(v.told, "node", v.node), inWords); ok {
+			summary = filled
+		} else {
+			summary = Plain([]string{v.signature.Summary})[0]
+		}
+	}
+	if f.alike[alike] == nil {
+		if f.alike == nil {
+			f.alike = map[string]*telling{}
+		}
+		f.alike[alike] = f.t.telling(Finding{Summary: summary})
+		f.all = append(f.all, f.alike[alike])
+	}
+	f.alike[alike].note(v)
+}
+
+func (f *folded) findings() []Finding {
+	var all []Finding
+	for _, one := range f.all {
+		all = append(all, one.Finding)
+	}
+	return all
+}
+
+// note adds what one speaker said.
+func (f *telling) note(v verdict) {
 	f.Count += v.count
 	if v.signature != nil && v.signature.Differs != "" {
-		t.noteValues(f, v.signature)
+		f.noteValues(v.signature)
 		return
 	}
-	if v.node != "" && !slices.Contains(f.Nodes, v.node) {
-		f.Nodes = append(f.Nodes, v.node)
-	}
-	if v.rank != "" && !slices.Contains(f.Ranks, v.rank) {
-		f.Ranks = append(f.Ranks, v.rank)
-	}
+	f.noteSpeaker(v.speaker)
 	if len(f.Evidence) < mostEvidence {
-		f.Evidence = append(f.Evidence, t.evidence(v.event))
+		f.Evidence = append(f.Evidence, f.t.evidence(v.event))
+	}
+}
+
+func (f *telling) noteSpeaker(who speaker) {
+	if key := "node " + who.node; who.node != "" && !f.seen[key] {
+		f.seen[key] = true
+		f.Nodes = append(f.Nodes, who.node)
+	}
+	if key := "rank " + who.rank; who.rank != "" && !f.seen[key] {
+		f.seen[key] = true
+		f.Ranks = append(f.Ranks, who.rank)
 	}
 }
 
 // noteValues shows who said each of the values that should be one.
-func (t *tally) noteValues(f *Finding, s *Signature) {
-	said := slices.SortedFunc(maps.Values(t.values[s]), func(a, b event) int { return a.position - b.position })
-	for _, e := range said {
-		shown := t.evidence(e)
-		if len(f.Evidence) < mostEvidence && !slices.Contains(f.Evidence, shown) {
-			f.Evidence = append(f.Evidence, shown)
-		}
-		if e.node != "" && !slices.Contains(f.Nodes, e.node) {
-			f.Nodes = append(f.Nodes, e.node)
+func (f *telling) noteValues(s *Signature) {
+	if f.seen["values "+s.ID] {
+		return
+	}
+	f.seen["values "+s.ID] = true
+	for _, e := range slices.SortedFunc(maps.Values(f.t.values[s]), func(a, b event) int { return a.position - b.position }) {
+		f.noteSpeaker(e.speaker)
+		if len(f.Evidence) < mostEvidence {
+			f.Evidence = append(f.Evidence, f.t.evidence(e))
 		}
 	}
 }
@@ -114,8 +173,7 @@ func (t *tally) timeline(verdicts []verdict) []Death {
 	var deaths []Death
 	seen := map[speaker]bool{}
 	for _, v := range verdicts {
-		failed := v.kind == Program || v.kind == Proof || v.kind == Symptom || v.kind == Echo
-		if !failed || seen[v.speaker] || v.speaker == (speaker{}) {
+		if !v.failed() || seen[v.speaker] || v.speaker == (speaker{}) {
 			continue
 		}
 		seen[v.speaker] = true

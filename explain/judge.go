@@ -8,17 +8,24 @@ import (
 // verdict is a hearing and what it means in this log.
 type verdict struct {
 	*hearing
-	kind  Kind
-	cause string
+	kind   Kind
+	cause  string
+	beside []string // the signatures that give it this meaning
+}
+
+// failed is whether something ended, or would have.
+func (v verdict) failed() bool {
+	return v.kind == Proof || v.kind == Symptom || v.kind == Echo || v.kind == Program
 }
 
 // judge decides what came first and what followed.
 func (c *Catalogue) judge(t *tally) Report {
-	verdicts := c.verdicts(t)
-	order := chronological(verdicts)
-	slices.SortStableFunc(verdicts, order)
-
-	r := Report{Schema: Schema, Causes: []Finding{}, Consequences: []Finding{}, Noise: []Finding{}, Files: len(t.sources), Lines: t.lines}
+	verdicts := t.verdicts()
+	inOrder(verdicts)
+	r := Report{
+		Schema: Schema, Causes: []Finding{}, Consequences: []Finding{}, Noise: []Finding{},
+		Files: len(t.sources), Lines: t.lines, Unread: t.unread,
+	}
 	roots, program := rootsOf(verdicts)
 	if program != nil {
 		e := t.evidence(program.event)
@@ -28,78 +35,128 @@ func (c *Catalogue) judge(t *tally) Report {
 		r.Causes = append(r.Causes, c.finding(t, cause, verdicts))
 	}
 	told := slices.Clone(roots)
+	noise, consequences := folded{t: t}, folded{t: t}
 	for _, v := range verdicts {
 		switch {
 		case v.kind == Noise:
-			r.Noise = t.fold(r.Noise, v)
+			noise.add(v)
 		case v.kind == Summary, v.kind == Program && v.hearing != program:
-			r.Consequences = t.fold(r.Consequences, v)
+			consequences.add(v)
 		case v.cause != "" && !slices.Contains(told, v.cause):
 			told = append(told, v.cause)
 			r.Consequences = append(r.Consequences, c.finding(t, v.cause, verdicts))
 		}
 	}
+	r.Noise = append(r.Noise, noise.findings()...)
+	r.Consequences = append(r.Consequences, consequences.findings()...)
 	r.Timeline = t.timeline(verdicts)
 	r.Network = t.network.summary()
 	switch {
 	case len(r.Causes) > 0 || r.Program != nil:
 		r.ExitCode = 1
-	case len(r.Consequences) > 0 || r.Lines == 0:
+	case len(r.Consequences) > 0 || r.Lines == 0 || len(r.Unread) > 0:
 		r.ExitCode = 2
 	}
 	return r
 }
 
 // verdicts are all hearings with what they mean beside the others.
-func (c *Catalogue) verdicts(t *tally) []verdict {
-	var all []verdict
+func (t *tally) verdicts() []verdict {
+	all := make([]verdict, 0, len(t.hearings))
 	for _, h := range t.hearings {
-		s := h.signature
-		if s == nil {
-			all = append(all, verdict{h, Program, ""})
-			continue
-		}
-		v := verdict{h, s.Kind, s.Cause}
-		for _, beside := range s.Beside {
-			if t.heard(beside.Any) {
-				v.cause, v.kind = beside.Cause, cmp.Or(beside.Kind, s.Kind)
-				break
-			}
-		}
-		if s.Differs != "" && len(t.values[s]) < 2 {
-			v.kind, v.cause = Context, ""
-		}
-		if s.Retried && t.recovered(h) {
+		all = append(all, t.verdict(h))
+	}
+	ends := endsOf(all)
+	for i := range all {
+		v := &all[i]
+		switch went := t.after(v.hearing, ends); {
+		case v.kind == Program && went == well, v.signature != nil && v.signature.Retried && went == well:
 			v.kind, v.cause = Noise, ""
+		case v.kind == Program && went == wellForLong:
+			v.kind = Summary
+		case v.failed() && v.kind != Program && v.signature.Retried && (went == wellFirst || went == wellForLong):
+			v.kind = Echo
 		}
-		all = append(all, v)
 	}
 	return all
 }
 
-// recovered is whether the log of a message goes on to say that all is well.
-func (t *tally) recovered(h *hearing) bool {
-	return slices.ContainsFunc(t.hearings, func(later *hearing) bool {
-		return later.signature != nil && later.signature.Kind == Success && later.file == h.file && later.last > h.last
-	})
+// verdict is what a message means beside the others.
+func (t *tally) verdict(h *hearing) verdict {
+	s := h.signature
+	if s == nil {
+		return verdict{hearing: h, kind: Program}
+	}
+	v := verdict{hearing: h, kind: s.Kind, cause: s.Cause}
+	for _, beside := range s.Beside {
+		if t.heard(beside.Any) {
+			v.cause, v.kind, v.beside = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any
+			break
+		}
+	}
+	if s.Differs != "" && len(t.values[s]) < 2 {
+		v.kind, v.cause = Context, ""
+	}
+	return v
 }
 
-// chronological orders by the time told, or where any failure tells none, by place.
-func chronological(verdicts []verdict) func(a, b verdict) int {
-	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool {
-		return (v.cause != "" || v.kind == Program) && !v.at.known()
-	})
-	return func(a, b verdict) int {
-		if timed && a.at.known() && b.at.known() {
-			switch {
-			case a.at.earlier(b.at):
+// endsOf is where each log last shows a failure that the program does not shrug off.
+func endsOf(verdicts []verdict) map[int]int {
+	ends := map[int]int{}
+	for _, v := range verdicts {
+		if v.signature != nil && !v.signature.Retried && (v.failed() && v.kind != Program || v.kind == Summary) {
+			ends[v.file] = max(ends[v.file], v.last)
+		}
+	}
+	return ends
+}
+
+// outcome is what followed a message in the logs.
+type outcome int
+
+const (
+	badly       outcome = iota // no progress, or only in other logs and a failure somewhere
+	well                       // progress, and no failure after it
+	wellFirst                  // progress, then a failure
+	wellForLong                // so much progress that the message cannot have been the end, then a failure
+)
+
+func (t *tally) after(h *hearing, ends map[int]int) outcome {
+	own := t.progress[h.file]
+	failed := ends[h.file] > h.last
+	for file := range ends {
+		failed = failed || file != h.file
+	}
+	elsewhere := len(t.progress) > 1 || len(t.progress) == 1 && own == nil
+	switch {
+	case !failed && (own.after(h.last) || elsewhere):
+		return well
+	case failed && own.lastedAfter(h.last):
+		return wellForLong
+	case failed && own.after(h.last):
+		return wellFirst
+	}
+	return badly
+}
+
+// inOrder puts failures in the order of time, or where any of them tells none in the
+// order of place; what is no failure cannot disturb it and stands behind.
+func inOrder(verdicts []verdict) {
+	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() })
+	slices.SortStableFunc(verdicts, func(a, b verdict) int {
+		switch {
+		case a.failed() != b.failed():
+			if a.failed() {
 				return -1
-			case b.at.earlier(a.at):
-				return 1
 			}
+			return 1
+		case timed && a.failed() && a.at.earlier(b.at):
+			return -1
+		case timed && a.failed() && b.at.earlier(a.at):
+			return 1
 		}
 		return a.position - b.position
-	}
+	})
 }
 
 // rootsOf are the causes at the bottom, the first one first, and the program's own

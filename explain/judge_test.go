@@ -1,7 +1,11 @@
 package explain
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -58,11 +62,7 @@ func explained(t *testing.T, logs ...string) Report {
 	for i, log := range logs {
 		sources = append(sources, read(fmt.Sprintf("logs/w%d.log", i+1), log))
 	}
-	r, err := small(t).Explain(sources)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return small(t).Explain(sources)
 }
 
 // short is a report as cause or summary, one a finding.
@@ -101,9 +101,22 @@ func TestJudge(t *testing.T) {
 		"tried again and not well":       {"all have met\nconnect failed, trying again\n", told{Causes: "unreachable", ExitCode: 1}},
 		"beside another message":         {"meeting by name\ncollective is late\ntimed out waiting for w1 after 60 seconds\n", told{Causes: "name", Consequences: "late", ExitCode: 1}},
 		"one value":                      {"library version 1\nlibrary version 1\n", told{}},
-		"two values":                     {"library version 1\nlibrary version 2\n", told{Causes: "versions", ExitCode: 1}},
+		"two values":                     {"w1: library version 1\nw2: library version 2\n", told{Causes: "versions", ExitCode: 1}},
 		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", told{Causes: "unreachable", ExitCode: 1}},
-		"wrapped over too much":          {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", told{}},
+		"two values of one speaker":      {"w1: library version 1\nw1: library version 2\n", told{}},
+		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"an exception that was caught":   {"Traceback (most recent call last):\nValueError: bad\nall have met\n", told{Noise: "ValueError: bad"}},
+		"an exception, others go on, and the end": {"Traceback (most recent call last):\nValueError: bad\nall have met\nchildren failed\n",
+			told{Program: "ValueError: bad", Consequences: "the launcher counted", ExitCode: 1}},
+		"an exception that was caught long ago": {"Traceback (most recent call last):\nValueError: bad\n" + strings.Repeat("all have met\n", lasting) + "connection closed\n",
+			told{Causes: "gone", Consequences: "ValueError: bad", ExitCode: 1}},
+		"one exception of another": {"Traceback (most recent call last):\nKeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\nRuntimeError: 2\n",
+			told{Program: "RuntimeError: 2", ExitCode: 1}},
+		"an exception behind times": {"2024-05-01T10:00:00.1Z Traceback (most recent call last):\n2024-05-01T10:00:00.2Z   File \"a.py\"\n2024-05-01T10:00:00.3Z ValueError: bad\n",
+			told{Program: "ValueError: bad", ExitCode: 1}},
+		"an exception with others in between": {"Traceback (most recent call last):\n  File \"a.py\"\nINFO:root:loading\nEpoch 1 of 3\nValueError: bad\n",
+			told{Program: "ValueError: bad", ExitCode: 1}},
+		"wrapped over too much": {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", told{}},
 		"the program's own": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: bad\nconnection closed\n",
 			told{Program: "ValueError: bad", Consequences: "gone", ExitCode: 1}},
 		"an exception that is known": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nRuntimeError: connection closed\n",
@@ -155,6 +168,27 @@ func TestEvidence(t *testing.T) {
 	hostile := explained(t, "no room for $(reboot)\n")
 	if got := hostile.Causes[0].Fix; !cmp.Equal(got, []string{"df /dev/shm"}) {
 		t.Errorf("a log writes commands: %q", got)
+	}
+}
+
+// TestProgressElsewhere: ranks write their logs apart, and where any of them goes on
+// what was tried again did work.
+func TestProgressElsewhere(t *testing.T) {
+	r := explained(t, "connect failed, trying again\n", "all have met\n")
+	if len(r.Causes) > 0 || short(r.Noise) != "it went on" {
+		t.Errorf("causes %s, harmless %s", short(r.Causes), short(r.Noise))
+	}
+	r = explained(t, "connect failed, trying again\n", "all have met\nconnection closed\n")
+	if short(r.Causes) != "unreachable" {
+		t.Errorf("somebody failed, and the causes are %s", short(r.Causes))
+	}
+}
+
+// TestOrder: what is no failure cannot disturb the order of time.
+func TestOrder(t *testing.T) {
+	r := explained(t, "[2024-01-01 10:00:05] collective is late\n", "address family 97\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n")
+	if short(r.Causes) != "unreachable" {
+		t.Errorf("the first is told as %s", short(r.Causes))
 	}
 }
 
@@ -216,5 +250,32 @@ func TestLoadRefuses(t *testing.T) {
 		if _, err := load(files); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// TestWrappedKeepsItsSpeaker: each line of a broken message has a prefix, and the
+// first one counts.
+func TestWrappedKeepsItsSpeaker(t *testing.T) {
+	r := explained(t, "w1: [rank3]: timed out waiting for w2 after\nw1: [rank3]: 60 seconds\n")
+	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"w1"}) || !cmp.Equal(f.Ranks, []string{"3"}) || f.Evidence[0].Line != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestUnread: what could not be read is told, and is no sign of health.
+func TestUnread(t *testing.T) {
+	var packed bytes.Buffer
+	gz := gzip.NewWriter(&packed)
+	fmt.Fprint(gz, "loss 0.5\n", strings.Repeat("no end of words\n", 10_000))
+	gz.Close()
+	torn := read("torn.log.gz", packed.String()[:packed.Len()/2])
+	absent := Source{"absent.log", func() (io.ReadCloser, error) { return nil, errors.New("not there") }}
+	r := small(t).Explain([]Source{torn, absent, read("w1.log", "connection closed\n")})
+	want := []Unread{{"torn.log.gz", "unexpected EOF"}, {"absent.log", "not there"}}
+	if diff := cmp.Diff(want, r.Unread); diff != "" || short(r.Causes) != "gone" || r.ExitCode != 1 {
+		t.Errorf("causes %s, exit code %d (-want +got):\n%s", short(r.Causes), r.ExitCode, diff)
+	}
+	if r := small(t).Explain([]Source{torn}); r.ExitCode != 2 || r.Lines < 100 {
+		t.Errorf("exit code %d after %d lines", r.ExitCode, r.Lines)
 	}
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -38,7 +39,6 @@ type matcher struct {
 	catalogue  *Catalogue
 	file       int
 	node       string // of the whole file; "" where lines must say it themselves
-	position   int
 	recent     recent
 	joint      []byte           // of two lines
 	clock      stamp            // the last one that was asked for
@@ -62,25 +62,26 @@ type repeat struct {
 type half struct {
 	pattern *pattern
 	text    string
-	first   line
+	who     speaker
+	number  int // of its first line
 	lines   int
 }
 
 // take looks at the next line of the log.
 func (m *matcher) take(l scanned) {
-	m.position++
+	m.seen.position++
 	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
 	exception := m.tracebacks.take(&m.recent, l.text)
 	m.straddle(l.line)
-	m.settle(false)
+	m.settle(l.text)
 	if len(l.candidates) == 0 && len(m.open) == 0 && exception == "" {
 		return
 	}
 	switch p := l.first; {
 	case p != nil && p.silent(): // a log is long because something goes well and says so a million times
 		m.open = m.open[:0]
-		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.position})
+		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
 	case p != nil && m.again(p.Signature, l.digest):
 		m.open = m.open[:0]
@@ -107,26 +108,42 @@ func (m *matcher) take(l scanned) {
 	}
 	for _, p := range l.candidates {
 		if m.vain[p]++; m.vain[p] < mostVain {
-			m.open = append(m.open, half{p, message, line{number: l.number}, 1})
+			m.open = append(m.open, half{p, message, who, l.number, 1})
 		}
 	}
 }
 
+// undecided is for how many lines it is open whether an exception led to another.
+const undecided = 3
+
 // settle reports exceptions that no signature knows, once no message that began with
-// one can go on any more.
-func (m *matcher) settle(ended bool) {
+// one can go on and no other exception has come of it.
+func (m *matcher) settle(text []byte) {
+	if len(m.own) > 0 && chains(text) {
+		_, who := peel(string(text))
+		m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.node == cmp.Or(who.node, m.node) && e.rank == who.rank })
+	}
 	m.own = slices.DeleteFunc(m.own, func(e event) bool {
-		goesOn := slices.ContainsFunc(m.open, func(h half) bool { return h.first.number == e.line })
-		if ended || !goesOn {
+		open := m.seen.position-e.position < undecided ||
+			slices.ContainsFunc(m.open, func(h half) bool { return h.number == e.line })
+		if !open {
 			m.seen.add(e)
 		}
-		return ended || !goesOn
+		return !open
 	})
 }
 
-// allVain is whether none of the candidates has ever been there.
+// end reports what is still open at the end of a log.
+func (m *matcher) end() {
+	for _, e := range m.own {
+		m.seen.add(e)
+	}
+}
+
+// allVain is whether none of the candidates has ever been there. Those that must
+// begin a message can only be found behind its decoration.
 func (m *matcher) allVain(candidates []*pattern) bool {
-	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
+	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain || p.anchored })
 }
 
 // around is how far from the end of a line the text may begin by which a signature
@@ -142,8 +159,8 @@ func (m *matcher) straddle(l line) {
 	tail, head := before.text[max(0, len(before.text)-around):], l.text[sharedPrefix(before.text, l.text):]
 	m.joint = append(append(append(m.joint[:0], tail...), ' '), head[:min(len(head), around)]...)
 	for _, p := range m.catalogue.index.across(m.joint, len(tail)) {
-		message, _ := peel(string(before.text))
-		m.open = append(m.open, half{p, message, line{number: before.number}, 1})
+		message, who := peel(string(before.text))
+		m.open = append(m.open, half{p, message, who, before.number, 1})
 	}
 }
 
@@ -165,13 +182,12 @@ func (m *matcher) goesOn(message string) bool {
 		text := h.text + " " + strings.TrimSpace(message)
 		if at, told, ok := h.pattern.match(text); ok && at < len(h.text) {
 			m.open = m.open[:0]
-			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.first.number })
-			_, who := peel(h.text)
-			m.found(event{signature: h.pattern.Signature, told: told, speaker: who, line: h.first.number, text: evidence(text, at)})
+			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.number })
+			m.found(event{signature: h.pattern.Signature, told: told, speaker: h.who, line: h.number, text: evidence(text, at)})
 			return true
 		}
 		if h.lines+1 < wrapped {
-			still = append(still, half{h.pattern, text, h.first, h.lines + 1})
+			still = append(still, half{h.pattern, text, h.who, h.number, h.lines + 1})
 		}
 	}
 	m.open = still
@@ -200,13 +216,13 @@ func (m *matcher) again(s *Signature, digest uint64) bool {
 		return false
 	}
 	h.count++
-	h.last = m.position
+	h.last = m.seen.position
 	return true
 }
 
 // place says where, when and by whom, as far as the lines before tell.
 func (m *matcher) place(e event) event {
-	e.file, e.position = m.file, m.position
+	e.file, e.position = m.file, m.seen.position
 	if rank, ok := e.told["rank"]; ok && e.rank == "" {
 		e.rank = rank
 	}

@@ -104,11 +104,12 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 }
 
 var (
-	fileEndings = regexp.MustCompile(`(?:\.(?:gz|log|txt|out|err|stdout|stderr))+$`)
+	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
 	// nobodys are names that programs give to the logs of each node or rank alike.
 	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|-)?$`)
 	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
+	dates   = regexp.MustCompile(`^\d{4}-?\d\d-?\d\d`)
 )
 
 // nodeOfFile guesses the node of a log that is one of several from its name:
@@ -118,7 +119,7 @@ func nodeOfFile(name string) string {
 		folder, file, _ := cutLast(name, "/")
 		file = fileEndings.ReplaceAllString(file, "")
 		if !nobodys.MatchString(file) {
-			if file = fileWords.ReplaceAllString(file, ""); ranks.MatchString(file) {
+			if file = fileWords.ReplaceAllString(file, ""); ranks.MatchString(file) || dates.MatchString(file) {
 				return ""
 			}
 			return file

@@ -21,8 +21,28 @@ type Report struct {
 	Timeline []Death `json:"timeline,omitempty"`
 	// Network is what NCCL said it uses, node by node.
 	Network []Network `json:"network,omitempty"`
-	Files   int       `json:"files"`
-	Lines   int       `json:"lines"`
+	// Unread are the logs that could not be read to their end.
+	Unread []Unread `json:"unread,omitempty"`
+	Files  int      `json:"files"`
+	Lines  int      `json:"lines"`
+}
+
+// Unread is a log that could not be read to its end, and why.
+type Unread struct {
+	File   string `json:"file"`
+	Reason string `json:"reason"`
+}
+
+// Verdict is the root cause's ID, "program" for the program's own exception, or
+// "none" where nothing is blamed.
+func (r Report) Verdict() string {
+	switch {
+	case len(r.Causes) > 0:
+		return r.Causes[0].Cause
+	case r.Program != nil:
+		return "program"
+	}
+	return "none"
 }
 
 // Finding is one cause, or one message that is none, with where it was read.

@@ -25,18 +25,18 @@ type stretch struct {
 const stretchSize = 256 << 10
 
 // scan reads a log and has all processors hold its lines against the index, which is
-// where the time goes: each takes the lines in their order.
-func (x *index) scan(in io.Reader, take func(scanned)) error {
+// where the time goes; take gets them in their order. It returns how many lines there were.
+func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	workers := runtime.GOMAXPROCS(0)
 	ordered, waiting := make(chan *stretch, workers), make(chan *stretch, workers)
+	from := newReader(in)
 	var failed error
 	go func() {
 		defer close(waiting)
 		defer close(ordered)
-		lines := newReader(in)
 		for failed == nil {
 			s := &stretch{text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
-			failed = s.fill(lines)
+			failed = s.fill(from)
 			ordered <- s
 			waiting <- s
 		}
@@ -58,9 +58,9 @@ func (x *index) scan(in io.Reader, take func(scanned)) error {
 		}
 	}
 	if failed == io.EOF {
-		return nil
+		failed = nil
 	}
-	return failed
+	return from.number, failed
 }
 
 // fill copies lines until there are enough or none is left.

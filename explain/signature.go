@@ -2,9 +2,11 @@ package explain
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -55,7 +57,11 @@ type Signature struct {
 	Beside []Beside `yaml:"beside"`
 	// Summary is one sentence for this message, with {group} for what it told and
 	// {group|words} for words instead where it did not. Without one the cause's title stands.
-	Summary  string   `yaml:"summary"`
+	Summary string `yaml:"summary"`
+	// Title, Checks and Fix stand for the cause's, where this message tells it better.
+	Title    string   `yaml:"title"`
+	Checks   []string `yaml:"checks"`
+	Fix      []string `yaml:"fix"`
 	From     string   `yaml:"from"` // where the text comes from: project, file, versions
 	Examples []string `yaml:"examples"`
 
@@ -65,8 +71,9 @@ type Signature struct {
 // pattern is one of the expressions of a signature.
 type pattern struct {
 	*Signature
-	says  *regexp.Regexp
-	order int // in the catalogue: on one line the first of two wins
+	says     *regexp.Regexp
+	order    int  // in the catalogue: on one line the first of two wins
+	anchored bool // must begin the message
 }
 
 // Beside is a second meaning: the cause where one of the signatures is in the log.
@@ -171,7 +178,7 @@ func (c *Catalogue) add(s *Signature) error {
 		return fmt.Errorf("there is no kind %q", s.Kind)
 	}
 	if c.signatures[s.ID] != nil {
-		return fmt.Errorf("is there twice")
+		return errors.New("is there twice")
 	}
 	for _, beside := range s.Beside {
 		if c.causes[beside.Cause] == nil && beside.Kind != Noise {
@@ -183,8 +190,11 @@ func (c *Catalogue) add(s *Signature) error {
 		if err != nil {
 			return err
 		}
-		s.patterns = append(s.patterns, &pattern{s, says, c.patterns})
+		s.patterns = append(s.patterns, &pattern{s, says, c.patterns, strings.Contains(expression, "^")})
 		c.patterns++
+	}
+	if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {
+		return fmt.Errorf("differs: no expression has a group %s", s.Differs)
 	}
 	c.signatures[s.ID] = s
 	return nil
@@ -201,8 +211,10 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 // longestTold is how much is kept of what one group caught.
 const longestTold = 256
 
-// silent is whether it does not matter who said this, and when.
-func (s *Signature) silent() bool { return s.Kind == Success || s.Kind == Context }
+// silent is whether it does not matter who said this, when, and what it tells.
+func (p *pattern) silent() bool {
+	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
+}
 
 // match holds one text against the pattern and returns what its groups caught.
 func (p *pattern) match(text string) (at int, told map[string]string, ok bool) {

@@ -2,8 +2,11 @@ package explain
 
 import (
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"preflight/checks"
 )
@@ -53,6 +56,81 @@ func TestExamples(t *testing.T) {
 			for _, example := range s.Examples {
 				if got := heard(t, example); len(got) != 1 || got[0] != s.ID {
 					t.Errorf("%s/%s: %q is heard as %v", family.Name, s.ID, example, got)
+				}
+			}
+			for _, p := range s.patterns {
+				if !slices.ContainsFunc(s.Examples, func(example string) bool { return p.matchesPart(example) }) {
+					t.Errorf("%s/%s: no example of %q", family.Name, s.ID, p.says)
+				}
+			}
+		}
+	}
+}
+
+// matchesPart is whether the pattern is in an example with or without its decoration.
+func (p *pattern) matchesPart(example string) bool {
+	message, _ := peel(example)
+	return p.says.MatchString(example) || p.says.MatchString(message)
+}
+
+// TestSummaries: a sentence begins as one, whether or not a value is known, and has
+// no full stop.
+func TestSummaries(t *testing.T) {
+	program := regexp.MustCompile(`^(?:ssh|pdsh|torchrun|torch|gloo|mpirun|srun|sshd|pip|rank|nvidia-smi|libcuda|protobuf|bash|orted|docker|conda|git|glibc|tensorpipe|deepspeed|accelerate|nvidia_\w+|slurmd|systemd)\b`)
+	for _, family := range catalogue(t).Families {
+		for _, s := range family.Signatures {
+			if s.Summary == "" {
+				continue
+			}
+			full, _ := fill(s.Summary, nil, func(name, _ string) (string, bool) { return "X", true })
+			for _, sentence := range append(Plain([]string{s.Summary}), full) {
+				first := []rune(sentence)[0]
+				if !unicode.IsUpper(first) && !unicode.IsDigit(first) && first != '/' && !program.MatchString(sentence) || strings.HasSuffix(sentence, ".") {
+					t.Errorf("%s/%s: %q", family.Name, s.ID, sentence)
+				}
+			}
+		}
+	}
+}
+
+// TestFixesCanBeFilled: what a fix leaves a place for is told by some message of its
+// cause, or by one beside it.
+func TestFixesCanBeFilled(t *testing.T) {
+	c := catalogue(t)
+	groups := map[string]map[string]bool{}
+	for _, cause := range c.Causes {
+		groups[cause.ID] = map[string]bool{"node": true}
+	}
+	for _, s := range c.signatures {
+		for _, p := range s.patterns {
+			for _, name := range p.says.SubexpNames() {
+				if s.Cause != "" {
+					groups[s.Cause][name] = true
+				}
+				for _, beside := range s.Beside {
+					if beside.Cause != "" {
+						groups[beside.Cause][name] = true
+					}
+				}
+			}
+		}
+		for _, beside := range s.Beside {
+			for _, id := range beside.Any {
+				for _, p := range c.signatures[id].patterns {
+					for _, name := range p.says.SubexpNames() {
+						if beside.Cause != "" {
+							groups[beside.Cause][name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, cause := range c.Causes {
+		for _, line := range cause.Fix {
+			for _, found := range placeholder.FindAllStringSubmatch(line, -1) {
+				if !groups[cause.ID][found[1]] {
+					t.Errorf("%s: nothing tells {%s} of %q", cause.ID, found[1], line)
 				}
 			}
 		}

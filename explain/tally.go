@@ -6,11 +6,15 @@ type tally struct {
 	sources  []string
 	many     bool // several logs: their names tell nodes apart
 	lines    int  // of all sources together
+	position int  // of the line that is looked at, over all sources
+	unread   []Unread
 	hearings []*hearing
 	byKey    map[key]*hearing
+	said     map[string][]*hearing           // by the signature's ID
 	values   map[*Signature]map[string]event // of the group that must be one: who said each first
+	spoken   map[spoken]bool                 // who has told such a value already
+	progress map[int]*progress               // by source
 	network  networks
-	folded   map[string]int // where in its list a message without a cause is told
 }
 
 // hearing is one message from one speaker.
@@ -27,6 +31,12 @@ type key struct {
 	speaker
 }
 
+type spoken struct {
+	signature *Signature
+	file      int
+	speaker
+}
+
 const (
 	// mostHearings bounds what a hostile log can make us remember.
 	mostHearings = 20_000
@@ -34,19 +44,23 @@ const (
 )
 
 func newTally(sources int) *tally {
-	return &tally{many: sources > 1, byKey: map[key]*hearing{}, values: map[*Signature]map[string]event{}, folded: map[string]int{}}
+	return &tally{
+		many: sources > 1, byKey: map[key]*hearing{}, said: map[string][]*hearing{},
+		values: map[*Signature]map[string]event{}, spoken: map[spoken]bool{}, progress: map[int]*progress{},
+	}
 }
 
 // add notes a message and returns all that was heard of it from its speaker.
 func (t *tally) add(e event) *hearing {
 	derive(e.told)
 	if s := e.signature; s != nil && s.Differs != "" {
-		if t.values[s] == nil {
-			t.values[s] = map[string]event{}
+		t.value(e)
+	}
+	if e.signature != nil && e.signature.Kind == Success {
+		if t.progress[e.file] == nil {
+			t.progress[e.file] = &progress{}
 		}
-		if _, known := t.values[s][e.told[s.Differs]]; !known && len(t.values[s]) < mostValues {
-			t.values[s][e.told[s.Differs]] = e
-		}
+		t.progress[e.file].add(e.position)
 	}
 	k := key{e.signature, e.said, e.file, e.speaker}
 	known := t.byKey[k]
@@ -58,6 +72,9 @@ func (t *tally) add(e event) *hearing {
 		known = &hearing{event: e}
 		t.byKey[k] = known
 		t.hearings = append(t.hearings, known)
+		if e.signature != nil {
+			t.said[e.signature.ID] = append(t.said[e.signature.ID], known)
+		}
 	}
 	known.count++
 	known.last = e.position
@@ -67,14 +84,54 @@ func (t *tally) add(e event) *hearing {
 	return known
 }
 
+// value notes what a speaker tells that all must tell alike. Its first word counts:
+// a log may hold several runs, one after the other.
+func (t *tally) value(e event) {
+	s := e.signature
+	who := spoken{s, e.file, e.speaker}
+	if t.spoken[who] || len(t.spoken) >= mostHearings {
+		return
+	}
+	t.spoken[who] = true
+	if t.values[s] == nil {
+		t.values[s] = map[string]event{}
+	}
+	if _, known := t.values[s][e.told[s.Differs]]; !known && len(t.values[s]) < mostValues {
+		t.values[s][e.told[s.Differs]] = e
+	}
+}
+
 // heard is whether any of the messages was in the logs.
 func (t *tally) heard(ids []string) bool {
-	for _, h := range t.hearings {
-		for _, id := range ids {
-			if h.signature != nil && h.signature.ID == id {
-				return true
-			}
+	for _, id := range ids {
+		if len(t.said[id]) > 0 {
+			return true
 		}
 	}
 	return false
+}
+
+// lasting is how many signs of progress show that the program itself goes on, and not
+// some other rank for a moment.
+const lasting = 20
+
+// progress is where a log last showed that all goes well.
+type progress struct {
+	last [lasting]int // positions, round and round
+	n    int
+}
+
+func (p *progress) add(position int) {
+	p.last[p.n%lasting] = position
+	p.n++
+}
+
+// after is whether there was any progress after a position.
+func (p *progress) after(position int) bool {
+	return p != nil && p.n > 0 && p.last[(p.n-1)%lasting] > position
+}
+
+// lastedAfter is whether there was so much of it that it lasted.
+func (p *progress) lastedAfter(position int) bool {
+	return p != nil && p.n >= lasting && p.last[p.n%lasting] > position
 }

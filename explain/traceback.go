@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,8 @@ type tracebacks struct {
 
 type traceback struct {
 	prefix []byte
+	timed  bool // the prefix tells the time, so that it is another one on each line
+	who    speaker
 	lines  int
 }
 
@@ -29,54 +32,61 @@ const (
 var (
 	tracebackHead = []byte("Traceback (most recent call last)")
 	ignored       = []byte("Exception ignored ") // by Python, in destructors
+	// chained stands between an exception and the one that came of it, which is the
+	// one that ends a program.
+	chained = [][]byte{[]byte("During handling of the above exception"), []byte("The above exception was the direct cause")}
+	// exception is how a traceback ends. A line of another writer in between, such as
+	// "INFO:root:loading", is none: classes have capitals, and those without a module
+	// are named for what they are.
+	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
 )
 
 // take returns the exception that a line ends a traceback with.
-func (t *tracebacks) take(r *recent, text []byte) (exception string) {
+func (t *tracebacks) take(r *recent, text []byte) string {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
-		if before, ok := r.before(1); ok && bytes.Contains(before.text, ignored) {
-			return ""
-		}
-		prefix, _, _ := bytes.Cut(text[:at], []byte("╭")) // rich draws a frame around it
-		t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return bytes.Equal(o.prefix, prefix) })
-		if len(t.open) < mostOpen && len(prefix) < longestPrefix {
-			t.open = append(t.open, traceback{prefix: bytes.Clone(prefix)})
+		if before, ok := r.before(1); !ok || !bytes.Contains(before.text, ignored) {
+			t.begin(text[:at])
 		}
 		return ""
 	}
-	for i := 0; i < len(t.open); i++ {
+	for i := range t.open {
 		o := &t.open[i]
-		rest, ours := bytes.CutPrefix(text, o.prefix)
-		if o.lines++; o.lines > deepest {
+		o.lines++
+		if rest, ours := o.rest(text); ours && exception.Match(rest) {
 			t.open = slices.Delete(t.open, i, i+1)
-			i--
-			continue
-		}
-		if !ours || len(rest) == 0 || !letter(rest[0]) {
-			continue
-		}
-		t.open = slices.Delete(t.open, i, i+1)
-		if ends(rest) {
 			return strings.ToValidUTF8(string(rest[:min(len(rest), widest)]), "")
 		}
-		return ""
 	}
+	t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return o.lines > deepest })
 	return ""
 }
 
-func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
+// begin follows a traceback whose lines begin with a prefix.
+func (t *tracebacks) begin(prefix []byte) {
+	prefix, _, _ = bytes.Cut(prefix, []byte("╭")) // rich draws a frame around it
+	if len(prefix) >= longestPrefix {
+		return
+	}
+	_, who := peel(string(prefix) + "x")
+	o := traceback{prefix: bytes.Clone(prefix), who: who, timed: clock(append(prefix[:len(prefix):len(prefix)], "   "...))}
+	t.open = slices.DeleteFunc(t.open, func(other traceback) bool {
+		return bytes.Equal(other.prefix, o.prefix) || o.timed && other.timed && other.who == o.who
+	})
+	if len(t.open) < mostOpen {
+		t.open = append(t.open, o)
+	}
+}
 
-// ends is whether a line reads as the end of a traceback: the name of an exception,
-// a colon and words, or the name alone.
-func ends(text []byte) bool {
-	name, _, _ := bytes.Cut(text, []byte(":"))
-	if len(name) == 0 || len(name) > 120 {
-		return false
+// rest is what stands behind the prefix, if the line is of the same writer.
+func (o *traceback) rest(text []byte) (rest []byte, ours bool) {
+	if !o.timed {
+		return bytes.CutPrefix(text, o.prefix)
 	}
-	for _, c := range name {
-		if !letter(c) && c != '.' && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
+	message, who := peel(string(text[:min(len(text), longestPrefix+widest)]))
+	return []byte(message), who == o.who
+}
+
+// chains is whether a line says that the exception before it led to another.
+func chains(text []byte) bool {
+	return slices.ContainsFunc(chained, func(words []byte) bool { return bytes.Contains(text, words) })
 }

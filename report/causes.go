@@ -76,27 +76,49 @@ func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	for _, family := range c.Families {
 		fmt.Fprintf(&out, "\n## %s\n\n| message | what it means |\n| --- | --- |\n", strings.ReplaceAll(family.Name, "_", " "))
 		for _, s := range family.Signatures {
-			meaning := s.Summary
-			switch {
-			case s.Kind == explain.Context || s.Kind == explain.Success:
-				continue
-			case s.Cause != "":
-				meaning = fmt.Sprintf("[%s](causes.md#%s)", s.Cause, s.Cause)
-			case s.Kind == explain.Noise:
-				meaning = "harmless: " + s.Summary
+			if s.Kind != explain.Context && s.Kind != explain.Success {
+				fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), meaning(s))
 			}
-			fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), strings.ReplaceAll(explain.Plain([]string{meaning})[0], "|", `\|`))
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// signaturesOf are the messages of a cause.
+// meaning is what a message says, and what else beside others.
+func meaning(s *explain.Signature) string {
+	var text string
+	switch {
+	case s.Cause != "":
+		text = link(s.Cause)
+	case s.Kind == explain.Noise:
+		text = "harmless: " + plainSummary(s)
+	default:
+		text = plainSummary(s)
+	}
+	for _, beside := range s.Beside {
+		words := "harmless"
+		if beside.Cause != "" {
+			words = link(beside.Cause)
+		}
+		text += fmt.Sprintf("; beside %s %s", strings.Join(beside.Any, " or "), words)
+	}
+	return strings.ReplaceAll(text, "|", `\|`)
+}
+
+func plainSummary(s *explain.Signature) string { return explain.Plain([]string{s.Summary})[0] }
+
+func link(cause string) string { return fmt.Sprintf("[%s](causes.md#%s)", cause, cause) }
+
+// signaturesOf are the messages of a cause, and those that mean it beside others.
 func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
 	var all []*explain.Signature
 	for _, family := range c.Families {
-		all = append(all, slices.DeleteFunc(slices.Clone(family.Signatures), func(s *explain.Signature) bool { return s.Cause != cause })...)
+		for _, s := range family.Signatures {
+			if s.Cause == cause || slices.ContainsFunc(s.Beside, func(b explain.Beside) bool { return b.Cause == cause }) {
+				all = append(all, s)
+			}
+		}
 	}
 	return all
 }

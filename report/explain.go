@@ -16,8 +16,9 @@ import (
 // the causes point to say now.
 type Explained struct {
 	explain.Report
-	Version string         `json:"version"`
-	Run     *checks.Report `json:"run,omitempty"`
+	ExitCode int            `json:"exit_code"` // the worse one of both: 1 wins over 2
+	Version  string         `json:"version"`
+	Run      *checks.Report `json:"run,omitempty"`
 }
 
 // Explanation writes for a person what logs told: the root cause with where it
@@ -31,7 +32,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 	}
 	if r.Program != nil {
 		p.line("\n%s  the program's own", p.colored(checks.Fail, words[checks.Fail]))
-		p.wrapped("      ", "An exception that is none of the network, the driver or a launcher came first. What follows it below is its consequence.")
+		p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
 		p.evidence([]explain.Evidence{*r.Program}, 1)
 	}
 	if !style.Quiet {
@@ -63,6 +64,8 @@ func (p *page) explanationHead(r explain.Report) {
 		}
 	case r.Program != nil:
 		text = "the program failed by itself, nothing in the log blames the cluster"
+	case len(r.Unread) > 0:
+		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", plural(len(r.Unread), "log"))
 	case r.Lines == 0:
 		text = "the log is empty"
 	case verdict == checks.Unknown:

@@ -74,3 +74,16 @@ func TestExplanationIsKnownAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestCausesHaveTheirMessages: a page of a cause shows what logs say of it.
+func TestCausesHaveTheirMessages(t *testing.T) {
+	c, err := explain.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cause := range c.Causes {
+		if len(signaturesOf(c, cause.ID)) == 0 {
+			t.Errorf("%s has none", cause.ID)
+		}
+	}
+}

@@ -52,21 +52,19 @@ failed and the log does not say why, or a log could not be read.`,
 			if err != nil {
 				return err
 			}
-			explained := report.Explained{Version: Version}
-			var unread error
-			explained.Report, unread = catalogue.Explain(sources)
-			if cmd.Flags().Changed("hostfile") || cmd.Flags().Changed("hosts") {
-				if explained.Run, err = config.pointedTo(cmd, explained.Report); err != nil {
-					return err
-				}
+			explained := report.Explained{Version: Version, Report: catalogue.Explain(sources)}
+			for _, log := range explained.Unread {
+				complain(os.Stderr, fmt.Errorf("%s: %s", log.File, log.Reason))
 			}
-			if err := config.writeExplained(explained); err != nil {
+			var unrun error
+			if cmd.Flags().Changed("hostfile") || cmd.Flags().Changed("hosts") {
+				explained.Run, unrun = config.pointedTo(cmd, explained.Report)
+			}
+			explained.ExitCode = exitStatus(explained)
+			if err := errors.Join(config.writeExplained(explained), unrun); err != nil || explained.ExitCode == exitPass {
 				return err
 			}
-			if unread != nil {
-				return unread
-			}
-			return exitStatus(explained)
+			return exitCode(explained.ExitCode)
 		},
 	}
 	launchFlags(cmd.Flags())
@@ -87,7 +85,10 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	var sources []explain.Source
 	for _, arg := range args {
 		if arg == "-" {
-			sources = append(sources, source(ctx, "standard input", func() (io.ReadCloser, error) { return os.Stdin, nil }))
+			if slices.ContainsFunc(sources, func(s explain.Source) bool { return s.Name == standardInput }) {
+				return nil, errors.New("standard input can be read once: - is there twice")
+			}
+			sources = append(sources, source(ctx, standardInput, func() (io.ReadCloser, error) { return os.Stdin, nil }))
 			continue
 		}
 		info, err := os.Stat(arg)
@@ -111,6 +112,8 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	}
 	return sources, nil
 }
+
+const standardInput = "standard input"
 
 func logFile(ctx context.Context, path string) explain.Source {
 	return source(ctx, path, func() (io.ReadCloser, error) { return os.Open(path) })
@@ -141,6 +144,10 @@ func source(ctx context.Context, name string, open func() (io.ReadCloser, error)
 	}}
 }
 
+// noLogs are what lies beside logs and is text, too: sources and settings speak of
+// errors that never happened.
+var noLogs = []string{".c", ".cc", ".cfg", ".conf", ".cpp", ".cu", ".csv", ".h", ".html", ".ini", ".ipynb", ".js", ".json", ".jsonl", ".md", ".py", ".rst", ".sbatch", ".sh", ".sub", ".toml", ".tsv", ".xml", ".yaml", ".yml"}
+
 // textFiles are the files below a directory that can be logs: neither hidden nor
 // binary, so that a directory of checkpoints may be given as it is.
 func textFiles(directory string) ([]string, error) {
@@ -155,7 +162,7 @@ func textFiles(directory string) ([]string, error) {
 			}
 			return nil
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isText(path) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !slices.Contains(noLogs, filepath.Ext(path)) && isText(path) {
 			files = append(files, path)
 		}
 		return nil
@@ -222,13 +229,9 @@ func (c Config) writeExplained(e report.Explained) error {
 }
 
 // exitStatus is the worse one of the logs and of the checks: 1 wins over 2.
-func exitStatus(e report.Explained) error {
-	code := e.ExitCode
-	if e.Run != nil && (code == exitPass || e.Run.ExitCode == 1) {
-		code = e.Run.ExitCode
+func exitStatus(e report.Explained) int {
+	if e.Run != nil && (e.Report.ExitCode == exitPass || e.Run.ExitCode == exitFail) {
+		return e.Run.ExitCode
 	}
-	if code == exitPass {
-		return nil
-	}
-	return exitCode(code)
+	return e.Report.ExitCode
 }
