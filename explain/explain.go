@@ -2,8 +2,15 @@ package explain
 
 import (
 	"bufio"
+	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
+	"errors"
+	"fmt"
 	"io"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // Source is one log.
@@ -46,11 +53,42 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	return err
 }
 
-// unpacked is the text of a file that may be compressed by gzip.
+// unpacked is the text of a file that may be compressed by gzip or bzip2, or be in
+// UTF-16 with a byte order mark, as PowerShell writes it.
 func unpacked(file io.Reader) (io.Reader, error) {
-	in := bufio.NewReader(file)
-	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+	in := bufio.NewReaderSize(file, sniffed)
+	start, _ := in.Peek(sniffed)
+	for magic, name := range packed {
+		if bytes.HasPrefix(start, []byte(magic)) {
+			return nil, fmt.Errorf("it is compressed by %s: unpack it first, as in `%s -dc FILE | preflight explain`", name, name)
+		}
+	}
+	switch {
+	case bytes.HasPrefix(start, []byte("\x1f\x8b")):
 		return gzip.NewReader(in)
+	case bytes.HasPrefix(start, []byte("BZh")):
+		return bzip2.NewReader(in), nil
+	case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")):
+		return transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), nil
+	case noText(start):
+		return nil, errors.New("it is not text")
 	}
 	return in, nil
+}
+
+const sniffed = 4096
+
+// packed are formats that are known and not read.
+var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "PK\x03\x04": "unzip"}
+
+// noText is whether a file begins as no log does. Some NULs are in logs: NFS leaves
+// them where two nodes write one file.
+func noText(start []byte) bool {
+	controls := 0
+	for _, c := range bytes.Trim(start, "\x00") {
+		if c < ' ' && !bytes.ContainsRune([]byte("\t\n\r\x1b\b\f\a"), rune(c)) {
+			controls++
+		}
+	}
+	return len(start) > 0 && (controls > len(start)/20 || len(bytes.Trim(start, "\x00")) == 0)
 }

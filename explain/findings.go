@@ -1,8 +1,11 @@
 package explain
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,19 +54,32 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	if f.Summary == "" {
 		f.Summary = cause.Title
 	}
-	if f.Checks = cause.Checks; len(cause.Checks) > 0 {
-		f.Check = cause.Checks[0]
-		f.Command = "preflight -H hostfile --only " + strings.Join(cause.Checks, ",")
-	}
+	f.Hearsay = !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.cause == id && v.kind != Echo })
+	f.before(cause.Checks, told)
 	if len(f.Nodes) > 0 {
 		told["node"] = f.Nodes[0]
 	}
+	told["target"] = cmp.Or(told["peer"], told["node"]) // of ssh, which pdsh tells by its prefix
 	for _, line := range cause.Fix {
 		if filled, ok := fill(line, told, asArgument); ok {
 			f.Fix = append(f.Fix, filled)
 		}
 	}
 	return f.Finding
+}
+
+// before is how to know it before the next launch.
+func (f *telling) before(checks []string, told map[string]string) {
+	if f.Checks = checks; len(checks) == 0 {
+		return
+	}
+	f.Check = checks[0]
+	f.Command = "preflight -H hostfile --only " + strings.Join(checks, ",")
+	port, err := strconv.Atoi(told["port"])
+	if aboutMaster := slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); aboutMaster && err == nil {
+		f.MasterPort = port
+		f.Command += fmt.Sprintf(" --master_port %d", port)
+	}
 }
 
 // of is a cause as this message tells it.
@@ -170,6 +186,9 @@ func (t *tally) evidence(e event) Evidence {
 
 // timeline is the first failure of each speaker, if there are several.
 func (t *tally) timeline(verdicts []verdict) []Death {
+	if t.many && slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() }) {
+		return nil // places in several logs tell no order
+	}
 	var deaths []Death
 	seen := map[speaker]bool{}
 	for _, v := range verdicts {

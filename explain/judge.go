@@ -40,7 +40,9 @@ func (c *Catalogue) judge(t *tally) Report {
 		switch {
 		case v.kind == Noise:
 			noise.add(v)
-		case v.kind == Summary, v.kind == Program && v.hearing != program:
+		case v.kind == Program && program != nil && v.said == program.said && v.signature == program.signature:
+			// The same on another rank is no consequence.
+		case v.kind == Summary, v.kind == Program:
 			consequences.add(v)
 		case v.cause != "" && !slices.Contains(told, v.cause):
 			told = append(told, v.cause)

@@ -129,6 +129,9 @@ func TestJudge(t *testing.T) {
 			told{Program: "ValueError: timed out waiting for Godot", Consequences: "gone", ExitCode: 1}},
 		"an exception that is known once it goes on": {"Traceback (most recent call last):\nValueError: timed out waiting for w1\nafter 60 seconds\n",
 			told{Causes: "unreachable", ExitCode: 1}},
+		"an exception without its traceback": {"w1: [rank2]: mylib.BadError: bad\nconnection closed\n",
+			told{Program: "mylib.BadError: bad", Consequences: "gone", ExitCode: 1}},
+		"words that only end in Error": {"the last Error: none\nTypeErrors: 0\nloss: 1\n", told{}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
 			told{Causes: "gone", ExitCode: 1}},
 		"two tracebacks through each other": {
@@ -269,6 +272,14 @@ func TestUnread(t *testing.T) {
 	fmt.Fprint(gz, "loss 0.5\n", strings.Repeat("no end of words\n", 10_000))
 	gz.Close()
 	torn := read("torn.log.gz", packed.String()[:packed.Len()/2])
+	for start, reason := range map[string]string{"\xfd7zXZ\x00": "xz -dc", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text"} {
+		if r := small(t).Explain([]Source{read("w1", start)}); r.ExitCode != 2 || len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, reason) {
+			t.Errorf("%q: exit code %d, unread %v", start, r.ExitCode, r.Unread)
+		}
+	}
+	if r := small(t).Explain([]Source{read("w1", "\xff\xfec\x00o\x00n\x00n\x00e\x00c\x00t\x00i\x00o\x00n\x00 \x00c\x00l\x00o\x00s\x00e\x00d\x00\n\x00")}); short(r.Causes) != "gone" {
+		t.Errorf("UTF-16 is told as %s", short(r.Causes))
+	}
 	absent := Source{"absent.log", func() (io.ReadCloser, error) { return nil, errors.New("not there") }}
 	r := small(t).Explain([]Source{torn, absent, read("w1.log", "connection closed\n")})
 	want := []Unread{{"torn.log.gz", "unexpected EOF"}, {"absent.log", "not there"}}

@@ -109,7 +109,7 @@ var (
 	// nobodys are names that programs give to the logs of each node or rank alike.
 	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|-)?$`)
 	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
-	dates   = regexp.MustCompile(`^\d{4}-?\d\d-?\d\d`)
+	dates   = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
 )
 
 // nodeOfFile guesses the node of a log that is one of several from its name:

@@ -58,6 +58,10 @@ type Finding struct {
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
 	Command  string     `json:"command,omitempty"` // what to run before the next launch
+	// MasterPort is the port of the master that the messages tell, for a check of it.
+	MasterPort int `json:"master_port,omitempty"`
+	// Hearsay is a cause that only others than its victim tell of.
+	Hearsay bool `json:"hearsay,omitempty"`
 }
 
 // Evidence is one line of a log.

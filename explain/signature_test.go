@@ -99,7 +99,7 @@ func TestFixesCanBeFilled(t *testing.T) {
 	c := catalogue(t)
 	groups := map[string]map[string]bool{}
 	for _, cause := range c.Causes {
-		groups[cause.ID] = map[string]bool{"node": true}
+		groups[cause.ID] = map[string]bool{"node": true, "target": true}
 	}
 	for _, s := range c.signatures {
 		for _, p := range s.patterns {

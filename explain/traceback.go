@@ -17,6 +17,7 @@ type traceback struct {
 	prefix []byte
 	timed  bool // the prefix tells the time, so that it is another one on each line
 	who    speaker
+	muted  bool // Python ignores the exception
 	lines  int
 }
 
@@ -41,34 +42,51 @@ var (
 	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
 )
 
-// take returns the exception that a line ends a traceback with.
+// loose is an exception of which only the last line is there, as excerpts and
+// launchers show them.
+var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S`)
+
+// looseIn is the exception that a line tells by itself.
+func looseIn(text []byte) string {
+	if !bytes.Contains(text, []byte("Error: ")) && !bytes.Contains(text, []byte("Exception: ")) {
+		return ""
+	}
+	if message, _ := peel(string(text[:min(len(text), longestPrefix+widest)])); loose.MatchString(message) {
+		return message[:min(len(message), widest)]
+	}
+	return ""
+}
+
+// take returns the exception that a line ends a traceback with, or tells by itself.
 func (t *tracebacks) take(r *recent, text []byte) string {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
-		if before, ok := r.before(1); !ok || !bytes.Contains(before.text, ignored) {
-			t.begin(text[:at])
-		}
+		before, ok := r.before(1)
+		t.begin(text[:at], ok && bytes.Contains(before.text, ignored))
 		return ""
 	}
 	for i := range t.open {
 		o := &t.open[i]
 		o.lines++
 		if rest, ours := o.rest(text); ours && exception.Match(rest) {
-			t.open = slices.Delete(t.open, i, i+1)
+			muted := o.muted
+			if t.open = slices.Delete(t.open, i, i+1); muted {
+				return ""
+			}
 			return strings.ToValidUTF8(string(rest[:min(len(rest), widest)]), "")
 		}
 	}
 	t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return o.lines > deepest })
-	return ""
+	return looseIn(text)
 }
 
 // begin follows a traceback whose lines begin with a prefix.
-func (t *tracebacks) begin(prefix []byte) {
+func (t *tracebacks) begin(prefix []byte, muted bool) {
 	prefix, _, _ = bytes.Cut(prefix, []byte("╭")) // rich draws a frame around it
 	if len(prefix) >= longestPrefix {
 		return
 	}
 	_, who := peel(string(prefix) + "x")
-	o := traceback{prefix: bytes.Clone(prefix), who: who, timed: clock(append(prefix[:len(prefix):len(prefix)], "   "...))}
+	o := traceback{prefix: bytes.Clone(prefix), who: who, muted: muted, timed: clock(append(prefix[:len(prefix):len(prefix)], "   "...))}
 	t.open = slices.DeleteFunc(t.open, func(other traceback) bool {
 		return bytes.Equal(other.prefix, o.prefix) || o.timed && other.timed && other.who == o.who
 	})

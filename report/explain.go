@@ -56,14 +56,16 @@ func (p *page) explanationHead(r explain.Report) {
 	switch {
 	case len(r.Causes) > 0:
 		text = r.Causes[0].Title
-		if where := whereabouts(r.Causes[0]); where != "" {
+		if where := whereabouts(r.Causes[0]); where != "" && r.Causes[0].Hearsay {
+			text += ", says " + where
+		} else if where != "" {
 			text += ": " + where
 		}
 		if more := len(r.Causes) - 1; more > 0 {
 			text += ", and " + plural(more, "other cause")
 		}
 	case r.Program != nil:
-		text = "the program failed by itself, nothing in the log blames the cluster"
+		text = "the program failed by itself" + behind(r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
 		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", plural(len(r.Unread), "log"))
 	case r.Lines == 0:
@@ -75,6 +77,19 @@ func (p *page) explanationHead(r explain.Report) {
 	}
 	p.line("%s  %s", p.colored(verdict, words[verdict]), Escape(text))
 	p.line("%s", p.faint(plural(r.Files, "file")+", "+plural(r.Lines, "line")))
+}
+
+// behind is who an exception is of.
+func behind(e *explain.Evidence) string {
+	switch {
+	case e.Rank != "" && e.Node != "":
+		return fmt.Sprintf(" on rank %s of %s", e.Rank, e.Node)
+	case e.Rank != "":
+		return " on rank " + e.Rank
+	case e.Node != "":
+		return " on " + e.Node
+	}
+	return ""
 }
 
 // cause is the block of one cause.

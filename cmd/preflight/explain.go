@@ -91,12 +91,11 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 			sources = append(sources, source(ctx, standardInput, func() (io.ReadCloser, error) { return os.Stdin, nil }))
 			continue
 		}
-		info, err := os.Stat(arg)
-		if err != nil {
-			return nil, err
+		if slices.ContainsFunc(sources, func(s explain.Source) bool { return s.Name == filepath.Clean(arg) }) {
+			continue
 		}
-		if !info.IsDir() {
-			sources = append(sources, logFile(ctx, arg))
+		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
+			sources = append(sources, logFile(ctx, filepath.Clean(arg))) // reading it says why it cannot be read
 			continue
 		}
 		files, err := textFiles(arg)
@@ -195,9 +194,13 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 		}
 	}
 	if len(only) == 0 {
+		fmt.Fprintln(os.Stderr, "preflight: nothing was found in the log that a check looks at, so none is run")
 		return nil, nil
 	}
 	c.Only, c.Skip = only, nil
+	if port := r.Causes[0].MasterPort; port != 0 && !cmd.Flags().Changed("master_port") {
+		c.MasterPort = port
+	}
 	policy, err := c.policy()
 	if err != nil {
 		return nil, err
