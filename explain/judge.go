@@ -27,27 +27,26 @@ func (c *Catalogue) judge(t *tally) Report {
 		Files: len(t.sources), Lines: t.lines, Unread: t.unread,
 	}
 	roots, program := rootsOf(verdicts)
-	if program != nil {
-		e := t.evidence(program.event)
-		r.Program = &e
-	}
 	for _, cause := range roots {
 		r.Causes = append(r.Causes, c.finding(t, cause, verdicts))
 	}
 	told := slices.Clone(roots)
-	noise, consequences := folded{t: t}, folded{t: t}
+	own, noise, consequences := folded{t: t}, folded{t: t}, folded{t: t}
 	for _, v := range verdicts {
 		switch {
 		case v.kind == Noise:
 			noise.add(v)
 		case v.kind == Program && program != nil && v.said == program.said && v.signature == program.signature:
-			// The same on another rank is no consequence.
+			own.add(v) // on whatever rank
 		case v.kind == Summary, v.kind == Program:
 			consequences.add(v)
 		case v.cause != "" && !slices.Contains(told, v.cause):
 			told = append(told, v.cause)
 			r.Consequences = append(r.Consequences, c.finding(t, v.cause, verdicts))
 		}
+	}
+	if program != nil {
+		r.Program = &own.findings()[0]
 	}
 	r.Noise = append(r.Noise, noise.findings()...)
 	r.Consequences = append(r.Consequences, consequences.findings()...)
@@ -71,11 +70,13 @@ func (t *tally) verdicts() []verdict {
 	ends := endsOf(all)
 	for i := range all {
 		v := &all[i]
-		switch went := t.after(v.hearing, ends); {
+		switch went := t.after(*v, ends); {
 		case v.kind == Program && went == well, v.signature != nil && v.signature.Retried && went == well:
 			v.kind, v.cause = Noise, ""
 		case v.kind == Program && went == wellForLong:
 			v.kind = Summary
+		case v.kind == Proof && v.signature.Retried && went == wellFirst:
+			v.kind = Symptom
 		case v.failed() && v.kind != Program && v.signature.Retried && (went == wellFirst || went == wellForLong):
 			v.kind = Echo
 		}
@@ -123,19 +124,21 @@ const (
 	wellForLong                // so much progress that the message cannot have been the end, then a failure
 )
 
-func (t *tally) after(h *hearing, ends map[int]int) outcome {
-	own := t.progress[h.file]
-	failed := ends[h.file] > h.last
+func (t *tally) after(v verdict, ends map[int]int) outcome {
+	own := t.progress[v.file]
+	failed := ends[v.file] > v.last
 	for file := range ends {
-		failed = failed || file != h.file
+		failed = failed || file != v.file
 	}
-	elsewhere := len(t.progress) > 1 || len(t.progress) == 1 && own == nil
+	// Ranks that write logs of their own tell of a start that came about. When they
+	// did is not known, so that a rank which died is not saved by them.
+	elsewhere := v.kind != Proof && v.kind != Program && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
 	switch {
-	case !failed && (own.after(h.last) || elsewhere):
+	case !failed && (own.after(v.last) || elsewhere):
 		return well
-	case failed && own.lastedAfter(h.last):
+	case failed && own.lastedAfter(v.last):
 		return wellForLong
-	case failed && own.after(h.last):
+	case failed && own.after(v.last):
 		return wellFirst
 	}
 	return badly

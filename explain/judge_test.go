@@ -37,6 +37,7 @@ func small(t *testing.T) *Catalogue {
 - {id: slow, kind: symptom, cause: late, says: ['collective is late'], from: f, examples: [e]}
 - {id: closed, kind: echo, cause: gone, says: ['connection closed'], from: f, examples: [e]}
 - {id: again, kind: cause, cause: unreachable, retried: true, says: ['connect failed, trying again'], summary: it went on, from: f, examples: [e]}
+- {id: call, kind: symptom, cause: unreachable, retried: true, says: ['call refused, trying again'], summary: it called again, from: f, examples: [e]}
 - {id: count, kind: summary, says: ['children failed'], summary: the launcher counted, from: f, examples: [e]}
 - {id: shrug, kind: noise, says: ['address family 97'], summary: harmless, from: f, examples: [e]}
 - {id: met, kind: success, says: ['all have met'], from: f, examples: [e]}
@@ -104,8 +105,10 @@ func TestJudge(t *testing.T) {
 		"two values":                     {"w1: library version 1\nw2: library version 2\n", told{Causes: "versions", ExitCode: 1}},
 		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", told{Causes: "unreachable", ExitCode: 1}},
 		"two values of one speaker":      {"w1: library version 1\nw1: library version 2\n", told{}},
-		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
-		"an exception that was caught":   {"Traceback (most recent call last):\nValueError: bad\nall have met\n", told{Noise: "ValueError: bad"}},
+		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", told{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
+		"tried again, well for long, and ended": {"connect failed, trying again\n" + strings.Repeat("all have met\n", lasting) + "collective is late\n",
+			told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"an exception that was caught": {"Traceback (most recent call last):\nValueError: bad\nall have met\n", told{Noise: "ValueError: bad"}},
 		"an exception, others go on, and the end": {"Traceback (most recent call last):\nValueError: bad\nall have met\nchildren failed\n",
 			told{Program: "ValueError: bad", Consequences: "the launcher counted", ExitCode: 1}},
 		"an exception that was caught long ago": {"Traceback (most recent call last):\nValueError: bad\n" + strings.Repeat("all have met\n", lasting) + "connection closed\n",
@@ -142,7 +145,7 @@ func TestJudge(t *testing.T) {
 			r := explained(t, test.log)
 			got := told{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
 			if r.Program != nil {
-				got.Program = r.Program.Text
+				got.Program = r.Program.Evidence[0].Text
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -177,13 +180,17 @@ func TestEvidence(t *testing.T) {
 // TestProgressElsewhere: ranks write their logs apart, and where any of them goes on
 // what was tried again did work.
 func TestProgressElsewhere(t *testing.T) {
-	r := explained(t, "connect failed, trying again\n", "all have met\n")
-	if len(r.Causes) > 0 || short(r.Noise) != "it went on" {
+	r := explained(t, "call refused, trying again\n", "all have met\n")
+	if len(r.Causes) > 0 || short(r.Noise) != "it called again" {
 		t.Errorf("causes %s, harmless %s", short(r.Causes), short(r.Noise))
 	}
-	r = explained(t, "connect failed, trying again\n", "all have met\nconnection closed\n")
+	r = explained(t, "call refused, trying again\n", "all have met\nconnection closed\n")
 	if short(r.Causes) != "unreachable" {
 		t.Errorf("somebody failed, and the causes are %s", short(r.Causes))
+	}
+	r = explained(t, "Traceback (most recent call last):\nValueError: bad\n", "all have met\n")
+	if r.Program == nil {
+		t.Error("a rank that died is saved by another's progress")
 	}
 }
 

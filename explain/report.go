@@ -10,9 +10,9 @@ type Report struct {
 	// Causes are what the job died of, the root cause first; none where nothing is
 	// wrong or known.
 	Causes []Finding `json:"causes"`
-	// Program is an exception that no signature knows, where it came before
-	// everything that one does: the program's own.
-	Program *Evidence `json:"program,omitempty"`
+	// Program is the program's own failure, where it came before all others: mostly an
+	// exception that no signature knows.
+	Program *Finding `json:"program,omitempty"`
 	// Consequences followed from the causes, or from what the logs do not show.
 	Consequences []Finding `json:"consequences"`
 	Noise        []Finding `json:"noise"`

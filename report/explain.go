@@ -31,9 +31,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 		p.cause(f)
 	}
 	if r.Program != nil {
-		p.line("\n%s  the program's own", p.colored(checks.Fail, words[checks.Fail]))
-		p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
-		p.evidence([]explain.Evidence{*r.Program}, 1)
+		p.program(*r.Program)
 	}
 	if !style.Quiet {
 		p.line("")
@@ -65,7 +63,7 @@ func (p *page) explanationHead(r explain.Report) {
 			text += ", and " + plural(more, "other cause")
 		}
 	case r.Program != nil:
-		text = "the program failed by itself" + behind(r.Program) + ", nothing in the log blames the cluster"
+		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
 		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", plural(len(r.Unread), "log"))
 	case r.Lines == 0:
@@ -79,17 +77,22 @@ func (p *page) explanationHead(r explain.Report) {
 	p.line("%s", p.faint(plural(r.Files, "file")+", "+plural(r.Lines, "line")))
 }
 
-// behind is who an exception is of.
-func behind(e *explain.Evidence) string {
-	switch {
-	case e.Rank != "" && e.Node != "":
-		return fmt.Sprintf(" on rank %s of %s", e.Rank, e.Node)
-	case e.Rank != "":
-		return " on rank " + e.Rank
-	case e.Node != "":
-		return " on " + e.Node
+// on is where something happened, as the rest of a sentence.
+func on(f explain.Finding) string {
+	if where := whereabouts(f); where != "" {
+		return " on " + where
 	}
 	return ""
+}
+
+// program is the block of what the program did itself.
+func (p *page) program(f explain.Finding) {
+	p.line("\n%s  the program's own%s", p.colored(checks.Fail, words[checks.Fail]), Escape(on(f)))
+	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
+	if f.Summary != f.Evidence[0].Text {
+		p.wrapped("      ", f.Summary)
+	}
+	p.evidence(f.Evidence, f.Count)
 }
 
 // cause is the block of one cause.
@@ -137,9 +140,12 @@ func place(e explain.Evidence) string {
 	return text
 }
 
-// whereabouts are the nodes of a finding and, where no node is known, its ranks.
+// whereabouts are the nodes of a finding, or where none is known its ranks; both of
+// a single rank.
 func whereabouts(f explain.Finding) string {
 	switch {
+	case len(f.Nodes) == 1 && len(f.Ranks) == 1:
+		return fmt.Sprintf("%s, rank %s", f.Nodes[0], f.Ranks[0])
 	case len(f.Nodes) > 0:
 		return hostfile.Fold(f.Nodes)
 	case len(f.Ranks) > 0:

@@ -37,7 +37,7 @@ func wrecks() map[string]explain.Report {
 				{Node: "w2", NCCL: "2.26.2", Net: "Socket", Slow: []string{"sockets although mlx5_0 is there"}},
 			},
 		},
-		"explain_program": {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Evidence{File: "train.log", Line: 12, Rank: "3", Text: "KeyError: 'labels'"}, Consequences: followed},
+		"explain_program": {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Finding{Summary: "KeyError: 'labels'", Ranks: []string{"3"}, Count: 1, Evidence: []explain.Evidence{{File: "train.log", Line: 12, Rank: "3", Text: "KeyError: 'labels'"}}}, Consequences: followed},
 		"explain_unknown": {ExitCode: 2, Files: 1, Lines: 3, Consequences: followed[1:]},
 		"explain_empty":   {ExitCode: 2, Files: 1},
 		"explain_nothing": {Files: 1, Lines: 3},
