@@ -94,7 +94,7 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	for _, p := range l.candidates {
-		if at, told, ok := p.match(message); ok {
+		if at, _, told, ok := p.match(message); ok {
 			m.open = m.open[:0]
 			h := m.found(event{signature: p.Signature, told: told, speaker: who, line: l.number, text: evidence(message, at)})
 			if len(m.same) < mostKnown {
@@ -180,7 +180,7 @@ func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
 		text := h.text + " " + strings.TrimSpace(message)
-		if at, told, ok := h.pattern.match(text); ok && at < len(h.text) {
+		if at, end, told, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
 			m.open = m.open[:0]
 			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.number })
 			m.found(event{signature: h.pattern.Signature, told: told, speaker: h.who, line: h.number, text: evidence(text, at)})

@@ -216,11 +216,12 @@ func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
-// match holds one text against the pattern and returns what its groups caught.
-func (p *pattern) match(text string) (at int, told map[string]string, ok bool) {
+// match holds one text against the pattern and returns where it matches and what its
+// groups caught.
+func (p *pattern) match(text string) (at, end int, told map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
 	if found == nil {
-		return 0, nil, false
+		return 0, 0, nil, false
 	}
 	told = map[string]string{}
 	for i, name := range p.says.SubexpNames() {
@@ -229,5 +230,5 @@ func (p *pattern) match(text string) (at int, told map[string]string, ok bool) {
 			told[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
 		}
 	}
-	return found[0], told, true
+	return found[0], found[1], told, true
 }
