@@ -71,7 +71,7 @@ func (t *tally) verdicts() []verdict {
 	for i := range all {
 		v := &all[i]
 		switch went := t.after(*v, ends); {
-		case v.kind == Program && went == well, v.signature != nil && v.signature.Retried && went == well:
+		case v.kind == Program && went == well, v.failed() && v.signature != nil && v.signature.Retried && went == well:
 			v.kind, v.cause = Noise, ""
 		case v.kind == Program && went == wellForLong:
 			v.kind = Summary

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 )
@@ -161,4 +162,14 @@ func shortest(literals []string) int {
 		return 0
 	}
 	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
+}
+
+// anchored is whether an expression, or a part of it, must stand at the beginning.
+func anchored(says *regexp.Regexp) bool {
+	parsed, err := syntax.Parse(says.String(), syntax.Perl)
+	return err == nil && beginsText(parsed)
+}
+
+func beginsText(re *syntax.Regexp) bool {
+	return re.Op == syntax.OpBeginText || re.Op == syntax.OpBeginLine || slices.ContainsFunc(re.Sub, beginsText)
 }

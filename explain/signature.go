@@ -190,7 +190,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if err != nil {
 			return err
 		}
-		s.patterns = append(s.patterns, &pattern{s, says, c.patterns, strings.Contains(expression, "^")})
+		s.patterns = append(s.patterns, &pattern{s, says, c.patterns, anchored(says)})
 		c.patterns++
 	}
 	if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {
