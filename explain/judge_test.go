@@ -135,7 +135,9 @@ func TestJudge(t *testing.T) {
 			told{Causes: "unreachable", ExitCode: 1}},
 		"an exception without its traceback": {"w1: [rank2]: mylib.BadError: bad\nconnection closed\n",
 			told{Program: "mylib.BadError: bad", Consequences: "gone", ExitCode: 1}},
-		"words that only end in Error": {"the last Error: none\nTypeErrors: 0\nloss: 1\n", told{}},
+		"a plain Exception":                   {"Exception: loss scale at its minimum\n", told{Program: "Exception: loss scale at its minimum", ExitCode: 1}},
+		"a plain Exception and its traceback": {"Traceback (most recent call last):\n  File \"a.py\"\nException: bad\n", told{Program: "Exception: bad", ExitCode: 1}},
+		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", told{}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
 			told{Causes: "gone", ExitCode: 1}},
 		"two tracebacks through each other": {

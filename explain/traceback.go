@@ -39,12 +39,12 @@ var (
 	// exception is how a traceback ends. A line of another writer in between, such as
 	// "INFO:root:loading", is none: classes have capitals, and those without a module
 	// are named for what they are.
-	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
+	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
 )
 
 // loose is an exception of which only the last line is there, as excerpts and
 // launchers show them.
-var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S`)
+var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*(?:Exception|[A-Z]\w*(?:Error|Exception)): \S`)
 
 // looseIn is the exception that a line tells by itself.
 func looseIn(text []byte) string {
