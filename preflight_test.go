@@ -145,7 +145,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 // ends with the sick node's own deadline.
 func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 	// Addresses for names: what a name server takes to answer is no part of this.
-	const healthy, sick, other, deadline = "192.0.2.1", "192.0.2.2", "192.0.2.3", 4*time.Second
+	const healthy, sick, other, deadline = "192.0.2.1", "192.0.2.2", "192.0.2.3", 4 * time.Second
 	warm(t)
 	for name, fault := range map[string]testhosts.Fault{
 		"silent": testhosts.Silent, "exec ignored": testhosts.ExecIgnored, "swallows stdin": testhosts.SwallowsStdin,
