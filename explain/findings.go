@@ -29,17 +29,15 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
 	f := t.telling(Finding{Cause: id})
 	told := map[string]string{}
+	if head := headOf(id, verdicts); head != nil {
+		cause = head.signature.of(cause)
+		f.Summary, _ = fill(head.signature.Summary, with(head.told, "node", head.node), inWords)
+	}
 	// What names the cause is better evidence than what only suggests it.
 	for _, kind := range []Kind{Proof, Symptom, Echo} {
 		for _, v := range verdicts {
 			if v.cause != id || v.kind != kind {
 				continue
-			}
-			if f.Count == 0 {
-				cause = v.signature.of(cause)
-			}
-			if f.Summary == "" {
-				f.Summary, _ = fill(v.signature.Summary, with(v.told, "node", v.node), inWords)
 			}
 			learn(told, v.told)
 			for _, beside := range v.beside {
@@ -66,6 +64,24 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		}
 	}
 	return f.Finding
+}
+
+// headOf is the message that tells a cause best: of the strongest kind the first one,
+// or the first that has words of its own for it.
+func headOf(id string, verdicts []verdict) *verdict {
+	for _, kind := range []Kind{Proof, Symptom, Echo} {
+		var head *verdict
+		for i := range verdicts {
+			v := &verdicts[i]
+			if v.cause == id && v.kind == kind && (head == nil || head.signature.Title == "" && v.signature.Title != "") {
+				head = v
+			}
+		}
+		if head != nil {
+			return head
+		}
+	}
+	return nil
 }
 
 // before is how to know it before the next launch.
