@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -40,7 +39,6 @@ type matcher struct {
 	file       int
 	node       string // of the whole file; "" where lines must say it themselves
 	recent     recent
-	joint      []byte           // of two lines
 	clock      stamp            // the last one that was asked for
 	asked      int              // how many lines had been read by then
 	vain       map[*pattern]int // how often it could have been and was not
@@ -73,7 +71,7 @@ func (m *matcher) take(l scanned) {
 	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
 	exception := m.tracebacks.take(&m.recent, l.text)
-	m.straddle(l.line)
+	m.straddle(l.broken)
 	m.settle(l.text)
 	if len(l.candidates) == 0 && len(m.open) == 0 && exception == "" {
 		return
@@ -146,33 +144,16 @@ func (m *matcher) allVain(candidates []*pattern) bool {
 	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain || p.anchored })
 }
 
-// around is how far from the end of a line the text may begin by which a signature
-// is found.
-const around = 64
-
 // straddle opens the messages whose first text was broken by the end of the line before.
-func (m *matcher) straddle(l line) {
-	before, ok := m.recent.before(1)
-	if !ok {
+func (m *matcher) straddle(broken []*pattern) {
+	if len(broken) == 0 {
 		return
 	}
-	tail, head := before.text[max(0, len(before.text)-around):], l.text[sharedPrefix(before.text, l.text):]
-	m.joint = append(append(append(m.joint[:0], tail...), ' '), head[:min(len(head), around)]...)
-	for _, p := range m.catalogue.index.across(m.joint, len(tail)) {
-		message, who := peel(string(before.text))
+	before, _ := m.recent.before(1)
+	message, who := peel(string(before.text))
+	for _, p := range broken {
 		m.open = append(m.open, half{p, message, who, before.number, 1})
 	}
-}
-
-// sharedPrefix is how much of two lines is the same decoration.
-func sharedPrefix(a, b []byte) int {
-	end := 0
-	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
-		if i > 0 && a[i] == ' ' && bytes.IndexByte([]byte(":]|)"), a[i-1]) >= 0 {
-			end = i + 1
-		}
-	}
-	return end
 }
 
 // goesOn holds messages that began in the lines before together with this one.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"hash/maphash"
 	"io"
 	"runtime"
@@ -10,15 +11,17 @@ import (
 type scanned struct {
 	line
 	candidates []*pattern
-	first      *pattern // that matches the line as it stands, of several the first
-	digest     uint64   // of the text, where there are candidates: 0 is any other line
+	first      *pattern   // that matches the line as it stands, of several the first
+	broken     []*pattern // whose text begins in the line before and ends in this one
+	digest     uint64     // of the text, where there are candidates: 0 is any other line
 }
 
 // stretch is some lines of a log that are looked at together.
 type stretch struct {
-	lines []scanned
-	text  []byte
-	ready chan struct{}
+	before []byte // the last line of the stretch before
+	lines  []scanned
+	text   []byte
+	ready  chan struct{}
 }
 
 // stretchSize is how many bytes of text are handed to a processor at once.
@@ -34,9 +37,12 @@ func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	go func() {
 		defer close(waiting)
 		defer close(ordered)
+		var last []byte
 		for failed == nil {
-			s := &stretch{text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
-			failed = s.fill(from)
+			s := &stretch{before: last, text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
+			if failed = s.fill(from); len(s.lines) > 0 {
+				last = s.lines[len(s.lines)-1].text
+			}
 			ordered <- s
 			waiting <- s
 		}
@@ -85,8 +91,12 @@ const mostKnown = 1 << 14
 // look finds what the lines might say. Known are lines that were looked at before.
 func (s *stretch) look(x *index, seed maphash.Seed, known map[uint64]*pattern) {
 	var candidates []*pattern // of all lines, one after the other
+	var joint []byte
+	before := s.before
 	for i := range s.lines {
 		l := &s.lines[i]
+		l.broken, joint = x.broken(before, l.text, joint)
+		before = l.text
 		from := len(candidates)
 		candidates = x.candidates(l.text, candidates)
 		if l.candidates = candidates[from:len(candidates):len(candidates)]; len(l.candidates) == 0 {
@@ -110,4 +120,30 @@ func firstOf(candidates []*pattern, text []byte) *pattern {
 		}
 	}
 	return nil
+}
+
+// around is how far from the end of a line the text may begin by which a signature
+// is found.
+const around = 64
+
+// broken are the patterns whose text the end of a line has broken. The buffer is
+// given back to be used again.
+func (x *index) broken(before, text, buffer []byte) ([]*pattern, []byte) {
+	if len(before) == 0 {
+		return nil, buffer
+	}
+	tail, head := before[max(0, len(before)-around):], text[sharedPrefix(before, text):]
+	buffer = append(append(append(buffer[:0], tail...), ' '), head[:min(len(head), around)]...)
+	return x.across(buffer, len(tail)), buffer
+}
+
+// sharedPrefix is how much of two lines is the same decoration.
+func sharedPrefix(a, b []byte) int {
+	end := 0
+	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
+		if i > 0 && a[i] == ' ' && bytes.IndexByte([]byte(":]|)"), a[i-1]) >= 0 {
+			end = i + 1
+		}
+	}
+	return end
 }
