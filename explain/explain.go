@@ -56,39 +56,51 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 // unpacked is the text of a file that may be compressed by gzip or bzip2, or be in
 // UTF-16 with a byte order mark, as PowerShell writes it.
 func unpacked(file io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(file, sniffed)
-	start, _ := in.Peek(sniffed)
+	in := bufio.NewReaderSize(file, Sniffed)
+	start, _ := in.Peek(Sniffed)
 	for magic, name := range packed {
 		if bytes.HasPrefix(start, []byte(magic)) {
 			return nil, fmt.Errorf("it is compressed by %s: unpack it first, as in `%s -dc FILE | preflight explain`", name, name)
 		}
 	}
 	switch {
-	case bytes.HasPrefix(start, []byte("\x1f\x8b")):
-		return gzip.NewReader(in)
-	case bytes.HasPrefix(start, []byte("BZh")):
-		return bzip2.NewReader(in), nil
-	case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")):
-		return transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), nil
-	case noText(start):
+	case !Readable(start):
 		return nil, errors.New("it is not text")
+	case bytes.HasPrefix(start, gzipped):
+		return gzip.NewReader(in)
+	case bytes.HasPrefix(start, bzipped):
+		return bzip2.NewReader(in), nil
+	case wide(start):
+		return transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), nil
 	}
 	return in, nil
 }
 
-const sniffed = 4096
+// Sniffed is how many bytes of a file are enough for Readable.
+const Sniffed = 4096
 
 // packed are formats that are known and not read.
 var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "PK\x03\x04": "unzip"}
 
-// noText is whether a file begins as no log does. Some NULs are in logs: NFS leaves
-// them where two nodes write one file.
-func noText(start []byte) bool {
+var gzipped, bzipped = []byte("\x1f\x8b"), []byte("BZh")
+
+// wide is whether a text is in UTF-16.
+func wide(start []byte) bool {
+	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
+}
+
+// Readable is whether a file that begins so can be a log. Some NULs are in logs: NFS
+// leaves them where two nodes write one file.
+func Readable(start []byte) bool {
+	if bytes.HasPrefix(start, gzipped) || bytes.HasPrefix(start, bzipped) || wide(start) || len(start) == 0 {
+		return true
+	}
+	text := bytes.Trim(start, "\x00")
 	controls := 0
-	for _, c := range bytes.Trim(start, "\x00") {
+	for _, c := range text {
 		if c < ' ' && !bytes.ContainsRune([]byte("\t\n\r\x1b\b\f\a"), rune(c)) {
 			controls++
 		}
 	}
-	return len(start) > 0 && (controls > len(start)/20 || len(bytes.Trim(start, "\x00")) == 0)
+	return len(text) > 0 && controls <= len(start)/20
 }

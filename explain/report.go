@@ -33,18 +33,6 @@ type Unread struct {
 	Reason string `json:"reason"`
 }
 
-// Verdict is the root cause's ID, "program" for the program's own exception, or
-// "none" where nothing is blamed.
-func (r Report) Verdict() string {
-	switch {
-	case len(r.Causes) > 0:
-		return r.Causes[0].Cause
-	case r.Program != nil:
-		return "program"
-	}
-	return "none"
-}
-
 // Finding is one cause, or one message that is none, with where it was read.
 type Finding struct {
 	Cause    string     `json:"cause,omitempty"` // "" for launchers' summaries and noise

@@ -73,11 +73,17 @@ func CausesMarkdown(w io.Writer, c *explain.Catalogue) error {
 func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	var out strings.Builder
 	out.WriteString("# From a message to its cause\n\nWritten by `make docs` from the signatures of `explain/`. `preflight explain LOG` looks all of them up at once\nand says which of several came first.\n")
+	examples := map[string]string{}
+	for _, family := range c.Families {
+		for _, s := range family.Signatures {
+			examples[s.ID] = s.Examples[0]
+		}
+	}
 	for _, family := range c.Families {
 		fmt.Fprintf(&out, "\n## %s\n\n| message | what it means |\n| --- | --- |\n", strings.ReplaceAll(family.Name, "_", " "))
 		for _, s := range family.Signatures {
 			if s.Kind != explain.Context && s.Kind != explain.Success {
-				fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), meaning(s))
+				fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), meaning(s, examples))
 			}
 		}
 	}
@@ -85,8 +91,8 @@ func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	return err
 }
 
-// meaning is what a message says, and what else beside others.
-func meaning(s *explain.Signature) string {
+// meaning is what a message says, and what else beside others, of which one is shown.
+func meaning(s *explain.Signature, examples map[string]string) string {
 	var text string
 	switch {
 	case s.Cause != "":
@@ -96,14 +102,15 @@ func meaning(s *explain.Signature) string {
 	default:
 		text = plainSummary(s)
 	}
+	var others []string
 	for _, beside := range s.Beside {
 		words := "harmless"
 		if beside.Cause != "" {
 			words = link(beside.Cause)
 		}
-		text += fmt.Sprintf("; beside %s %s", strings.Join(beside.Any, " or "), words)
+		others = append(others, fmt.Sprintf("; beside %s %s", cell(examples[beside.Any[0]]), words))
 	}
-	return strings.ReplaceAll(text, "|", `\|`)
+	return strings.ReplaceAll(text, "|", `\|`) + strings.Join(others, "")
 }
 
 func plainSummary(s *explain.Signature) string { return explain.Plain([]string{s.Summary})[0] }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +27,12 @@ func explainCommand() *cobra.Command {
 		Long: `Read the log of a launch that died, one file or one of every node or rank, and say
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
-is told apart. Directories are read whole, and files may be compressed by gzip.
-With a hostfile those checks are run at once.
+is told apart. Of a directory everything is read that can be a log; files may be
+compressed by gzip or bzip2. With a hostfile those checks are run at once.
 
-Exit codes: 0 nothing failed that preflight knows, 1 a cause is known, 2 something
-failed and the log does not say why, or a log could not be read.`,
+Exit codes: 0 nothing failed that preflight knows, 1 a cause is known or the program
+failed by itself, 2 something failed and the log does not say why, or a log could
+not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
@@ -169,17 +169,17 @@ func textFiles(directory string) ([]string, error) {
 	return files, err
 }
 
-// isText is whether a file begins as text does, or as gzip, which logs are kept in.
-// One that cannot be read passes, so that reading it says why.
+// isText is whether a file begins as a log can. One that cannot be read passes, so
+// that reading it says why.
 func isText(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
 		return true
 	}
 	defer file.Close()
-	var start [8 << 10]byte
+	var start [explain.Sniffed]byte
 	n, _ := io.ReadFull(file, start[:])
-	return bytes.HasPrefix(start[:n], []byte("\x1f\x8b")) || !bytes.Contains(start[:n], []byte{0})
+	return explain.Readable(start[:n])
 }
 
 // pointedTo runs the checks that the causes point to, on the nodes of a hostfile;

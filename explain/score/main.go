@@ -39,22 +39,22 @@ func score(w io.Writer, corpus string) error {
 	if err != nil {
 		return err
 	}
-	trials, err := catalogue.Try(os.DirFS(corpus))
+	trials, err := try(catalogue, os.DirFS(corpus))
 	if err != nil {
 		return err
 	}
 	perCause, all := map[string]*tally{}, tally{}
 	for _, trial := range trials {
-		if perCause[trial.Want] == nil {
-			perCause[trial.Want] = &tally{}
+		if perCause[trial.want] == nil {
+			perCause[trial.want] = &tally{}
 		}
-		perCause[trial.Want].add(trial.Right)
-		all.add(trial.Right)
+		perCause[trial.want].add(trial.right)
+		all.add(trial.right)
 		switch {
-		case !trial.Right:
-			fmt.Fprintf(w, "MISS %s: %s, is %s\n", trial.File, trial.Got, trial.Want)
-		case trial.Got == "program":
-			fmt.Fprintf(w, "told %s: the program's own\n", trial.File)
+		case !trial.right:
+			fmt.Fprintf(w, "MISS %s: %s, is %s\n", trial.file, trial.got, trial.want)
+		case trial.got == program:
+			fmt.Fprintf(w, "told %s: the program's own\n", trial.file)
 		}
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
