@@ -69,8 +69,16 @@ func (f Forecast) headline() string {
 
 // launch says in two lines what was judged: the launch, and where it is typed.
 func (p *page) launch(r checks.Report) {
+	if text := launched(r); text != "" {
+		p.list("launch", []string{text}, "")
+	}
+}
+
+// launched says which launch it was that was judged, and where it is typed; "" where
+// none was foretold.
+func launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
-		return
+		return ""
 	}
 	text := NewForecast(r.Launch, nil).headline()
 	if r.Launch.Script != "" {
@@ -82,7 +90,7 @@ func (p *page) launch(r checks.Report) {
 	case r.Head != nil && r.Head.Host != nil && !r.Launch.Local:
 		text += "; typed on " + r.Head.Host.Hostname + ", none of the nodes"
 	}
-	p.list("launch", []string{text}, "")
+	return text
 }
 
 // placement says which ranks run where, one row a node; of many nodes the first

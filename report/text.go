@@ -98,6 +98,14 @@ func (p *page) nodes(names []string) string {
 
 // headline says the verdict, on whom, and how long it took.
 func (p *page) headline(r checks.Report) {
+	p.line("%s  %s", p.colored(r.Verdict, words[r.Verdict]), p.conclusion(r))
+	for _, line := range p.split(p.summary(r), 0) {
+		p.line("%s", p.faint(line))
+	}
+}
+
+// conclusion is the verdict as a sentence, and whom it is about.
+func (p *page) conclusion(r checks.Report) string {
 	count := map[checks.Verdict]int{}
 	failing := map[string]bool{}
 	for _, f := range r.Findings {
@@ -133,10 +141,7 @@ func (p *page) headline(r checks.Report) {
 	if r.Interrupted {
 		text += " (interrupted: this is what is known so far)"
 	}
-	p.line("%s  %s", p.colored(r.Verdict, words[r.Verdict]), text)
-	for _, line := range p.split(p.summary(r), 0) {
-		p.line("%s", p.faint(line))
-	}
+	return text
 }
 
 // ready is what a run may say that found nothing: a few checks do not make a
@@ -173,34 +178,27 @@ func (p *page) summary(r checks.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// findings writes one block a root cause. Checks that could not look for one
-// and the same reason share a block.
+// findings writes one block a root cause.
 func (p *page) findings(r checks.Report) {
-	type blind struct {
-		reason, nodes string
-	}
-	checksOf := map[blind][]string{}
-	var order []blind
 	for _, f := range r.Findings {
 		if f.Verdict != checks.Unknown {
 			p.finding(f)
-			continue
 		}
-		key := blind{f.Summary, p.nodes(f.Nodes)}
-		if checksOf[key] == nil {
-			order = append(order, key)
-		}
-		checksOf[key] = append(checksOf[key], f.Check)
 	}
-	for _, key := range order {
-		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, words[checks.Unknown]), key.nodes)
-		p.field("because", key.reason)
-		p.field("for", strings.Join(checksOf[key], ", "))
+	for _, blind := range p.blind(r.Findings) {
+		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, words[checks.Unknown]), blind.nodes)
+		p.field("because", blind.reason)
+		p.field("for", strings.Join(blind.checks, ", "))
 	}
 }
 
 func (p *page) finding(f checks.Finding) {
 	p.line("\n%s  %s  %s", p.colored(f.Verdict, words[f.Verdict]), f.Check, p.nodes(f.Nodes))
+	p.told(f)
+}
+
+// told is a finding without its heading.
+func (p *page) told(f checks.Finding) {
 	p.wrapped("      ", f.Summary)
 	p.field("got", f.Got)
 	p.field("want", f.Want)

@@ -16,7 +16,9 @@ const slowestNamed = 3
 // wire says what the nodes proved by calling each other: how many pairs, and
 // who joined the rendezvous when.
 func (p *page) wire(r checks.Report) {
-	p.mesh(r.Nodes)
+	if text := meshInWords(r.Nodes, ranksMesh); text != "" {
+		p.list("mesh", []string{text}, "")
+	}
 	p.rendezvous(r.Nodes)
 	p.throughput(r.Nodes)
 }
@@ -27,23 +29,31 @@ type call struct {
 	seconds  float64
 }
 
-func (p *page) mesh(nodes []facts.Node) {
+// meshPart is a node's part in one of the two mesh drills, nil where it took none.
+type meshPart func(*facts.Node) *facts.Mesh
+
+func ranksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
+func peersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
+
+// meshInWords is a mesh drill in one sentence, "" where nobody called anybody.
+func meshInWords(nodes []facts.Node, part meshPart) string {
 	var answered []call
 	called := 0
 	var interfaces []string
-	for _, node := range nodes {
-		if node.Mesh == nil || node.Mesh.Error != "" {
+	for i := range nodes {
+		node, mesh := &nodes[i], part(&nodes[i])
+		if mesh == nil || mesh.Error != "" {
 			continue
 		}
-		if !slices.Contains(interfaces, node.Mesh.Interface) {
-			interfaces = append(interfaces, node.Mesh.Interface)
+		if !slices.Contains(interfaces, mesh.Interface) {
+			interfaces = append(interfaces, mesh.Interface)
 		}
-		for peer, seconds := range node.Mesh.Reached {
+		for peer, seconds := range mesh.Reached {
 			if peer != node.Name {
 				answered = append(answered, call{node.Name, peer, seconds})
 			}
 		}
-		for _, path := range node.Mesh.Failed {
+		for _, path := range mesh.Failed {
 			if path.Peer != node.Name {
 				called++
 			}
@@ -51,7 +61,7 @@ func (p *page) mesh(nodes []facts.Node) {
 	}
 	called += len(answered)
 	if called == 0 {
-		return
+		return ""
 	}
 	text := fmt.Sprintf("%d of %s answer on %s", len(answered), plural(called, "call"), strings.Join(interfaces, ", "))
 	if pairs := len(nodes) * (len(nodes) - 1); called < pairs {
@@ -63,7 +73,7 @@ func (p *page) mesh(nodes []facts.Node) {
 		})
 		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, milliseconds(slowest.seconds))
 	}
-	p.list("mesh", []string{text}, "")
+	return text
 }
 
 func (p *page) rendezvous(nodes []facts.Node) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Wrote is whether the file is a report of any schema, as text or JSON, or is
-// empty, so that nothing of a user's is lost with it.
+// Wrote is whether the file is a report of any schema in any of our formats, a list of
+// hosts of ours, or empty, so that nothing of a user's is lost with it.
 func Wrote(in io.Reader) bool {
 	buffered := bufio.NewReader(in)
 	first, err := buffered.Peek(1)
@@ -23,7 +23,24 @@ func Wrote(in io.Reader) bool {
 	case first[0] == '{':
 		return beginsAsJSON(buffered)
 	}
-	return beginsAsText(buffered)
+	return beginsAsOurs(buffered) || beginsAsText(buffered)
+}
+
+// beginnings are what a file of one of the formats begins with.
+var beginnings = []string{junitStart, htmlStart, markdownStart, githubStart, prometheusStart, goodHostsStart, badHostsStart}
+
+// statusLine is how a line for Nagios begins, which tells its state.
+var statusLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) - `)
+
+func beginsAsOurs(in *bufio.Reader) bool {
+	longest := 0
+	for _, beginning := range beginnings {
+		longest = max(longest, len(beginning))
+	}
+	start, _ := in.Peek(longest) // a shorter file is compared as it is
+	return statusLine.Match(start) || slices.ContainsFunc(beginnings, func(beginning string) bool {
+		return strings.HasPrefix(string(start), beginning)
+	})
 }
 
 // beginsAsJSON looks no further than the schema, which JSON writes first.

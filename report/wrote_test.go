@@ -2,8 +2,12 @@ package report
 
 import (
 	"bytes"
+	"encoding/xml"
+	"io"
 	"strings"
 	"testing"
+
+	"preflight/checks"
 )
 
 func TestWroteKnowsOurReports(t *testing.T) {
@@ -14,6 +18,18 @@ func TestWroteKnowsOurReports(t *testing.T) {
 		}
 		if !Wrote(&text) {
 			t.Errorf("%s is not known for a report", name)
+		}
+	}
+	for name, render := range map[string]func(io.Writer, checks.Report) error{
+		"junit": JUnit, "markdown": MarkdownSummary, "github": GitHub, "nagios": Nagios, "prometheus": Prometheus, "good hosts": GoodHosts, "bad hosts": BadHosts,
+	} {
+		for which, r := range cases() {
+			if which == "hostile" && strings.Contains(name, "hosts") {
+				continue // its names are refused
+			}
+			if !Wrote(strings.NewReader(rendered(t, render, r))) {
+				t.Errorf("%s of %s is not known for a report", name, which)
+			}
 		}
 	}
 	var out bytes.Buffer
@@ -31,6 +47,13 @@ func TestWroteKnowsOurReports(t *testing.T) {
 		`{"name":1,"schema":1}`:   false,
 		"PASS  is my first line":  false,
 		"my notes\n4 nodes, idle": false,
+		// What others write in the same formats is theirs.
+		xml.Header + `<testsuites name="go test"`: false,
+		"<!-- preflight notes -->\n":              false,
+		"::notice title=lint::all well\n":         false,
+		"PREFLIGHT CHECKLIST - fuel | oil\n":      false,
+		"# HELP node_load1 1m load average.\n":    false,
+		"# good hosts, by me\nw1 slots=8\n":       false,
 	} {
 		if got := Wrote(strings.NewReader(text)); got != want {
 			t.Errorf("Wrote(%.30q) = %t", text, got)

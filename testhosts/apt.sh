@@ -11,6 +11,8 @@
 #   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
 #   zsh tcsh fish    login shells that a node may have and that are not POSIX
+#   libxml2-utils    xmllint, which holds JUnit reports against a schema
+#   cmark-gfm        the parser that GitHub reads our Markdown with
 #
 # With the word release, instead, what `make release` uses:
 #
@@ -56,6 +58,8 @@ needed() {
 /bin/zsh zsh
 /bin/tcsh tcsh
 /usr/bin/fish fish
+/usr/bin/xmllint libxml2-utils
+/usr/bin/cmark-gfm cmark-gfm
 LIST
 }
 

@@ -14,15 +14,19 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
-	reportFormats   = []string{"text", "json"}
+	reportFormats   = []string{"text", "json", "junit", "markdown", "github", "nagios", "prometheus"}
+	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
 
 // completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
 	formats := reportFormats
-	if cmd.Name() == "checks" {
+	switch cmd.Name() {
+	case "checks":
 		formats = pageFormats
+	case "explain", "predict", "rendezvous":
+		formats = plainFormats
 	}
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,
@@ -31,7 +35,10 @@ func completeFlags(cmd *cobra.Command) {
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
+		"output":      completeOutputs(formats),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"good-hosts":  cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"bad-hosts":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
@@ -59,6 +66,19 @@ func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 		ids[i] = before + ids[i]
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeOutputs completes the format of the last of several FORMAT=FILE; where none
+// fits, the shell completes a file.
+func completeOutputs(formats []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var pairs []cobra.Completion
+		for _, format := range formats {
+			pairs = append(pairs, before+format+"=")
+		}
+		return pairs, cobra.ShellCompDirectiveNoSpace
+	}
 }
 
 // strictCompletion makes cobra's own command refuse a shell it does not know:

@@ -46,7 +46,9 @@ type Config struct {
 	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
-	Output      string        `mapstructure:"output"`
+	Output      []string      `mapstructure:"output"`     // see outputs
+	GoodHosts   string        `mapstructure:"good_hosts"` // a file
+	BadHosts    string        `mapstructure:"bad_hosts"`  // a file
 	Only        []string      `mapstructure:"only"`
 	Skip        []string      `mapstructure:"skip"`
 	Strict      bool          `mapstructure:"strict"`
@@ -103,10 +105,17 @@ func judgeFlags(flags *pflag.FlagSet) {
 
 // outputFlags adds the flags that say where the report goes.
 func outputFlags(flags *pflag.FlagSet) {
-	flags.String("format", "text", "text or json")
-	flags.StringP("output", "o", "", "write the report to this file (- is standard output)")
+	flags.String("format", "text", "what to print: "+strings.Join(reportFormats, ", "))
+	flags.StringArrayP("output", "o", nil, "write the report to this `file` (- is standard output), or several at once: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every difference and every check")
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
+}
+
+// hostListFlags adds the flags that part the nodes into those to launch on and the
+// others.
+func hostListFlags(flags *pflag.FlagSet) {
+	flags.String("good-hosts", "", "write a hostfile of the nodes that nothing is wrong with to this `file`")
+	flags.String("bad-hosts", "", "write the names of the other nodes to this `file`")
 }
 
 // deepspeedSpelling lists the flags that deepspeed has too: they are shown

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,8 @@ not be read.`,
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(oneOf("format", config.Format, reportFormats), config.writable("")); err != nil {
+			config.GoodHosts, config.BadHosts = "", "" // logs part no fleet
+			if err := config.writable("", plainFormats); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)
@@ -70,6 +72,7 @@ not be read.`,
 	launchFlags(cmd.Flags())
 	judgeFlags(cmd.Flags())
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
+	cmd.Flags().Lookup("format").Usage = "what to print: " + strings.Join(plainFormats, ", ")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "quiet")
 	return cmd
 }
@@ -218,8 +221,8 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 
 // writeExplained renders what the logs told and what the checks say now.
 func (c Config) writeExplained(e report.Explained) error {
-	return c.deliver(func(w io.Writer, style report.Style) error {
-		if c.Format == "json" {
+	return c.deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
+		if format == "json" {
 			return report.JSON(w, e)
 		}
 		style.Verbose, style.Quiet = c.Verbose, c.Quiet

@@ -65,7 +65,7 @@ const mostErrors = 10
 // line, up to a number, and what DeepSpeed would have made of it.
 func complain(w io.Writer, err error) {
 	var several *multierror.Error
-	if errors.As(err, &several) && len(several.Errors) > 1 {
+	if errors.As(err, &several) && len(several.Errors) > 0 {
 		for _, one := range several.Errors[:min(len(several.Errors), mostErrors)] {
 			complain(w, one)
 		}

@@ -2,47 +2,74 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"golang.org/x/term"
 
 	"preflight/checks"
 	"preflight/report"
 )
 
-// write renders the report to --output, or to standard output.
+// renderers write a run in the formats of a machine; text, which is drawn to fit where
+// it goes, is apart.
+var renderers = map[string]func(io.Writer, checks.Report) error{
+	"json":       report.JSON[checks.Report],
+	"junit":      report.JUnit,
+	"markdown":   report.MarkdownSummary,
+	"github":     report.GitHub,
+	"nagios":     report.Nagios,
+	"prometheus": report.Prometheus,
+	goodHosts:    report.GoodHosts,
+	badHosts:     report.BadHosts,
+}
+
+// write renders the report to all its outputs.
 func (c Config) write(r checks.Report) error {
-	return c.deliver(func(w io.Writer, style report.Style) error { return c.render(w, r, style) })
+	return c.deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
+		if render, known := renderers[format]; known {
+			return render(w, r)
+		}
+		style.Verbose, style.Quiet = c.Verbose, c.Quiet
+		return report.Text(w, r, style)
+	})
 }
 
-// deliver has something rendered to --output, or to standard output.
-func (c Config) deliver(render func(io.Writer, report.Style) error) error {
-	if c.Output == "" || c.Output == "-" {
-		return render(os.Stdout, terminalStyle(os.Stdout))
+// deliver has something rendered to each output, files first: whoever reads what is
+// printed may look for them. One that fails takes no other with it.
+func (c Config) deliver(outputs []output, render func(io.Writer, string, report.Style) error) error {
+	var problems *multierror.Error
+	printed := slices.ContainsFunc(outputs, output.isPrinted)
+	print := func(format string) {
+		problems = multierror.Append(problems, render(os.Stdout, format, terminalStyle(os.Stdout)))
 	}
-	var text bytes.Buffer
-	if err := render(&text, report.Style{}); err != nil {
-		return err
+	for _, o := range outputs {
+		if o.isPrinted() {
+			continue
+		}
+		var text bytes.Buffer
+		if err := render(&text, o.format, report.Style{}); err != nil {
+			problems = multierror.Append(problems, fmt.Errorf("%s: %w", o.said, err))
+			continue
+		}
+		err := o.save(text.Bytes())
+		if err != nil && !printed && o.isReport() {
+			printed = true // the run must not have been for nothing
+			print(o.format)
+			err = fmt.Errorf("the report is not lost, it is on standard output: %w", err)
+		}
+		problems = multierror.Append(problems, err)
 	}
-	if err := os.WriteFile(c.Output, text.Bytes(), 0o644); err != nil {
-		// The run must not have been for nothing.
-		return errors.Join(render(os.Stdout, terminalStyle(os.Stdout)),
-			fmt.Errorf("the report cannot be written, so it is on standard output: %w", err))
+	for _, o := range outputs {
+		if o.isPrinted() {
+			print(o.format)
+		}
 	}
-	return nil
-}
-
-func (c Config) render(w io.Writer, r checks.Report, style report.Style) error {
-	if c.Format == "json" {
-		return report.JSON(w, r)
-	}
-	style.Verbose, style.Quiet = c.Verbose, c.Quiet
-	return report.Text(w, r, style)
+	return problems.ErrorOrNil()
 }
 
 // terminalStyle fits text to a terminal. Anything else gets plain text of

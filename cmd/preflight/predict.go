@@ -33,7 +33,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(config.valid(), commandDecides(cmd, args)); err != nil {
+			if err := errors.Join(config.valid(), oneOf("format", config.Format, plainFormats), commandDecides(cmd, args)); err != nil {
 				return err
 			}
 			intent, err := config.intent(args)

@@ -37,6 +37,9 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			if err != nil {
 				return err
 			}
+			if err := oneOf("format", config.Format, plainFormats); err != nil {
+				return err
+			}
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())
 			if err != nil {
@@ -71,7 +74,7 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
 		return c.job(ctx, nil)
 	}
-	return preflight.Job{}, func() {}, oneOf("format", c.Format, reportFormats)
+	return preflight.Job{}, func() {}, nil
 }
 
 // validEndpoint refuses what cannot be HOST:PORT.

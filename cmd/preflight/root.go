@@ -38,7 +38,8 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		Example: `  preflight -H hostfile
   preflight -H hostfile --include 'w1:0,1@w2:0,1' --accelerator cpu
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
-  preflight -H hostfile --format json -o report.json`,
+  preflight -H hostfile -o junit=report.xml,json=run.json
+  preflight -H hostfile --good-hosts good --bad-hosts bad`,
 		Version:       Version,
 		Args:          commandOnly,
 		SilenceErrors: true,
@@ -50,6 +51,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
 	judgeFlags(root.Flags())
+	hostListFlags(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand())
@@ -103,7 +105,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(job.Plan.Hostfile), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(job.Plan.Hostfile, reportFormats), config.envWritable()); err != nil {
 		return err
 	}
 	job.Policy = policy
@@ -184,7 +186,6 @@ func (c Config) valid() error {
 		{"launcher", c.Launcher, launch.Launchers},
 		{"accelerator", c.Accelerator, accelerators},
 		{"rendezvous", c.Rendezvous, rendezvousModes},
-		{"format", cmp.Or(c.Format, "text"), reportFormats},
 	} {
 		if err := oneOf(one.name, one.value, one.allowed); err != nil {
 			return err

@@ -26,14 +26,14 @@ func snapshotCommand() *cobra.Command {
 			if err := commandDecides(cmd, command); err != nil {
 				return err
 			}
-			config.Format = "json"
+			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // nothing is judged
 			began := time.Now()
 			job, closeJob, err := config.job(cmd.Context(), command)
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			if err := config.writable(job.Plan.Hostfile); err != nil {
+			if err := config.writable(job.Plan.Hostfile, []string{"json"}); err != nil {
 				return err
 			}
 			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
@@ -64,7 +64,7 @@ func snapshotCommand() *cobra.Command {
 	}
 	launchFlags(cmd.Flags())
 	drillFlags(cmd.Flags())
-	cmd.Flags().StringP("output", "o", "", "file to write (default: standard output)")
+	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	return cmd
 }
@@ -84,14 +84,11 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := oneOf("format", config.Format, reportFormats); err != nil {
-				return err
-			}
 			saved, err := readReport(args[0])
 			if err != nil {
 				return err
 			}
-			if err := config.writable(""); err != nil {
+			if err := config.writable("", reportFormats); err != nil {
 				return err
 			}
 			judged := rejudge(saved, policy)
@@ -102,6 +99,7 @@ func judgeCommand() *cobra.Command {
 		},
 	}
 	judgeFlags(cmd.Flags())
+	hostListFlags(cmd.Flags())
 	return cmd
 }
 

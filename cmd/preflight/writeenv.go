@@ -22,9 +22,9 @@ func (c Config) envWritable() error {
 	text, err := os.ReadFile(c.WriteEnv)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return creatable("--write-env", c.WriteEnv)
+		return creatable("--write-env "+c.WriteEnv, c.WriteEnv)
 	case err != nil:
-		return cannotWrite("--write-env", c.WriteEnv, err)
+		return cannotWrite("--write-env "+c.WriteEnv, err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
@@ -51,7 +51,7 @@ func (c Config) writeEnv(advice checks.Advice) error {
 		fmt.Fprintf(&text, "%s=%s\n", env.Name, env.Value)
 	}
 	if err := os.WriteFile(c.WriteEnv, []byte(text.String()), 0o644); err != nil {
-		return cannotWrite("--write-env", c.WriteEnv, err)
+		return cannotWrite("--write-env "+c.WriteEnv, err)
 	}
 	return nil
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The formats that no --format takes: what --good-hosts and --bad-hosts write.
+const (
+	goodHosts = "good-hosts"
+	badHosts  = "bad-hosts"
+)
+
+// output is one rendering of a report and where it goes.
+type output struct {
+	said   string // how it was asked for: "-o junit=report.xml"
+	format string
+	path   string // "-" for standard output
+}
+
+func (o output) isPrinted() bool { return o.path == "-" }
+
+// isReport is whether it holds the whole report, as a list of hosts does not.
+func (o output) isReport() bool { return o.format != goodHosts && o.format != badHosts }
+
+// followedByFormat is a comma that parts two outputs. Any other belongs to a path.
+var followedByFormat = regexp.MustCompile(",(?:" + strings.Join(reportFormats, "|") + ")=")
+
+// outputs are where the report goes: every -o, which names a path, to be written in
+// --format, or FORMAT=PATH; the lists of hosts; and standard output, in --format, unless
+// one of those says where that goes or takes standard output for itself. What is before
+// a = and is no format is part of a path.
+func (c Config) outputs() []output {
+	var all []output
+	for _, value := range c.Output {
+		for _, one := range partedBefore(followedByFormat, value) {
+			if one == "" {
+				continue
+			}
+			o := output{said: "-o " + one, format: c.Format, path: one}
+			if format, path, isPair := strings.Cut(one, "="); isPair && slices.Contains(reportFormats, format) {
+				o.format, o.path = format, path
+			}
+			all = append(all, o)
+		}
+	}
+	for _, list := range []output{{"--good-hosts " + c.GoodHosts, goodHosts, c.GoodHosts}, {"--bad-hosts " + c.BadHosts, badHosts, c.BadHosts}} {
+		if list.path != "" {
+			all = append(all, list)
+		}
+	}
+	if !slices.ContainsFunc(all, func(o output) bool { return o.format == c.Format || o.isPrinted() }) {
+		all = append(all, output{said: "--format " + c.Format, format: c.Format, path: "-"})
+	}
+	return all
+}
+
+// partedBefore cuts text at the commas that a pattern begins with.
+func partedBefore(pattern *regexp.Regexp, text string) (parts []string) {
+	from := 0
+	for _, at := range pattern.FindAllStringIndex(text, -1) {
+		parts = append(parts, text[from:at[0]])
+		from = at[0] + 1
+	}
+	return append(parts, text[from:])
+}
+
+// distinct refuses outputs that would overwrite each other.
+func distinct(outputs []output) error {
+	first := map[string]output{}
+	for _, o := range outputs {
+		place := o.target()
+		earlier, taken := first[place]
+		switch {
+		case o.path == "":
+			return withHint(fmt.Errorf("%s names no file", o.said), "as in %sreport", o.said)
+		case taken && o.isPrinted():
+			return withHint(fmt.Errorf("%s and %s both go to standard output", earlier.said, o.said), "name a file for one of them")
+		case taken:
+			return withHint(fmt.Errorf("%s and %s go to one file", earlier.said, o.said), "name two files")
+		}
+		first[place] = o
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+)
+
+// command is a workflow command as the runner reads it (actions/runner,
+// ActionCommand.cs): a line that begins with ::, properties up to the next ::.
+var command = regexp.MustCompile(`^::(error|warning|notice) title=([^:,\r\n]*)::([^\r\n]*)$`)
+
+type read struct{ level, title, text string }
+
+func readCommands(t *testing.T, text string) (all []read) {
+	t.Helper()
+	back := strings.NewReplacer("%0A", "\n", "%0D", "\r", "%3A", ":", "%2C", ",", "%25", "%")
+	for line := range strings.Lines(text) {
+		parts := command.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if parts == nil {
+			t.Fatalf("this is no command: %q", line)
+		}
+		all = append(all, read{parts[1], back.Replace(parts[2]), back.Replace(parts[3])})
+	}
+	return all
+}
+
+func TestGitHub(t *testing.T) {
+	for name, want := range map[string][]string{
+		"failing": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
+			"error preflight: could not look at w1", "warning preflight: env-sane on all 4 nodes"},
+		"passing":     {"notice preflight"},
+		"strict":      {"notice preflight", "error preflight: env-sane on all 4 nodes"},
+		"interrupted": {"notice preflight"},
+		"orphaned":    {"notice preflight", "error preflight: drift on w1"},
+	} {
+		text := rendered(t, GitHub, cases()[name])
+		if name == "failing" {
+			golden(t, "github.txt", []byte(text))
+		}
+		var got []string
+		for _, one := range readCommands(t, text) {
+			got = append(got, one.level+" "+one.title)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestGitHubHostile: no text of a node is a command or a property of one, and all of it
+// is there.
+func TestGitHubHostile(t *testing.T) {
+	all := readCommands(t, rendered(t, GitHub, hostile()))
+	if len(all) != 4 {
+		t.Errorf("%d commands, want 4: %q", len(all), all)
+	}
+	if shm := all[1]; !strings.Contains(shm.text, "%0A::error::in") || strings.Contains(shm.text, "\r") {
+		t.Errorf("the text is not what the node said: %q", shm.text)
+	}
+}
+
+func TestGitHubShowsNoMoreThanGitHubDoes(t *testing.T) {
+	for n, want := range map[int]struct {
+		lines int
+		last  string
+	}{
+		10: {10, "number 9"},
+		11: {10, "and 2 errors more"},
+		99: {10, "and 90 errors more"},
+	} {
+		r := passing()
+		r.Verdict, r.ExitCode = checks.Fail, 1
+		for i := range n {
+			r.Findings = append(r.Findings, checks.Finding{Check: "c", Verdict: checks.Fail, Nodes: []string{"w1"}, Summary: fmt.Sprint("number ", i)})
+		}
+		all := readCommands(t, rendered(t, GitHub, r))[1:]
+		if last := all[len(all)-1]; len(all) != want.lines || !strings.HasPrefix(last.text, want.last) {
+			t.Errorf("%d findings: %d annotations, the last %q", n, len(all), last.text)
+		}
+	}
+}

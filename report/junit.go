@@ -1,0 +1,174 @@
+package report
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"io"
+
+	"preflight/checks"
+)
+
+// junitStart is how a JUnit report of ours begins; [Wrote] knows it by that.
+const junitStart = xml.Header + `<testsuites name="preflight"`
+
+// JUnit writes the report as JUnit XML: one testsuite, one testcase a check, in the
+// order of the catalogue. Its class name is preflight.checks, so that Jenkins shows
+// package preflight.
+//
+//	fail     <failure>, with the nodes, got, want, the fix and what training would say
+//	unknown  <error>
+//	skip     <skipped>
+//	warn     passes, with the same text in <system-out>; where the report's exit code
+//	         says that warnings fail, <failure>
+//
+// A report never looks better here than its exit code: where that is not 0 and no
+// testcase says why, as after an interruption, a testcase named run does. The time is
+// the whole run's, in seconds; single checks take none that is worth measuring, so
+// theirs is 0. The hostname is the launching machine's, "localhost" where it was not
+// looked at, as Ant writes it. There is no timestamp, for a report does not know when
+// it was made.
+//
+// JUnit XML has no standard. This is what three readers agree on: the schema of Jenkins
+// (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin,
+// CaseResult.java, which takes the first failure of a testcase) and GitLab's
+// (lib/gitlab/ci/parsers/test/junit.rb, which shows an element's text, not its message,
+// and follows [[ATTACHMENT|…]] in the <system-out> of a failed testcase: there is none).
+func JUnit(w io.Writer, r checks.Report) error {
+	p := &page{style: Style{Width: unwrapped}, fleet: len(r.Nodes)}
+	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
+	if r.Head != nil && r.Head.Host != nil {
+		suite.Hostname = Escape(cmp.Or(r.Head.Host.Hostname, "localhost"))
+	}
+	suite.properties("version", r.Version)
+	suite.properties("hostfile", r.Hostfile)
+	failing := warningsFail(r)
+	for _, one := range judgements(r) {
+		suite.add(p.testcase(one, failing))
+	}
+	if r.ExitCode != 0 && suite.Failures+suite.Errors == 0 {
+		text := Escape(p.conclusion(r))
+		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: text, Type: string(r.Verdict), Text: text}})
+	}
+	all := junitSuites{Name: suite.Name, Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suite: suite}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// The elements, as encoding/xml writes them.
+type (
+	junitSuites struct {
+		XMLName  xml.Name   `xml:"testsuites"`
+		Name     string     `xml:"name,attr"`
+		Tests    int        `xml:"tests,attr"`
+		Failures int        `xml:"failures,attr"`
+		Errors   int        `xml:"errors,attr"`
+		Time     string     `xml:"time,attr"`
+		Suite    junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name       string          `xml:"name,attr"`
+		Tests      int             `xml:"tests,attr"`
+		Failures   int             `xml:"failures,attr"`
+		Errors     int             `xml:"errors,attr"`
+		Skipped    int             `xml:"skipped,attr"`
+		Time       string          `xml:"time,attr"`
+		Hostname   string          `xml:"hostname,attr"`
+		Properties []junitProperty `xml:"properties>property,omitempty"`
+		Cases      []junitCase     `xml:"testcase"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitProblem `xml:"failure"`
+		Error   *junitProblem `xml:"error"`
+		Skipped *junitSkipped `xml:"skipped"`
+		Output  *junitText    `xml:"system-out"`
+	}
+	junitProblem struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",cdata"` // CDATA keeps its line breaks readable
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+	junitText struct {
+		Text string `xml:",cdata"`
+	}
+)
+
+func (s *junitSuite) properties(name, value string) {
+	if value != "" {
+		s.Properties = append(s.Properties, junitProperty{name, Escape(value)})
+	}
+}
+
+// add puts a testcase to the suite and counts it.
+func (s *junitSuite) add(c junitCase) {
+	c.Class, c.Time = "preflight.checks", "0"
+	s.Tests++
+	switch {
+	case c.Failure != nil:
+		s.Failures++
+	case c.Error != nil:
+		s.Errors++
+	case c.Skipped != nil:
+		s.Skipped++
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+// testcase is one check. What XML cannot hold, control characters and what is no
+// character at all, is escaped before the encoder would replace it.
+func (p *page) testcase(one judgement, warningsFail bool) junitCase {
+	c := junitCase{Name: Escape(one.Check)}
+	switch {
+	case one.Verdict == checks.Fail, one.Verdict == checks.Warn && warningsFail:
+		c.Failure = p.problem(one)
+	case one.Verdict == checks.Unknown:
+		c.Error = p.problem(one)
+	case one.Verdict == checks.Skip:
+		c.Skipped = &junitSkipped{Escape(one.Reason)}
+	case len(one.findings) > 0:
+		c.Output = &junitText{p.problem(one).Text}
+	}
+	return c
+}
+
+// problem is all that a check found: why it could not look or the first finding in the
+// message, everything in the text.
+func (p *page) problem(one judgement) *junitProblem {
+	problem := &junitProblem{Type: string(one.Verdict), Message: Escape(one.Reason)}
+	if len(one.findings) > 0 && one.Reason == "" {
+		first := one.findings[0]
+		problem.Message = p.nodes(first.Nodes) + ": " + Escape(first.Summary)
+		if more := len(one.findings) - 1; more > 0 {
+			problem.Message += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+	body := &page{style: p.style, fleet: p.fleet}
+	if one.Reason != "" {
+		body.wrapped("", one.Reason)
+	}
+	for _, f := range one.findings {
+		body.finding(f)
+	}
+	problem.Text = "\n" + escapedLines(body.out.String()) + "\n"
+	return problem
+}
+
+func junitTime(seconds float64) string { return fmt.Sprintf("%.3f", seconds) }

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"encoding/xml"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+func TestJUnit(t *testing.T) {
+	for name, want := range map[string]string{
+		"failing": "ssh-reach failure, ssh-login error, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct",
+		"passing": "ssh-reach, ib-links skipped",
+		"strict":  "env-sane failure",
+		// The file never looks better than the exit code.
+		"interrupted": "ssh-reach, ib-links skipped, run error",
+		"orphaned":    "ssh-reach, ib-links skipped, drift failure",
+		"hostile":     "shm-size failure, env-sane system-out, python-same error, ib-links skipped",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := rendered(t, JUnit, cases()[name])
+			if name == "failing" {
+				golden(t, "junit.xml", []byte(text))
+			}
+			suite := decodeJUnit(t, text)
+			var got []string
+			count := map[string]int{}
+			for _, c := range suite.Cases {
+				told := c.Name
+				for _, child := range c.Children {
+					told += " " + child.XMLName.Local
+					count[child.XMLName.Local]++
+				}
+				got = append(got, told)
+			}
+			if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			counted := []int{suite.Tests, suite.Failures, suite.Errors, suite.Skipped}
+			if diff := cmp.Diff([]int{len(suite.Cases), count["failure"], count["error"], count["skipped"]}, counted); diff != "" {
+				t.Errorf("tests, failures, errors, skipped (-counted +said):\n%s", diff)
+			}
+			validJUnit(t, text)
+		})
+	}
+}
+
+// TestJUnitTellsAll: GitLab shows an element's text alone, so all of a finding is there.
+func TestJUnitTellsAll(t *testing.T) {
+	suite := decodeJUnit(t, rendered(t, JUnit, failing()))
+	shm := suite.Cases[2].Children[0]
+	for _, want := range []string{"w[2-3]", "too small", "64 MiB", "at least 517 MiB", "remount,size=16G", "docker run", "No space left on device"} {
+		if !strings.Contains(shm.Text, want) {
+			t.Errorf("no %q in:\n%s", want, shm.Text)
+		}
+	}
+	if want := "w[2-3]: /dev/shm is too small"; !strings.HasPrefix(shm.Message, want) || shm.Type != "fail" {
+		t.Errorf("message %q of type %q, want one that begins %q, of type fail", shm.Message, shm.Type, want)
+	}
+}
+
+// TestJUnitSaysWhyUnknown: beside a warning that it found, a check says what it could
+// not look at.
+func TestJUnitSaysWhyUnknown(t *testing.T) {
+	r := failing()
+	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
+	c := decodeJUnit(t, rendered(t, JUnit, r)).Cases[0].Children[0]
+	if c.XMLName.Local != "error" || c.Message != "w4 not reached" || !strings.Contains(c.Text, "a hostile") {
+		t.Errorf("%s %q:\n%s", c.XMLName.Local, c.Message, c.Text)
+	}
+}
+
+func TestJUnitHostname(t *testing.T) {
+	r := passing()
+	if got := decodeJUnit(t, rendered(t, JUnit, r)); got.Hostname != "localhost" || got.Time != "0.300" {
+		t.Errorf("hostname %q, time %q", got.Hostname, got.Time)
+	}
+	r.Head = &facts.Node{Facts: facts.Facts{Host: &facts.Host{Hostname: "login1"}}}
+	if got := decodeJUnit(t, rendered(t, JUnit, r)); got.Hostname != "login1" {
+		t.Errorf("hostname %q, want login1", got.Hostname)
+	}
+}
+
+type readSuite struct {
+	Tests    int    `xml:"tests,attr"`
+	Failures int    `xml:"failures,attr"`
+	Errors   int    `xml:"errors,attr"`
+	Skipped  int    `xml:"skipped,attr"`
+	Time     string `xml:"time,attr"`
+	Hostname string `xml:"hostname,attr"`
+	Cases    []struct {
+		Name     string `xml:"name,attr"`
+		Children []struct {
+			XMLName xml.Name
+			Message string `xml:"message,attr"`
+			Type    string `xml:"type,attr"`
+			Text    string `xml:",chardata"`
+		} `xml:",any"`
+	} `xml:"testcase"`
+}
+
+// decodeJUnit reads a report as a strict reader does: XML 1.0 with one root and nothing
+// behind it.
+func decodeJUnit(t *testing.T, text string) readSuite {
+	t.Helper()
+	var read struct {
+		XMLName xml.Name  `xml:"testsuites"`
+		Suite   readSuite `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal([]byte(text), &read); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return read.Suite
+}
+
+// validJUnit holds a report against the rules of its readers.
+func validJUnit(t *testing.T, text string) {
+	t.Helper()
+	if _, err := exec.LookPath("xmllint"); err != nil {
+		t.Skip("NOT RUN: JUnit against its schema, because there is no xmllint (libxml2-utils)")
+	}
+	lint := exec.Command("xmllint", "--noout", "--nonet", "--schema", "testdata/junit.xsd", "-")
+	lint.Stdin = strings.NewReader(text)
+	if said, err := lint.CombinedOutput(); err != nil {
+		t.Errorf("xmllint: %v\n%s", err, said)
+	}
+}

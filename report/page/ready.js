@@ -1,0 +1,2 @@
+// Everything answers from here on.
+performance.mark("ready");

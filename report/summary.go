@@ -1,0 +1,194 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"preflight/checks"
+)
+
+const (
+	// markdownStart is how our summaries begin, unseen on the page; [Wrote] knows them
+	// by that, and so does whoever replaces an earlier comment.
+	markdownStart = "<!-- preflight report -->\n"
+	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub takes
+	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
+	mostMarkdown = 65_000
+	// mostInCell and mostInBlock are how many characters of one text are written.
+	mostInCell  = 400
+	mostInBlock = 4000
+)
+
+// MarkdownSummary writes the report in GitHub Flavored Markdown, for
+// $GITHUB_STEP_SUMMARY, comments on pull and merge requests: the verdict, a table of
+// the findings, the commands that fix them, and what differs between the nodes, folded.
+// It always fits in a comment: what does not is left out, and a remark says so.
+//
+// Nothing a node said can end a cell, a code block or the page, become a link, an image
+// or a mention of somebody, or be taken for HTML.
+func MarkdownSummary(w io.Writer, r checks.Report) error {
+	s := &summary{page: page{fleet: len(r.Nodes)}}
+	s.add(markdownStart + "\n## " + words[r.Verdict] + ": " + prose(s.conclusion(r)) + "\n\n" + prose(s.page.summary(r)) + "\n")
+	s.table(r)
+	for _, f := range r.Findings {
+		s.remedy(f)
+	}
+	s.differences(r.Diff)
+	s.outcomes(r)
+	text := s.out.String()
+	if s.left > 0 {
+		text += fmt.Sprintf("\n**Cut here:** %s of this report do not fit in a comment; the report as text or JSON has them all.\n", plural(s.left, "part"))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// summary is the Markdown as it grows.
+type summary struct {
+	page
+	left int // parts that did not fit
+}
+
+// add writes a part of the page that stands or goes as a whole. After the first that
+// does not fit none is written, so that nothing is missing in between.
+func (s *summary) add(part string) {
+	if s.left > 0 || s.out.Len()+len(part) > mostMarkdown {
+		s.left++
+		return
+	}
+	s.out.WriteString(part)
+}
+
+// table is one row a finding; checks that could not look for one reason share one.
+func (s *summary) table(r checks.Report) {
+	if len(r.Findings) == 0 {
+		return
+	}
+	s.add("\n" + row("", "check", "nodes", "what", "got", "want") + row("---", "---", "---", "---", "---", "---"))
+	for _, f := range r.Findings {
+		if f.Verdict != checks.Unknown {
+			s.add(row(words[f.Verdict], code(f.Check), prose(s.nodes(f.Nodes)), prose(f.Summary), prose(f.Got), prose(f.Want)))
+		}
+	}
+	for _, blind := range s.blind(r.Findings) {
+		s.add(row(words[checks.Unknown], code(strings.Join(blind.checks, ", ")), prose(blind.nodes), prose(blind.reason), "could not look", ""))
+	}
+}
+
+// remedy is the commands that fix what was found, to be copied, and what training would
+// say without them.
+func (s *summary) remedy(f checks.Finding) {
+	if len(f.Fix) == 0 && f.WouldSee == "" {
+		return
+	}
+	text := "\n**" + entities(f.Check) + "** on " + prose(s.nodes(f.Nodes)) + ":\n"
+	if len(f.Fix) > 0 {
+		text += "\n" + block("sh", strings.Join(f.Fix, "\n"))
+	}
+	if f.WouldSee != "" {
+		text += "\nor see: " + code(f.WouldSee) + "\n"
+	}
+	s.add(text)
+}
+
+// differences are the facts on which the nodes differ, the majority first.
+func (s *summary) differences(diffs []checks.FactDiff) {
+	diffs = foldSiblings(foldEntries(diffs))
+	if len(diffs) == 0 {
+		return
+	}
+	text := details(plural(len(diffs), "difference")+" between the nodes") +
+		row("fact", "most nodes", "others") + row("---", "---", "---")
+	for _, d := range diffs[:min(len(diffs), mostDifferences)] {
+		var others []string
+		for _, g := range d.Groups[1:] {
+			others = append(others, s.group(d.Fact, g, d.Groups[0]))
+		}
+		text += row(code(d.Fact), prose(s.group(d.Fact, d.Groups[0], d.Groups[1])), prose(strings.Join(others, "; ")))
+	}
+	if more := len(diffs) - mostDifferences; more > 0 {
+		text += fmt.Sprintf("\nand %d more\n", more)
+	}
+	s.add(text + detailsEnd)
+}
+
+// outcomes says of every check without a finding what became of it.
+func (s *summary) outcomes(r checks.Report) {
+	var lines []string
+	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
+		lines = append(lines, "- passed: "+prose(strings.Join(passed, ", ")))
+	}
+	for _, group := range byReason(r, checks.Unknown) {
+		lines = append(lines, "- not complete: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
+	}
+	for _, group := range byReason(r, checks.Skip) {
+		lines = append(lines, "- not judged: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
+	}
+	lines = append(lines, "- not covered: "+prose(checks.NotCovered))
+	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
+}
+
+const detailsEnd = "\n</details>\n"
+
+// details begins a part that is folded; the blank line has Markdown go on inside.
+func details(title string) string {
+	return "\n<details><summary>" + title + "</summary>\n\n"
+}
+
+// row is one of a table; its cells are Markdown already.
+func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+
+// prose is text that holds what nodes said, in a line of Markdown. Words that GitHub
+// makes links, mentions of somebody or pictures of are code, where it does not.
+func prose(text string) string {
+	words := strings.Split(shortened(text, mostInCell), " ")
+	for i, word := range words {
+		inside := strings.TrimRight(word, ":") // w1:1234: holds an emoji
+		if strings.ContainsAny(word, "@#") || strings.Contains(inside, ":") || strings.Contains(strings.ToLower(word), "www.") {
+			words[i] = code(word)
+		} else {
+			words[i] = entities(word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// code is text as code within a line. An element takes every text, the bar in a table
+// and backticks included, which a code span does not.
+func code(text string) string { return "<code>" + entities(shortened(text, mostInCell)) + "</code>" }
+
+// markup is the ASCII that means something to Markdown, HTML or GitHub inside a line; a
+// character reference never does.
+const markup = "\\`*_[]<>#|~&$@"
+
+// linking is what makes a link even inside an element.
+var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", "WWW&#46;")
+
+// entities escapes text for a line of Markdown. Lines become breaks, which a cell takes.
+func entities(text string) string {
+	lines := strings.Split(escapedLines(text), "\n")
+	for i, line := range lines {
+		var out strings.Builder
+		for _, r := range line {
+			if strings.ContainsRune(markup, r) {
+				fmt.Fprintf(&out, "&#%d;", r)
+				continue
+			}
+			out.WriteRune(r)
+		}
+		lines[i] = linking.Replace(out.String())
+	}
+	return strings.Join(lines, "<br>")
+}
+
+// block is text in a fence that is longer than any run of backticks in it.
+func block(language, text string) string {
+	text = escapedLines(shortened(text, mostInBlock))
+	longest := 0
+	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '`' }) {
+		longest = max(longest, len(run))
+	}
+	fence := strings.Repeat("`", max(longest+1, 3))
+	return fence + language + "\n" + text + "\n" + fence + "\n"
+}

@@ -1,0 +1,154 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+)
+
+func TestMarkdownSummary(t *testing.T) {
+	golden(t, "summary.md", []byte(rendered(t, MarkdownSummary, failing())))
+	golden(t, "summary_passing.md", []byte(rendered(t, MarkdownSummary, passing())))
+}
+
+// onPage is what a page may be made of. There is no link, no picture and no script.
+var onPage = []string{"page", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "strong", "details", "summary", "ul", "li", "br"}
+
+// TestMarkdownOnGitHub has GitHub's own parser make the page, and looks at what came out.
+func TestMarkdownOnGitHub(t *testing.T) {
+	for name, r := range cases() {
+		text := rendered(t, MarkdownSummary, r)
+		page := markdownPage(t, text)
+		for _, element := range page.elements {
+			if !slices.Contains(onPage, element) {
+				t.Errorf("%s: there is a <%s> on the page:\n%s", name, element, text)
+			}
+		}
+		for _, row := range page.rows {
+			if row != 6 && row != 3 {
+				t.Errorf("%s: a row of %d cells:\n%s", name, row, text)
+			}
+		}
+		if strings.ContainsAny(page.prose, "@#") || strings.Contains(page.prose, ":100:") {
+			t.Errorf("%s: GitHub would make something of a word in %q", name, page.prose)
+		}
+		var want []string
+		for _, f := range r.Findings {
+			if len(f.Fix) > 0 {
+				want = append(want, escapedLines(strings.Join(f.Fix, "\n"))+"\n")
+			}
+		}
+		if diff := cmp.Diff(want, page.blocks); diff != "" {
+			t.Errorf("%s: blocks of code (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestMarkdownKeepsWords: what was escaped is on the page as it was said.
+func TestMarkdownKeepsWords(t *testing.T) {
+	r := failing()
+	r.Findings[0].Summary = `<a> & *b* _c_ [d](e) | \| ~f~ $g$ user@w1 http://h w1:100: &lt; #1` + " `i`"
+	page := markdownPage(t, rendered(t, MarkdownSummary, r))
+	if !slices.Contains(page.cells, r.Findings[0].Summary) {
+		t.Errorf("not in a cell: %q", page.cells)
+	}
+}
+
+func TestMarkdownFits(t *testing.T) {
+	r := failing()
+	for i := range 3000 {
+		f := r.Findings[1]
+		f.Summary = fmt.Sprint(i, " ", strings.Repeat("`", 2000))
+		f.Fix = []string{strings.Repeat("`", 100_000)}
+		r.Findings = append(r.Findings, f)
+	}
+	for i := range 3000 {
+		r.Diff = append(r.Diff, checks.FactDiff{Fact: fmt.Sprint("f", i, "x"), Groups: []checks.FactGroup{
+			{Value: json.RawMessage(`"` + strings.Repeat("<", 9000) + `"`), Nodes: []string{"w1"}}, {Nodes: []string{"w2"}}}})
+	}
+	text := rendered(t, MarkdownSummary, r)
+	if len(text) > 65_536 {
+		t.Errorf("%d bytes, a comment takes 65,536 characters", len(text))
+	}
+	if !strings.Contains(text, "**Cut here:** ") {
+		t.Error("nothing says that something is missing")
+	}
+	if strings.Contains(rendered(t, MarkdownSummary, failing()), "Cut here") {
+		t.Error("a short report is said to be cut")
+	}
+	for _, row := range markdownPage(t, text).rows {
+		if row != 6 {
+			t.Errorf("a row of %d cells", row)
+		}
+	}
+}
+
+// parsed is a page as a browser would hold it.
+type parsed struct {
+	elements []string
+	rows     []int    // cells of each row
+	cells    []string // their text
+	blocks   []string // the text of each block of code
+	prose    string   // all text that is not code
+}
+
+// markdownPage is what cmark-gfm, the parser of github.com, makes of Markdown.
+func markdownPage(t *testing.T, text string) (page parsed) {
+	t.Helper()
+	if _, err := exec.LookPath("cmark-gfm"); err != nil {
+		t.Skip("NOT RUN: Markdown as GitHub reads it, because there is no cmark-gfm")
+	}
+	parser := exec.Command("cmark-gfm", "--unsafe", "-e", "table", "-e", "autolink", "-e", "strikethrough", "-e", "tasklist")
+	parser.Stdin = strings.NewReader(text)
+	html, err := parser.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := xml.NewDecoder(strings.NewReader("<page>" + string(html) + "</page>"))
+	decoder.Strict, decoder.AutoClose = false, []string{"br"}
+	var open []string
+	for {
+		token, err := decoder.Token()
+		if err == io.EOF {
+			return page
+		}
+		if err != nil {
+			t.Fatalf("%v in:\n%s", err, html)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			open = append(open, token.Name.Local)
+			page.elements = append(page.elements, token.Name.Local)
+			switch token.Name.Local {
+			case "tr":
+				page.rows = append(page.rows, 0)
+			case "th", "td":
+				page.rows[len(page.rows)-1]++
+				page.cells = append(page.cells, "")
+			case "pre":
+				page.blocks = append(page.blocks, "")
+			}
+		case xml.EndElement:
+			open = open[:len(open)-1]
+		case xml.CharData:
+			if slices.Contains(open, "td") {
+				page.cells[len(page.cells)-1] += string(token)
+			}
+			switch {
+			case slices.Contains(open, "pre"):
+				page.blocks[len(page.blocks)-1] += string(token)
+			case !slices.Contains(open, "code"):
+				page.prose += string(token)
+			}
+		}
+	}
+}
