@@ -17,7 +17,7 @@ N       ?= 4
 FUZZTIME ?= 20s
 ORACLE  ?= .
 
-.PHONY: build cross release release-check nocgo demo test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release clean
+.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release setup-browser clean
 
 build: bin/preflight
 
@@ -39,18 +39,23 @@ cross:
 	  GOOS=linux GOARCH=$$arch CGO_ENABLED=1 CC="$$cc" $(GOBUILD) -o $$node ./cmd/preflight || exit 1; \
 	done
 
-# The siblings once more, held to what RHEL 8 and Ubuntu 20.04 have.
+# The siblings once more, held to what RHEL 8 and Ubuntu 20.04 have; then archives,
+# .deb packages, a list of what is in them and checksums. One commit makes the same
+# bytes every time: nothing in them has another time than the commit's.
+release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 release: setup-release
 	rm -rf dist
 	$(MAKE) cross OUT=dist
 	go run ./portable/floor -glibc 2.28 dist/preflight-linux-*
-	cd dist && sha256sum preflight-linux-* > SHA256SUMS
+	go run ./packaging/sbom -version $(VERSION) dist/preflight-linux-* > dist/preflight-$(VERSION).cdx.json
+	sh packaging/package.sh dist $(VERSION) $(ARCHES)
+	cd dist && LC_ALL=C sha256sum preflight* > SHA256SUMS
 
 # Starts them on the C libraries of Ubuntu 18.04 and Debian 11, those for another
-# machine under qemu (root, Linux).
+# machine under qemu, and installs the packages there (root, Linux).
 release-check: release
 	@if [ "$$(uname)$$(id -u)" != Linux0 ]; then echo "NOT RUN: starting the binaries on old systems, because chroot needs root on Linux"; \
-	elif sh portable/roots.sh bin/roots; then go test -tags release -count 1 -v ./portable; \
+	elif sh portable/roots.sh bin/roots; then go test -tags release -count 1 -v ./portable ./packaging; \
 	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
 
 # Without a C compiler everything builds, and nvidia-smi is asked for NVML.
@@ -66,6 +71,9 @@ setup:
 setup-release:
 	@sh testhosts/apt.sh release || echo "going on without them: what cannot be built says so"
 
+setup-browser:
+	@sh testhosts/apt.sh browser || echo "going on without one: what takes a browser says so"
+
 demo: setup build
 	bin/preflight demo
 
@@ -73,7 +81,12 @@ demo: setup build
 # them must not compete for the processors with compilers and other clusters.
 test: setup
 	go test -p 1 ./...
+	@[ -e /usr/bin/chromium ] || echo "NOT RUN, because there is no browser: the HTML report in a real one (make browser-test installs it)"
 	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
+
+# The HTML report in a real browser. SCREENSHOTS=DIR keeps pictures of it, to be looked at.
+browser-test: setup-browser
+	go test -count 1 -v -run Browser ./report $(if $(SCREENSHOTS),-screenshots $(abspath $(SCREENSHOTS)))
 
 # The tests on real nodes run binaries of their own, which no race is looked for in.
 race:
@@ -82,9 +95,9 @@ race:
 lint:
 	test -z "$$(gofmt -l .)"
 	go vet ./...
-	go vet -tags oracle,release ./oracle ./portable
+	go vet -tags oracle,release ./oracle ./portable ./packaging
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle,release ./oracle ./portable
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle,release ./oracle ./portable ./packaging
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md

@@ -71,6 +71,10 @@ var Catalogue = []Check{
 	ibSame,
 
 	throughput,
+
+	drift,
+	expectation,
+	policyInForce, // the last: it tells which waivers nothing needed
 }
 
 // NotCovered is what can end a launch and no check looks at: a pass says

@@ -25,6 +25,25 @@ func TestChanges(t *testing.T) {
 			{Node: "w2", Fact: "python.packages.apex", After: value(`"0.1"`)},
 			{Node: "w2", Fact: "python.packages.numpy", Before: value(`"1.26.4"`)},
 		}},
+		"entries that came and went, and a name with its value": {func(f *launchable) {
+			f.Nodes[1].Net.Interfaces[1].Name = "eth0.100"
+			f.Nodes[1].NVML.Cards = f.Nodes[1].NVML.Cards[:7]
+			f.Nodes[1].Env.Vars = append(f.Nodes[1].Env.Vars, facts.Setting{Name: "NCCL_IB_TC", Value: "106"})
+		}, []Change{
+			{Node: "w2", Fact: "env.vars.NCCL_IB_TC.value", After: value(`"106"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0", Before: value(`"present"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
+			{Node: "w2", Fact: "nvml.cards.7", Before: value(`"present"`)},
+		}},
+		"another machine, another GPU": {func(f *launchable) {
+			f.Nodes[1].Host.MachineID, f.Nodes[1].NVML.Cards[2].UUID = "other", "GPU-other"
+		}, []Change{
+			{Node: "w2", Fact: "host.machine_id", Before: value(`"machine-1"`), After: value(`"other"`)},
+			{Node: "w2", Fact: "nvml.cards.2.uuid", Before: quoted(healthyFleet(3).Nodes[1].NVML.Cards[2].UUID), After: value(`"GPU-other"`)},
+		}},
+		"a container started": {func(f *launchable) {
+			f.Nodes[1].Net.Interfaces = append(f.Nodes[1].Net.Interfaces, facts.Interface{Name: "veth1a2b", Kind: "veth", Master: "docker0"})
+		}, []Change{}},
 		"volatile facts":          {func(f *launchable) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
 		"not seen is not changed": {func(f *launchable) { f.Nodes[0].Python = nil }, []Change{}},
 		"not reached any more": {func(f *launchable) {

@@ -33,9 +33,12 @@ type Check struct {
 	// have them all; the others become unknown, with the reason.
 	Needs []facts.Section
 	// OnHead asks for the sections on the launching machine instead.
-	OnHead   bool
-	Doc      string // one paragraph: what it looks at, why it matters
-	WouldSee string // the message training would have died with
+	OnHead bool
+	// FromPolicy says that the policy decides what is looked at: Run gets every node,
+	// and says itself what could not be seen.
+	FromPolicy bool
+	Doc        string // one paragraph: what it looks at, why it matters
+	WouldSee   string // the message training would have died with
 	// Run judges. It is pure: no clock, no I/O, no state.
 	Run func(View) []Finding
 }
@@ -51,6 +54,10 @@ type View struct {
 	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
 	networks map[*facts.Node]launch.Network           // what ncclNetwork has, for the same reason
 	cards    func(*facts.Node) []*facts.Card          // what launchCards has
+
+	severity Severity    // what the check that runs weighs here
+	stated   []statement // the policy's expectations, held against the fleet
+	waiving  *waiving    // what its waivers have done so far
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills
@@ -70,6 +77,8 @@ type Finding struct {
 	Want     string   `json:"want,omitempty"`
 	Fix      []string `json:"fix,omitempty"`
 	WouldSee string   `json:"would_see,omitempty"`
+	// Fact is the path of the one fact it is about, where a policy states that fact.
+	Fact string `json:"fact,omitempty"`
 
 	// Explained is an unknown whose cause another check reports: it makes the check's
 	// verdict unknown and is told no second time.

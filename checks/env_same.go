@@ -57,7 +57,12 @@ func isCompared(name string) bool {
 
 func settingFindings(view View, seen map[string]map[string]facts.Setting, aspects []aspect) []Finding {
 	var findings []Finding
-	for _, d := range differences(view.Nodes, aspects) {
+	var all []comparison
+	for _, a := range aspects {
+		among := view.meeting(view.meeting(view.Nodes, "env.vars."+a.Name+".value"), "env.nccl."+a.Name+".value")
+		all = append(all, comparison{aspect: a, Among: among})
+	}
+	for _, d := range compare(all) {
 		var fix []string
 		for i, dev := range d.Deviations {
 			files := map[string][]string{}

@@ -20,10 +20,12 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Launch:   prediction,
 		Checks:   []Outcome{},
 		Findings: []Finding{},
+		Policy:   policy.File,
 		Diff:     Diff(fleet.Nodes),
 	}
 	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
 	view.cards = launchCards(view)
+	view.stated, view.waiving = hold(fleet, policy), newWaiving(policy)
 	report.Advice = advise(view)
 	report.Interconnect = interconnects(fleet.Nodes, prediction)
 	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
@@ -37,6 +39,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		report.Checks = append(report.Checks, outcome)
 		report.Findings = append(report.Findings, roster.fold(findings)...)
 	}
+	report.Waived = view.waiving.waived(roster)
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Compare(weight(a.Verdict), weight(b.Verdict))
 	})
@@ -78,7 +81,8 @@ const SwitchedOff = "switched off"
 
 // judge runs one check on the nodes that can be judged by it.
 func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
-	outcome := Outcome{Check: check.ID, Severity: check.Severity}
+	outcome := Outcome{Check: check.ID, Severity: view.Policy.weighs(check)}
+	view.severity = outcome.Severity
 	if view.Policy.SwitchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, SwitchedOff
 		return outcome, nil
@@ -104,8 +108,14 @@ func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 	}
 	for i := range findings {
 		complete(&findings[i], check)
+		view.Policy.reweigh(&findings[i])
 	}
+	findings, waived := view.waiving.part(findings)
 	outcome.Verdict, outcome.Reason = conclude(findings, blind, len(view.Nodes))
+	if waived && outcome.Verdict == Pass {
+		outcome.Verdict, outcome.Reason = Skip, AllWaived
+	}
+	view.waiving.note(check, outcome.Verdict, findings, blind)
 	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip || f.Explained })
 }
 

@@ -34,7 +34,11 @@ type fixture struct {
 	Head     any `json:"head"`
 	Launch   any `json:"launch"`
 	Policy   any `json:"policy"`
-	Want     struct {
+	// Baseline patches the nodes of an earlier look at the healthy fleet, which has
+	// BaselineSize of them, Size when not given; null leaves one out. nil is no baseline.
+	Baseline     map[string]any `json:"baseline"`
+	BaselineSize int            `json:"baseline_size"`
+	Want         struct {
 		Verdict  Verdict       `json:"verdict"`
 		Reason   string        `json:"reason"` // what the reason of a skip or an unknown contains
 		Findings []wantFinding `json:"findings"`
@@ -155,7 +159,28 @@ func (f fixture) build(t *testing.T) (launchable, Policy) {
 	if f.Policy != nil {
 		policy = patched(t, policy, f.Policy)
 	}
+	if f.Baseline != nil {
+		policy.Baseline = f.baseline(t, size)
+	}
 	return fleet, policy
+}
+
+func (f fixture) baseline(t *testing.T, size int) *Baseline {
+	if f.BaselineSize > 0 {
+		size = f.BaselineSize
+	}
+	earlier := &Baseline{File: "golden.json"}
+	for _, node := range healthyFleet(size).Nodes {
+		patch, given := f.Baseline[node.Name]
+		switch {
+		case given && patch == nil:
+			continue
+		case given:
+			node = patched(t, node, patch)
+		}
+		earlier.Nodes = append(earlier.Nodes, node)
+	}
+	return earlier
 }
 
 // patched applies a merge patch to a value by way of its JSON. Keys the value

@@ -27,6 +27,10 @@ func judgeDriversAlike(view View) []Finding {
 	var all []comparison
 	for _, a := range []aspect{{"driver", driver}, {"kernel module", moduleKind}} {
 		told := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return a.Value(n) == "" })
+		if a.Name == "driver" {
+			all = append(all, view.alikeByPolicy(a, told, "nvml.driver")...)
+			continue
+		}
 		all = append(all, comparison{aspect: a, Among: told})
 	}
 	for _, d := range compare(all) {

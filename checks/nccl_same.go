@@ -39,6 +39,7 @@ func judgeNCCL(view View) []Finding {
 		}
 		return silent
 	})
+	nodes = view.meeting(nodes, "python.nccl.*.version")
 	wanted := required{
 		Name:    "NCCL",
 		Version: ncclVersion,

@@ -48,17 +48,18 @@ func judgePackages(view View) []Finding {
 			names[name] = names[name] || !hasOwnCheck(name)
 		}
 	}
-	var aspects []aspect
+	var all []comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] {
-			aspects = append(aspects, aspect{name, func(n *facts.Node) string { return n.Python.Packages[name] }})
+			version := aspect{name, func(n *facts.Node) string { return n.Python.Packages[name] }}
+			all = append(all, view.alikeByPolicy(version, nodes, packagePath(name))...)
 		}
 	}
-	if len(aspects) == 0 {
+	if len(all) == 0 {
 		return nowhere(view, "any of the other packages")
 	}
 	var findings []Finding
-	for _, d := range differences(nodes, aspects) {
+	for _, d := range compare(all) {
 		f := d.finding("packages")
 		f.Fix = pipFix(view, d)
 		findings = append(findings, f)
@@ -76,5 +77,5 @@ func judgePackage(view View, name string) []Finding {
 	if !slices.ContainsFunc(answering(view), has) {
 		return nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(answering(view))
+	return requiredPackage(view, name).findings(view.meeting(answering(view), packagePath(name)))
 }

@@ -2,12 +2,21 @@ package checks
 
 import "slices"
 
-// Policy is what a team may set: thresholds and which checks run.
+// Policy is what a team may set: thresholds, which checks run and what they weigh,
+// what is expected of nodes, and which defects are known.
 type Policy struct {
 	Only []string // IDs; empty means all
 	Skip []string // IDs
 	// Strict makes warnings fail the run.
 	Strict bool
+	// Baseline is what drift holds the fleet against, nil for nothing.
+	Baseline *Baseline
+
+	File       string              // that states the rest, "" for none
+	Today      string              // "2026-11-21", for waivers; "" where nobody said
+	Expect     []Expectation       // each of them Valid
+	Severities map[string]Severity // by check ID
+	Waivers    []Waiver
 
 	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
 	ClockSkew   float64 // seconds two clocks may differ

@@ -21,6 +21,9 @@ type Report struct {
 	Hostfile string  `json:"hostfile"`
 	// Interrupted is set when the run was stopped before every node answered.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Normalized is set when facts that change by themselves were left out when it was
+	// saved: see [Lasting].
+	Normalized  bool `json:"normalized,omitempty"`
 	facts.Fleet      // head, nodes and what was not tried, as seen
 	// LaunchedFrom is the node that the launching machine is, "" when it is none of
 	// them or that could not be told.
@@ -28,8 +31,12 @@ type Report struct {
 	Launch       launch.Prediction `json:"launch"`
 	Checks       []Outcome         `json:"checks"`
 	Findings     []Finding         `json:"findings"`
-	Diff         []FactDiff        `json:"diff"`
-	Advice       Advice            `json:"advice"`
+	// Policy is the file that stated expectations, severities or waivers, "" for none.
+	Policy string `json:"policy,omitempty"`
+	// Waived are findings that the policy has told not to count.
+	Waived []Waived   `json:"waived,omitempty"`
+	Diff   []FactDiff `json:"diff"`
+	Advice Advice     `json:"advice"`
 	// Interconnect is what NCCL will use, the largest group first; empty where it is
 	// not NCCL that the ranks talk by, or nothing was seen.
 	Interconnect []Interconnect `json:"interconnect,omitempty"`

@@ -42,6 +42,9 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	if check.OnHead {
 		where = "on the launching machine"
 	}
+	if check.FromPolicy {
+		needs = []string{"what the policy names,"}
+	}
 	p.field("weighs", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
 	p.field("or see", check.WouldSee)

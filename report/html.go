@@ -123,7 +123,6 @@ func newSheet(r checks.Report) (*sheet, error) {
 		Report: r,
 		Start:  template.HTML(htmlStart), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
 		Sentence: p.conclusion(r), Summary: p.summary(r), Launched: Escape(launched(r)),
-		Tally:       tallied(r.Findings),
 		Differences: differences(p, r.Diff),
 		Meetings:    meetings(p, r.Nodes),
 		Judged:      allJudged(r.Checks),
@@ -136,6 +135,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 		return nil, err
 	}
 	s.Told, s.Blind = told(p, r.Findings)
+	s.Tally = tallied(s.Told, len(s.Blind))
 	s.Odd, s.MoreOdd = oddOnes(p, r.Diff)
 	s.Meshes = toldMeshes(p, r.Nodes)
 	s.Machines, s.MoreMachines = machines(p, r)

@@ -66,6 +66,19 @@ func fill(value any, at []any, with any) any {
 	return value
 }
 
+// asSent is facts as JSON carries them, in which some lists that are empty are nil.
+func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
+	t.Helper()
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestFactsAreKeptWhole: what is told of each node once nodes share what they can is
 // what each told.
 func TestFactsAreKeptWhole(t *testing.T) {
@@ -74,15 +87,8 @@ func TestFactsAreKeptWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asSent := func(f facts.Facts) (out facts.Facts) { // nil and empty are alike in JSON for some
-		text, _ := json.Marshal(f)
-		if err := json.Unmarshal(text, &out); err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	for i := range nodes {
-		if diff := cmp.Diff(asSent(nodes[i].Facts), restored(t, table, i)); diff != "" {
+		if diff := cmp.Diff(asSent(t, nodes[i].Facts), restored(t, table, i)); diff != "" {
 			t.Fatalf("%s (-told +kept):\n%s", nodes[i].Name, diff)
 		}
 	}

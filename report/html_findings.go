@@ -9,23 +9,20 @@ import (
 // tally is how many findings have one verdict.
 type tally struct {
 	Verdict checks.Verdict
-	Count   int
-	Words   string
+	Words   string // "7 problems"
 }
 
-func tallied(findings []checks.Finding) (all []tally) {
+func tallied(told []toldFinding, blind int) (all []tally) {
+	count := map[checks.Verdict]int{checks.Unknown: blind}
+	for _, f := range told {
+		count[f.Verdict]++
+	}
 	for _, v := range []struct {
 		verdict checks.Verdict
 		noun    string
 	}{{checks.Fail, "problem"}, {checks.Unknown, "blind spot"}, {checks.Warn, "warning"}} {
-		count := 0
-		for _, f := range findings {
-			if f.Verdict == v.verdict {
-				count++
-			}
-		}
-		if count > 0 {
-			all = append(all, tally{v.verdict, count, plural(count, v.noun)})
+		if n := count[v.verdict]; n > 0 {
+			all = append(all, tally{v.verdict, plural(n, v.noun)})
 		}
 	}
 	return all

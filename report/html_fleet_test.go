@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -35,7 +36,9 @@ func recorded(t *testing.T) checks.Report {
 func largeFleet(t *testing.T, n int) checks.Report {
 	t.Helper()
 	demo := recorded(t)
-	fleet := facts.Fleet{Head: demo.Head, NotTried: demo.NotTried}
+	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
+	maps.Copy(fleet.NotTried, demo.NotTried)
+	fleet.Head.Rehearsal = nil
 	text, err := json.Marshal(demo.Nodes[2]) // the one with another protobuf, which it keeps in a few machines
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +87,7 @@ func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 		}
 	}
 	for j := range node.Disk.Places {
-		node.Disk.Places[j].Free = dice.Int64N(1 << 40)
+		node.Disk.Places[j].Total, node.Disk.Places[j].Free = 2<<40, 1<<40+dice.Int64N(1<<40)
 	}
 	for j := range node.NVML.Cards {
 		card := &node.NVML.Cards[j]

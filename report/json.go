@@ -9,13 +9,13 @@ import (
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report checks.Report | checks.EndpointReport | Explained](w io.Writer, r Report) error {
+func JSON[Report checks.Report | checks.EndpointReport | Explained | Changed](w io.Writer, r Report) error {
 	encoder := json.NewEncoder(jsonGuard{w})
 	encoder.SetIndent("", " ")
 	return encoder.Encode(r)
 }
 
-// Read reads a report that JSON wrote.
+// Read reads a report that JSON or [Normalized] wrote.
 func Read(in io.Reader) (checks.Report, error) {
 	var r checks.Report
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
@@ -23,6 +23,9 @@ func Read(in io.Reader) (checks.Report, error) {
 	}
 	if r.Schema != checks.Schema {
 		return r, fmt.Errorf("its schema is %d, this preflight reads schema %d", r.Schema, checks.Schema)
+	}
+	if r.Normalized {
+		r.Fleet = checks.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
 }

@@ -27,6 +27,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{style: style, fleet: len(r.Nodes)}
 	p.headline(r)
 	p.findings(r)
+	p.waived(r.Waived)
 	switch {
 	case !style.Quiet:
 		p.diff(r.Diff)
@@ -270,6 +271,9 @@ func (p *page) rest(r checks.Report) {
 	}
 	p.incomplete(r)
 	for _, group := range byReason(r, checks.Skip) {
+		if group.reason == checks.AllWaived {
+			continue // told with the findings
+		}
 		p.list("not judged", group.checks, group.reason)
 	}
 	p.list("not covered", []string{checks.NotCovered}, "")

@@ -13,6 +13,8 @@
 #   zsh tcsh fish    login shells that a node may have and that are not POSIX
 #   libxml2-utils    xmllint, which holds JUnit reports against a schema
 #   cmark-gfm        the parser that GitHub reads our Markdown with
+#   shellcheck       reads the shell scripts among the examples
+#   groff-base       sets the manual pages, and warns where they are wrong
 #
 # With the word release, instead, what `make release` uses:
 #
@@ -20,6 +22,12 @@
 #   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other of amd64 and
 #                    arm64
 #   qemu-user-static starts the other one's binaries here
+#
+# With the word browser, instead, what `make browser-test` looks at the HTML report
+# with. It is large, and nothing else uses it:
+#
+#   chromium         the browser, Debian's: Ubuntu's package of that name is a snap
+#   fonts-liberation fonts-dejavu-core   letters and signs as a reader's machine has them
 #
 # No service is started: an sshd of the machine's own is nobody's wish here.
 set -eu
@@ -43,6 +51,12 @@ needed() {
 		esac
 		return
 	fi
+	if [ "${1:-}" = browser ]; then
+		echo "/usr/bin/chromium chromium"
+		echo "/usr/share/fonts/truetype/liberation fonts-liberation"
+		echo "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core"
+		return
+	fi
 	cat <<LIST
 /usr/sbin/sshd openssh-server
 /usr/bin/ssh openssh-client
@@ -60,6 +74,8 @@ needed() {
 /usr/bin/fish fish
 /usr/bin/xmllint libxml2-utils
 /usr/bin/cmark-gfm cmark-gfm
+/usr/bin/shellcheck shellcheck
+/usr/bin/groff groff-base
 LIST
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
 	"preflight/launch"
@@ -49,6 +51,7 @@ type Config struct {
 	Output      []string      `mapstructure:"output"`     // see outputs
 	GoodHosts   string        `mapstructure:"good_hosts"` // a file
 	BadHosts    string        `mapstructure:"bad_hosts"`  // a file
+	Baseline    string        `mapstructure:"baseline"`   // a file
 	Only        []string      `mapstructure:"only"`
 	Skip        []string      `mapstructure:"skip"`
 	Strict      bool          `mapstructure:"strict"`
@@ -61,6 +64,8 @@ type Config struct {
 	MemoryFree  float64       `mapstructure:"memory_free"` // share, 0 to 1
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
+
+	Stated stated `mapstructure:"-"` // what the file holds beside settings
 }
 
 // launchFlags adds the flags that say which launch to judge.
@@ -136,6 +141,9 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	keys := map[string]bool{}
 	for field := range reflect.TypeFor[Config]().Fields() {
 		key := field.Tag.Get("mapstructure")
+		if key == "-" {
+			continue
+		}
 		keys[key] = true
 		if flag := flags.Lookup(key); flag != nil {
 			if err := v.BindPFlag(key, flag); err != nil {
@@ -153,7 +161,7 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if err := readFile(v, file, keys); err != nil {
+	if config.Stated, err = readFile(v, file, keys); err != nil {
 		return config, err
 	}
 	if err := readableValues(v, flags, file); err != nil {
@@ -165,31 +173,52 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	return config, namedHosts(flags)
 }
 
-// readFile adds the configuration file, if there is one. An unknown key is an
-// error: a typo would silently change nothing.
-func readFile(v *viper.Viper, file string, keys map[string]bool) error {
+// readFile adds the configuration file, if there is one: its settings to viper, and
+// apart what it states of nodes and checks. An unknown key is an error: a typo would
+// silently change nothing.
+func readFile(v *viper.Viper, file string, keys map[string]bool) (stated, error) {
 	if file == "" {
-		return nil
+		return stated{}, nil
 	}
-	v.SetConfigFile(file)
-	v.SetConfigType("yaml") // whatever it is called
-	if err := v.ReadInConfig(); err != nil {
-		return unreadableFile(file, err)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return stated{}, unreadableFile(file, err)
 	}
-	for _, key := range slices.Sorted(maps.Keys(v.AllSettings())) {
-		if !keys[key] {
-			return withHint(fmt.Errorf("%s: there is no setting %q", file, key),
-				"keys are the long names of the flags, with underscores: preflight --help lists them")
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return stated{}, fmt.Errorf("%s is not YAML: %w", file, err)
+	}
+	root := behind(&document)
+	if len(document.Content) > 0 {
+		root = behind(document.Content[0])
+	}
+	f := &policyFile{name: file, groups: map[string]string{}}
+	if root.Kind != yaml.MappingNode && len(document.Content) > 0 && root.Tag != "!!null" {
+		f.fault(root, "settings are written as \"name: value\"")
+	}
+	top := f.mapping(root)
+	settings := map[string]any{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		switch name := strings.ToLower(key.Value); {
+		case slices.Contains(sections, key.Value):
+		case !keys[name]:
+			near := nearest(key.Value, slices.Concat(sections, slices.Sorted(maps.Keys(keys))))
+			f.fault(key, "there is no setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
+		default:
+			var value any
+			if err := top[key.Value].Decode(&value); err != nil {
+				f.fault(key, "%v", err)
+			}
+			settings[name] = value
 		}
 	}
-	return nil
+	said := f.stated(top)
+	return said, errors.Join(f.err(), v.MergeConfigMap(settings))
 }
 
 // unreadableFile says in one line, with the file first, why it cannot be used.
 func unreadableFile(file string, err error) error {
-	if parse, ok := errors.AsType[viper.ConfigParseError](err); ok {
-		return fmt.Errorf("%s is not YAML: %w", file, parse.Unwrap())
-	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
 	}
@@ -256,9 +285,12 @@ func checksNamed(pattern string) []string {
 	return ids
 }
 
-// policy turns the thresholds into what checks understand.
+// policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
-	policy := checks.Policy{Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles}
+	policy := checks.Policy{
+		File: c.Stated.file, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.expect, Severities: c.Stated.severities, Waivers: c.Stated.waivers,
+		Skip: slices.Clone(c.Stated.off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
+	}
 	for _, list := range []struct {
 		patterns []string
 		to       *[]string
@@ -272,7 +304,7 @@ func (c Config) policy() (checks.Policy, error) {
 		}
 	}
 	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
-		return policy, fmt.Errorf("--only and --skip leave no check to run: take one of the two out")
+		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")
 	}
 	for _, size := range []struct {
 		name, text string

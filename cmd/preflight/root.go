@@ -52,9 +52,10 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	drillFlags(root.Flags())
 	judgeFlags(root.Flags())
 	hostListFlags(root.Flags())
+	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
@@ -106,6 +107,9 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	}
 	defer closeJob()
 	if err := errors.Join(config.writable(job.Plan.Hostfile, reportFormats), config.envWritable()); err != nil {
+		return err
+	}
+	if policy.Baseline, err = config.baseline(job.Plan.Prediction); err != nil {
 		return err
 	}
 	job.Policy = policy

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 
 // snapshotCommand saves facts to compare with later.
 func snapshotCommand() *cobra.Command {
+	var normalize bool
 	cmd := &cobra.Command{
 		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
 		Short: "Save the facts of every node, to judge or compare later",
@@ -53,7 +56,11 @@ func snapshotCommand() *cobra.Command {
 			if lost > 0 {
 				saved.Verdict, saved.ExitCode = checks.Unknown, exitTrouble
 			}
-			if err := config.write(saved); err != nil {
+			write := config.write
+			if normalize {
+				write = config.writeNormalized
+			}
+			if err := write(saved); err != nil {
 				return err
 			}
 			if lost > 0 {
@@ -66,7 +73,15 @@ func snapshotCommand() *cobra.Command {
 	drillFlags(cmd.Flags())
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
 	return cmd
+}
+
+// writeNormalized writes a snapshot that is the same until somebody changes a node.
+func (c Config) writeNormalized(saved checks.Report) error {
+	return c.deliver(c.outputs(), func(w io.Writer, _ string, _ report.Style) error {
+		return report.Normalized(w, saved)
+	})
 }
 
 // judgeCommand judges a saved run again.
@@ -91,6 +106,9 @@ func judgeCommand() *cobra.Command {
 			if err := config.writable("", reportFormats); err != nil {
 				return err
 			}
+			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
+				return err
+			}
 			judged := rejudge(saved, policy)
 			if err := config.write(judged); err != nil {
 				return err
@@ -100,22 +118,31 @@ func judgeCommand() *cobra.Command {
 	}
 	judgeFlags(cmd.Flags())
 	hostListFlags(cmd.Flags())
+	baselineFlag(cmd.Flags())
 	return cmd
 }
 
 // rejudge judges the facts of a saved run by today's catalogue. That the run was
-// interrupted stays true.
+// interrupted or is normalized stays true.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
-	judged := checks.Evaluate(checks.Catalogue, saved.Fleet, saved.Launch, policy)
+	catalogue := checks.Catalogue
+	if saved.Normalized {
+		catalogue = checks.Lasting(catalogue)
+	}
+	judged := checks.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
-	judged.Interrupted = saved.Interrupted
+	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
 	judged.Conclude(policy.Strict)
 	return judged
 }
 
+// changeFormats are what diff prints.
+var changeFormats = []string{"text", "json", "markdown"}
+
 // diffCommand compares two saved runs.
 func diffCommand() *cobra.Command {
-	return &cobra.Command{
+	format := "text"
+	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Say what changed between two saved runs",
 		Long: `Say what changed between two saved runs, fact by fact: nodes that came or went,
@@ -125,6 +152,9 @@ themselves (load, free memory) are left out.
 Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("format", format, changeFormats); err != nil {
+				return err
+			}
 			before, err := readReport(args[0])
 			if err != nil {
 				return err
@@ -134,7 +164,7 @@ Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 				return err
 			}
 			changes := checks.Changes(before.Nodes, after.Nodes)
-			if err := report.ChangesText(os.Stdout, changes, terminalStyle(os.Stdout)); err != nil {
+			if err := printChanges(changes, format); err != nil {
 				return err
 			}
 			if len(changes) > 0 {
@@ -143,4 +173,16 @@ Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&format, "format", format, "what to print: "+strings.Join(changeFormats, ", "))
+	return cmd
+}
+
+func printChanges(changes []checks.Change, format string) error {
+	switch format {
+	case "json":
+		return report.JSON(os.Stdout, report.Changed{Schema: checks.Schema, Changes: changes})
+	case "markdown":
+		return report.ChangesMarkdown(os.Stdout, changes)
+	}
+	return report.ChangesText(os.Stdout, changes, terminalStyle(os.Stdout))
 }

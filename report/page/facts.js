@@ -44,7 +44,7 @@ const facts = {
   },
 
   json(told) {
-    const code = element("code", {}, JSON.stringify({ name: data.names[this.node], facts: told, missing: store.untold(this.node) }, null, 1));
+    const code = element("code", {}, asJSON({ name: data.names[this.node], facts: told, missing: store.untold(this.node) }, 1));
     byId("facts-count").textContent = "";
     return element("div", { class: "copyable" }, element("pre", { tabindex: "0" }, code), copyButton(code, "Copy the facts as JSON"));
   },

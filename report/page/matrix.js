@@ -130,7 +130,7 @@ const matrix = {
       this.table.querySelector('button[data-key="' + CSS.escape(row.key) + '"]')?.focus();
     };
     return [
-      element("button", { type: "button", "data-key": row.key, "aria-expanded": String(this.open.has(row.key)), title: "Show them one by one", onclick: toggle }, row.label),
+      element("button", { type: "button", "data-key": row.key, "aria-expanded": String(this.open.has(row.key)), title: row.label, onclick: toggle }, row.label),
       element("span", { class: "faint" }, " " + row.nodes.length),
     ];
   },
@@ -151,7 +151,7 @@ function apart(row) {
 
 // few names some nodes of a folded row.
 function few(nodes) {
-  const names = nodes.slice(0, 3).map((i) => data.names[i]).join(",");
+  const names = nodes.slice(0, 3).map((i) => data.names[i]).join(", ");
   return nodes.length > 3 ? names + " and " + (nodes.length - 3) + " more" : names;
 }
 

@@ -41,7 +41,7 @@ class Mesh {
   get isDense() {
     const callers = this.out.filter((share) => share.made > 0);
     const made = callers.reduce((sum, share) => sum + share.made, 0);
-    return data.names.length <= 24 || (data.names.length <= 160 && made > callers.length * data.names.length / 3);
+    return data.names.length <= 30 || (data.names.length <= 160 && made > callers.length * data.names.length / 3);
   }
 
   suspect(share) { return share.failed > 1 && share.failed * 2 > share.made; }
@@ -61,7 +61,8 @@ function words(mesh, from, to) {
 
 function heatMap(mesh, readout) {
   const n = data.names.length;
-  const size = n <= 24 ? "small" : n <= 64 ? "middle" : "large";
+  const side = Math.min(2.1, Math.max(0.4, 64 / n)); // of a cell, in rem, so that most maps fit the page
+  const size = side > 2 ? "small" : side > 0.8 ? "middle" : "large";
   const head = element("tr", {}, element("td", {}));
   const body = element("tbody", {});
   const all = [];
@@ -71,13 +72,14 @@ function heatMap(mesh, readout) {
     const suspect = mesh.suspect(mesh.out[from]);
     const row = element("tr", {}, element("th", { scope: "row", class: suspect ? "suspect" : "" }, element("span", {}, (suspect ? "× " : "") + name)));
     for (let to = 0; to < n; to++) {
-      const cell = heatCell(mesh, from, to, size);
+      const cell = heatCell(mesh, from, to);
       all.push(cell);
       row.append(cell);
     }
     body.append(row);
   });
   const table = element("table", { class: "heat " + size, role: "grid", "aria-label": "Calls between nodes: rows call, columns are called" }, element("thead", {}, head), body);
+  table.style.setProperty("--side", side + "rem");
   const tell = (event) => {
     const at = all.indexOf(event.target.closest("td"));
     if (at >= 0) readout.textContent = visible(words(mesh, Math.floor(at / n), at % n));
@@ -88,7 +90,7 @@ function heatMap(mesh, readout) {
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heat map of calls" }, table);
 }
 
-function heatCell(mesh, from, to, size) {
+function heatCell(mesh, from, to) {
   const call = mesh.calls[from].get(to);
   const cell = document.createElement("td"); // many of them: no attribute too much
   cell.tabIndex = -1;
@@ -101,7 +103,7 @@ function heatCell(mesh, from, to, size) {
     cell.textContent = "×";
   } else {
     cell.className = from === to ? "lself" : "l" + mesh.level(call.seconds);
-    cell.textContent = size === "middle" ? "" : milliseconds(call.seconds);
+    cell.textContent = milliseconds(call.seconds);
   }
   return cell;
 }
@@ -119,10 +121,19 @@ function meshLegend(mesh, extra) {
   return legend;
 }
 
+// suspectsInWords names the nodes most of whose calls failed.
+function suspectsInWords(mesh) {
+  const named = (shares) => few(shares.map((share, i) => (mesh.suspect(share) ? i : -1)).filter((i) => i >= 0));
+  const told = [["to ", named(mesh.into)], ["of ", named(mesh.out)]].filter(([, names]) => names).map(([word, names]) => word + names);
+  return told.length > 0 ? "Most calls fail " + told.join(", and ") + "." : "";
+}
+
 function drawMesh(box) {
   const mesh = new Mesh(box.dataset.section);
   const readout = element("p", { class: "readout faint" }, mesh.isDense ? "Rows call, columns are called. Point at a cell, or go through them by the arrow keys." :
     "A tile is a node: its left half the calls it made, its right half those to it. The arrow keys go from one to the next.");
+  const suspects = suspectsInWords(mesh);
+  if (suspects) box.append(element("p", { class: "suspects" }, suspects));
   box.append(mesh.isDense ? heatMap(mesh, readout) : meshTiles(mesh, readout), meshLegend(mesh, !mesh.isDense), readout);
 }
 

@@ -1,9 +1,16 @@
 // The facts are kept such that what nodes share is there once. A field has shapes,
 // each with the value of the first node and the places where others differ.
+// Limits of the kernel are larger than a number holds exactly: they stay whole where
+// the browser tells how a number was written.
+const whole = (key, value, written) =>
+  typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(written?.source ?? "") ? BigInt(written.source) : value;
+const asJSON = (value, indent) =>
+  JSON.stringify(value, (key, v) => (typeof v !== "bigint" ? v : JSON.rawJSON ? JSON.rawJSON(String(v)) : Number(v)), indent);
+
 const store = {
   parsed: null,
   get table() {
-    this.parsed ??= JSON.parse(byId("node-facts").textContent);
+    this.parsed ??= JSON.parse(byId("node-facts").textContent, whole);
     return this.parsed;
   },
 

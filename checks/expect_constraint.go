@@ -1,0 +1,239 @@
+package checks
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/hashicorp/go-version"
+
+	"preflight/facts"
+)
+
+// absentWord is the constraint that a fact is not there, and unlimitedWord the
+// resource limit that is none.
+const (
+	absentWord    = "absent"
+	unlimitedWord = "unlimited"
+)
+
+// constraint is what a value must be. All its bounds hold at once.
+type constraint struct {
+	text   string // as it was stated
+	absent bool
+	bounds []bound
+}
+
+// bound is one comparison. Text that reads as a version is compared as one.
+type bound struct {
+	kind    facts.Kind
+	op      string
+	text    string
+	number  float64
+	version *version.Version // nil for what is none
+}
+
+var (
+	operators = []string{">=", "<=", "==", "!=", ">", "<"}
+	operator  = regexp.MustCompile(`^(?:[><=!]=|[><])`)
+	// buildNumber is how kernels and Debian write a later build of one version,
+	// 5.15.0-107-generic, which to a version's grammar comes before it.
+	buildNumber = regexp.MustCompile(`^(\d+(?:\.\d+)*)-(\d+)\b.*`)
+)
+
+// readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
+// for a fact of the kind described.
+func readConstraint(text string, about facts.Description) (constraint, error) {
+	c := constraint{text: text}
+	if text == absentWord {
+		c.absent = true
+		return c, nil
+	}
+	if about.Kind == facts.List {
+		return c, fmt.Errorf("%s is a list, of which nothing but %q can be expected", about.Path, absentWord)
+	}
+	parts := []string{text}
+	if operator.MatchString(text) {
+		parts = strings.Split(text, ",")
+	}
+	for _, part := range parts {
+		b, err := readBound(strings.TrimSpace(part), about)
+		if err != nil {
+			return c, err
+		}
+		c.bounds = append(c.bounds, b)
+	}
+	return c, c.contradiction()
+}
+
+func readBound(text string, about facts.Description) (bound, error) {
+	b := bound{kind: about.Kind, op: operator.FindString(text)}
+	b.text = strings.TrimSpace(text[len(b.op):])
+	stated := b.op != ""
+	if !stated {
+		b.op = "=="
+	}
+	ordered := b.op != "==" && b.op != "!="
+	switch {
+	case b.text == "":
+		return b, fmt.Errorf("%q compares with nothing", text)
+	case strings.ContainsAny(b.text[:1], "=<>!~^"):
+		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(operators, " "))
+	case stated && b.text == absentWord:
+		return b, fmt.Errorf("%q compares with no value: write %q alone", text, absentWord)
+	}
+	switch about.Kind {
+	case facts.Number:
+		number, err := readNumber(b.text, about)
+		b.number = number
+		return b, err
+	case facts.Truth:
+		if ordered || b.text != "true" && b.text != "false" {
+			return b, fmt.Errorf("%q: %s is true or false", text, about.Path)
+		}
+	default:
+		b.version = readVersion(b.text)
+		if ordered && b.version == nil {
+			return b, fmt.Errorf("%q: %q is no version, and nothing else has an order", text, b.text)
+		}
+	}
+	return b, nil
+}
+
+// readNumber reads a number in what the fact is counted in: 9000, 16GiB, 100Gbit/s.
+func readNumber(text string, about facts.Description) (float64, error) {
+	if text == unlimitedWord && canBeUnlimited(about.Path) {
+		return math.Inf(1), nil
+	}
+	if number, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
+		return number, nil
+	}
+	switch about.Unit {
+	case "bytes":
+		if size, err := humanize.ParseBytes(text); err == nil {
+			return float64(size), nil
+		}
+		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
+	case "bit/s":
+		if rate, unit, err := humanize.ParseSI(text); err == nil && unit == "bit/s" {
+			return rate, nil
+		}
+		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s", text)
+	}
+	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
+}
+
+// canBeUnlimited is whether -1 stands for no limit.
+func canBeUnlimited(path string) bool {
+	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
+}
+
+// readVersion is nil for text that is no version.
+func readVersion(text string) *version.Version {
+	v, err := version.NewVersion(buildNumber.ReplaceAllString(text, "$1.$2"))
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// contradiction finds two bounds that no value is within.
+func (c constraint) contradiction() error {
+	for _, low := range c.bounds {
+		for _, high := range c.bounds {
+			order := low.against(high)
+			meets := low.op == ">=" || low.op == "=="
+			allows := high.op == "<=" || high.op == "=="
+			switch {
+			case strings.Contains("> >= ==", low.op) && strings.Contains("< <= ==", high.op) && (order > 0 || order == 0 && !(meets && allows)),
+				low.op == "==" && high.op == "!=" && order == 0:
+				return fmt.Errorf("%q cannot be: nothing is %s%s and %s%s", c.text, low.op, low.text, high.op, high.text)
+			}
+		}
+	}
+	return nil
+}
+
+// against orders the operands of two bounds of one constraint.
+func (b bound) against(other bound) int {
+	switch {
+	case b.version != nil && other.version != nil:
+		return b.version.Compare(other.version)
+	case b.kind == facts.Number:
+		return cmp.Compare(b.number, other.number)
+	}
+	return strings.Compare(b.text, other.text)
+}
+
+var errNoVersion = errors.New("is no version")
+
+// met is whether a value, in JSON and "" for none, is as stated. An error says
+// that it cannot be compared.
+func (c constraint) met(value string, about facts.Description) (bool, error) {
+	missing := value == "" || value == `""`
+	if c.absent || missing {
+		return c.absent && missing, nil
+	}
+	for _, b := range c.bounds {
+		if holds, err := b.holds(value, about); err != nil || !holds {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (b bound) holds(value string, about facts.Description) (bool, error) {
+	if b.kind == facts.Number {
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return false, err
+		}
+		if number < 0 && canBeUnlimited(about.Path) {
+			number = math.Inf(1)
+		}
+		return b.within(cmp.Compare(number, b.number)), nil
+	}
+	text := unquoted(value)
+	seen := readVersion(text)
+	switch equal := b.op == "==" || b.op == "!="; {
+	case equal && (b.version == nil || seen == nil):
+		return b.within(strings.Compare(text, b.text)), nil
+	case seen == nil:
+		return false, errNoVersion
+	case equal && b.version.Metadata() != "" && b.version.Metadata() != seen.Metadata():
+		return b.op == "!=", nil // 2.5.1+cu124 asks for the build as well
+	}
+	return b.within(seen.Compare(b.version)), nil
+}
+
+// within is whether a value that compares so with the operand is as stated.
+func (b bound) within(order int) bool {
+	switch b.op {
+	case ">=":
+		return order >= 0
+	case "<=":
+		return order <= 0
+	case ">":
+		return order > 0
+	case "<":
+		return order < 0
+	case "!=":
+		return order != 0
+	}
+	return order == 0
+}
+
+// unquoted is a fact's value without the quotes that JSON puts around text.
+func unquoted(value string) string {
+	var text string
+	if json.Unmarshal([]byte(value), &text) == nil {
+		return text
+	}
+	return value
+}

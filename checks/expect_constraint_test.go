@@ -1,0 +1,142 @@
+package checks
+
+import (
+	"strings"
+	"testing"
+
+	"preflight/facts"
+)
+
+func described(t *testing.T, path string) facts.Description {
+	t.Helper()
+	s, err := Expectation{Fact: path, Is: []string{absentWord}}.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.about
+}
+
+func TestConstraintsMet(t *testing.T) {
+	const kernel, driver, torch, shm, mtu, memlock, open = "host.kernel", "nvml.driver", "python.torch.version", "shm.size", "net.interfaces.*.mtu", "limits.memlock.soft", "gpu.open_module"
+	for _, c := range []struct {
+		fact, is, value string
+		want            bool
+	}{
+		{driver, ">=570.86", `"570.86"`, true},
+		{driver, ">=570.86", `"570.86.15"`, true},
+		{driver, ">=570.86", `"570.9"`, false}, // by number, not by letter
+		{driver, ">=570.86", `"1000.1"`, true},
+		{driver, ">570.86", `"570.86"`, false},
+		{driver, "<580", `"579.99"`, true},
+		{driver, "<580", `"580"`, false},
+		{driver, "<=580", `"580.0"`, true},
+		{driver, ">=550, <600", `"570"`, true},
+		{driver, ">=550,<560", `"570"`, false},
+		{driver, "==570", `"570.0"`, true},
+		{driver, "570", `"570.0"`, true},
+		{driver, "!=570", `"570.0"`, false},
+		{driver, "!=570", `"571"`, true},
+		{driver, ">=570", ``, false},
+		{driver, ">=570", `""`, false},
+		{driver, "!=570", ``, false}, // without the fact nothing but absent holds
+		{driver, "absent", ``, true},
+		{driver, "absent", `""`, true},
+		{driver, "absent", `"570"`, false},
+		{torch, "==2.5.1", `"2.5.1+cu124"`, true},
+		{torch, "==2.5.1+cu124", `"2.5.1+cu124"`, true},
+		{torch, "==2.5.1+cu124", `"2.5.1+cu121"`, false},
+		{torch, "!=2.5.1+cu124", `"2.5.1+cu121"`, true},
+		{torch, ">=2.5", `"2.5.0rc1"`, false},
+		{torch, "main", `"main"`, true},
+		{torch, "==2.5", `"main"`, false},
+		{kernel, ">=5.15", `"5.15.0-107-generic"`, true},
+		{kernel, ">=5.15.0-100", `"5.15.0-91-generic"`, false},
+		{kernel, "<6", `"5.15.0-107-generic"`, true},
+		{shm, ">=16GiB", `17179869184`, true},
+		{shm, ">=16GiB", `17179869183`, false},
+		{shm, "==16GiB", `17179869184`, true},
+		{shm, "<1GB", `999999999`, true},
+		{mtu, "9000", `9000`, true},
+		{mtu, "9000", `1500`, false},
+		{mtu, ">=1500", `9000`, true},
+		{mtu, ">=1500", ``, false},
+		{"net.interfaces.*.speed", ">=100Gbit/s", `100000000000`, true},
+		{"net.interfaces.*.speed", ">=100Gbit/s", `25000000000`, false},
+		{memlock, ">=1GiB", `-1`, true},
+		{memlock, "unlimited", `-1`, true},
+		{memlock, "unlimited", `65536`, false},
+		{open, "true", `true`, true},
+		{open, "true", `false`, false},
+		{open, "!=true", `false`, true},
+		{"gpu.modules", "absent", ``, true},
+		{"gpu.modules", "absent", `["nvidia"]`, false},
+	} {
+		about := described(t, c.fact)
+		read, err := readConstraint(c.is, about)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.fact, c.is, err)
+			continue
+		}
+		if got, err := read.met(c.value, about); err != nil || got != c.want {
+			t.Errorf("%s is %s: %s is %v (%v), want %v", c.fact, c.is, c.value, got, err, c.want)
+		}
+	}
+}
+
+// TestConstraintsUnclear: what is no version cannot be held against one.
+func TestConstraintsUnclear(t *testing.T) {
+	about := described(t, "host.libc")
+	read, err := readConstraint(">=2.31", about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if met, err := read.met(`"glibc 2.35"`, about); err == nil || met {
+		t.Errorf("glibc 2.35 >= 2.31: %v, and no error", met)
+	}
+}
+
+func TestImpossibleExpectations(t *testing.T) {
+	for _, c := range []struct{ fact, is, want string }{
+		{"nvml.driver", ">=", "compares with nothing"},
+		{"nvml.driver", "", "compares with nothing"},
+		{"nvml.driver", "=>570", "begins with no comparison: there are >= <= == != > <"},
+		{"nvml.driver", "~>570", "begins with no comparison"},
+		{"nvml.driver", "=570", "begins with no comparison"},
+		{"nvml.driver", ">=570,", "compares with nothing"},
+		{"nvml.driver", ">=newest", `"newest" is no version`},
+		{"nvml.driver", ">=580, <570", "cannot be: nothing is >=580 and <570"},
+		{"nvml.driver", ">570, <=570.0", "cannot be"},
+		{"nvml.driver", "==570, !=570", "cannot be"},
+		{"nvml.driver", "==570, ==571", "cannot be"},
+		{"nvml.driver", ">=absent", `write "absent" alone`},
+		{"shm.size", ">=lots", `"lots" is no size: sizes look like`},
+		{"shm.size", ">=2GiB, <2147483648", "cannot be"},
+		{"shm.size", "unlimited", "is no size"},
+		{"net.interfaces.*.mtu", "jumbo", `"jumbo" is no number, and net.interfaces.*.mtu is one`},
+		{"net.interfaces.*.mtu", "NaN", "is no number"},
+		{"net.interfaces.*.speed", ">=100GB", `"100GB" is no rate`},
+		{"gpu.open_module", "yes", "is true or false"},
+		{"gpu.open_module", ">true", "is true or false"},
+		{"gpu.modules", "nvidia", `is a list, of which nothing but "absent"`},
+		{"gpu.driver", "570", `no fact "gpu.driver" to compare: the nearest is "nvml.driver"`},
+		{"shm.sise", "1", `the nearest is "shm.size"`},
+		{"net.interfaces.eth0.mtuu", "1", `the nearest is "net.interfaces.*.mtu"`},
+		{"memory.available", "1", `no fact "memory.available"`}, // volatile
+		{"python", "1", "no fact"},
+		{"", "1", "no fact"},
+		{"zzzzzzzzzzzzzzzz", "1", "preflight -v and the JSON report print their names"},
+	} {
+		err := Expectation{Fact: c.fact, Is: []string{c.is}}.Valid()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s is %q: %v, want %q", c.fact, c.is, err, c.want)
+		}
+	}
+	if err := (Expectation{Fact: "shm.size"}).Valid(); err == nil {
+		t.Error("an expectation that says nothing is valid")
+	}
+	for _, possible := range []string{">=570, <580", ">=570, <=570", "!=570, !=571", ">=570, !=570", "==570, <571"} {
+		if err := (Expectation{Fact: "nvml.driver", Is: []string{possible}}).Valid(); err != nil {
+			t.Errorf("%s: %v", possible, err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// under is who is blamed for what by some checks and a policy, "verdict check nodes".
+func under(fleet launchable, policy Policy, catalogue ...Check) (found []string) {
+	for _, f := range Evaluate(append(catalogue, expectation), fleet.Fleet, fleet.Launch, policy).Findings {
+		found = append(found, string(f.Verdict)+" "+f.Check+" "+strings.Join(f.Nodes, ","))
+	}
+	return found
+}
+
+// TestAStatementBeatsTheMajority: nobody is blamed for being unlike those who are at
+// fault themselves.
+func TestAStatementBeatsTheMajority(t *testing.T) {
+	drivers := func(versions ...string) launchable {
+		fleet := healthyFleet(len(versions))
+		for i, version := range versions {
+			fleet.Nodes[i].NVML.Driver = version
+		}
+		return fleet
+	}
+	packages := func(name string, versions ...string) launchable {
+		fleet := healthyFleet(len(versions))
+		for i, version := range versions {
+			fleet.Nodes[i].Python.Packages[name] = version
+		}
+		return fleet
+	}
+	torch := healthyFleet(3)
+	torch.Nodes[0].Python.Torch.Version, torch.Nodes[1].Python.Torch.Version = "2.6.0", "2.6.0"
+	mtu := healthyFleet(3)
+	for i := range 2 {
+		mtu.Nodes[i].Net.Interfaces[1].MTU = 1500
+	}
+	expects := func(fact, is string, nodes ...string) Expectation {
+		return Expectation{Fact: fact, Is: []string{is}, Nodes: nodes}
+	}
+	warning := expects("python.packages.deepspeed", "==0.16.2")
+	warning.Severity = Warning
+	for name, c := range map[string]struct {
+		fleet  launchable
+		expect []Expectation
+		check  Check
+		want   []string
+	}{
+		"no statement":                     {drivers("550", "550", "570"), nil, gpuDriverSame, []string{"warn gpu-driver-same w3"}},
+		"the majority misses it":           {drivers("550", "550", "570"), []Expectation{expects("nvml.driver", ">=570")}, gpuDriverSame, []string{"fail expectation w1,w2"}},
+		"one misses it":                    {drivers("550", "570", "570"), []Expectation{expects("nvml.driver", ">=570")}, gpuDriverSame, []string{"fail expectation w1"}},
+		"all meet it, and differ":          {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", ">=570")}, gpuDriverSame, []string{"warn gpu-driver-same w1"}},
+		"two groups, each as stated":       {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", "570", "w1"), expects("nvml.driver", "580", "w2", "w3")}, gpuDriverSame, nil},
+		"another fact":                     {drivers("550", "550", "570"), []Expectation{expects("nvml.library", "absent", "w9")}, gpuDriverSame, []string{"warn gpu-driver-same w3"}},
+		"torch":                            {torch, []Expectation{expects("python.torch.version", "==2.5.1")}, torchSame, []string{"fail expectation w1,w2"}},
+		"python":                           {healthyFleet(3), []Expectation{expects("python.version", ">=3.99")}, pythonSame, []string{"fail expectation w1,w2,w3"}},
+		"deepspeed":                        {packages("deepspeed", "0.15.1", "0.15.1", "0.16.2"), []Expectation{expects("python.packages.deepspeed", "==0.16.2")}, deepspeedSame, []string{"fail expectation w1,w2"}},
+		"a warning hides no failure":       {packages("deepspeed", "0.15.1", "0.15.1", "0.16.2"), []Expectation{warning}, deepspeedSame, []string{"fail deepspeed-same w3", "warn expectation w1,w2"}},
+		"one package of many":              {packages("numpy", "1.26.4", "1.26.4", "2.1.0"), []Expectation{expects("python.packages.numpy", ">=2")}, packagesSame, []string{"fail expectation w1,w2"}},
+		"every package, by a star":         {packages("numpy", "1.26.4", "1.26.4", "2.1.0"), []Expectation{expects("python.packages.num*", ">=2")}, packagesSame, []string{"fail expectation w1,w2"}},
+		"an MTU":                           {mtu, []Expectation{expects("net.interfaces.eth*.mtu", "9000")}, pathMTU, []string{"fail expectation w1,w2"}},
+		"of a node that is not there":      {drivers("550", "550", "550"), []Expectation{expects("nvml.driver", "570", "w9")}, gpuDriverSame, nil},
+		"an alternative":                   {drivers("550", "550", "550"), []Expectation{{Fact: "nvml.driver", Is: []string{"570", "==550"}}}, gpuDriverSame, nil},
+		"a driver that does not tell":      {drivers("", "550", "550"), []Expectation{expects("nvml.driver", ">=500")}, clockSkew, []string{"fail expectation w1"}},
+		"an expectation that is no such":   {drivers("550"), []Expectation{expects("no.such", "1")}, clockSkew, []string{"unknown expectation "}},
+		"every GPU, one entry after other": {healthyFleet(2), []Expectation{expects("nvml.cards.*.name", "absent", "w2")}, clockSkew, []string{"fail expectation w2"}},
+	} {
+		if diff := cmp.Diff(c.want, under(c.fleet, Policy{Expect: c.expect, ClockSkew: 2}, c.check)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	off := Policy{Expect: []Expectation{expects("nvml.driver", ">=570")}, Skip: []string{"expectation"}}
+	if got := under(drivers("550", "550", "570"), off, gpuDriverSame); !slices.Equal(got, []string{"warn gpu-driver-same w3"}) {
+		t.Errorf("an expectation that is switched off: %q", got)
+	}
+}
+
+// TestAFailedDriverIsNoAbsentOne: what could not be asked is unknown, and said once.
+func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
+	fleet := healthyFleet(2)
+	fleet.Nodes[1].NVML = &facts.NVML{Source: "nvml", Asked: true, Failure: &facts.NVMLFailure{Kind: facts.FailureMismatch}}
+	report := Evaluate([]Check{expectation}, fleet.Fleet, fleet.Launch, Policy{Expect: []Expectation{{Fact: "nvml.driver", Is: []string{">=500"}}}})
+	if outcome := report.Checks[0]; outcome.Verdict != Unknown || !strings.Contains(outcome.Reason, "see gpu-driver-loads") || len(report.Findings) != 0 {
+		t.Errorf("%+v, %s", outcome, spelled(report.Findings))
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for _, c := range []struct {
+		word  string
+		slips int
+		want  string
+	}{{"shm-sise", 2, "shm-size"}, {"shm", 2, ""}, {"", 3, ""}, {"shm-size", 0, "shm-size"}} {
+		if got := Nearest(c.word, []string{"clock-skew", "shm-size"}, c.slips); got != c.want {
+			t.Errorf("Nearest(%q) within %d = %q, want %q", c.word, c.slips, got, c.want)
+		}
+	}
+}
+
+// TestDraftsAreMet: a fleet whose nodes are alike meets the policy written from it,
+// and texts of hostile nodes state nothing but themselves.
+func TestDraftsAreMet(t *testing.T) {
+	fleet := healthyFleet(3)
+	for i := range fleet.Nodes {
+		fleet.Nodes[i].Python.Packages[">=evil"] = ">=0"
+		fleet.Nodes[i].Python.Packages["star*"] = "1"
+		fleet.Nodes[i].Python.Packages["word"] = "absent"
+	}
+	fleet.Nodes[2].NVML.Driver = "1"
+	var policy Policy
+	stated := map[string]string{}
+	for _, d := range Drafts(fleet.Nodes) {
+		stated[d.Fact] = d.Is
+		if len(d.Groups) == 1 {
+			policy.Expect = append(policy.Expect, Expectation{Fact: d.Fact, Is: []string{d.Is}})
+		}
+	}
+	for fact, want := range map[string]string{
+		"nvml.driver": "550.54.15", "shm.size": ">=512GiB", "limits.memlock.soft": "unlimited", "net.interfaces.eth0.mtu": "9000",
+		"net.interfaces.lo.mtu": "", "python.packages.>=evil": "", "python.packages.star*": "", "python.packages.word": "",
+	} {
+		if stated[fact] != want {
+			t.Errorf("%s is drafted as %q, want %q", fact, stated[fact], want)
+		}
+	}
+	if found := under(fleet, policy); found != nil || len(policy.Expect) < 10 {
+		t.Errorf("%d expectations, missed by %q", len(policy.Expect), found)
+	}
+}

@@ -1,0 +1,87 @@
+package checks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// waivedRun is what counts and what is waived, "verdict check nodes", and the exit code.
+func waivedRun(fleet launchable, policy Policy, catalogue ...Check) (counts, waived []string, r Report) {
+	r = Evaluate(append(catalogue, policyInForce), fleet.Fleet, fleet.Launch, policy)
+	told := func(f Finding) string { return string(f.Verdict) + " " + f.Check + " " + strings.Join(f.Nodes, ",") }
+	for _, f := range r.Findings {
+		counts = append(counts, told(f))
+	}
+	for _, w := range r.Waived {
+		waived = append(waived, told(w.Finding)+" until "+w.Until)
+	}
+	return counts, waived, r
+}
+
+func TestWaivers(t *testing.T) {
+	bad := func(nodes ...string) Finding { return Finding{Nodes: nodes, Summary: "bad"} }
+	waives := func(check, until string, nodes ...string) Waiver {
+		return Waiver{Check: check, Nodes: nodes, Reason: "known", Owner: "ops", Until: until, At: "p:1"}
+	}
+	lost := healthyFleet(3)
+	lost.Nodes[2].Reached, lost.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
+	const later, past = "2099-12-31", "2026-11-20"
+	for name, c := range map[string]struct {
+		fleet          launchable
+		check          Check
+		waivers        []Waiver
+		counts, waived []string
+		verdict        Verdict // of the check
+		exit           int
+	}{
+		"nothing waived":        {healthyFleet(3), says("x", bad("w1")), nil, []string{"fail x w1"}, nil, Fail, 1},
+		"the one that fails":    {healthyFleet(3), says("x", bad("w1")), []Waiver{waives("x", later, "w1")}, nil, []string{"fail x w1 until " + later}, Skip, 0},
+		"one node of two":       {healthyFleet(3), says("x", bad("w1", "w2")), []Waiver{waives("x", later, "w2")}, []string{"fail x w1"}, []string{"fail x w2 until " + later}, Fail, 1},
+		"each by its own":       {healthyFleet(3), says("x", bad("w1", "w2")), []Waiver{waives("x", later, "w2"), waives("x", "2098-01-01", "w1")}, nil, []string{"fail x w2 until " + later, "fail x w1 until 2098-01-01"}, Skip, 0},
+		"wherever it is":        {healthyFleet(3), says("x", bad("w1"), bad()), []Waiver{waives("x", later)}, nil, []string{"fail x w1 until " + later}, Skip, 0},
+		"not the head's":        {healthyFleet(3), says("x", bad()), []Waiver{waives("x", later, "w1")}, []string{"fail x ", "warn policy "}, nil, Fail, 1},
+		"its last day":          {healthyFleet(3), says("x", bad("w1")), []Waiver{waives("x", "2026-11-21", "w1")}, nil, []string{"fail x w1 until 2026-11-21"}, Skip, 0},
+		"expired":               {healthyFleet(3), says("x", bad("w1")), []Waiver{waives("x", past, "w1")}, []string{"fail x w1", "fail policy "}, nil, Fail, 1},
+		"expired, and repaired": {healthyFleet(3), says("x"), []Waiver{waives("x", past, "w1")}, []string{"fail policy "}, nil, Pass, 1},
+		"repaired":              {healthyFleet(3), says("x"), []Waiver{waives("x", later, "w1")}, []string{"warn policy "}, nil, Pass, 0},
+		"another fleet":         {healthyFleet(3), says("x"), []Waiver{waives("x", later, "w9")}, nil, nil, Pass, 0},
+		"not to be told":        {lost, says("x"), []Waiver{waives("x", later, "w1")}, nil, nil, Unknown, 2},
+		"no unknown is waived":  {healthyFleet(3), says("x", Finding{Verdict: Unknown, Nodes: []string{"w1"}, Summary: "unseen"}), []Waiver{waives("x", later, "w1")}, []string{"unknown x w1"}, nil, Unknown, 2},
+		"another fact": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size"}), []Waiver{{Check: "x", Fact: "shm.mode", Until: later, Reason: "known", At: "p:1"}},
+			[]string{"fail x w1", "warn policy "}, nil, Fail, 1},
+		"that fact": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size"}), []Waiver{{Check: "x", Fact: "shm.size", Until: later, Reason: "known"}},
+			nil, []string{"fail x w1 until " + later}, Skip, 0},
+	} {
+		counts, waived, r := waivedRun(c.fleet, Policy{Today: "2026-11-21", Waivers: c.waivers}, c.check, says("another"))
+		if diff := cmp.Diff(c.counts, counts); diff != "" {
+			t.Errorf("%s: counted (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(c.waived, waived); diff != "" {
+			t.Errorf("%s: waived (-want +got):\n%s", name, diff)
+		}
+		if r.Checks[0].Verdict != c.verdict || r.ExitCode != c.exit {
+			t.Errorf("%s: %s (%s), exit %d; want %s, exit %d", name, r.Checks[0].Verdict, r.Checks[0].Reason, r.ExitCode, c.verdict, c.exit)
+		}
+	}
+}
+
+func TestSeverities(t *testing.T) {
+	bad, worse := Finding{Nodes: []string{"w1"}, Summary: "bad"}, Finding{Verdict: Warn, Nodes: []string{"w2"}, Summary: "less"}
+	for severity, want := range map[Severity][]string{"": {"fail x w1", "warn x w2"}, Warning: {"warn x w1", "warn x w2"}, Error: {"fail x w1", "fail x w2"}} {
+		policy := Policy{Today: "2026-11-21", Severities: map[string]Severity{"x": severity}}
+		if severity == "" {
+			policy.Severities = nil
+		}
+		counts, _, r := waivedRun(healthyFleet(2), policy, says("x", bad, worse))
+		if diff := cmp.Diff(want, counts); diff != "" {
+			t.Errorf("severity %q (-want +got):\n%s", severity, diff)
+		}
+		if severity != "" && r.Checks[0].Severity != severity {
+			t.Errorf("severity %q is reported as %q", severity, r.Checks[0].Severity)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package preflight_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"preflight/checks"
+	"preflight/testhosts"
+)
+
+// drill is one change to a node of a running cluster, and the one finding it must yield.
+type drill struct {
+	name   string
+	change plant
+	want   checks.Finding // its verdict, summary, got and want
+}
+
+// drills are what happens to clusters.
+func drills(cluster *testhosts.Cluster) []drill {
+	return []drill{
+		{"driver bump", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+			newer := testhosts.H100s(8)
+			newer.Driver, newer.Module, newer.FabricManager, newer.CUDA = "570.86.15", "570.86.15", "570.86.15", "12.8"
+			return n.SetDriver(newer)
+		}), checks.Finding{
+			Verdict: checks.Fail, Summary: "the NVIDIA driver changed since the baseline",
+			Got:  "gpu.fabric_manager.version 570.86.15, gpu.libcuda.PATH.version 570.86.15, gpu.module 570.86.15, nvml.cuda 12.8, nvml.driver 570.86.15, nvml.library 12.570.86.15",
+			Want: "gpu.fabric_manager.version 550.54.15, gpu.libcuda.PATH.version 550.54.15, gpu.module 550.54.15, nvml.cuda 12.4, nvml.driver 550.54.15, nvml.library 12.550.54.15",
+		}},
+		{"MTU change", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), checks.Finding{
+			Verdict: checks.Fail, Summary: "the MTU changed since the baseline",
+			Got: "net.interfaces.eth0.mtu 9000", Want: "net.interfaces.eth0.mtu 1500",
+		}},
+		{"package upgraded", upgradePackage, checks.Finding{
+			Verdict: checks.Fail, Summary: "the python environment changed since the baseline",
+			Got:  "python.packages.protobuf 5.29.1, python.protobuf.runtime 5.29.1",
+			Want: "python.packages.protobuf 4.25.3, python.protobuf.runtime 4.25.3",
+		}},
+		{"node replaced", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+			return replaceNode(ctx, cluster, n)
+		}, checks.Finding{
+			Verdict: checks.Fail, Summary: "another machine than the baseline's, under the same name",
+			Got: "host.machine_id " + newMachineID + ", shm.size 1.0 GiB", Want: "host.machine_id OLD, shm.size LARGE",
+		}},
+	}
+}
+
+// oldProtobuf is what every node has.
+const oldProtobuf = "4.25.3"
+
+func upgradePackage(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	if _, err := n.Run(ctx, "/bin/sh", "-ec", "rm -r ~/.local/lib/python3*/site-packages/protobuf-"+oldProtobuf+".dist-info"); err != nil {
+		return nil, err
+	}
+	remove, err := n.OtherPackage(ctx, "protobuf", "5.29.1")
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := n.OtherPackage(context.Background(), "protobuf", oldProtobuf)
+		return errors.Join(remove(), err)
+	}, nil
+}
+
+const newMachineID = "0123456789abcdef0123456789abcdef"
+
+// replaceNode puts another machine in the node's place: it has another id, a smaller
+// /dev/shm, and another host key, which the head gets to know.
+func replaceNode(ctx context.Context, cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
+	old, err := n.Run(ctx, "cat", "/etc/machine-id")
+	if err != nil {
+		return nil, err
+	}
+	steps := []plant{
+		func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) },
+		func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+			return func() error {
+					_, err := cluster.Head.Run(context.Background(), "mv", "/root/.ssh/known_hosts.was", "/root/.ssh/known_hosts")
+					return err
+				}, onHead(ctx, cluster, `cp -p ~/.ssh/known_hosts ~/.ssh/known_hosts.was
+ssh-keygen -R "$1" && ssh-keygen -R "$2" && ssh-keyscan -t ed25519 "$1" >>~/.ssh/known_hosts`, n.Name, n.Address)
+		},
+		plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+			return func() error { return n.WriteFile("/etc/machine-id", []byte(old), 0o444) },
+				n.WriteFile("/etc/machine-id", []byte(newMachineID+"\n"), 0o444)
+		}),
+		plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(1 << 30) }),
+	}
+	var undos []testhosts.Undo
+	undo := func() (err error) {
+		for _, back := range undos {
+			err = errors.Join(err, back())
+		}
+		return err
+	}
+	for _, step := range steps {
+		back, err := step(ctx, n)
+		if back != nil {
+			undos = append([]testhosts.Undo{back}, undos...)
+		}
+		if err != nil {
+			return nil, errors.Join(err, undo())
+		}
+	}
+	return undo, nil
+}
+
+func onHead(ctx context.Context, cluster *testhosts.Cluster, script string, args ...string) error {
+	_, err := cluster.Head.Run(ctx, append([]string{"/bin/sh", "-ec", script, "sh"}, args...)...)
+	return err
+}
+
+// TestDrift takes a baseline of a cluster and changes the cluster in one way after the
+// other: each is found, alone, and no more when it is taken back.
+func TestDrift(t *testing.T) {
+	cluster, binary := raise(t, "drift")
+	t.Chdir(filepath.Dir(binary))
+	for _, node := range cluster.Nodes {
+		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.OtherPackage(t.Context(), "protobuf", oldProtobuf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden := snapshot(t, cluster, binary, "golden.json")
+	if again := snapshot(t, cluster, binary, "again.json"); !bytes.Equal(golden, again) {
+		t.Errorf("the same nodes seen twice (-first +second):\n%s", cmp.Diff(string(golden), string(again)))
+	}
+	since := func(t *testing.T, baseline string, more ...string) []checks.Finding {
+		t.Helper()
+		return judgeWith(t, cluster, binary, append([]string{"--accelerator", "cuda", "--only", "drift", "--baseline", baseline}, more...)...).Findings
+	}
+	find := func(t *testing.T, got []checks.Finding, want ...checks.Finding) {
+		t.Helper()
+		told := cmpopts.IgnoreFields(checks.Finding{}, "Check", "Fix", "WouldSee")
+		for i := range got {
+			got[i].Got, got[i].Want = everywhere(got[i].Got), everywhere(got[i].Want)
+		}
+		if diff := cmp.Diff(want, got, told, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	}
+	find(t, since(t, "golden.json"))
+	for _, d := range drills(cluster) {
+		t.Run(d.name, func(t *testing.T) {
+			t.Run("done", func(t *testing.T) {
+				plantOn(t, cluster, "w3", d.change)
+				d.want.Nodes = []string{"w3"}
+				find(t, since(t, "golden.json"), d.want)
+			})
+			find(t, since(t, "golden.json"))
+		})
+	}
+	t.Run("node added", func(t *testing.T) {
+		snapshot(t, cluster, binary, "three.json", "--exclude", "w4")
+		find(t, since(t, "three.json"), checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "new since the baseline",
+			Got: "in the fleet", Want: "not in the baseline",
+		})
+		find(t, since(t, "three.json", "--exclude", "w4"))
+	})
+	t.Run("node left out", func(t *testing.T) { find(t, since(t, "golden.json", "--exclude", "w4")) })
+	t.Run("node gone from the hostfile", func(t *testing.T) {
+		if err := onHead(t.Context(), cluster, `grep -v w4 ~/hostfile >~/three`); err != nil {
+			t.Fatal(err)
+		}
+		find(t, since(t, "golden.json", "-H", "/root/three"), checks.Finding{
+			Verdict: checks.Fail, Nodes: []string{"w4"}, Summary: "in the baseline, and in the hostfile no more",
+			Got: "not in the hostfile", Want: "in the baseline",
+		})
+	})
+}
+
+// everywhere replaces what is another on every machine that this test runs on.
+func everywhere(text string) string {
+	text = regexp.MustCompile(`libcuda\.\S+\.version`).ReplaceAllString(text, "libcuda.PATH.version")
+	if !strings.Contains(text, newMachineID) {
+		text = regexp.MustCompile(`machine_id [0-9a-f]{32}`).ReplaceAllString(text, "machine_id OLD")
+		text = regexp.MustCompile(`shm\.size [\d.]+ [A-Z]iB`).ReplaceAllString(text, "shm.size LARGE")
+	}
+	return text
+}
+
+// snapshot takes a normalized snapshot into a file that the head shares with the test.
+func snapshot(t *testing.T, cluster *testhosts.Cluster, binary, name string, more ...string) []byte {
+	t.Helper()
+	argv := append([]string{binary, "snapshot", "--normalize", "-q", "-H", testhosts.HostfilePath, "--accelerator", "cuda", "-o", name}, more...)
+	if out, err := cluster.OnHead(t.Context(), argv...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

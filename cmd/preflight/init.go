@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/report"
+)
+
+// initCommand writes the policy that a team begins with.
+func initCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "init {-H hostfile | --from golden.json} [-o preflight.yaml]",
+		Short: "Write a commented policy from what the nodes have now",
+		Long: `Write a preflight.yaml from what the nodes have now: versions, sizes and MTUs that
+all nodes agree on become expectations, and what they differ in stands there
+commented out. Nothing that is there already is written over.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			path, err := config.policyPath()
+			if err != nil {
+				return err
+			}
+			nodes, err := config.nodesNow(cmd, from)
+			if err != nil {
+				return err
+			}
+			return writePolicy(path, nodes)
+		},
+	}
+	launchFlags(cmd.Flags())
+	cmd.Flags().StringVar(&from, "from", "", "a saved run to write it from, instead of looking at the nodes now")
+	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: preflight.yaml beside the hostfile; - is standard output)")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	return cmd
+}
+
+// policyPath is where the policy is to go: where a later run reads it, unless told.
+func (c Config) policyPath() (string, error) {
+	path := filepath.Join(filepath.Dir(c.Hostfile), "preflight.yaml")
+	switch {
+	case len(c.Output) > 1:
+		return "", errors.New("-o is there twice, and one file is written")
+	case len(c.Output) == 1:
+		path = c.Output[0]
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", thereAlready(path)
+	}
+	return path, nil
+}
+
+func thereAlready(path string) error {
+	return withHint(fmt.Errorf("%s is there already, and a policy is not written over", path), "name another file with -o, and take over what is new")
+}
+
+// nodesNow are the nodes of the fleet, looked at now or in a saved run.
+func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) {
+	if from != "" {
+		saved, err := readReport(from)
+		return saved.Nodes, err
+	}
+	job, closeJob, err := c.job(cmd.Context(), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer closeJob()
+	progress := startProgress(c, len(job.Plan.Prediction.Hosts))
+	job.Progress = progress.step
+	fleet, _ := preflight.Look(cmd.Context(), job)
+	progress.stop()
+	return fleet.Nodes, cmd.Context().Err()
+}
+
+// writePolicy writes the policy of the nodes that were reached.
+func writePolicy(path string, nodes []facts.Node) error {
+	var reached []string
+	for _, node := range nodes {
+		if node.Reached {
+			reached = append(reached, node.Name)
+		}
+	}
+	if len(reached) == 0 {
+		return withHint(errors.New("no node was reached, so there is nothing to write a policy from"), "preflight -H hostfile says why")
+	}
+	var text bytes.Buffer
+	if err := report.PolicyDraft(&text, reached, checks.Drafts(nodes)); err != nil {
+		return err
+	}
+	if lost := len(nodes) - len(reached); lost > 0 {
+		fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes were not reached, and had no say in the policy\n", lost, len(nodes))
+	}
+	if path == "-" {
+		_, err := os.Stdout.Write(text.Bytes())
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return thereAlready(path)
+	}
+	if err != nil {
+		return cannotWrite(path, err)
+	}
+	_, err = file.Write(text.Bytes())
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"preflight/checks"
+	"preflight/hostfile"
+)
+
+// stated is what preflight.yaml holds beside settings: what is expected of nodes, what
+// checks weigh, and which defects are known.
+type stated struct {
+	file       string // "" where it states nothing
+	expect     []checks.Expectation
+	off        []string // check IDs
+	severities map[string]checks.Severity
+	waivers    []checks.Waiver
+}
+
+// sections are the keys of a configuration file that are no settings.
+var sections = []string{"expect", "groups", "severity", "waivers"}
+
+// stated reads the sections among the keys of a configuration file.
+func (f *policyFile) stated(document map[string]*yaml.Node) stated {
+	s := stated{severities: map[string]checks.Severity{}}
+	if groups := document["groups"]; groups != nil {
+		f.readGroups(groups)
+	}
+	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
+		s.expect = append(s.expect, f.expectation(entry))
+	}
+	for _, entry := range f.entries(document["severity"], "severity", "check", "severity") {
+		f.severity(entry, &s)
+	}
+	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
+		s.waivers = append(s.waivers, f.waiver(entry))
+	}
+	for _, section := range sections {
+		if document[section] != nil {
+			s.file = f.name
+		}
+	}
+	return s
+}
+
+// readGroups reads names for node sets.
+func (f *policyFile) readGroups(node *yaml.Node) {
+	if node.Kind != yaml.MappingNode {
+		f.fault(node, "groups: holds names and their node sets, as in training: 'gpu[01-16]'")
+		return
+	}
+	for name, set := range maps.All(f.mapping(node)) {
+		text := f.text(set, "groups: "+name)
+		if groupName.FindString("@"+name) != "@"+name {
+			f.fault(set, "groups: %q is no name for a group: letters, digits, _ and - are", name)
+		} else if _, err := hostfile.Expand(text); err != nil && text != "" {
+			f.fault(set, "groups: %s: %v", name, err)
+		}
+		f.groups[name] = text
+	}
+}
+
+// groupName is a group in a node set, after the start, a comma or a blank.
+var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
+
+// nodeSet expands a node set, groups among it, nil where there is none.
+func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
+	if node == nil {
+		return nil
+	}
+	text := f.text(node, where)
+	known := true
+	set := groupName.ReplaceAllStringFunc(text, func(found string) string {
+		parts := groupName.FindStringSubmatch(found)
+		group, there := f.groups[parts[2]]
+		if !there {
+			known = false
+			f.fault(node, "%s: there is no group %q%s", where, parts[2], nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
+		}
+		return parts[1] + group
+	})
+	if !known {
+		return nil
+	}
+	names, err := hostfile.Expand(set)
+	if err != nil {
+		f.fault(node, "%s: %v", where, err)
+	}
+	return names
+}
+
+func (f *policyFile) expectation(entry entry) checks.Expectation {
+	e := checks.Expectation{
+		Fact:     f.required(entry, "fact"),
+		Is:       f.texts(entry, "is"),
+		Nodes:    f.nodeSet(entry.keys["nodes"], "nodes"),
+		Severity: checks.Severity(f.choice(entry, "severity", "error", "warning")),
+		Fix:      f.optional(entry, "fix"),
+		At:       f.at(entry.node),
+	}
+	if e.Fact == "" || e.Is == nil {
+		return e // said already
+	}
+	if err := e.Valid(); err != nil {
+		place := entry.keys["is"]
+		if _, unknown := errors.AsType[*checks.UnknownFactError](err); unknown {
+			place = entry.keys["fact"]
+		}
+		f.fault(place, "%v", err)
+	}
+	return e
+}
+
+// severity sets what a check, or all that a pattern such as gpu-* means, weighs.
+func (f *policyFile) severity(entry entry, s *stated) {
+	pattern := f.required(entry, "check")
+	severity := f.required(entry, "severity")
+	if severity != "" {
+		severity = f.choice(entry, "severity", "error", "warning", "off")
+	}
+	ids := checksNamed(pattern)
+	if pattern != "" && len(ids) == 0 {
+		f.unknownCheck(entry.keys["check"], pattern)
+	}
+	for _, id := range ids {
+		switch severity {
+		case "off":
+			s.off = append(s.off, id)
+		case "error", "warning":
+			s.severities[id] = checks.Severity(severity)
+		}
+	}
+}
+
+func (f *policyFile) waiver(entry entry) checks.Waiver {
+	w := checks.Waiver{
+		Check:  f.required(entry, "check"),
+		Nodes:  f.nodeSet(entry.keys["nodes"], "nodes"),
+		Fact:   f.optional(entry, "fact"),
+		Reason: f.required(entry, "reason"),
+		Owner:  f.required(entry, "owner"),
+		Until:  f.required(entry, "until"),
+		At:     f.at(entry.node),
+	}
+	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
+		f.unknownCheck(entry.keys["check"], w.Check)
+	}
+	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
+		f.fault(entry.keys["until"], "until: %q is no date: write it like 2026-12-31", w.Until)
+	}
+	return w
+}
+
+func (f *policyFile) unknownCheck(node *yaml.Node, id string) {
+	var ids []string
+	for _, check := range checks.Catalogue {
+		ids = append(ids, check.ID)
+	}
+	f.fault(node, "there is no check %q%s", id, nearest(id, ids))
+}
+
+// nearest names the word that was likely meant, with what leads to it.
+func nearest(word string, among []string) string {
+	if near := checks.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
+		return fmt.Sprintf(": the nearest is %q", near)
+	}
+	if len(among) > 0 && len(among) <= 8 {
+		return ": there are " + strings.Join(among, ", ")
+	}
+	return ""
+}

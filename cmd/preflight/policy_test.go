@@ -1,0 +1,132 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/viper"
+
+	"preflight/checks"
+)
+
+// readPolicy reads a file that holds the text, with a few settings known.
+func readPolicy(t *testing.T, text string) (stated, []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "p")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := readFile(viper.New(), path, map[string]bool{"strict": true, "only": true, "skip": true, "timeout": true, "launcher": true})
+	if err == nil {
+		return said, nil
+	}
+	var out strings.Builder
+	complain(&out, err)
+	return said, strings.Split(strings.TrimSpace(strings.NewReplacer("preflight: ", "", path, "p").Replace(out.String())), "\n")
+}
+
+func TestPolicy(t *testing.T) {
+	got, problems := readPolicy(t, `
+strict: true
+groups:
+  Rack.A: 'x'
+`)
+	if diff := cmp.Diff([]string{`p:4: groups: "Rack.A" is no name for a group: letters, digits, _ and - are`}, problems); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got, problems = readPolicy(t, `
+groups:
+  Training: 'gpu[01-02]'
+expect:
+  - fact: nvml.driver
+    is: ">=570.86"
+    nodes: '@Training,w9'
+  - {fact: net.interfaces.eth0.mtu, is: 9000, severity: warning, fix: "{ssh} ip link"}
+  - {fact: python.version, is: [3.10, "==3.11.2", absent]}
+severity:
+  - {check: clock-skew, severity: error}
+  - {check: gpu-m*, severity: off}
+waivers:
+  - check: shm-size
+    nodes: w3
+    reason: &why the image
+    owner: ops
+    until: 2026-12-31
+  - {check: expectation, fact: nvml.driver, reason: *why, owner: ops, until: 2026-12-31}
+`)
+	name := got.file
+	want := stated{
+		file: name,
+		expect: []checks.Expectation{
+			{Fact: "nvml.driver", Is: []string{">=570.86"}, Nodes: []string{"gpu01", "gpu02", "w9"}, At: name + ":5"},
+			{Fact: "net.interfaces.eth0.mtu", Is: []string{"9000"}, Severity: checks.Warning, Fix: "{ssh} ip link", At: name + ":8"},
+			{Fact: "python.version", Is: []string{"3.10", "==3.11.2", "absent"}, At: name + ":9"},
+		},
+		off:        []string{"gpu-model-same", "gpu-mode"},
+		severities: map[string]checks.Severity{"clock-skew": checks.Error},
+		waivers: []checks.Waiver{
+			{Check: "shm-size", Nodes: []string{"w3"}, Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":14"},
+			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":19"},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(stated{})); diff != "" || problems != nil {
+		t.Errorf("%q (-want +got):\n%s", problems, diff)
+	}
+	policy, err := Config{Stated: got, SHMHeadroom: "1GiB", DiskFree: "1GiB", Skip: []string{"shm-size"}}.policy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := time.Parse(time.DateOnly, policy.Today); err != nil || policy.File != name || !policy.SwitchesOff("gpu-mode") || !policy.SwitchesOff("shm-size") {
+		t.Errorf("today %q (%v), file %q, off %q", policy.Today, err, policy.File, policy.Skip)
+	}
+}
+
+// TestPolicyProblems: every mistake is said with its line, and with what was meant.
+func TestPolicyProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"strictt: true":                                                                  `p:1: there is no setting "strictt": the nearest is "strict"`,
+		"\nexpectt: []":                                                                  `p:2: there is no setting "expectt": the nearest is "expect"`,
+		"quite-another: 1":                                                               `p:1: there is no setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, severity, waivers`,
+		"strict: true\nstrict: false":                                                    `p:2: strict is there twice`,
+		"- strict":                                                                       `p:1: settings are written as "name: value"`,
+		"expect: {fact: shm.size}":                                                       `p:1: expect: is a list: each entry begins with "- fact:"`,
+		"expect:\n- shm.size":                                                            `p:2: expect: each entry has keys: fact, is, nodes, severity, fix`,
+		"expect:\n- {is: 1}":                                                             `p:2: expect: this entry lacks "fact:"`,
+		"expect:\n- fact: shm.size":                                                      `p:2: expect: this entry lacks "is:"`,
+		"expect:\n- fact: shm.size\n  is: ''":                                            `p:3: is: is empty`,
+		"expect:\n- fact: shm.size\n  is: []":                                            `p:3: is: is an empty list, and nothing is in that`,
+		"expect:\n- fact: shm.size\n  is: {a: 1}":                                        `p:3: is: takes one value`,
+		"expect:\n- fact: gpu.driver\n  is: 1":                                           `p:2: there is no fact "gpu.driver" to compare: the nearest is "nvml.driver"`,
+		"expect:\n- fact: shm.size\n  is: lots":                                          `p:3: "lots" is no size: sizes look like 512MiB or 16GiB`,
+		"expect:\n- fact: shm.size\n  is: 1\n  node: w1":                                 `p:4: expect: there is no key "node": the nearest is "nodes"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: 'w[1-'":                            `p:4: nodes: node set "w[1-": "[" without "]"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: w[3-1]":                            `p:4: nodes: node set "w[3-1]": [3-1] runs backwards`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: '@a'":                              `p:4: nodes: there is no group "a"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  severity: warn":                           `p:4: severity: "warn" is none of error, warning`,
+		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1, nodes: '@b'}":               `p:3: nodes: there is no group "b": the nearest is "a"`,
+		"groups: [a]":                                                                    `p:1: groups: holds names and their node sets, as in training: 'gpu[01-16]'`,
+		"groups:\n  a: 'w[1-2'":                                                          `p:2: groups: a: node set "w[1-2": "[" without "]"`,
+		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: there is no check "shm-sise": the nearest is "shm-size"`,
+		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is none of error, warning, off`,
+		"severity:\n- {check: shm-size}":                                                 `p:2: severity: this entry lacks "severity:"`,
+		"waivers:\n- {check: x-y-z-zz, reason: r, owner: o, until: 2026-12-31}":          `p:2: there is no check "x-y-z-zz"`,
+		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-02-30}":          `p:2: until: "2026-02-30" is no date: write it like 2026-12-31`,
+		"waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}":                `p:2: until: "soon" is no date: write it like 2026-12-31`,
+		"waivers:\n- {check: shm-size, reason: r, owner: o}":                             `p:2: waivers: this entry lacks "until:"`,
+		"waivers:\n- {check: shm-size, owner: o, until: 2026-12-31}":                     `p:2: waivers: this entry lacks "reason:"`,
+		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-12-31, node: w}": `p:2: waivers: there is no key "node": the nearest is "nodes"`,
+	} {
+		_, problems := readPolicy(t, text)
+		if diff := cmp.Diff([]string{want}, problems); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	_, problems := readPolicy(t, "waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}\nexpect:\n- {fact: shm.size, is: lots}\nstrictt: 1\n")
+	if len(problems) != 3 || !strings.HasPrefix(problems[0], "p:2:") || !strings.HasPrefix(problems[2], "p:5:") {
+		t.Errorf("not all at once, or not from the top: %q", problems)
+	}
+}

@@ -1,0 +1,143 @@
+package examples
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// actionlint is well kept, and knows the workflow syntax, the expressions and the inputs
+// of the actions in use. The release is named here so that a new rule breaks nobody's day.
+const actionlint = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
+
+// strictly reads YAML into what names every key it may have.
+func strictly(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func TestActionlint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: actionlint, because it is fetched and built, and the tests are to be short")
+	}
+	if out, err := exec.Command("go", "run", actionlint, "-version").CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: actionlint, because it could not be fetched: %s", out)
+	}
+	// What a repository says in .github/actionlint.yaml about its runners.
+	config := filepath.Join(t.TempDir(), "actionlint.yaml")
+	if err := os.WriteFile(config, []byte("self-hosted-runner: {labels: [cluster-head]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "run", actionlint, "-config-file", config, "github-actions/preflight.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// gates are fleets and what a job of a pipeline makes of it.
+var gates = map[string]struct {
+	fleet fleet
+	code  int
+}{"healthy": {healthy, 0}, "faulty": {faulty, 1}, "dark": {dark, 2}}
+
+// TestGitHubActions runs the step, and has the results where the next ones and GitHub
+// look for them.
+func TestGitHubActions(t *testing.T) {
+	type step struct {
+		Name, Uses, Run, If string
+		With                map[string]string
+	}
+	var workflow struct {
+		Name, Concurrency string
+		On                map[string]any
+		Permissions       map[string]string
+		Jobs              map[string]struct {
+			Needs   string
+			RunsOn  []string `yaml:"runs-on"`
+			Timeout int      `yaml:"timeout-minutes"`
+			Steps   []step
+		}
+	}
+	strictly(t, "github-actions/preflight.yml", &workflow)
+	judge, upload := workflow.Jobs["preflight"].Steps[1], workflow.Jobs["preflight"].Steps[2]
+	if workflow.Jobs["train"].Needs != "preflight" || upload.If != "always()" {
+		t.Error("the training does not wait, or a failed report is lost")
+	}
+	for name, gate := range gates {
+		d := newDesk(t, gate.fleet)
+		// As the runner does (docs.github.com, "Defaults for run"): the file is there, the
+		// shell ends at the first failure.
+		d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary,=.md")
+		if err := os.WriteFile(d.env["GITHUB_STEP_SUMMARY"], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := d.run(t, "bash", "-e", "-c", judge.Run)
+		if code != gate.code || !strings.HasPrefix(out, "::notice title=preflight::") {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
+		}
+		if errors := strings.Contains(out, "\n::error title="); errors != (gate.code != 0) {
+			t.Errorf("%s: annotations: %s", name, out)
+		}
+		if summary := d.wrote(t, "summary,=.md"); !strings.Contains(summary, "\n## ") {
+			t.Errorf("%s: the summary is %q", name, summary)
+		}
+		for _, path := range strings.Fields(upload.With["path"]) {
+			d.wrote(t, path)
+		}
+	}
+}
+
+// TestGitLab holds the file to the keywords of docs.gitlab.com/ci/yaml, and runs the
+// script.
+func TestGitLab(t *testing.T) {
+	type job struct {
+		Stage         string
+		Tags, Script  []string
+		Timeout       string
+		ResourceGroup string `yaml:"resource_group"`
+		Artifacts     struct {
+			When     string
+			ExpireIn string `yaml:"expire_in"`
+			Paths    []string
+			Reports  struct{ JUnit string }
+		}
+	}
+	var pipeline struct {
+		Stages           []string
+		Preflight, Train job
+	}
+	strictly(t, "gitlab/.gitlab-ci.yml", &pipeline)
+	judge := pipeline.Preflight
+	if len(pipeline.Stages) != 2 || pipeline.Stages[0] != judge.Stage || pipeline.Stages[1] != pipeline.Train.Stage {
+		t.Errorf("the training does not come after: %q", pipeline.Stages)
+	}
+	if judge.Artifacts.When != "always" || !regexp.MustCompile(`^\d+ (?:minutes|days)$`).MatchString(judge.Artifacts.ExpireIn) {
+		t.Errorf("a failed report is lost: %+v", judge.Artifacts)
+	}
+	for name, gate := range gates {
+		d := newDesk(t, gate.fleet)
+		out, code := d.run(t, "bash", "-e", "-o", "pipefail", "-c", strings.Join(judge.Script, "\n"))
+		if code != gate.code || !strings.Contains(out, "this launch") && !strings.Contains(out, "nothing is wrong") && !strings.Contains(out, "could not") {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
+		}
+		if report := d.wrote(t, judge.Artifacts.Reports.JUnit); !strings.Contains(report, "<testsuites") {
+			t.Errorf("%s: %s holds %q", name, judge.Artifacts.Reports.JUnit, report)
+		}
+		for _, path := range judge.Artifacts.Paths {
+			d.wrote(t, path)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// warned is a fleet of which nothing fails and one thing is odd.
+var warned = fleet{nodes: "w1,w4", only: "ssh-*"}
+
+// TestPlugin: what the plugin makes of fleets: its exit codes are those of the Monitoring
+// Plugins' guidelines, not preflight's.
+func TestPlugin(t *testing.T) {
+	for name, c := range map[string]struct {
+		fleet fleet
+		code  int
+		said  string
+	}{
+		"OK":       {healthy, 0, "PREFLIGHT OK - "},
+		"WARNING":  {warned, 1, "PREFLIGHT WARNING - "},
+		"CRITICAL": {faulty, 2, "PREFLIGHT CRITICAL - "},
+		"UNKNOWN":  {dark, 3, "PREFLIGHT UNKNOWN - "},
+	} {
+		d := newDesk(t, c.fleet)
+		out, code := d.run(t, absolute(t, "nagios/check_preflight"), "-H", "hosts")
+		if code != c.code || !strings.HasPrefix(out, c.said) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, c.code, out)
+		}
+	}
+	d := newDesk(t, healthy)
+	if out, code := d.run(t, absolute(t, "nagios/check_preflight"), "--hostfiel", "hosts"); code != 3 || !strings.Contains(out, "unknown flag") {
+		t.Errorf("a flag that is not there: exit code %d\n%s", code, out)
+	}
+}
+
+// directives are what Nagios Core 4 demands of an object and takes, of those that the
+// example uses (its manual, "Object Definitions").
+var directives = map[string][]string{
+	"command": {"command_name", "command_line"},
+	"service": {"use", "host_name", "service_description", "check_command", "check_interval", "retry_interval", "max_check_attempts"},
+}
+
+var (
+	definition = regexp.MustCompile(`(?m)^define (\w+) \{\n((?:    \w+ +\S.*\n)+)\}$`)
+	comment    = regexp.MustCompile(`(?m)^(?:#|//).*\n`)
+)
+
+// TestNagios runs the command as Nagios would for the service.
+func TestNagios(t *testing.T) {
+	text, err := os.ReadFile("nagios/preflight.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := comment.ReplaceAllString(string(text), "")
+	objects := map[string]map[string]string{}
+	for _, found := range definition.FindAllStringSubmatch(rest, -1) {
+		said := map[string]string{}
+		var names []string
+		for line := range strings.Lines(found[2]) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			said[name] = strings.TrimSpace(value)
+			names = append(names, name)
+		}
+		if diff := cmp.Diff(directives[found[1]], names); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", found[1], diff)
+		}
+		objects[found[1]] = said
+	}
+	if left := strings.TrimSpace(definition.ReplaceAllString(rest, "")); left != "" || len(objects) != 2 {
+		t.Fatalf("Nagios would not read %q", left)
+	}
+	call := strings.Split(objects["service"]["check_command"], "!")
+	if call[0] != objects["command"]["command_name"] {
+		t.Errorf("the service calls %s", call[0])
+	}
+	plugins := filepath.Dir(absolute(t, "nagios/check_preflight"))
+	line := strings.NewReplacer("$USER1$", plugins, "$ARG1$", call[1]).Replace(objects["command"]["command_line"])
+	d := newDesk(t, warned)
+	if out, code := d.run(t, "sh", "-c", line); code != 1 || !strings.HasPrefix(out, "PREFLIGHT WARNING") {
+		t.Errorf("%s: exit code %d\n%s", line, code, out)
+	}
+}
+
+// TestIcinga runs the command with the arguments as Icinga would give them.
+func TestIcinga(t *testing.T) {
+	text, err := os.ReadFile("nagios/icinga2.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := comment.ReplaceAllString(string(text), "")
+	for _, pair := range []string{"{}", "[]"} {
+		if strings.Count(config, pair[:1]) != strings.Count(config, pair[1:]) {
+			t.Errorf("%s are not in pairs", pair)
+		}
+	}
+	plugin := regexp.MustCompile(`command = \[ PluginDir \+ "/(\w+)" \]`).FindStringSubmatch(config)
+	object := regexp.MustCompile(`object CheckCommand "(\w+)"`).FindStringSubmatch(config)
+	used := regexp.MustCompile(`check_command = "(\w+)"`).FindStringSubmatch(config)
+	if plugin == nil || object == nil || used == nil || object[1] != used[1] {
+		t.Fatalf("the service uses another command: %q %q %q", plugin, object, used)
+	}
+	hosts := regexp.MustCompile(`vars\.preflight_hostfile = "(.+)"`).FindStringSubmatch(config)
+	argv := []string{absolute(t, "nagios/"+plugin[1])}
+	for _, argument := range regexp.MustCompile(`"(-[\w-]+)" = (?:\{\s+value = )?"([^"]+)"`).FindAllStringSubmatch(config, -1) {
+		argv = append(argv, argument[1], strings.ReplaceAll(argument[2], "$preflight_hostfile$", hosts[1]))
+	}
+	if want := []string{"-H", "/etc/preflight/hostfile", "--timeout", "30s", "--skip", "gpu-idle"}; !slices.Equal(argv[1:], want) {
+		t.Errorf("the arguments are %q, want %q", argv[1:], want)
+	}
+	d := newDesk(t, warned)
+	if out, code := d.run(t, argv...); code != 1 || !strings.HasPrefix(out, "PREFLIGHT WARNING") {
+		t.Errorf("%q: exit code %d\n%s", argv, code, out)
+	}
+}
+
+// cronLine is one of /etc/cron.d (crontab(5)): five fields, a user, and a command in
+// which a % would be a line break.
+var cronLine = regexp.MustCompile(`^(?:[\d*/,-]+ ){5}[a-z_][a-z0-9_-]* ([^%]+)$`)
+
+// TestCron runs the line, and reads what the collector would.
+func TestCron(t *testing.T) {
+	text, err := os.ReadFile("prometheus/preflight.cron")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(string(text), "\n") {
+		t.Error("cron does not read a last line without its end")
+	}
+	commands := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") || regexp.MustCompile(`^[A-Z]+=\S+$`).MatchString(line) {
+			continue
+		}
+		found := cronLine.FindStringSubmatch(line)
+		if found == nil {
+			t.Fatalf("cron would not read %q", line)
+		}
+		commands++
+		for name, gate := range gates {
+			d := newDesk(t, gate.fleet)
+			command := strings.NewReplacer("/run/lock", d.dir, "/var/lib/prometheus/node-exporter", d.dir).Replace(found[1])
+			if out, code := d.run(t, "sh", "-c", command); code != gate.code || out != "" {
+				t.Errorf("%s: exit code %d, want %d; cron would mail %q", name, code, gate.code, out)
+			}
+			if metrics := d.wrote(t, "preflight.prom"); !strings.HasPrefix(metrics, "# HELP preflight_verdict ") {
+				t.Errorf("%s: no metrics: %q", name, metrics)
+			}
+		}
+	}
+	if commands != 1 {
+		t.Errorf("%d commands, want 1", commands)
+	}
+}

@@ -1,0 +1,179 @@
+package examples
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// scripts are the files that a shell runs.
+func scripts(t *testing.T) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.HasPrefix(string(text), "#!") {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil || len(all) < 4 {
+		t.Fatalf("%q, %v", all, err)
+	}
+	return all
+}
+
+func TestScriptsParse(t *testing.T) {
+	for _, script := range scripts(t) {
+		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", script, err, out)
+		}
+	}
+}
+
+func TestShellcheck(t *testing.T) {
+	if _, err := exec.LookPath("shellcheck"); err != nil {
+		t.Skip("NOT RUN: shellcheck over the examples, because it is not installed: sh testhosts/apt.sh installs it")
+	}
+	if out, err := exec.Command("shellcheck", scripts(t)...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// absolute is where an example lies: it runs in a directory of its own.
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestSlurmHooks: who is drained, and whether the job goes on.
+func TestSlurmHooks(t *testing.T) {
+	drains := func(when, nodes string) string {
+		return `scontrol update NodeName=` + nodes + ` State=DRAIN Reason=preflight ` + when + ` job 7: see the controller's syslog`
+	}
+	for name, c := range map[string]struct {
+		script  string
+		fleet   fleet
+		code    int
+		said    string // by a call
+		drained string
+	}{
+		"prolog, faults":  {"prolog.sh", faulty, 1, "FAIL  gpu-driver-loads  w8", drains("before", "w5,w6,w8")},
+		"prolog, none":    {"prolog.sh", healthy, 0, "", ""},
+		"prolog, nobody":  {"prolog.sh", dark, 0, "no node of w[1-8] is good: nothing is drained", ""},
+		"epilog, faults":  {"epilog.sh", faulty, 0, "FAIL  gpu-driver-loads  w8", drains("after", "w5,w6,w8")},
+		"epilog, none":    {"epilog.sh", healthy, 0, "", ""},
+		"epilog, unknown": {"epilog.sh", dark, 0, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, c.fleet)
+			d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"] = "7", "w[1-8]"
+			out, code := d.run(t, absolute(t, "slurm/"+c.script))
+			calls := d.called(t)
+			if code != c.code || out != "" {
+				t.Errorf("exit code %d, want %d; it printed %q", code, c.code, out)
+			}
+			if !strings.Contains(calls, c.said) || c.said == "" && calls != "" {
+				t.Errorf("%q was not told: %s", c.said, calls)
+			}
+			if drained := strings.Contains(calls, "scontrol"); drained != (c.drained != "") || !strings.Contains(calls, c.drained) {
+				t.Errorf("want %q, called: %s", c.drained, calls)
+			}
+		})
+	}
+}
+
+// TestSbatch: it trains on good nodes or says why not.
+func TestSbatch(t *testing.T) {
+	launched := "deepspeed --hostfile preflight-7/good --num_nodes 4 train.py --deepspeed ds.json\n"
+	for name, c := range map[string]struct {
+		fleet  fleet
+		code   int
+		said   string
+		called string
+	}{
+		"the spare one is bad": {fleet{nodes: "w1,w2,w3,w4,w6", only: "ssh-reach"}, 0, "FAIL  ssh-reach  w6", launched},
+		"too few":              {fleet{nodes: "w1,w5,w6", only: "ssh-reach,ssh-host-key"}, 1, "train.sbatch: 1 good nodes, 4 needed; not good: w5 w6", ""},
+		"could not tell":       {dark, 2, "train.sbatch: it could not be told", ""},
+		"all good":             {fleet{nodes: "w1,w2,w3,w4,w7", only: "ssh-reach"}, 0, "PASS", launched},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, c.fleet)
+			d.env["SLURM_JOB_ID"] = "7"
+			out, code := d.run(t, "bash", absolute(t, "slurm/train.sbatch"))
+			if code != c.code || !strings.Contains(out, c.said) {
+				t.Errorf("exit code %d, want %d with %q:\n%s", code, c.code, c.said, out)
+			}
+			if calls := d.called(t); calls != c.called {
+				t.Errorf("called %q, want %q", calls, c.called)
+			}
+			if !strings.Contains(d.wrote(t, "preflight-7/run.json"), `"schema": 1`) {
+				t.Error("the run was not kept")
+			}
+		})
+	}
+	d := newDesk(t, healthy)
+	if out, code := d.run(t, "bash", absolute(t, "slurm/train.sbatch")); code == 0 || !strings.Contains(out, "sbatch train.sbatch") {
+		t.Errorf("outside a job: exit code %d\n%s", code, out)
+	}
+}
+
+// TestSbatchOptions: those that Slurm knows, before the first command, where alone
+// sbatch reads them.
+func TestSbatchOptions(t *testing.T) {
+	known := regexp.MustCompile(`^#SBATCH --(?:job-name=\w+|nodes=\d+|ntasks-per-node=\d+|gpus-per-node=\d+|exclusive)(?:\s+#.*)?$`)
+	text, err := os.ReadFile("slurm/train.sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, command := 0, false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "#SBATCH"):
+			options++
+			if command || !known.MatchString(line) {
+				t.Errorf("sbatch would not read %q", line)
+			}
+		case line != "" && !strings.HasPrefix(line, "#"):
+			command = true
+		}
+	}
+	if options != 5 {
+		t.Errorf("%d options, want 5", options)
+	}
+}
+
+func TestMakefile(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("NOT RUN: the Makefile, because make is not installed")
+	}
+	launched := "deepspeed --hostfile hosts train.py --deepspeed ds.json\n"
+	for name, c := range map[string]struct {
+		target string
+		fleet  fleet
+		code   int
+		called string
+	}{
+		"good":             {"train", healthy, 0, launched},
+		"bad":              {"train", faulty, 2, ""},
+		"hosts alone":      {"preflight", healthy, 0, ""},
+		"hosts alone, bad": {"preflight", faulty, 2, ""},
+	} {
+		d := newDesk(t, c.fleet)
+		out, code := d.run(t, "make", "-f", absolute(t, "make/Makefile"), c.target, "HOSTFILE=hosts")
+		if calls := d.called(t); code != c.code || calls != c.called {
+			t.Errorf("%s: exit code %d, want %d; called %q, want %q\n%s", name, code, c.code, calls, c.called, out)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+// Package examples holds what people copy: preflight where they work. Its tests run
+// every one of them, or hold it against what its platform demands.
+package examples
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestMain lets the test binary be preflight on a cluster that was recorded: the
+// examples find it by that name on their PATH.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "preflight" {
+		os.Exit(standIn(os.Args[1:]))
+	}
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// ofTheLaunch are the flags that say which nodes to reach and how. A recording knows.
+var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout"}
+
+// misused is the exit code where the real preflight refuses a flag.
+const misused = 70
+
+// standIn has the real preflight judge the recording instead of reaching nodes, and
+// becomes the command behind a "--" where that passes. Flags are read by the real one.
+func standIn(args []string) int {
+	mine, command := args, []string(nil)
+	if dash := slices.Index(args, "--"); dash >= 0 {
+		mine, command = args[:dash], args[dash+1:]
+	}
+	program := os.Getenv("STAND_IN_PROGRAM")
+	if out, err := exec.Command(program, append(slices.Clone(mine), "--help")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s", out)
+		return misused
+	}
+	recorded := os.Getenv("STAND_IN_FLEET")
+	if at := slices.Index(command, "--hostfile"); at >= 0 {
+		if text, err := os.ReadFile(command[at+1]); err == nil { // a list of good hosts
+			recorded = narrowed(recorded, command[at+1]+".json", strings.Fields(string(text)))
+		}
+	}
+	judge := []string{"judge", recorded}
+	for i := 0; i < len(mine); i++ {
+		if slices.Contains(ofTheLaunch, mine[i]) {
+			i++
+			continue
+		}
+		judge = append(judge, mine[i])
+	}
+	cmd := exec.Command(program, judge...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return exit.ExitCode()
+		}
+		fmt.Fprintln(os.Stderr, err)
+		return misused
+	}
+	if len(command) == 0 {
+		return 0
+	}
+	path, err := exec.LookPath(command[0])
+	if err == nil {
+		err = syscall.Exec(path, command, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return misused
+}
+
+// built is preflight, once for all tests.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func program(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "preflight"); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", built.dir, "../cmd/preflight")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, "preflight")
+}
+
+const recording = "../cmd/preflight/demo.json"
+
+// A fleet is what the stand-in judges: a recording and where to look in it.
+type fleet struct{ nodes, only string }
+
+var (
+	faulty  = fleet{}                                           // eight nodes with eight faults
+	healthy = fleet{nodes: "w1,w7", only: "ssh-*,shm-writable"} // two of them, where nothing is wrong with these
+	dark    = fleet{nodes: "w6", only: "shm-writable"}          // the one that was not reached
+)
+
+// file is the recording with the nodes of the fleet only.
+func (f fleet) file(t *testing.T) string {
+	t.Helper()
+	if f.nodes == "" {
+		path, err := filepath.Abs(recording)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return narrowed(recording, filepath.Join(t.TempDir(), "fleet.json"), strings.Split(f.nodes, ","))
+}
+
+// narrowed writes a recording with some of its nodes to another path, which it returns.
+// It panics where that cannot be: it runs in the stand-in too, where no test is.
+func narrowed(from, to string, nodes []string) string {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		panic(err)
+	}
+	var saved map[string]any
+	if err := json.Unmarshal(text, &saved); err != nil {
+		panic(err)
+	}
+	kept := func(list any) []any {
+		return slices.DeleteFunc(list.([]any), func(one any) bool {
+			return !slices.Contains(nodes, one.(map[string]any)["name"].(string))
+		})
+	}
+	launch := saved["launch"].(map[string]any)
+	saved["nodes"], launch["hosts"] = kept(saved["nodes"]), kept(launch["hosts"])
+	if text, err = json.Marshal(saved); err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return to
+}
+
+// desk is where an example runs: a working directory, and programs that stand in for
+// those of a cluster and note how they were called.
+type desk struct {
+	dir, calls string
+	env        map[string]string
+}
+
+// stands are what a cluster has and this machine may not.
+var stands = []string{"deepspeed", "scontrol", "logger"}
+
+func newDesk(t *testing.T, f fleet) *desk {
+	t.Helper()
+	dir, bin := t.TempDir(), t.TempDir()
+	d := &desk{dir: dir, calls: filepath.Join(bin, "calls")}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "preflight")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stands {
+		script := "#!/bin/sh\n{ echo " + name + ` "$*"; [ -t 0 ] || cat; } >>"$STAND_IN_CALLS"` + "\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.env = map[string]string{
+		"PATH": bin + ":/usr/local/bin:/usr/bin:/bin", "HOME": dir, "LC_ALL": "C.UTF-8",
+		"STAND_IN_PROGRAM": program(t), "STAND_IN_FLEET": f.file(t), "STAND_IN_CALLS": d.calls,
+	}
+	if f.only != "" {
+		d.env["PREFLIGHT_ONLY"] = f.only
+	}
+	return d
+}
+
+// run starts a program at the desk; out is what it printed.
+func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = d.dir
+	for _, name := range slices.Sorted(maps.Keys(d.env)) {
+		cmd.Env = append(cmd.Env, name+"="+d.env[name])
+	}
+	text, err := cmd.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// called is what the stand-ins noted, "" where none was called.
+func (d *desk) called(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(d.calls)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// wrote is a file that the example left at the desk.
+func (d *desk) wrote(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.dir, name))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,94 @@
+package facts
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Momentary are the sections that tell of one moment only: what the nodes tried of each
+// other, and how their clocks stood. A normalized snapshot has none of them.
+var Momentary = []Section{
+	SectionClock, SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous,
+	SectionLogins, SectionThroughput, SectionRehearsal,
+}
+
+// passing are facts that are a node's own and change without anybody's doing: by a new
+// boot, by a new release of preflight, by errors that ECC counts. Paths are as those of
+// Comparable, without the keys of lists.
+var passing = map[string]bool{
+	"host.boot_id":                         true,
+	"host.net_namespace":                   true,
+	"ssh.path":                             true,
+	"nvml.cards.ecc.aggregate_corrected":   true,
+	"nvml.cards.ecc.aggregate_uncorrected": true,
+	"nvml.cards.retired.single_bit":        true,
+	"nvml.cards.retired.double_bit":        true,
+	"nvml.cards.remapped.corrected":        true,
+	"nvml.cards.remapped.uncorrected":      true,
+}
+
+// kept are facts that count as volatile and are kept none the less: they say why others
+// are not known, and nobody may take those for proven absent.
+var kept = map[string]bool{"nvml.cards.refused": true}
+
+// Lasting is the facts as JSON's maps and lists, without those that change by
+// themselves: nothing volatile, no section of Momentary. The same node gives the same at
+// any time, until somebody changes it. What is left out is not there at all, so that
+// nobody takes a zero for a value; read back into Facts it is zero.
+func (f *Facts) Lasting() map[string]any {
+	most := *f
+	for _, section := range Momentary {
+		most.Take(section, Facts{})
+	}
+	tree, _ := lasting("", reflect.ValueOf(most)).(map[string]any)
+	return tree
+}
+
+// lasting is one value; path is the way to it without the keys of lists.
+func lasting(path string, v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return lasting(path, v.Elem())
+	case reflect.Struct:
+		tree := map[string]any{}
+		lastingFields(tree, path, v)
+		return tree
+	case reflect.Slice:
+		if v.IsNil() {
+			return nil
+		}
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = lasting(path, v.Index(i))
+		}
+		return list
+	}
+	return v.Interface() // a map of plain values is written in the order of its keys
+}
+
+// lastingFields adds the fields of a struct, those of an embedded one as its own.
+func lastingFields(tree map[string]any, path string, v reflect.Value) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		at := join(path, name)
+		switch {
+		case field.Anonymous && name == "":
+			lastingFields(tree, path, v.Field(i))
+		case field.Tag.Get("fact") == "volatile" && !kept[at], passing[at], options == "omitempty" && empty(v.Field(i)):
+		default:
+			tree[name] = lasting(at, v.Field(i))
+		}
+	}
+}
+
+// empty is what JSON's omitempty leaves out.
+func empty(v reflect.Value) bool {
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
+		return v.Len() == 0
+	}
+	return v.Kind() != reflect.Struct && v.IsZero()
+}

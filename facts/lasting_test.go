@@ -1,0 +1,91 @@
+package facts
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLasting changes every value of every section once: what is comparable is kept, read
+// back as it was, and nothing volatile is there.
+func TestLasting(t *testing.T) {
+	var full Facts
+	everything(reflect.ValueOf(&full).Elem(), 0)
+	text, err := json.Marshal(full.Lasting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Facts
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range Sections() {
+		if slices.Contains(Momentary, section) {
+			if back.Has(section) {
+				t.Errorf("%s is there", section)
+			}
+			continue
+		}
+		values := func(f *Facts) map[string]string {
+			all := map[string]string{}
+			f.EachComparable(section, func(path, value string) { all[path] = value })
+			return all
+		}
+		if diff := cmp.Diff(values(&full), values(&back)); diff != "" {
+			t.Errorf("%s (-before +read back):\n%s", section, diff)
+		}
+	}
+	for _, name := range []string{"uptime", "load", "boot_id", "listening", "free", "segments", "processes", "temperature", "aggregate_corrected"} {
+		if strings.Contains(string(text), `"`+name+`":`) {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if !strings.Contains(string(text), `"refused":`) {
+		t.Error("why something is not known is not there")
+	}
+}
+
+// TestPassingExist holds the lists of paths and the facts together.
+func TestPassingExist(t *testing.T) {
+	met := map[string]bool{}
+	var walk func(path string, kind reflect.Type, depth int)
+	walk = func(path string, kind reflect.Type, depth int) {
+		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		if kind.Kind() != reflect.Struct || depth > deep {
+			return
+		}
+		for field := range kind.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			met[join(path, name)] = true
+			walk(join(path, name), field.Type, depth+1)
+		}
+	}
+	walk("", reflect.TypeFor[Facts](), 0)
+	for _, path := range append(slices.Collect(maps.Keys(passing)), slices.Collect(maps.Keys(kept))...) {
+		if !met[path] {
+			t.Errorf("there is no fact %s", path)
+		}
+	}
+}
+
+func TestEachEntry(t *testing.T) {
+	f := Facts{
+		Net: &Net{Interfaces: []Interface{{Name: "eth0.100"}, {Name: "lo"}}},
+		IB:  &IB{Devices: []HCA{{Name: "mlx5_0", Ports: []IBPort{{Port: 1}}}}},
+	}
+	var got []string
+	for _, section := range []Section{SectionNet, SectionIB, SectionGPU} {
+		f.EachEntry(section, func(path string) { got = append(got, path) })
+	}
+	want := []string{"net.interfaces.eth0.100", "net.interfaces.lo", "ib.devices.mlx5_0", "ib.devices.mlx5_0.ports.1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

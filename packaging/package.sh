@@ -1,0 +1,104 @@
+#!/bin/sh
+# Packs the binaries of `make cross` with the manual, completions and examples:
+#
+#   sh packaging/package.sh DIST VERSION ARCH…
+#
+# DIST has preflight-linux-ARCH and preflight-linux-ARCH-static, and gets
+# preflight-VERSION-linux-ARCH.tar.gz and preflight_VERSION_ARCH.deb. Needs GNU tar,
+# and dpkg-deb for the second; SOURCE_DATE_EPOCH is the time of everything inside.
+set -eu
+umask 022
+export LC_ALL=C TZ=UTC
+: "${SOURCE_DATE_EPOCH:?is the time of the commit: git log -1 --format=%ct}"
+export SOURCE_DATE_EPOCH
+
+dist=$(cd "$1" && pwd)
+version=$2
+shift 2
+cd "$(dirname "$0")/.."
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+# binaries: preflight for one machine, and beside it, where it looks for them, those
+# it sends to nodes of another architecture or without glibc.
+binaries() {
+	own=preflight-linux-$2
+	[ -e "$dist/$own" ] || own=$own-static
+	mkdir -p "$1"
+	install -m 755 "$dist/$own" "$1/preflight"
+	for node in "$dist"/preflight-linux-*; do
+		case $node in
+		*.tar.gz | "$dist/$own") ;;
+		*) install -m 755 "$node" "$1/" ;;
+		esac
+	done
+}
+
+# examples: without their tests.
+examples() {
+	mkdir -p "$1"
+	find examples -type f ! -name '*.go' ! -path '*/testdata/*' | while read -r file; do
+		mode=644
+		[ ! -x "$file" ] || mode=755
+		install -D -m "$mode" "$file" "$1/${file#examples/}"
+	done
+}
+
+# aged gives everything in a tree the one time.
+aged() { find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
+
+archive() {
+	name=preflight-$version-linux-$1
+	binaries "$tree/$name" "$1"
+	cp -R "$tree/man" "$tree/completions" "$tree/$name/"
+	examples "$tree/$name/examples"
+	install -m 644 README.md "$tree/$name/"
+	[ ! -e LICENSE ] || install -m 644 LICENSE "$tree/$name/"
+	aged "$tree/$name"
+	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
+}
+
+# debian_version orders as our tags do: v1.2.0-rc1 before v1.2.0, what comes after a
+# tag behind it, and a commit without any tag before everything, by its day.
+debian_version() {
+	case $version in
+	v[0-9]*) echo "${version#v}" | sed 's/-rc/~rc/; s/-\([0-9]*\)-g/+\1.g/; s/-/+/g' ;;
+	*) echo "0~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d).$(echo "$version" | tr - +)" ;;
+	esac
+}
+
+deb() {
+	root=$tree/deb-$1
+	share=$root/usr/share
+	binaries "$root/usr/lib/preflight" "$1"
+	mkdir -p "$root/usr/bin" "$root/DEBIAN" "$share/man/man1"
+	ln -s ../lib/preflight/preflight "$root/usr/bin/preflight"
+	for page in "$tree"/man/*.1; do gzip -9nc "$page" >"$share/man/man1/${page##*/}.gz"; done
+	install -D -m 644 "$tree/completions/preflight.bash" "$share/bash-completion/completions/preflight"
+	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/vendor-completions/_preflight"
+	install -D -m 644 "$tree/completions/preflight.fish" "$share/fish/vendor_completions.d/preflight.fish"
+	examples "$share/doc/preflight/examples"
+	install -m 644 README.md "$share/doc/preflight/"
+	[ ! -e LICENSE ] || install -m 644 LICENSE "$share/doc/preflight/copyright"
+	(cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
+	sed -e "s/@VERSION@/$(debian_version)/" -e "s/@ARCH@/$1/" -e "s/@MAINTAINER@/${MAINTAINER:-preflight <preflight@localhost>}/" \
+		-e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" packaging/control.in >"$root/DEBIAN/control"
+	aged "$root"
+	# gzip, because every dpkg reads it and, unlike xz, it makes the same bytes on
+	# any number of processors
+	dpkg-deb --root-owner-group -Zgzip -z9 --build "$root" "$dist/preflight_$(debian_version)_$1.deb"
+}
+
+# Any of the binaries could write the manual: the one that runs here does.
+here=$dist/preflight-linux-$(go env GOHOSTARCH)-static
+mkdir "$tree/man" "$tree/completions"
+"$here" man "$tree/man"
+"$here" completion bash >"$tree/completions/preflight.bash"
+"$here" completion zsh >"$tree/completions/_preflight"
+"$here" completion fish >"$tree/completions/preflight.fish"
+"$here" completion powershell >"$tree/completions/preflight.ps1"
+
+for arch in "$@"; do
+	archive "$arch"
+	if command -v dpkg-deb >/dev/null; then deb "$arch"; else echo "NOT RUN: the .deb package for $arch, because there is no dpkg-deb" >&2; fi
+done

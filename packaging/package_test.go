@@ -1,0 +1,222 @@
+package packaging
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	commit  = "1700000000" // a second in November 2023
+	release = "v1.2.0-rc1-5-gabcdef0"
+)
+
+// other is the architecture of ours that this machine does not have.
+var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+
+// packed has package.sh pack, into a directory of its own and under a umask, a script
+// that calls the real binary, and words in the place of the others: megabytes would only
+// take time.
+func packed(t *testing.T, binary, umask string) string {
+	t.Helper()
+	dist := t.TempDir()
+	own := "preflight-linux-" + runtime.GOARCH
+	for name, content := range map[string][]byte{
+		own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: []byte("calls NVML\n"), "preflight-linux-" + other + "-static": []byte("for the others\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(dist, name), content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("sh", "-c", `umask $0; exec sh package.sh "$@"`, umask, dist, release, runtime.GOARCH, other)
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+commit)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dist
+}
+
+// needs ends a test where a program is missing.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("NOT RUN: %s, because there is no %s", t.Name(), program)
+	}
+}
+
+func output(t *testing.T, argv ...string) string {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%q: %v\n%s", argv, err, out)
+	}
+	return string(out)
+}
+
+// preflight is built once more, as a release is for where there is no glibc.
+func preflight(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || other == "" {
+		t.Skip("NOT RUN: packing, because releases are for Linux on amd64 and arm64 and made there")
+	}
+	path := filepath.Join(t.TempDir(), "preflight")
+	cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", path, "../cmd/preflight")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// TestPackages packs twice, as two people would, and looks into what came out.
+func TestPackages(t *testing.T) {
+	binary := preflight(t)
+	dist := packed(t, binary, "022")
+	t.Run("the same bytes again", func(t *testing.T) {
+		again := packed(t, binary, "077")
+		entries, err := os.ReadDir(dist)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			first, err1 := os.ReadFile(filepath.Join(dist, entry.Name()))
+			second, err2 := os.ReadFile(filepath.Join(again, entry.Name()))
+			if err := errors.Join(err1, err2); err != nil || !bytes.Equal(first, second) {
+				t.Errorf("%s differs (%v)", entry.Name(), err)
+			}
+		}
+	})
+	t.Run("archive", func(t *testing.T) {
+		archive(t, filepath.Join(dist, "preflight-"+release+"-linux-"+runtime.GOARCH+".tar.gz"))
+	})
+	t.Run("deb", func(t *testing.T) {
+		needs(t, "dpkg-deb")
+		deb(t, filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+runtime.GOARCH+".deb"))
+	})
+}
+
+// listed holds a listing to what every package must be, and to the files that it has
+// among others. Both tar and dpkg-deb say the date in two words, so the name is the sixth.
+func listed(t *testing.T, listing string, always ...string) {
+	t.Helper()
+	var names []string
+	for line := range strings.Lines(listing) {
+		names = append(names, strings.Join(strings.Fields(line)[5:], " "))
+		if !strings.Contains(line, "2023-11-14") {
+			t.Errorf("another time than the commit's: %s", line)
+		}
+		if mode := line[:10]; !slices.Contains([]string{"-rwxr-xr-x", "-rw-r--r--", "drwxr-xr-x", "lrwxrwxrwx"}, mode) {
+			t.Errorf("a mode nobody expects: %s", line)
+		}
+		if owner := strings.Fields(line)[1]; owner != "0/0" && owner != "root/root" {
+			t.Errorf("an owner of this machine: %s", line)
+		}
+		if strings.HasSuffix(strings.TrimSpace(line), ".go") {
+			t.Errorf("a test is packed: %s", line)
+		}
+	}
+	for _, name := range always {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no %s in:\n%s", name, listing)
+		}
+	}
+}
+
+func archive(t *testing.T, path string) {
+	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
+	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "README.md",
+		"man/preflight.1", "man/preflight-judge.1", "completions/preflight.bash", "completions/_preflight",
+		"completions/preflight.fish", "completions/preflight.ps1", "examples/slurm/prolog.sh", "examples/gitlab/.gitlab-ci.yml"}
+	for i := range names {
+		names[i] = top + names[i]
+	}
+	listed(t, output(t, "tar", "--numeric-owner", "-tvf", path), names...)
+
+	root := t.TempDir()
+	output(t, "tar", "-C", root, "-xf", path)
+	at := root + "/" + top
+	if said := output(t, "cat", at+"preflight"); said != "calls NVML\n" {
+		t.Errorf("preflight is another binary: %.40q", said)
+	}
+	manual(t, at+"man")
+	for shell, script := range map[string]string{"bash": "preflight.bash", "zsh": "_preflight", "fish": "preflight.fish"} {
+		if _, err := exec.LookPath(shell); err != nil {
+			t.Logf("NOT RUN: the completions for %s, because it is not installed", shell)
+			continue
+		}
+		output(t, shell, "-n", at+"completions/"+script)
+	}
+}
+
+// manual holds the pages to groff: none of its warnings, and what the reader sees.
+func manual(t *testing.T, dir string) {
+	if _, err := exec.LookPath("groff"); err != nil {
+		t.Log("NOT RUN: the manual, because there is no groff: sh testhosts/apt.sh installs it")
+		return
+	}
+	pages, err := filepath.Glob(dir + "/*.1")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		if said := output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-ww", "-z", page); said != "" {
+			t.Errorf("%s: %s", page, said)
+		}
+	}
+	page := output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")
+	for _, want := range []string{"preflight dev", "Nov 2023", "--good-hosts", "Exit codes: 0 ready", "preflight-judge(1)"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the manual does not say %q:\n%s", want, page)
+		}
+	}
+}
+
+func deb(t *testing.T, path string) {
+	listed(t, output(t, "dpkg-deb", "-c", path),
+		"./usr/bin/preflight -> ../lib/preflight/preflight", "./usr/lib/preflight/preflight",
+		"./usr/lib/preflight/preflight-linux-"+other+"-static", "./usr/share/man/man1/preflight.1.gz",
+		"./usr/share/bash-completion/completions/preflight", "./usr/share/zsh/vendor-completions/_preflight",
+		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/examples/nagios/check_preflight")
+	for field, want := range map[string]string{
+		"Package": "preflight", "Version": "1.2.0~rc1+5.gabcdef0", "Architecture": runtime.GOARCH,
+		"Recommends": "openssh-client, pdsh",
+	} {
+		if diff := cmp.Diff(want, strings.TrimSpace(output(t, "dpkg-deb", "-f", path, field))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", field, diff)
+		}
+	}
+}
+
+// TestVersionsOrder: a .deb of a later release replaces that of an earlier one.
+func TestVersionsOrder(t *testing.T) {
+	needs(t, "dpkg")
+	script, err := os.ReadFile("package.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := bytes.Index(script, []byte("debian_version() {"))
+	function := string(script[from : from+bytes.Index(script[from:], []byte("\n}"))+2])
+	var versions []string
+	for _, release := range []string{"9861e20", "ceab790-dirty", "v0.9.0", "v1.0.0-rc1", "v1.0.0-rc1-2-gabcdef0", "v1.0.0", "v1.0.0-3-gabcdef0", "v1.0.0-3-gabcdef0-dirty", "v1.0.1"} {
+		versions = append(versions, strings.TrimSpace(output(t, "sh", "-c", "SOURCE_DATE_EPOCH="+commit+" version=$0\n"+function+"\ndebian_version", release)))
+	}
+	for i, version := range versions {
+		output(t, "dpkg", "--validate-version", version)
+		if i > 0 {
+			output(t, "dpkg", "--compare-versions", versions[i-1], "lt", version)
+		}
+	}
+	if versions[0] != "0~20231114.9861e20" {
+		t.Errorf("a commit without a tag is %s", versions[0])
+	}
+}

@@ -1,0 +1,150 @@
+package report
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"preflight/checks"
+)
+
+// chromium is what these tests take: `make browser-test` installs it.
+const chromium = "/usr/bin/chromium"
+
+var screenshots = flag.String("screenshots", "", "write screenshots of the page into this directory")
+
+// tab is a page of ours in a real browser.
+type tab struct {
+	t       *testing.T
+	context context.Context
+}
+
+// browse opens a report as a user does, as a file. Whatever the browser writes to its
+// console is a complaint: an error, or what the page's policy forbade.
+func browse(t *testing.T, r checks.Report, options ...chromedp.ExecAllocatorOption) tab {
+	t.Helper()
+	if _, err := os.Stat(chromium); err != nil {
+		t.Skipf("NOT RUN: there is no %s (make browser-test installs it)", chromium)
+	}
+	if testing.Short() {
+		t.Skip("NOT RUN: -short starts no browser")
+	}
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, []byte(htmlOf(t, r)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Root may not have chromium's sandbox, /dev/shm of a container is small, and what
+	// scrolls softly is not yet where it is clicked.
+	options = slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-prefers-reduced-motion", true)}, options)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, late := context.WithTimeout(ctx, 2*time.Minute)
+	console := chromedp.Console(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for message, err := range console {
+			if err != nil {
+				return
+			}
+			t.Errorf("the browser complains: %s", message)
+		}
+	})
+	t.Cleanup(func() {
+		late()
+		reading.Wait()
+	})
+	b := tab{t, ctx}
+	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+file))
+	return b
+}
+
+func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.context, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// get is what an action answers.
+func get[T any](b tab, action chromedp.Action[T]) T {
+	b.t.Helper()
+	answer, err := chromedp.Run(b.context, action)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer
+}
+
+// ask evaluates an expression on the page.
+func ask[T any](b tab, expression string) T {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[T](expression))
+}
+
+// have runs a script on the page.
+func (b tab) have(script string) {
+	b.t.Helper()
+	ask[bool](b, "(() => {"+script+"; return true })()")
+}
+
+// until waits for an expression to be true.
+func (b tab) until(expression string) {
+	b.t.Helper()
+	for !ask[bool](b, "!!("+expression+")") {
+		if b.context.Err() != nil {
+			b.t.Fatalf("never came: %s", expression)
+		}
+		b.do(chromedp.Sleep(20 * time.Millisecond))
+	}
+}
+
+// in is the first element that a selector finds.
+func in(selector string) chromedp.CSS { return chromedp.CSS(selector) }
+
+// rows are the labels of the matrix, without the launching machine's.
+func (b tab) rows() []string {
+	b.t.Helper()
+	return ask[[]string](b, `[...document.querySelectorAll("#matrix-table tbody th")].map((th) => th.firstChild.textContent)`)
+}
+
+// fill types a filter anew.
+func (b tab) fill(id, text string) {
+	b.t.Helper()
+	b.have(`const box = document.getElementById("` + id + `"); box.focus(); box.select()`)
+	if text == "" {
+		b.do(chromedp.KeyEvent(kb.Backspace))
+	} else {
+		b.do(chromedp.KeyEvent(text))
+	}
+	b.do(chromedp.Sleep(200 * time.Millisecond))
+}
+
+// media has the page drawn for the screen, "", or for "print".
+func media(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: name})
+		return err
+	})
+}
+
+func save(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

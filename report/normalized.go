@@ -1,0 +1,101 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// normalized is a snapshot to be kept under version control. Its keys are those of
+// checks.Report, which reads it back.
+type normalized struct {
+	Schema     int                      `json:"schema"`
+	Normalized bool                     `json:"normalized"`
+	Hostfile   string                   `json:"hostfile"`
+	Launch     any                      `json:"launch"`
+	NotTried   map[facts.Section]string `json:"not_tried,omitempty"`
+	Head       *lastingNode             `json:"head,omitempty"`
+	Nodes      []lastingNode            `json:"nodes"`
+}
+
+// lastingNode is a facts.Node, its facts in the order of their names.
+type lastingNode struct {
+	Name    string                   `json:"name"`
+	Address string                   `json:"address"`
+	Slots   int                      `json:"slots"`
+	Reached bool                     `json:"reached"`
+	Missing map[facts.Section]string `json:"missing,omitempty"`
+	Facts   map[string]any           `json:"facts"`
+}
+
+// Normalized writes the facts of a run so that a review shows what changed and nothing
+// else: those that last, in the order of their names, one node after the other by name
+// (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
+func Normalized(w io.Writer, r checks.Report) error {
+	n := normalized{
+		Schema: checks.Schema, Normalized: true, Hostfile: r.Hostfile, Launch: r.Launch,
+		NotTried: withoutMomentary(r.NotTried), Nodes: []lastingNode{},
+	}
+	if r.Head != nil {
+		head := lastingFacts(r.Head)
+		n.Head = &head
+	}
+	for i := range r.Nodes {
+		n.Nodes = append(n.Nodes, lastingFacts(&r.Nodes[i]))
+	}
+	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural(a.Name, b.Name) })
+	encoder := json.NewEncoder(jsonGuard{w})
+	encoder.SetIndent("", " ")
+	return encoder.Encode(n)
+}
+
+func lastingFacts(node *facts.Node) lastingNode {
+	return lastingNode{
+		Name: node.Name, Address: node.Address, Slots: node.Slots, Reached: node.Reached,
+		Missing: withoutMomentary(node.Missing), Facts: node.Lasting(),
+	}
+}
+
+// withoutMomentary leaves out why sections are not there that never are.
+func withoutMomentary(reasons map[facts.Section]string) map[facts.Section]string {
+	kept := map[facts.Section]string{}
+	for section, reason := range reasons {
+		if !slices.Contains(facts.Momentary, section) {
+			kept[section] = reason
+		}
+	}
+	return kept
+}
+
+// natural compares names as people order them, their numbers by value.
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		partA, partB := leading(a), leading(b)
+		a, b = a[len(partA):], b[len(partB):]
+		valueA, valueB := strings.TrimLeft(partA, "0"), strings.TrimLeft(partB, "0")
+		order := strings.Compare(partA, partB)
+		if isDigit(partA[0]) && isDigit(partB[0]) {
+			order = cmp.Or(cmp.Compare(len(valueA), len(valueB)), strings.Compare(valueA, valueB), order)
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// leading is the digits that text begins with, or what comes before the first one.
+func leading(text string) string {
+	end := 1
+	for end < len(text) && isDigit(text[end]) == isDigit(text[0]) {
+		end++
+	}
+	return text[:end]
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

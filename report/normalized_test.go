@@ -1,0 +1,122 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+func sampleSnapshot(uptime float64) checks.Report {
+	var r checks.Report
+	r.Schema, r.Version, r.Seconds, r.Hostfile = checks.Schema, "v9", uptime, "hostfile"
+	for _, name := range []string{"w10", "w2"} {
+		r.Launch.Hosts = append(r.Launch.Hosts, hostfile.Host{Name: name})
+		r.Nodes = append(r.Nodes, facts.Node{
+			Name: name, Address: "10.0.0.1", Reached: true, Facts: facts.Facts{
+				Host: &facts.Host{Kernel: "6.1\u202e", BootID: "b", Uptime: uptime}, Clock: &facts.Clock{Offset: uptime},
+				SHM: &facts.SHM{Size: 1 << 30, Free: int64(uptime)}, Net: &facts.Net{Listening: []facts.Listener{{Port: 29500, PID: 4711}}},
+				SSH: &facts.SSH{Port: 22, Path: "/cache/preflight-v9"},
+			},
+			Missing: map[facts.Section]string{facts.SectionMesh: "took 3 s", facts.SectionIB: "denied"},
+		})
+	}
+	return r
+}
+
+func TestNormalized(t *testing.T) {
+	var first, second bytes.Buffer
+	for out, uptime := range map[*bytes.Buffer]float64{&first: 1, &second: 2} {
+		if err := Normalized(out, sampleSnapshot(uptime)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := first.String()
+	if diff := cmp.Diff(text, second.String()); diff != "" {
+		t.Errorf("two looks differ (-first +second):\n%s", diff)
+	}
+	for _, left := range []string{"uptime", "free", "clock", "4711", "v9", "boot_id", "mesh", "seconds", "findings", "\u202e"} {
+		if strings.Contains(text, left) {
+			t.Errorf("%q is in it:\n%s", left, text)
+		}
+	}
+	if strings.Index(text, `"w2",`) > strings.LastIndex(text, `"w10",`) {
+		t.Errorf("w2 does not come before w10:\n%s", text)
+	}
+	if !Wrote(strings.NewReader(text)) {
+		t.Error("it is not known for a report of ours, and would not be overwritten")
+	}
+	back, err := Read(&first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := sampleSnapshot(3)
+	if changes := checks.Changes(whole.Nodes, back.Nodes); len(changes) > 0 {
+		t.Errorf("read back it differs: %v", changes)
+	}
+	if !back.Normalized || back.Nodes[0].Name != "w10" || back.NotTried[facts.SectionMesh] == "" {
+		t.Errorf("normalized %t, first node %s, mesh %q", back.Normalized, back.Nodes[0].Name, back.NotTried[facts.SectionMesh])
+	}
+	if diff := cmp.Diff(whole.Launch, back.Launch); diff != "" {
+		t.Errorf("the launch (-whole +back):\n%s", diff)
+	}
+}
+
+func TestNatural(t *testing.T) {
+	want := []string{"", "a", "gpu01", "gpu1", "gpu2", "gpu2-1", "gpu10", "gpu10a", "x100y2", "x100y10"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortStableFunc(got, natural)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesFormats(t *testing.T) {
+	hostile := "`|<script>\n@all"
+	value := func(text string) json.RawMessage {
+		raw, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	changes := []checks.Change{
+		{Node: "w1", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
+		{Node: "w2", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
+		{Node: "w3", After: value("new node")},
+	}
+	var out bytes.Buffer
+	if err := ChangesMarkdown(&out, changes); err != nil {
+		t.Fatal(err)
+	}
+	table := out.String()[strings.Index(out.String(), "| nodes"):]
+	if lines := strings.Split(strings.TrimSpace(table), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[2], "| w&#91;1-2&#93; |") {
+		t.Errorf("not one row for two nodes and one for the other:\n%s", table)
+	}
+	if strings.ContainsAny(strings.ReplaceAll(strings.ReplaceAll(table, "<code>", ""), "</code>", ""), "`<@") {
+		t.Errorf("markup of a node's is left:\n%s", table)
+	}
+	out.Reset()
+	if err := JSON(&out, Changed{Schema: checks.Schema, Changes: changes}); err != nil {
+		t.Fatal(err)
+	}
+	var back Changed
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Schema != 1 {
+		t.Fatalf("schema %d, %v", back.Schema, err)
+	}
+	if diff := cmp.Diff(len(changes), len(back.Changes)); diff != "" || back.Changes[0].Node != "w1" {
+		t.Errorf("%s in %s", diff, out.String())
+	}
+	out.Reset()
+	if err := ChangesMarkdown(&out, nil); err != nil || !strings.Contains(out.String(), "Nothing changed") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}

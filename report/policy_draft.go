@@ -1,0 +1,95 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/hostfile"
+)
+
+// policyHead and policyTail say what else a policy may hold, as comments.
+const (
+	policyHead = `# The policy of this fleet: what preflight expects of its nodes. Review it, commit it
+# beside the hostfile, and preflight reads it there. It was written from what %s,
+# and what nodes differ in is commented out: decide, and take the # away.
+#
+# is: a version (">=570.86", ">=2.4, <2.6"), a size (">=16GiB"), a plain value, a list
+# of allowed values, or "absent". nodes: 'gpu[01-16]', or '@name' of a group. A stated
+# expectation beats what most nodes have.
+
+# Names for node sets, to be used as '@name':
+# groups:
+#   training: '%s'
+
+`
+	policyTail = `
+# What a check weighs: error, warning or off (preflight checks lists them).
+# severity:
+#   - check: clock-skew
+#     severity: error
+
+# Defects that are known: shown, and not counted, up to and including a day.
+# waivers:
+#   - check: shm-size
+#     nodes: '%s'
+#     reason: the image is rebuilt next week
+#     owner: cluster team
+#     until: 2026-12-31
+`
+)
+
+// PolicyDraft writes a policy that a team begins with. Texts of nodes are quoted so
+// that YAML reads them back as they are, and none ends a comment.
+func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
+	var out strings.Builder
+	first := ""
+	if len(nodes) > 0 {
+		first = nodes[0]
+	}
+	fmt.Fprintf(&out, policyHead, plural(len(nodes), "node")+" showed", Escape(hostfile.Fold(nodes)))
+	out.WriteString("expect:\n")
+	none := true
+	for _, d := range drafts {
+		mark := ""
+		if len(d.Groups) > 1 {
+			var groups []string
+			for _, g := range d.Groups {
+				groups = append(groups, quotedValue(g)+" on "+Escape(hostfile.Fold(g.Nodes)))
+			}
+			fmt.Fprintf(&out, "  # the nodes differ: %s\n", strings.Join(groups, ", "))
+			mark = "# "
+		}
+		none = none && mark != ""
+		fmt.Fprintf(&out, "  %s- fact: %s\n  %s  is: %s\n", mark, plainWord(d.Fact), mark, strconv.QuoteToASCII(d.Is))
+	}
+	text := out.String()
+	if none {
+		text = strings.Replace(text, "\nexpect:\n", "\nexpect: []\n", 1)
+	}
+	_, err := io.WriteString(w, text+fmt.Sprintf(policyTail, Escape(first)))
+	return err
+}
+
+// quotedValue is a group's value as text.
+func quotedValue(g checks.FactGroup) string {
+	if absent(g) {
+		return "absent"
+	}
+	var text string
+	if json.Unmarshal(g.Value, &text) != nil {
+		text = string(g.Value)
+	}
+	return strconv.QuoteToASCII(text)
+}
+
+// plainWord is a fact's path, quoted where YAML would not take it for plain text.
+func plainWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return path
+	}
+	return strconv.QuoteToASCII(path)
+}

@@ -1,0 +1,24 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"preflight/checks"
+)
+
+// waived has a line for each finding that a policy has told not to count: out of the
+// verdict is not out of sight.
+func (p *page) waived(all []checks.Waived) {
+	if len(all) > 0 {
+		p.line("")
+	}
+	for _, w := range all {
+		why := []string{"until " + w.Until}
+		if w.Owner != "" {
+			why = append(why, "by "+w.Owner)
+		}
+		line := fmt.Sprintf("%s  %s: %s (%s: %s)", w.Check, p.nodes(w.Nodes), w.Summary, strings.Join(why, ", "), w.Reason)
+		p.line("%s  %s", p.faint("waived"), Escape(strings.Join(strings.Fields(line), " ")))
+	}
+}
