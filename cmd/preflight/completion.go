@@ -14,7 +14,7 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
-	reportFormats   = []string{"text", "json", "junit", "markdown", "github", "nagios", "prometheus"}
+	reportFormats   = []string{"text", "json", "junit", "markdown", "html", "github", "nagios", "prometheus"}
 	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )

@@ -21,6 +21,7 @@ var renderers = map[string]func(io.Writer, checks.Report) error{
 	"json":       report.JSON[checks.Report],
 	"junit":      report.JUnit,
 	"markdown":   report.MarkdownSummary,
+	"html":       report.HTML,
 	"github":     report.GitHub,
 	"nagios":     report.Nagios,
 	"prometheus": report.Prometheus,
