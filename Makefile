@@ -17,7 +17,7 @@ N       ?= 4
 FUZZTIME ?= 20s
 ORACLE  ?= .
 
-.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release setup-browser clean
+.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
 
 build: bin/preflight
 
@@ -39,21 +39,25 @@ cross:
 	  GOOS=linux GOARCH=$$arch CGO_ENABLED=1 CC="$$cc" $(GOBUILD) -o $$node ./cmd/preflight || exit 1; \
 	done
 
-# The siblings once more, held to what RHEL 8 and Ubuntu 20.04 have; then archives,
-# .deb packages, a list of what is in them and checksums. One commit makes the same
-# bytes every time: nothing in them has another time than the commit's.
+# The siblings once more, held to what RHEL 8 and Ubuntu 20.04 have, and preflight for
+# laptops; then archives, .deb packages, a list of what is in them and checksums. One
+# commit makes the same bytes every time and in any directory: nothing in them has
+# another time than the commit's.
 release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 release: setup-release
 	rm -rf dist
 	$(MAKE) cross OUT=dist
 	go run ./portable/floor -glibc 2.28 dist/preflight-linux-*
-	go run ./packaging/sbom -version $(VERSION) dist/preflight-linux-* > dist/preflight-$(VERSION).cdx.json
+	for arch in $(ARCHES); do GOOS=darwin GOARCH=$$arch CGO_ENABLED=0 $(GOBUILD) -o dist/preflight-darwin-$$arch ./cmd/preflight || exit 1; done
+	go run ./packaging/sbom -version $(VERSION) dist/preflight-linux-* dist/preflight-darwin-* > dist/preflight-$(VERSION).cdx.json
 	sh packaging/package.sh dist $(VERSION) $(ARCHES)
 	cd dist && LC_ALL=C sha256sum preflight* > SHA256SUMS
 
 # Starts them on the C libraries of Ubuntu 18.04 and Debian 11, those for another
-# machine under qemu, and installs the packages there (root, Linux).
-release-check: release
+# machine under qemu, and installs the packages there (root, Linux). Others' programs
+# read what we give them: lintian the packages, Prometheus and Icinga their examples.
+release-check: release setup-consumers
+	go test -count 1 -v -run 'Alert|Icinga' ./examples
 	@if [ "$$(uname)$$(id -u)" != Linux0 ]; then echo "NOT RUN: starting the binaries on old systems, because chroot needs root on Linux"; \
 	elif sh portable/roots.sh bin/roots; then go test -tags release -count 1 -v ./portable ./packaging; \
 	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
@@ -70,6 +74,9 @@ setup:
 
 setup-release:
 	@sh testhosts/apt.sh release || echo "going on without them: what cannot be built says so"
+
+setup-consumers:
+	@sh testhosts/apt.sh consumers || echo "going on without them: what takes them says so"
 
 setup-browser:
 	@sh testhosts/apt.sh browser || echo "going on without one: what takes a browser says so"

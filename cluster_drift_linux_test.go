@@ -32,23 +32,31 @@ func drills(cluster *testhosts.Cluster) []drill {
 			newer.Driver, newer.Module, newer.FabricManager, newer.CUDA = "570.86.15", "570.86.15", "570.86.15", "12.8"
 			return n.SetDriver(newer)
 		}), checks.Finding{
-			Verdict: checks.Fail, Summary: "the NVIDIA driver changed since the baseline",
-			Got:  "gpu.fabric_manager.version 570.86.15, gpu.libcuda.PATH.version 570.86.15, gpu.module 570.86.15, nvml.cuda 12.8, nvml.driver 570.86.15, nvml.library 12.570.86.15",
-			Want: "gpu.fabric_manager.version 550.54.15, gpu.libcuda.PATH.version 550.54.15, gpu.module 550.54.15, nvml.cuda 12.4, nvml.driver 550.54.15, nvml.library 12.550.54.15",
+			Verdict: checks.Fail, Fact: "gpu.module", Summary: "the NVIDIA driver changed since the baseline",
+			Got:  "gpu.module 570.86.15, nvml.driver 570.86.15, gpu.fabric_manager.version 570.86.15, gpu.libcuda.PATH.version 570.86.15, nvml.cuda 12.8, nvml.library 12.570.86.15",
+			Want: "gpu.module 550.54.15, nvml.driver 550.54.15, gpu.fabric_manager.version 550.54.15, gpu.libcuda.PATH.version 550.54.15, nvml.cuda 12.4, nvml.library 12.550.54.15",
 		}},
 		{"MTU change", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), checks.Finding{
-			Verdict: checks.Fail, Summary: "the MTU changed since the baseline",
+			Verdict: checks.Fail, Fact: "net.interfaces.eth0.mtu", Summary: "the MTU changed since the baseline",
 			Got: "net.interfaces.eth0.mtu 9000", Want: "net.interfaces.eth0.mtu 1500",
 		}},
+		{"GPU lost", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+			lost := testhosts.H100s(8)
+			lost.Cards[3].Lost = true
+			return n.SetDriver(lost)
+		}), checks.Finding{
+			Verdict: checks.Fail, Fact: "nvml.cards.3.failure.kind", Summary: "the GPUs changed since the baseline",
+			Got: "nvml.cards.3.failure.kind lost", Want: "nvml.cards.3.failure.kind absent",
+		}},
 		{"package upgraded", upgradePackage, checks.Finding{
-			Verdict: checks.Fail, Summary: "the python environment changed since the baseline",
+			Verdict: checks.Fail, Fact: "python.packages.protobuf", Summary: "the python environment changed since the baseline",
 			Got:  "python.packages.protobuf 5.29.1, python.protobuf.runtime 5.29.1",
 			Want: "python.packages.protobuf 4.25.3, python.protobuf.runtime 4.25.3",
 		}},
 		{"node replaced", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
 			return replaceNode(ctx, cluster, n)
 		}, checks.Finding{
-			Verdict: checks.Fail, Summary: "another machine than the baseline's, under the same name",
+			Verdict: checks.Fail, Fact: "host.machine_id", Summary: "another machine than the baseline's, under the same name",
 			Got: "host.machine_id " + newMachineID + ", shm.size 1.0 GiB", Want: "host.machine_id OLD, shm.size LARGE",
 		}},
 	}
@@ -161,6 +169,13 @@ func TestDrift(t *testing.T) {
 			find(t, since(t, "golden.json"))
 		})
 	}
+	t.Run("a machine under another name", func(t *testing.T) {
+		snapshot(t, cluster, binary, "renamed.json")
+		asOther(t, "renamed.json", "w4", "x4")
+		find(t, since(t, "renamed.json"), checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "another name than the baseline has for the same machine", Got: "w4", Want: "x4",
+		})
+	})
 	t.Run("node added", func(t *testing.T) {
 		snapshot(t, cluster, binary, "three.json", "--exclude", "w4")
 		find(t, since(t, "three.json"), checks.Finding{
@@ -179,6 +194,22 @@ func TestDrift(t *testing.T) {
 			Got: "not in the hostfile", Want: "in the baseline",
 		})
 	})
+}
+
+// asOther gives a node of a snapshot another name, as if it had had that then.
+func asOther(t *testing.T, file, node, other string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := bytes.Replace(text, []byte(`"name": "`+node+"\",\n   \"address\""), []byte(`"name": "`+other+"\",\n   \"address\""), 1)
+	if bytes.Equal(named, text) {
+		t.Fatalf("%s has no node %s", file, node)
+	}
+	if err := os.WriteFile(file, named, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // everywhere replaces what is another on every machine that this test runs on.

@@ -55,9 +55,6 @@ func (job Job) drill(ctx context.Context, fleet *facts.Fleet, crew crew) {
 		all.Go(func() { d.rehearse(ctx) })
 	}
 	all.Wait()
-	for _, m := range crew {
-		job.step(m.Name, Drilled)
-	}
 }
 
 // patience is how long one drill lets the one before it run alone. The times

@@ -21,7 +21,7 @@ const (
 // logIn has every node log in to its peers by its own ssh, as MPI launchers do.
 func (d *drills) logIn(ctx context.Context) {
 	n := len(d.crew)
-	d.crew.each(func(i int, m *member) {
+	d.during(ctx, Event{Phase: LoggingIn}, loginTime, func(ctx context.Context, i int, m *member) error {
 		var peers []string
 		for j, peer := range d.crew {
 			if i != j && n <= allLogins {
@@ -33,11 +33,10 @@ func (d *drills) logIn(ctx context.Context) {
 		}
 		if len(peers) == 0 {
 			m.miss(facts.SectionLogins, "no other node was reached")
-			return
+			return nil
 		}
-		ctx, cancel := within(ctx, loginTime)
-		defer cancel()
 		seen, err := ask[facts.Logins](ctx, m.agent, methodLogin, drill.Logins{Peers: peers, Port: d.Plan.Prediction.SSHPort, Deadline: loginTime})
 		learn(m, &m.Logins, facts.SectionLogins, seen, err)
+		return err
 	})
 }

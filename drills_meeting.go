@@ -132,7 +132,7 @@ func (d *drills) gather(ctx context.Context, stores []facts.Rendezvous, g gather
 			hosts = append(hosts, m)
 		}
 	}
-	d.crew.each(func(i int, m *member) {
+	d.during(ctx, Event{Phase: Phase(g.section)}, g.limit, func(ctx context.Context, i int, m *member) error {
 		seen := stores[i]
 		seen.Endpoint = g.endpoint()
 		if unserved(stores) {
@@ -141,12 +141,13 @@ func (d *drills) gather(ctx context.Context, stores []facts.Rendezvous, g gather
 				seen.Failed, seen.Error = facts.HopWait, "the store could not be served"
 			}
 			learn(m, g.into(m), g.section, seen, nil)
-			return
+			return nil
 		}
 		joined, err := d.join(ctx, m, g, seen.Generation, d.storesFor(m, hosts))
 		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
 		joined.Serves, joined.ServesWhy = seen.Serves, seen.ServesWhy
 		learn(m, g.into(m), g.section, joined, err)
+		return err
 	})
 	d.nameMissing(g)
 }
@@ -178,11 +179,9 @@ func (g gathering) endpoint() string {
 	return fmt.Sprintf("%s:%d", g.Host, g.Port)
 }
 
-// join has one member join. own are the addresses of those who serve: whoever
+// join has one member join, which its caller bounds. own are the addresses of those who serve: whoever
 // is met elsewhere may be a running job, and is asked with care.
 func (d *drills) join(ctx context.Context, m *member, g gathering, generation facts.Generation, own []string) (facts.Rendezvous, error) {
-	ctx, cancel := within(ctx, g.limit)
-	defer cancel()
 	return ask[facts.Rendezvous](ctx, m.agent, methodJoin, drill.Join{
 		Token: d.token + "/" + g.token, Node: m.Name, Host: g.Host, Port: g.Port,
 		World: len(d.crew), Generation: generation, Deadline: g.limit, Own: own,
@@ -219,12 +218,13 @@ func (d *drills) meetAgain(ctx context.Context) {
 		return
 	}
 	next := gathering{Meeting: launch.Meeting{Host: fqdn, Port: port}, token: "next", limit: againTime}
-	d.crew.each(func(_ int, joiner *member) {
+	d.during(ctx, Event{Phase: MeetingAgain}, next.limit, func(ctx context.Context, _ int, joiner *member) error {
 		joined, err := d.join(ctx, joiner, next, generation, d.storesFor(joiner, []*member{m}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, joiner == m
 		if err != nil {
 			joined.Failed, joined.Error = facts.HopWait, err.Error()
 		}
 		joiner.Rendezvous.Next = &joined
+		return err
 	})
 }

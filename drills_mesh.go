@@ -189,28 +189,27 @@ func (d *drills) call(ctx context.Context, lane *lane, plan [][]int) {
 	if len(d.crew) <= checks.FullMesh && len(d.crew) > 0 {
 		everybody = encode(d.peers(lane, plan[0]))
 	}
-	d.crew.each(func(i int, m *member) {
+	d.during(ctx, Event{Phase: Phase(lane.section)}, callTime, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: lane.choices[i].Interface, Address: lane.choices[i].Address, Ports: lane.ports[i], Error: lane.unfit[i]}
 		switch {
 		case lane.unseen[i] != "":
 			m.miss(lane.section, "%s", lane.unseen[i])
-			return
+			return nil
 		case lane.unfit[i] != "":
 			learn(m, lane.into(m), lane.section, listened, nil)
-			return
+			return nil
 		}
 		peers := everybody
 		if peers == nil {
 			peers = encode(d.peers(lane, plan[i]))
 		}
-		ctx, cancel := within(ctx, callTime)
-		defer cancel()
 		mesh, err := ask[facts.Mesh](ctx, m.agent, methodMesh, meshRequest{
 			Token: d.token, Node: m.Name, Peers: peers, AllPorts: len(d.crew) <= allPorts, Deadline: callTime,
 		})
 		listened.Error = mesh.Error
 		listened.Reached, listened.Failed, listened.MSS = d.believable(lane, plan[i], mesh)
 		learn(m, lane.into(m), lane.section, listened, err)
+		return err
 	})
 }
 
@@ -267,17 +266,17 @@ func (d *drills) measure(ctx context.Context, lanes []*lane) {
 			ring = append(ring, i)
 		}
 	}
-	d.crew.each(func(i int, m *member) {
+	sending := Event{Phase: Sending, Takes: d.Throughput}
+	d.during(ctx, sending, d.Throughput+drill.SendOverhead, func(ctx context.Context, i int, m *member) error {
 		at := slices.Index(ring, i)
 		if at < 0 || len(ring) < 2 {
 			m.miss(facts.SectionThroughput, "%s", cmp.Or(lane.unfit[i], "no other node listens"))
-			return
+			return nil
 		}
-		ctx, cancel := within(ctx, d.Throughput+drill.SendOverhead)
-		defer cancel()
 		next := d.peers(lane, []int{ring[(at+1)%len(ring)]})[0]
 		seen, err := ask[facts.Throughput](ctx, m.agent, methodSend, sendRequest{Token: d.token, Node: m.Name, To: next, For: d.Throughput})
 		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, lane.choices[i].Interface)
 		learn(m, &m.Throughput, facts.SectionThroughput, seen, err)
+		return err
 	})
 }

@@ -55,6 +55,8 @@ func (d *drills) rehearse(ctx context.Context) {
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(d.Timeout, rehearsalTime))
 	}
+	d.tell(Event{Phase: Rehearsing, Step: Began, Until: time.Now().Add(limit)})
+	defer d.tell(Event{Phase: Rehearsing, Step: Ended})
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
 		Program: d.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: d.Plan.Prediction.LauncherArgs, Env: d.Plan.Prediction.CommandEnv, Limit: limit,
 	})

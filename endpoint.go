@@ -25,6 +25,9 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 	seen := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: make([]checks.EndpointNode, len(job.Plan.Prediction.Hosts))}
 	var all sync.WaitGroup
 	all.Go(func() { seen.Here = drill.Identify(ctx, endpoint, endpointTime) })
+	if len(seen.Nodes) > 0 {
+		job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(seen.Nodes)})
+	}
 	places, asking := make(chan struct{}, AtOnce), make(chan struct{}, askersAtOnce)
 	for i, host := range job.Plan.Prediction.Hosts {
 		seen.Nodes[i].Node = facts.Node{Name: host.Name, Slots: len(host.Slots)}
@@ -35,6 +38,7 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 		})
 	}
 	all.Wait()
+	job.tell(Event{Phase: Asking, Step: Ended})
 	seen.Interrupted = ctx.Err() != nil
 	checks.JudgeEndpoint(&seen, job.Plan.Prediction.SSHPort)
 	return seen
@@ -42,26 +46,26 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 
 // askFrom has one node say who is at the endpoint.
 func (job Job) askFrom(ctx context.Context, endpoint string, asking chan struct{}, node *checks.EndpointNode) {
-	job.step(node.Name, Started)
+	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	node.SSH, node.Address = sshFacts(trace, err), trace.Address
+	job.ended(Reaching, node.Name, err)
 	if err != nil {
-		job.step(node.Name, Lost)
 		return
 	}
 	defer agent.Close()
 	node.Reached = true
-	job.step(node.Name, Reached)
 	asking <- struct{}{}
 	defer func() { <-asking }()
 	ctx, cancel := within(ctx, endpointTime)
 	defer cancel()
+	until, _ := ctx.Deadline()
+	job.tell(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
 	seen, err := ask[facts.Endpoint](ctx, agent, methodEndpoint, endpointRequest{Endpoint: endpoint, Deadline: endpointTime})
+	job.ended(Asking, node.Name, err)
 	if err != nil {
 		node.Lost = lostReason(err)
-		job.step(node.Name, Lost)
 		return
 	}
 	node.Seen = &seen
-	job.step(node.Name, Probed)
 }

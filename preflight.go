@@ -42,20 +42,9 @@ type Job struct {
 	// Throughput is for how long neighbours send to each other, 0 for not at all.
 	Throughput time.Duration
 	// Progress hears of every step of every node; nil when nobody listens.
-	// It is called from many goroutines at once.
-	Progress func(node string, step Step)
+	// It is called from many goroutines at once, which wait for it.
+	Progress func(Event)
 }
-
-// Step is how far one node has come.
-type Step string
-
-const (
-	Started Step = "started"
-	Reached Step = "reached"
-	Probed  Step = "probed"
-	Lost    Step = "lost"    // it will not be probed
-	Drilled Step = "drilled" // it has called its peers, or was told not to
-)
 
 // Run looks at the whole fleet and judges it. A run whose context ends early
 // reports what it knows by then and says that it was interrupted.
@@ -83,6 +72,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 		return fleet, prediction.Settled(fleet.Nodes)
 	}
 	sections, options := job.probing(ctx)
+	job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
 	var all sync.WaitGroup
 	places := make(chan struct{}, AtOnce)
 	agents := make([]*remote.Agent, len(fleet.Nodes))
@@ -94,6 +84,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 		})
 	}
 	all.Wait()
+	job.tell(Event{Phase: Looking, Step: Ended})
 	crew := muster(fleet.Nodes, agents)
 	defer crew.dismiss()
 	job.Plan.Prediction = prediction.Settled(fleet.Nodes)
@@ -135,9 +126,10 @@ func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
 	sections, options := job.probing(ctx)
 	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
 	sections = slices.DeleteFunc(slices.Clone(sections), func(s facts.Section) bool { return s == facts.SectionNames })
-	job.step(node.Name, Started)
+	job.tell(Event{Phase: Looking, Step: Began, Nodes: 1})
+	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
 	lookHere(ctx, node, options, sections)
-	job.step(node.Name, Drilled)
+	job.tell(Event{Phase: Looking, Step: Ended, Node: node.Name})
 	fleet.NotTried = map[facts.Section]string{}
 	for _, section := range slices.Concat(drillSections, []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames, facts.SectionRehearsal}) {
 		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
@@ -150,18 +142,17 @@ func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
 // is nil when the node was lost.
 func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Section, options json.RawMessage) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
-	step := func(s Step) { job.step(node.Name, s) }
-	step(Started)
+	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
+	job.ended(Reaching, node.Name, err)
 	node.SSH = sshFacts(trace, err)
 	node.Address = trace.Address
 	if err != nil {
 		node.Missing = everySection("not reached")
-		step(Lost)
 		return nil
 	}
 	node.Reached = true
-	step(Reached)
+	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}
 	probing, cancel := context.WithDeadline(ctx, end)
@@ -171,6 +162,7 @@ func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Sect
 	err = agent.Call(probing, methodProbe, request, func(part string, body json.RawMessage) {
 		take(node, sections, facts.Section(part), body)
 	})
+	job.ended(Looking, node.Name, err)
 	for _, section := range sections {
 		if !node.Has(section) && node.Missing[section] == "" {
 			node.Missing[section] = lostReason(err)
@@ -183,18 +175,10 @@ func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Sect
 			node.SSH = sshFacts(trace, err)
 			node.Reached = false
 		}
-		step(Lost)
 		agent.Close()
 		return nil
 	}
-	step(Probed)
 	return agent
-}
-
-func (job Job) step(node string, step Step) {
-	if job.Progress != nil {
-		job.Progress(node, step)
-	}
 }
 
 func everySection(reason string) map[facts.Section]string {

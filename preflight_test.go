@@ -251,8 +251,8 @@ func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	job := job(t, fleet, time.Minute)
-	job.Progress = func(node string, step Step) {
-		if node == "w1" && step == Probed {
+	job.Progress = func(event Event) {
+		if event.Node == "w1" && event.Phase == Looking && event.Step == Ended {
 			cancel()
 		}
 	}

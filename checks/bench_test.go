@@ -28,3 +28,22 @@ func BenchmarkEvaluate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExpectations holds thirty expectations against a large fleet in which one
+// node in ten misses one of them.
+func BenchmarkExpectations(b *testing.B) {
+	fleet := healthyFleet(10_000)
+	for i := 0; i < len(fleet.Nodes); i += 10 {
+		fleet.Nodes[i].SHM.Size = 64 << 20
+	}
+	var policy Policy
+	for len(policy.Expect) < 30 {
+		policy.Expect = append(policy.Expect,
+			Expectation{Fact: "gpu.driver", Is: []string{">=500"}}, Expectation{Fact: "shm.size", Is: []string{">=1GiB"}}, Expectation{Fact: "net.mtu", Is: []string{"9000"}},
+			Expectation{Fact: "python.packages.*", Is: []string{">=0"}}, Expectation{Fact: "host.kernel", Is: []string{">=4"}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		hold(fleet.Fleet, policy)
+	}
+}

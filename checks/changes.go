@@ -2,9 +2,8 @@ package checks
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"preflight/facts"
 )
@@ -24,33 +23,76 @@ func (c Change) came() bool { return len(c.Before) == 0 }
 func (c Change) gone() bool { return len(c.After) == 0 }
 
 // Changes compares two looks at a fleet, node by node in the order of the
-// second. Volatile facts take no part, and neither does a section that one of
-// the two looks could not see: not seen is not changed.
+// second, the launching machine last. Volatile facts take no part, and neither does a
+// section that one of the two looks could not see: not seen is not changed.
 //
 // Of the facts that are rightly a node's own, those take part that tell one piece of
-// hardware from another: a machine or a GPU that was replaced is a change.
-func Changes(before, after []facts.Node) []Change {
+// hardware from another, and its IPv4 addresses: a machine or a GPU that was replaced is
+// a change.
+func Changes(before, after facts.Fleet) []Change {
 	changes := []Change{}
-	old := byName(before)
-	for i := range after {
-		node := &after[i]
-		was, known := old[node.Name]
-		delete(old, node.Name)
-		if !known {
+	was, kept := earlier(before.Nodes, after.Nodes), map[string]bool{}
+	for i := range after.Nodes {
+		node := &after.Nodes[i]
+		old := was[node.Name]
+		if old == nil {
 			changes = append(changes, Change{Node: node.Name, After: json.RawMessage(`"new node"`)})
 			continue
 		}
-		if standing(was) != standing(node) {
-			changes = append(changes, Change{Node: node.Name, Before: quoted(standing(was)), After: quoted(standing(node))})
+		kept[old.Name] = true
+		if old.Name != node.Name {
+			changes = append(changes, Change{Node: node.Name, Fact: "name", Before: quoted(old.Name), After: quoted(node.Name)})
 		}
-		changes = append(changes, changesOf(was, node)...)
+		if standing(old) != standing(node) {
+			changes = append(changes, Change{Node: node.Name, Before: quoted(standing(old)), After: quoted(standing(node))})
+		}
+		changes = append(changes, changesOf(old, node)...)
 	}
+	for i := range before.Nodes {
+		if name := before.Nodes[i].Name; !kept[name] {
+			changes = append(changes, Change{Node: name, Before: json.RawMessage(`"node"`)})
+		}
+	}
+	return append(changes, headChanges(before.Head, after.Head)...)
+}
+
+// headChanges are those of what the launching machine launches with. Where it is another
+// one than it was, as every other runner of a CI is, there is nothing to compare.
+func headChanges(before, after *facts.Node) []Change {
+	if before == nil || after == nil || idOf(before) == "" || idOf(before) != idOf(after) {
+		return nil
+	}
+	return slices.DeleteFunc(changesOf(before, after), func(c Change) bool { return sectionOf(c.Fact) != facts.SectionLauncher })
+}
+
+// earlier is what every node was before, by the name it has now: the node of that name
+// or, where none had it, the machine that has lost its own. A new node has no entry.
+func earlier(before, after []facts.Node) map[string]*facts.Node {
+	was, now := byName(before), byName(after)
+	nameless := map[string][]*facts.Node{} // machines whose name nobody has now, by their id
 	for i := range before {
-		if _, gone := old[before[i].Name]; gone {
-			changes = append(changes, Change{Node: before[i].Name, Before: json.RawMessage(`"node"`)})
+		if id := idOf(&before[i]); id != "" && now[before[i].Name] == nil {
+			nameless[id] = append(nameless[id], &before[i])
 		}
 	}
-	return changes
+	for i := range after {
+		name := after[i].Name
+		// Machines made of one image may share an id, and are not told apart by it.
+		if former := nameless[idOf(&after[i])]; was[name] == nil && len(former) == 1 {
+			was[name] = former[0]
+			delete(nameless, idOf(&after[i]))
+		}
+	}
+	maps.DeleteFunc(was, func(name string, _ *facts.Node) bool { return now[name] == nil })
+	return was
+}
+
+// idOf is the machine id of a node, "" for not seen.
+func idOf(node *facts.Node) string {
+	if node.Host == nil {
+		return ""
+	}
+	return node.Host.MachineID
 }
 
 func byName(nodes []facts.Node) map[string]*facts.Node {
@@ -76,149 +118,11 @@ func standing(node *facts.Node) string {
 	return "reached"
 }
 
-// quoted is plain words as JSON.
-func quoted(words string) json.RawMessage {
+// quoted is plain words, or a list of them, as JSON.
+func quoted[Words string | []string](words Words) json.RawMessage {
 	text, err := json.Marshal(words)
 	if err != nil {
-		panic("checks: " + err.Error()) // a string always encodes
+		panic("checks: " + err.Error()) // texts always encode
 	}
 	return text
-}
-
-// changesOf are the changes of one node that both looks have, by the name of the fact.
-func changesOf(was, is *facts.Node) []Change {
-	var changes []Change
-	for _, section := range facts.Sections() {
-		if !was.Has(section) || !is.Has(section) {
-			continue
-		}
-		before, after := valuesOf(was, section), valuesOf(is, section)
-		whole := whollyMoved(was, is, section, before, after)
-		for path := range union(before, after) {
-			if isLookup(path) && (before[path] == "" || after[path] == "") || before[path] == after[path] {
-				continue
-			}
-			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok {
-				changes = append(changes, c)
-			}
-		}
-	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Fact, b.Fact) })
-	return slices.CompactFunc(changes, func(a, b Change) bool { return a.Fact == b.Fact })
-}
-
-// valuesOf are the facts of a section that may be compared over time.
-func valuesOf(node *facts.Node, section facts.Section) map[string]string {
-	values := map[string]string{}
-	passing := containerEnds(node)
-	node.EachComparable(section, func(path, value string) {
-		if !slices.ContainsFunc(passing, func(end string) bool { return strings.HasPrefix(path, end) }) {
-			values[path] = value
-		}
-	})
-	switch {
-	case section == facts.SectionHost && node.Host.MachineID != "":
-		values[machineID] = string(quoted(node.Host.MachineID))
-	case section == facts.SectionNVML:
-		for _, card := range node.NVML.Cards {
-			if card.UUID != "" {
-				values["nvml.cards."+strconv.Itoa(card.Index)+".uuid"] = string(quoted(card.UUID))
-			}
-		}
-	}
-	return values
-}
-
-// machineID is the fact that tells one machine from another under the same name.
-const machineID = "host.machine_id"
-
-// containerEnds are the paths of the interfaces that lead into containers: they come and
-// go with them, under names of chance.
-func containerEnds(node *facts.Node) (paths []string) {
-	if node.Net == nil {
-		return nil
-	}
-	for _, nic := range node.Net.Interfaces {
-		if nic.Kind == "veth" && nic.Master != "" {
-			paths = append(paths, "net.interfaces."+nic.Name+".")
-		}
-	}
-	return paths
-}
-
-func union(a, b map[string]string) map[string]bool {
-	paths := map[string]bool{}
-	for path := range a {
-		paths[path] = true
-	}
-	for path := range b {
-		paths[path] = true
-	}
-	return paths
-}
-
-// moved are the list entries that only one of two looks has, each with how many facts.
-type moved struct{ went, came map[string]int }
-
-func whollyMoved(was, is *facts.Node, section facts.Section, before, after map[string]string) moved {
-	then, now := map[string]bool{}, map[string]bool{}
-	was.EachEntry(section, func(path string) { then[path] = true })
-	is.EachEntry(section, func(path string) { now[path] = true })
-	return moved{went: countFacts(before, then, now), came: countFacts(after, now, then)}
-}
-
-// countFacts counts the facts of every entry that the other side does not have.
-func countFacts(values map[string]string, entries, others map[string]bool) map[string]int {
-	counts := map[string]int{}
-	for path := range values {
-		for at, c := range path {
-			if entry := path[:at]; c == '.' && entries[entry] && !others[entry] {
-				counts[entry]++
-			}
-		}
-	}
-	return counts
-}
-
-// nameAndValue is how many facts an entry has that is a name and one value, such as a
-// variable. The value is the news there, and the name is none.
-const nameAndValue = 2
-
-// change is that of one fact, or of the outermost entry that it came or went with;
-// ok is false for a name that says no more than its path.
-func (m moved) change(node, path, before, after string) (c Change, ok bool) {
-	entries := m.came
-	if after == "" {
-		entries = m.went
-	}
-	for at, char := range path {
-		count := entries[path[:at]]
-		if char != '.' || count == 0 {
-			continue
-		}
-		entry := path[:at]
-		if count == nameAndValue {
-			if strings.HasSuffix(entry, "."+strings.Trim(before+after, `"`)) {
-				return Change{}, false
-			}
-			break
-		}
-		path = entry
-		if before != "" {
-			before = `"present"`
-		}
-		if after != "" {
-			after = `"present"`
-		}
-		break
-	}
-	return Change{Node: node, Fact: path, Before: orNull(before), After: orNull(after)}, true
-}
-
-// orNull is a fact's value as JSON, nil for one that is not there.
-func orNull(value string) json.RawMessage {
-	if value == "" {
-		return nil
-	}
-	return json.RawMessage(value)
 }

@@ -79,6 +79,8 @@ type Finding struct {
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
+	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
+	At string `json:"at,omitempty"`
 
 	// Explained is an unknown whose cause another check reports: it makes the check's
 	// verdict unknown and is told no second time.

@@ -7,13 +7,16 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 // Baseline is an earlier look at the fleet, which it is held against.
 type Baseline struct {
 	File  string // as the user named it, for the command that writes it anew
+	Head  *facts.Node
 	Nodes []facts.Node
+	// Unlisted is whether nobody can tell which of Nodes this launch leaves out and which
+	// the hostfile has lost: it lies on another machine.
+	Unlisted bool
 }
 
 var drift = Check{
@@ -22,12 +25,13 @@ var drift = Check{
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionHost},
 	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
-		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where it " +
-		"breaks launches: another NVIDIA driver, torch, NCCL or protobuf, another MTU, a network interface that has gone or has another name, " +
-		"a GPU that has gone, a smaller /dev/shm, and a node that the hostfile has lost. Every other change is a warning, a new node and another machine " +
-		"under a known name among them. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. The files of " +
-		"the launch, name resolution and what the nodes tried of each other are not compared: script-same, host-names and the drills judge these. " +
-		"A section that the baseline has not seen is not compared either, and memory or a /dev/shm that differ by less than a hundredth are the same.",
+		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +
+		"may break by it: another NVIDIA driver, torch, NCCL or protobuf, another MTU, a network interface that has gone, has another name or lost its address, " +
+		"a GPU that has gone, a smaller /dev/shm, and a node that the hostfile has lost. Every other change is a warning, a new node, one with another name and another machine " +
+		"under a known name among them. A waiver names a finding by its first fact. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. " +
+		"Of the launching machine pdsh, ssh, the other launchers and .deepspeed_env are compared, where it is the same machine. The files of " +
+		"the launch, its working directory, name resolution and what the nodes tried of each other are not compared: script-same, workdir-present, host-names and the drills judge these. " +
+		"A section that the baseline has not seen is not compared either, and sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
 	WouldSee: "a job that ran here last week hangs or fails: something in between has changed, and nobody said so",
 	Run:      drifted,
 }
@@ -45,13 +49,19 @@ func drifted(view View) []Finding {
 	if baseline == nil {
 		return skip("only with --baseline")
 	}
-	was := byName(baseline.Nodes)
 	var findings []Finding
+	was := earlier(baseline.Nodes, view.All)
+	if len(was) == 0 {
+		for _, node := range view.Nodes {
+			findings = append(findings, unknown(node, "the baseline knows no node of this launch: is it that of another fleet?"))
+		}
+		return findings
+	}
 	for _, node := range view.Nodes {
-		before, known := was[node.Name]
+		before := was[node.Name]
 		switch {
-		case !known:
-			findings = append(findings, baseline.added(node))
+		case before == nil:
+			findings = append(findings, baseline.added(view, node))
 		case !before.Reached:
 			findings = append(findings, unknown(node, "the baseline has not seen this node: it was not reached then"))
 		default:
@@ -59,42 +69,7 @@ func drifted(view View) []Finding {
 			findings = append(findings, baseline.changed(view, before, node)...)
 		}
 	}
-	return append(findings, baseline.lost(view)...)
-}
-
-func (b *Baseline) added(node *facts.Node) Finding {
-	return Finding{
-		Verdict: Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
-		Got: "in the fleet", Want: "not in the baseline", Fix: []string{b.anew()},
-	}
-}
-
-// lost are the nodes of the baseline that this launch should have and has not. Where no
-// hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
-func (b *Baseline) lost(view View) (findings []Finding) {
-	if view.Launch.HostsFile == "" {
-		return nil
-	}
-	now := byName(view.All)
-	var names []string
-	for i := range b.Nodes {
-		if now[b.Nodes[i].Name] == nil {
-			names = append(names, b.Nodes[i].Name)
-		}
-	}
-	if names == nil {
-		return nil
-	}
-	return []Finding{{
-		Nodes: names, Summary: "in the baseline, and in the hostfile no more",
-		Got: "not in the hostfile", Want: "in the baseline",
-		Fix: []string{"$EDITOR {hostfile}   # add again: " + hostfile.Fold(names), b.anew()},
-	}}
-}
-
-// anew is the way out where the change was meant.
-func (b *Baseline) anew() string {
-	return "preflight snapshot -H {hostfile} --normalize -o " + ShellWord(b.File) + "   # if this was meant"
+	return slices.Concat(findings, baseline.renamed(view, was), baseline.lost(view, was), baseline.headChanged(view))
 }
 
 // unseen are the sections that the baseline has and that could not be looked at now, in
@@ -112,17 +87,20 @@ func unseen(before, node *facts.Node) (findings []Finding) {
 // of it. When the machine is another one, that is the cause of everything.
 func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Finding) {
 	changes := slices.DeleteFunc(changesOf(before, node), func(c Change) bool {
-		return slices.Contains(notDrifting, sectionOf(c.Fact)) || negligible(c)
+		return slices.Contains(notDrifting, sectionOf(c.Fact))
 	})
 	if slices.ContainsFunc(changes, isAnotherMachine) {
 		f := changeFinding(node, changes)
 		f.Summary = "another machine than the baseline's, under the same name"
-		f.Fix = []string{"{ssh} hostnamectl   # is it the machine that should be there?", b.anew()}
+		if former := b.who(idOf(node)); former != "" {
+			f.Summary = "the machine that was " + former + " in the baseline is under this name"
+		}
+		f.Fix = []string{"{ssh} hostnamectl   # is it the machine that should be there?", b.anew(view)}
 		return []Finding{f}
 	}
-	for _, t := range topics {
+	for _, t := range topicsOf(node) {
 		var own []Change
-		own, changes = parted(changes, t.facts.MatchString)
+		own, changes = parted(changes, func(c Change) bool { return t.facts.MatchString(c.Fact) })
 		if own == nil {
 			continue
 		}
@@ -131,19 +109,30 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 		if t.back != nil {
 			f.Fix = t.back(view, node, own)
 		}
-		f.Fix = append(f.Fix, b.anew())
+		f.Fix = append(f.Fix, b.anew(view))
 		findings = append(findings, f)
 	}
 	return findings
 }
 
+// headChanged is what the launching machine launches with, where it is the same machine.
+func (b *Baseline) headChanged(view View) []Finding {
+	changes := headChanges(b.Head, view.Head)
+	if changes == nil {
+		return nil
+	}
+	f := changeFinding(view.Head, changes)
+	f.Nodes, f.Summary, f.Fix = nil, "the launching machine changed since the baseline", []string{b.anew(view)}
+	return []Finding{f}
+}
+
 // isAnotherMachine tells by the machine id, where both looks saw one.
 func isAnotherMachine(c Change) bool { return c.Fact == machineID && !c.came() && !c.gone() }
 
-// parted takes those changes out whose fact belongs to a topic.
-func parted(changes []Change, belongs func(string) bool) (own, rest []Change) {
+// parted takes those changes out that belong together.
+func parted(changes []Change, belongs func(Change) bool) (own, rest []Change) {
 	for _, c := range changes {
-		if belongs(c.Fact) {
+		if belongs(c) {
 			own = append(own, c)
 		} else {
 			rest = append(rest, c)
@@ -155,17 +144,22 @@ func parted(changes []Change, belongs func(string) bool) (own, rest []Change) {
 // mostToldChanges is how many facts of one cause are told.
 const mostToldChanges = 8
 
-// changeFinding is one with the facts before and after, and with the weight of the worst.
-// Facts told apart by a number alone that changed alike are told once.
+// changeFinding is one with the facts before and after, the worst first and with its
+// weight; that the machine is another one comes before all. A waiver names the finding by that fact. Facts told apart by a number alone that changed
+// alike are told once.
 func changeFinding(node *facts.Node, changes []Change) Finding {
+	bad, harmless := parted(changes, func(c Change) bool { return breaks(node, c) })
 	f := Finding{Verdict: Warn, Nodes: []string{node.Name}}
+	if bad != nil {
+		f.Verdict = Fail
+	}
+	machine, harmless := parted(harmless, isAnotherMachine)
+	changes = slices.Concat(machine, bad, harmless)
+	f.Fact = changes[0].Fact
 	var got, want []string
 	alike := map[string]int{} // a change without its numbers → its place in got
 	count := map[int]int{}
 	for _, c := range changes {
-		if breaks(node, c) {
-			f.Verdict = Fail
-		}
 		key := digits.ReplaceAllString(c.Fact, "0") + "\x00" + string(c.Before) + "\x00" + string(c.After)
 		if at, seen := alike[key]; seen {
 			count[at]++
@@ -185,7 +179,7 @@ func changeFinding(node *facts.Node, changes []Change) Finding {
 
 func shortList(parts []string) string {
 	if more := len(parts) - mostToldChanges; more > 0 {
-		parts = append(slices.Clone(parts[:mostToldChanges]), fmt.Sprintf("and %d facts more: preflight diff lists them", more))
+		parts = append(slices.Clone(parts[:mostToldChanges]), fmt.Sprintf("and %d more: preflight diff lists them", more))
 	}
 	return strings.Join(parts, ", ")
 }

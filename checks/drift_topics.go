@@ -40,14 +40,24 @@ var topics = []topic{
 	{"something else", regexp.MustCompile(``), nil},
 }
 
+// silent is the topic of all that a driver out of order no longer shows.
+var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(View, *facts.Node, []Change) []string {
+	return []string{"preflight checks " + gpuDriverLoads.ID + "   # what it takes to get it back"}
+}}
+
+// topicsOf are the topics of what changed on a node.
+func topicsOf(node *facts.Node) []topic {
+	if node.NVML != nil && node.NVML.Failure != nil {
+		return append([]topic{silent}, topics...)
+	}
+	return topics
+}
+
 var (
 	mtuFact = regexp.MustCompile(`^net\.interfaces\.(.+)\.mtu$`)
-	nicFact = regexp.MustCompile(`^net\.interfaces\.([^.]+(?:\.\d+)?)$`)
+	nicFact = regexp.MustCompile(`^net\.interfaces\.(.+?)(\.addresses)?$`)
 	gpuFact = regexp.MustCompile(`^nvml\.cards\.\d+$`)
 	digits  = regexp.MustCompile(`\d+`)
-	// containerNIC are interfaces that container engines make, by the beginning of the
-	// name: they come and go with the engine, and no launch should use them.
-	containerNIC = regexp.MustCompile(`^(docker|br-|veth|virbr|cni|flannel|cali|lxc)`)
 
 	// breaking are facts of which no other value is harmless: one node with another one
 	// cannot talk to its peers, or not start.
@@ -73,11 +83,12 @@ func breaks(node *facts.Node, c Change) bool {
 	case c.Fact == "shm.size":
 		return sizeIn(c.After) < sizeIn(c.Before)
 	case gpuFact.MatchString(c.Fact):
-		// Of a driver that does not answer, gpu-driver-loads has the cause.
 		return c.gone()
 	case nicFact.MatchString(c.Fact):
-		name := nicFact.FindStringSubmatch(c.Fact)[1]
-		return c.gone() && !containerNIC.MatchString(name)
+		// An interface that has gone, or that has no address any more.
+		part := nicFact.FindStringSubmatch(c.Fact)
+		whole := string(c.Before) == present || part[2] != ""
+		return c.gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
 	}
 	return false
 }
@@ -127,20 +138,31 @@ func beyond(list, other []string) string {
 	return "in the order " + strings.Join(list, ", ")
 }
 
-// negligible is a size that follows the kernel's account of the memory: that changes with
-// every new kernel by some pages, and a tmpfs without a size of its own with it.
+// byMemory are the facts that follow the kernel's account of the memory, for want of a
+// setting: the size of a tmpfs, and how many files and processes there may be.
+//
+// Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
+// kernel/fork.c, set_max_threads and fork_init.
+var byMemory = []string{"memory.total", "shm.size", "limits.file_max", "limits.nproc.soft", "limits.nproc.hard"}
+
+// negligible is a change of what follows the kernel's account of the memory: that changes
+// by some pages with every new kernel, and from boot to boot.
 func negligible(c Change) bool {
 	const share = 100 // of which one part may go or come
 	now, then := sizeIn(c.After), sizeIn(c.Before)
-	return (c.Fact == "shm.size" || c.Fact == "memory.total") && min(now, then) > 0 && max(now, then)-min(now, then) <= then/share
+	return slices.Contains(byMemory, c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/share
 }
 
-// plainValue is JSON as a person reads it: text without its quotation marks.
+// plainValue is JSON as a person reads it: text without its quotation marks, a list of
+// texts without its brackets.
 func plainValue(raw json.RawMessage) string {
 	var text string
+	var list []string
 	switch {
 	case len(raw) == 0:
 		return "absent"
+	case json.Unmarshal(raw, &list) == nil && len(list) > 0:
+		return strings.Join(list, ", ")
 	case json.Unmarshal(raw, &text) == nil && text != "":
 		return text
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Evaluate judges a fleet by the catalogue. It is pure: the same input gives
-// the same report. Seconds, Version and Hostfile are left to the caller.
+// the same report. Seconds, Began, Version and Hostfile are left to the caller.
 func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) Report {
 	report := Report{
 		Schema:   Schema,

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"preflight/facts"
 	"preflight/hostfile"
@@ -14,7 +15,8 @@ import (
 // Expectation is what the policy states of one fact.
 type Expectation struct {
 	// Fact is a path as the diff prints it, "nvml.driver"; a "*" in it stands for any
-	// text, so that "net.interfaces.eth*.mtu" is the MTU of each such interface.
+	// text, so that "net.interfaces.eth*.mtu" is the MTU of each such interface. Two have
+	// a short name, "gpu.driver" and "net.mtu".
 	Fact string
 	// Is lists what is allowed, each a comparison (">=570.86", ">=2.4, <2.6"), a plain
 	// value, or "absent". Versions are compared as versions, sizes and rates by their units.
@@ -33,7 +35,7 @@ type statement struct {
 	path    *regexp.Regexp  // the paths it is about
 	only    map[string]bool // nodes it is stated of, empty for all
 	allowed []constraint
-	met     map[string]bool // nodes that are as stated
+	met     bool // by some node
 	missed  []miss
 	blind   blindness
 	unclear []Finding
@@ -50,16 +52,16 @@ func (e Expectation) Valid() error {
 }
 
 func (e Expectation) read() (statement, error) {
-	s := statement{Expectation: e, path: pathPattern(e.Fact, ".*"), met: map[string]bool{}, only: map[string]bool{}}
+	path := inFull(e.Fact)
+	s := statement{Expectation: e, path: pathPattern(path, ".*"), only: map[string]bool{}}
 	for _, node := range e.Nodes {
 		s.only[node] = true
 	}
-	all := facts.Described()
-	at := slices.IndexFunc(all, func(d facts.Description) bool { return pathPattern(d.Path, ".+").MatchString(e.Fact) })
-	if at < 0 {
-		return s, unknownFact(e.Fact, all)
+	about, err := factAt(path)
+	if err != nil {
+		return s, err
 	}
-	s.about = all[at]
+	s.about = about
 	if len(e.Is) == 0 {
 		return s, errors.New("it does not say what is expected")
 	}
@@ -73,6 +75,29 @@ func (e Expectation) read() (statement, error) {
 	return s, nil
 }
 
+// knownFacts are the facts that nodes tell, each with what matches its paths.
+var knownFacts = sync.OnceValue(func() (all []knownFact) {
+	for _, d := range facts.Described() {
+		all = append(all, knownFact{d, pathPattern(d.Path, ".+")})
+	}
+	return all
+})
+
+type knownFact struct {
+	facts.Description
+	path *regexp.Regexp
+}
+
+// factAt describes the fact with a path, which may have "*" in it.
+func factAt(path string) (facts.Description, error) {
+	for _, known := range knownFacts() {
+		if known.path.MatchString(path) {
+			return known.Description, nil
+		}
+	}
+	return facts.Description{}, unknownFact(path)
+}
+
 // pathPattern matches the paths that one with "*" in it stands for.
 func pathPattern(path, star string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(path), `\*`, star) + "$")
@@ -80,10 +105,10 @@ func pathPattern(path, star string) *regexp.Regexp {
 
 // unknownFact names the fact that was likely meant: one with the same last word
 // ("gpu.driver" for nvml.driver) before one that is spelt alike.
-func unknownFact(path string, all []facts.Description) error {
+func unknownFact(path string) error {
 	var paths, namesakes []string
 	last := path[strings.LastIndexByte(path, '.')+1:]
-	for _, d := range all {
+	for _, d := range knownFacts() {
 		paths = append(paths, d.Path)
 		if strings.HasSuffix(d.Path, "."+last) {
 			namesakes = append(namesakes, d.Path)
@@ -117,49 +142,77 @@ func Nearest(word string, among []string, slips int) string {
 }
 
 // concerns is whether the expectation is stated of a node.
-func (s *statement) concerns(node *facts.Node) bool {
-	return len(s.only) == 0 || s.only[node.Name] || s.only[hostfile.Bare(node.Name)]
+func (s *statement) concerns(node *facts.Node) bool { return s.names(node.Name) }
+
+func (s *statement) names(node string) bool {
+	return len(s.only) == 0 || s.only[node] || s.only[hostfile.Bare(node)]
 }
 
 // hold holds all expectations against the fleet.
 func hold(fleet facts.Fleet, policy Policy) []statement {
 	var held []statement
+	seen := map[facts.Section]sight{}
 	for _, e := range policy.Expect {
 		s, err := e.read()
-		if err != nil {
+		section := sectionOf(s.about.Path)
+		_, rightly := fleet.NotTried[section]
+		switch {
+		case err != nil:
 			s.unclear = []Finding{{Verdict: Unknown, Summary: fmt.Sprintf("%s: %v", e.At, err)}}
-		} else {
-			s.hold(fleet, policy)
+		case !rightly:
+			if seen[section].kinds.of == nil {
+				seen[section] = sightOf(fleet, policy, section)
+			}
+			s.hold(seen[section])
 		}
 		held = append(held, s)
 	}
 	return held
 }
 
-// hold looks at one node of each kind: most nodes look like one of a few.
-func (s *statement) hold(fleet facts.Fleet, policy Policy) {
-	section := sectionOf(s.about.Path)
-	if _, rightly := fleet.NotTried[section]; rightly {
-		return
+// sight is what the fleet shows of one section. Most nodes look like one of a few,
+// and finding out which costs more than all that is then held against those.
+type sight struct {
+	section facts.Section
+	nodes   []*facts.Node
+	blind   blindness
+	kinds   kinds
+}
+
+func sightOf(fleet facts.Fleet, policy Policy, section facts.Section) sight {
+	nodes, blind := visible(Check{ID: expectation.ID, Needs: []facts.Section{section}}, fleet, policy)
+	return sight{section, nodes, blind, kindsOf(nodes, section)}
+}
+
+// hold looks at one node of each kind.
+func (s *statement) hold(seen sight) {
+	for _, name := range seen.blind.unreached {
+		if s.names(name) {
+			s.blind.unreached = append(s.blind.unreached, name)
+		}
 	}
-	stated := fleet
-	stated.Nodes = slices.DeleteFunc(slices.Clone(fleet.Nodes), func(n facts.Node) bool { return !s.concerns(&n) })
-	nodes, blind := visible(Check{ID: expectation.ID, Needs: []facts.Section{section}}, stated, policy)
-	s.blind = blind
-	kinds := kindsOf(nodes, section)
-	verdicts := make([]Finding, len(kinds.first))
-	for kind, node := range kinds.first {
-		verdicts[kind] = s.judge(node, section)
+	for _, f := range seen.blind.findings {
+		if s.names(f.Nodes[0]) {
+			s.blind.findings = append(s.blind.findings, f)
+		}
 	}
-	for _, node := range nodes {
-		switch seen := verdicts[kinds.of[node]]; seen.Verdict {
+	verdicts := make([]Finding, len(seen.kinds.first))
+	for _, node := range seen.nodes {
+		if !s.concerns(node) {
+			continue
+		}
+		verdict := &verdicts[seen.kinds.of[node]]
+		if verdict.Verdict == "" || s.Fact == peersMTU { // which interface it is, is each node's own
+			*verdict = s.judge(node, seen.section)
+		}
+		switch found := *verdict; found.Verdict {
 		case Pass:
-			s.met[node.Name] = true
+			s.met = true
 		case Unknown:
-			seen.Nodes = []string{node.Name}
-			s.unclear = append(s.unclear, seen)
+			found.Nodes = []string{node.Name}
+			s.unclear = append(s.unclear, found)
 		default:
-			s.missed = append(s.missed, miss{node.Name, seen.Got})
+			s.missed = append(s.missed, miss{node.Name, found.Got})
 		}
 	}
 }
@@ -167,15 +220,13 @@ func (s *statement) hold(fleet facts.Fleet, policy Policy) {
 // judge holds it against one node: every value of the fact must be allowed, and
 // there must be one unless "absent" is.
 func (s *statement) judge(node *facts.Node, section facts.Section) Finding {
-	values := map[string]string{}
-	node.EachComparable(section, func(path, value string) {
-		if s.path.MatchString(path) {
-			values[path] = value
-		}
-	})
+	values := s.values(node, section)
 	if len(values) == 0 || values[s.Fact] == `""` {
 		if reason := untold(node, section); reason != "" {
 			return Finding{Verdict: Unknown, Explained: true, Summary: reason}
+		}
+		if s.Fact == peersMTU {
+			return Finding{Verdict: Unknown, Summary: "it is not known which interface leads to the other nodes"}
 		}
 		values[s.Fact] = ""
 	}

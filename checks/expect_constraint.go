@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
-	"github.com/hashicorp/go-version"
 
 	"preflight/facts"
 )
@@ -36,15 +35,12 @@ type bound struct {
 	op      string
 	text    string
 	number  float64
-	version *version.Version // nil for what is none
+	version *edition // nil for what is none
 }
 
 var (
 	operators = []string{">=", "<=", "==", "!=", ">", "<"}
 	operator  = regexp.MustCompile(`^(?:[><=!]=|[><])`)
-	// buildNumber is how kernels and Debian write a later build of one version,
-	// 5.15.0-107-generic, which to a version's grammar comes before it.
-	buildNumber = regexp.MustCompile(`^(\d+(?:\.\d+)*)-(\d+)\b.*`)
 )
 
 // readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
@@ -85,6 +81,8 @@ func readBound(text string, about facts.Description) (bound, error) {
 		return b, fmt.Errorf("%q compares with nothing", text)
 	case strings.ContainsAny(b.text[:1], "=<>!~^"):
 		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(operators, " "))
+	case about.Kind == facts.Text && strings.HasSuffix(b.text, ".*"):
+		return b, fmt.Errorf("%q: a * stands for nothing in a value: write a range, as in \">=3, <4\"", text)
 	case stated && b.text == absentWord:
 		return b, fmt.Errorf("%q compares with no value: write %q alone", text, absentWord)
 	}
@@ -98,7 +96,7 @@ func readBound(text string, about facts.Description) (bound, error) {
 			return b, fmt.Errorf("%q: %s is true or false", text, about.Path)
 		}
 	default:
-		b.version = readVersion(b.text)
+		b.version = readEdition(b.text)
 		if ordered && b.version == nil {
 			return b, fmt.Errorf("%q: %q is no version, and nothing else has an order", text, b.text)
 		}
@@ -134,15 +132,6 @@ func canBeUnlimited(path string) bool {
 	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
 }
 
-// readVersion is nil for text that is no version.
-func readVersion(text string) *version.Version {
-	v, err := version.NewVersion(buildNumber.ReplaceAllString(text, "$1.$2"))
-	if err != nil {
-		return nil
-	}
-	return v
-}
-
 // contradiction finds two bounds that no value is within.
 func (c constraint) contradiction() error {
 	for _, low := range c.bounds {
@@ -164,7 +153,7 @@ func (c constraint) contradiction() error {
 func (b bound) against(other bound) int {
 	switch {
 	case b.version != nil && other.version != nil:
-		return b.version.Compare(other.version)
+		return b.version.compare(other.version)
 	case b.kind == facts.Number:
 		return cmp.Compare(b.number, other.number)
 	}
@@ -200,16 +189,16 @@ func (b bound) holds(value string, about facts.Description) (bool, error) {
 		return b.within(cmp.Compare(number, b.number)), nil
 	}
 	text := unquoted(value)
-	seen := readVersion(text)
+	seen := readEdition(text)
 	switch equal := b.op == "==" || b.op == "!="; {
 	case equal && (b.version == nil || seen == nil):
 		return b.within(strings.Compare(text, b.text)), nil
 	case seen == nil:
 		return false, errNoVersion
-	case equal && b.version.Metadata() != "" && b.version.Metadata() != seen.Metadata():
-		return b.op == "!=", nil // 2.5.1+cu124 asks for the build as well
+	case equal:
+		return seen.meets(b.version) == (b.op == "=="), nil
 	}
-	return b.within(seen.Compare(b.version)), nil
+	return b.within(seen.compare(b.version)), nil
 }
 
 // within is whether a value that compares so with the operand is as stated.

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,26 +12,30 @@ import (
 
 // Draft is an expectation that most of a fleet meets as it is.
 type Draft struct {
-	Fact string
-	Is   string // what most nodes have
+	Fact  string
+	Is    string // what most nodes have
+	About string // why it is worth stating, "" where the one before says so
 	// Groups are the nodes by their value, the largest first; one where all agree.
 	Groups []FactGroup
 }
 
+// draftedFact is one by its name in a policy, what its values are stated with, and why.
+type draftedFact struct{ path, op, about string }
+
 // draftedFacts are what teams standardise, and how much of it a node may have more.
 // What the launch brings itself and what a single drill shows is not among them.
-var draftedFacts = []struct{ path, op string }{
-	{"host.os", ""},
-	{"host.kernel", ""},
-	{"nvml.driver", ""},
-	{"gpu.open_module", ""},
-	{"python.version", ""},
-	{"python.packages.*", ""},
-	{"shm.size", ">="},
-	{"limits.memlock.soft", ">="},
-	{"limits.nofile.hard", ">="},
-	{"net.interfaces.*.mtu", ""},
-	{"ib.devices.*.firmware", ""},
+var draftedFacts = []draftedFact{
+	{"host.os", "", "A node that was installed otherwise, or not updated with the others."},
+	{"host.kernel", "", "One that runs an older kernel shows here before its drivers do; after updates, \">=…\"."},
+	{"gpu.driver", "", "The NVIDIA driver; \">=…\" lets newer ones in."},
+	{"gpu.open_module", "", "NVIDIA's open kernel module, or the closed one (false)."},
+	{"python.version", "", "The interpreter that the launch uses."},
+	{"python.packages.*", "", "What ranks compute and talk with. Take out what may differ; \"<4\" and \">=2.4, <2.6\" leave room."},
+	{"shm.size", ">=", "/dev/shm, which NCCL and DataLoader workers share."},
+	{"limits.memlock.soft", ">=", "Memory that ranks may lock: InfiniBand and RoCE want \"unlimited\"."},
+	{"limits.nofile.hard", ">=", "Files and connections that a rank may have open."},
+	{peersMTU, "", "The MTU of the interface that leads to the other nodes."},
+	{"ib.devices.*.firmware", "", "The firmware of each RDMA adapter."},
 }
 
 // Drafts are expectations for a policy that a team begins with, from the nodes that
@@ -38,21 +43,18 @@ var draftedFacts = []struct{ path, op string }{
 func Drafts(nodes []facts.Node) []Draft {
 	var drafts []Draft
 	for _, drafted := range draftedFacts {
-		section, pattern := sectionOf(drafted.path), pathPattern(drafted.path, ".+")
+		path := inFull(drafted.path)
+		section := sectionOf(path)
 		var seen []*facts.Node
 		for i := range nodes {
 			if node := &nodes[i]; node.Reached && node.Has(section) && untold(node, section) == "" {
 				seen = append(seen, node)
 			}
 		}
-		kinds := kindsOf(seen, section)
-		spreads := spreadsOf(kinds.first, section)
-		for _, path := range slices.Sorted(maps.Keys(spreads)) {
-			if !pattern.MatchString(path) || isOfNoNetwork(path, spreads) {
-				continue
-			}
-			d := Draft{Fact: path, Groups: spreads[path].groups(kinds, seen)}
-			if d.Is = stating(drafted.op, string(d.Groups[0].Value), path); d.Is != "" {
+		about := drafted.about
+		for _, d := range drafted.groups(path, seen) {
+			if d.Is = stating(drafted.op, string(d.Groups[0].Value), d.Fact); d.Is != "" {
+				d.About, about = about, ""
 				drafts = append(drafts, d)
 			}
 		}
@@ -60,15 +62,31 @@ func Drafts(nodes []facts.Node) []Draft {
 	return drafts
 }
 
-// isOfNoNetwork is whether a path is an interface's that packets to other nodes do not
-// leave by: containers' come and go.
-func isOfNoNetwork(path string, spreads map[string]*spread) bool {
-	name, isInterface := strings.CutSuffix(path, ".mtu")
-	if !isInterface {
-		return false
+// groups are drafts without their statements, sorted by fact.
+func (f draftedFact) groups(path string, seen []*facts.Node) (drafts []Draft) {
+	if f.path == peersMTU {
+		seen = slices.DeleteFunc(slices.Clone(seen), func(n *facts.Node) bool { _, mtu := mtuToPeers(n); return mtu == "" })
+		d := Draft{Fact: f.path}
+		for _, g := range groupBy(seen, func(n *facts.Node) string { _, mtu := mtuToPeers(n); return mtu }) {
+			d.Groups = append(d.Groups, FactGroup{Value: json.RawMessage(g.Value), Nodes: g.Nodes})
+		}
+		if d.Groups == nil {
+			return nil
+		}
+		return []Draft{d}
 	}
-	kind, known := spreads[name+".kind"]
-	return known && !slices.Contains([]string{`"physical"`, `"bond"`, `"infiniband"`, `"vlan"`}, kind.first)
+	kinds := kindsOf(seen, sectionOf(path))
+	spreads, pattern := spreadsOf(kinds.first, sectionOf(path)), pathPattern(path, ".+")
+	for _, fact := range slices.Sorted(maps.Keys(spreads)) {
+		if pattern.MatchString(fact) {
+			named := fact
+			if path != f.path {
+				named = f.path
+			}
+			drafts = append(drafts, Draft{Fact: named, Groups: spreads[fact].groups(kinds, seen)})
+		}
+	}
+	return drafts
 }
 
 // stating is the constraint that a value meets, "" for a value that would read as

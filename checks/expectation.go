@@ -32,7 +32,7 @@ func judgeExpectations(view View) []Finding {
 	for i := range view.stated {
 		s := &view.stated[i]
 		findings = append(findings, s.findings(view)...)
-		judged = judged || len(s.met)+len(s.missed) > 0
+		judged = judged || s.met || s.missed != nil
 	}
 	switch {
 	case view.stated == nil:
@@ -60,6 +60,7 @@ func (s *statement) findings(view View) []Finding {
 			Verdict: verdict,
 			Nodes:   []string{m.node},
 			Fact:    s.Fact,
+			At:      s.At,
 			Summary: s.Fact + " is not what the policy states",
 			Got:     m.got,
 			Want:    s.wanted(),

@@ -38,6 +38,7 @@ type fixture struct {
 	// BaselineSize of them, Size when not given; null leaves one out. nil is no baseline.
 	Baseline     map[string]any `json:"baseline"`
 	BaselineSize int            `json:"baseline_size"`
+	BaselineHead any            `json:"baseline_head"` // patches its launching machine, nil for none
 	Want         struct {
 		Verdict  Verdict       `json:"verdict"`
 		Reason   string        `json:"reason"` // what the reason of a skip or an unknown contains
@@ -170,6 +171,10 @@ func (f fixture) baseline(t *testing.T, size int) *Baseline {
 		size = f.BaselineSize
 	}
 	earlier := &Baseline{File: "golden.json"}
+	if f.BaselineHead != nil {
+		head := patched(t, *healthyFleet(size).Head, f.BaselineHead)
+		earlier.Head = &head
+	}
 	for _, node := range healthyFleet(size).Nodes {
 		patch, given := f.Baseline[node.Name]
 		switch {

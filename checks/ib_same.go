@@ -68,16 +68,30 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 	tell(unlikeRDMA(some, []aspect{{"adapters", deviceNames}}), "adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l")
 	tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks",
 		"{ssh} ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there")
-	tell(unlikeRDMA(some, deviceAspects(some, " model", func(d facts.HCA) string { return d.Type })), "adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo")
-	tell(unlikeRDMA(some, deviceAspects(some, " firmware", func(d facts.HCA) string { return d.Firmware })), "firmware versions", Warn,
+	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo")
+	tell(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", Warn,
 		"nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query")
 	return findings
 }
 
 // unlikeRDMA is differences without what one side does not have, which is told with the
 // adapters or by ib-links; nil for none.
-func unlikeRDMA(nodes []*facts.Node, aspects []aspect) (found []difference) {
-	for _, d := range differences(nodes, aspects) {
+func unlikeRDMA(nodes []*facts.Node, aspects []aspect) []difference {
+	return onBothSides(differences(nodes, aspects))
+}
+
+// unlikeDevices compares a property of each adapter, a fact, among the nodes that are
+// as the policy states of it.
+func unlikeDevices(view View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []difference {
+	var all []comparison
+	for _, a := range deviceAspects(nodes, label, value) {
+		all = append(all, view.alikeByPolicy(a, nodes, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	}
+	return onBothSides(compare(all))
+}
+
+func onBothSides(all []difference) (found []difference) {
+	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev deviation) bool {
 			return d.Split && strings.Contains(dev.Got, shown("")+" on ") || !d.Split && (dev.Got == "" || dev.Want == "")
 		})

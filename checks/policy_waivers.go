@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 type Waiver struct {
 	Check  string
 	Nodes  []string // with or without a user; none means wherever it is found, the launching machine included
-	Fact   string   // of which expectation, "" for any finding of the check
+	Fact   string   // of which fact a finding is waived, "*" in it as in an [Expectation]; "" for any
 	Reason string
 	Owner  string
 	Until  string // "2026-12-31"
@@ -27,6 +28,7 @@ type Waived struct {
 	Reason string `json:"reason"`
 	Owner  string `json:"owner,omitempty"`
 	Until  string `json:"until"`
+	At     string `json:"at,omitempty"` // where the waiver is stated, "preflight.yaml:31"
 }
 
 // AllWaived is the reason of a skip where all that a check found is waived.
@@ -62,15 +64,31 @@ type waiving struct {
 // waiver is one and the findings it took.
 type waiver struct {
 	Waiver
+	fact  *regexp.Regexp
 	taken []Finding
 }
 
 func newWaiving(policy Policy) *waiving {
 	w := &waiving{today: policy.Today, told: map[string]bool{}}
 	for _, one := range policy.Waivers {
-		w.waivers = append(w.waivers, waiver{Waiver: one})
+		w.waivers = append(w.waivers, waiver{Waiver: one, fact: pathPattern(inFull(one.Fact), ".*")})
 	}
 	return w
+}
+
+// Valid says why a waiver can never cover anything: there is no such fact
+// ([UnknownFactError]), or the check's findings are not of single facts.
+func (w Waiver) Valid() error {
+	switch {
+	case w.Fact == "":
+		return nil
+	case w.Check != expectation.ID && w.Check != drift.ID:
+		return fmt.Errorf("findings of %s are not of single facts: those of %s and %s are", w.Check, expectation.ID, drift.ID)
+	case w.Check == expectation.ID:
+		_, err := factAt(inFull(w.Fact))
+		return err
+	}
+	return nil
 }
 
 // expired is whether its last day is over. Days as text are in order.
@@ -109,7 +127,7 @@ func (w *waiving) part(findings []Finding) (left []Finding, waived bool) {
 
 // take moves the nodes of a finding that the waiver covers to what it has taken.
 func (w *waiver) take(f *Finding, today string) (taken, all bool) {
-	if w.Check != f.Check || w.Fact != "" && w.Fact != f.Fact || w.expired(today) {
+	if w.Check != f.Check || w.Fact != "" && !w.fact.MatchString(inFull(f.Fact)) || w.expired(today) {
 		return false, false
 	}
 	if len(f.Nodes) == 0 { // the launching machine's
@@ -147,7 +165,7 @@ func (w *waiving) note(check Check, verdict Verdict, findings []Finding, blind b
 func (w *waiving) waived(r roster) (all []Waived) {
 	for _, one := range w.waivers {
 		for _, f := range r.fold(one.taken) {
-			all = append(all, Waived{Finding: f, Reason: one.Reason, Owner: one.Owner, Until: one.Until})
+			all = append(all, Waived{Finding: f, Reason: one.Reason, Owner: one.Owner, Until: one.Until, At: one.At})
 		}
 	}
 	return all
@@ -167,6 +185,8 @@ var policyInForce = Check{
 func judgeWaivers(view View) []Finding {
 	var findings []Finding
 	switch {
+	case len(view.Policy.Waivers) == 0 && view.Policy.File != "":
+		return skip("the policy waives nothing")
 	case len(view.Policy.Waivers) == 0:
 		return skip(noPolicy)
 	case view.Policy.Today == "":
@@ -176,6 +196,7 @@ func judgeWaivers(view View) []Finding {
 		switch {
 		case w.expired(view.Policy.Today):
 			findings = append(findings, Finding{
+				At:      w.At,
 				Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
 				Got:     w.said(),
 				Want:    "a date that is not over (today is " + view.Policy.Today + "), or no waiver",
@@ -184,6 +205,7 @@ func judgeWaivers(view View) []Finding {
 		case w.taken == nil && view.waiving.told[w.Check] && w.concernsAny(view.All):
 			findings = append(findings, Finding{
 				Verdict: Warn,
+				At:      w.At,
 				Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing there", w.whose(), w.Check),
 				Got:     w.said(),
 				Fix:     []string{"take the waiver out of " + w.At + ", so that the defect is seen when it comes back"},

@@ -55,6 +55,10 @@ func TestWaivers(t *testing.T) {
 			[]string{"fail x w1", "warn policy "}, nil, Fail, 1},
 		"that fact": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size"}), []Waiver{{Check: "x", Fact: "shm.size", Until: later, Reason: "known"}},
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
+		"facts by a star": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "python.packages.numpy"}), []Waiver{{Check: "x", Fact: "python.packages.*", Until: later, Reason: "known"}},
+			nil, []string{"fail x w1 until " + later}, Skip, 0},
+		"a fact in short": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "nvml.driver"}), []Waiver{{Check: "x", Fact: "gpu.driver", Until: later, Reason: "known"}},
+			nil, []string{"fail x w1 until " + later}, Skip, 0},
 	} {
 		counts, waived, r := waivedRun(c.fleet, Policy{Today: "2026-11-21", Waivers: c.waivers}, c.check, says("another"))
 		if diff := cmp.Diff(c.counts, counts); diff != "" {

@@ -19,6 +19,8 @@ type Report struct {
 	ExitCode int     `json:"exit_code"`
 	Seconds  float64 `json:"seconds"`
 	Hostfile string  `json:"hostfile"`
+	// Began is when the look at the nodes began, RFC 3339 in UTC; "" where nobody kept it.
+	Began string `json:"began,omitempty"`
 	// Interrupted is set when the run was stopped before every node answered.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Normalized is set when facts that change by themselves were left out when it was

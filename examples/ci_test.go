@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,18 @@ var gates = map[string]struct {
 	code  int
 }{"healthy": {healthy, 0}, "faulty": {faulty, 1}, "dark": {dark, 2}}
 
+// drifted has the step find another torch than the committed baseline has, on nodes that
+// nothing else is wrong with.
+func drifted(t *testing.T, argv ...string) {
+	t.Helper()
+	d := newDesk(t, healthy)
+	d.golden(t, "2.4.0+cu124", "2.5.1+cu124")
+	d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary.md")
+	if out, code := d.run(t, argv...); code != 1 || !strings.Contains(out, "drift") || !strings.Contains(out, "2.4.0+cu124") {
+		t.Errorf("a fleet that has changed: exit code %d:\n%s", code, out)
+	}
+}
+
 // TestGitHubActions runs the step, and has the results where the next ones and GitHub
 // look for them.
 func TestGitHubActions(t *testing.T) {
@@ -78,6 +91,7 @@ func TestGitHubActions(t *testing.T) {
 	}
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet)
+		d.golden(t, "", "")
 		// As the runner does (docs.github.com, "Defaults for run"): the file is there, the
 		// shell ends at the first failure.
 		d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary,=.md")
@@ -94,10 +108,15 @@ func TestGitHubActions(t *testing.T) {
 		if summary := d.wrote(t, "summary,=.md"); !strings.Contains(summary, "\n## ") {
 			t.Errorf("%s: the summary is %q", name, summary)
 		}
-		for _, path := range strings.Fields(upload.With["path"]) {
+		kept := strings.Fields(upload.With["path"])
+		if want := []string{"preflight.html", "preflight.xml", "preflight.json"}; !slices.Equal(kept, want) {
+			t.Errorf("%q is kept, want %q", kept, want)
+		}
+		for _, path := range kept {
 			d.wrote(t, path)
 		}
 	}
+	drifted(t, "bash", "-e", "-c", judge.Run)
 }
 
 // TestGitLab holds the file to the keywords of docs.gitlab.com/ci/yaml, and runs the
@@ -111,6 +130,7 @@ func TestGitLab(t *testing.T) {
 		Artifacts     struct {
 			When     string
 			ExpireIn string `yaml:"expire_in"`
+			ExposeAs string `yaml:"expose_as"`
 			Paths    []string
 			Reports  struct{ JUnit string }
 		}
@@ -127,8 +147,15 @@ func TestGitLab(t *testing.T) {
 	if judge.Artifacts.When != "always" || !regexp.MustCompile(`^\d+ (?:minutes|days)$`).MatchString(judge.Artifacts.ExpireIn) {
 		t.Errorf("a failed report is lost: %+v", judge.Artifacts)
 	}
+	// The link is not made for paths with a wildcard, nor for names with other signs than
+	// these (docs.gitlab.com/ci/yaml, artifacts:expose_as).
+	if !slices.Contains(judge.Artifacts.Paths, "preflight.html") || strings.Contains(strings.Join(judge.Artifacts.Paths, ""), "*") ||
+		!regexp.MustCompile(`^[\w ()-]+$`).MatchString(judge.Artifacts.ExposeAs) {
+		t.Errorf("the merge request has no link to the page: %+v", judge.Artifacts)
+	}
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet)
+		d.golden(t, "", "")
 		out, code := d.run(t, "bash", "-e", "-o", "pipefail", "-c", strings.Join(judge.Script, "\n"))
 		if code != gate.code || !strings.Contains(out, "this launch") && !strings.Contains(out, "nothing is wrong") && !strings.Contains(out, "could not") {
 			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
@@ -140,4 +167,5 @@ func TestGitLab(t *testing.T) {
 			d.wrote(t, path)
 		}
 	}
+	drifted(t, "bash", "-e", "-o", "pipefail", "-c", strings.Join(judge.Script, "\n"))
 }

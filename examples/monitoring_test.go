@@ -2,6 +2,7 @@ package examples
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -116,6 +117,29 @@ func TestIcinga(t *testing.T) {
 	d := newDesk(t, warned)
 	if out, code := d.run(t, argv...); code != 1 || !strings.HasPrefix(out, "PREFLIGHT WARNING") {
 		t.Errorf("%q: exit code %d\n%s", argv, code, out)
+	}
+}
+
+// TestIcingaItself has Icinga 2 read the file, beside the host that its service is for.
+func TestIcingaItself(t *testing.T) {
+	icinga, err := exec.LookPath("icinga2")
+	if err != nil || os.Geteuid() != 0 {
+		t.Skip("NOT RUN: Icinga 2 over its example, because it is not installed (sh testhosts/apt.sh consumers) or this is not root, whom it takes to start")
+	}
+	config := filepath.Join(t.TempDir(), "icinga2.conf")
+	text := `const PluginDir = "/usr/lib/nagios/plugins"
+object CheckCommand "alive" { command = [ "/bin/true" ] }
+object Host "login" { check_command = "alive" }
+include "` + absolute(t, "nagios/icinga2.conf") + "\"\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(icinga, "daemon", "--validate", "--config", config)
+	// Its own user may not look into a directory of ours.
+	cmd.Env = append(os.Environ(), "ICINGA2_USER=root", "ICINGA2_GROUP=root")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Instantiated 1 Service.") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,7 @@ func TestSlurmHooks(t *testing.T) {
 	drains := func(when, nodes string) string {
 		return `scontrol update NodeName=` + nodes + ` State=DRAIN Reason=preflight ` + when + ` job 7: see the controller's syslog`
 	}
+	oneBad := fleet{nodes: "w8"} // a job on one node, whose driver fails
 	for name, c := range map[string]struct {
 		script  string
 		fleet   fleet
@@ -68,16 +70,19 @@ func TestSlurmHooks(t *testing.T) {
 		said    string // by a call
 		drained string
 	}{
-		"prolog, faults":  {"prolog.sh", faulty, 1, "FAIL  gpu-driver-loads  w8", drains("before", "w5,w6,w8")},
-		"prolog, none":    {"prolog.sh", healthy, 0, "", ""},
-		"prolog, nobody":  {"prolog.sh", dark, 0, "no node of w[1-8] is good: nothing is drained", ""},
-		"epilog, faults":  {"epilog.sh", faulty, 0, "FAIL  gpu-driver-loads  w8", drains("after", "w5,w6,w8")},
-		"epilog, none":    {"epilog.sh", healthy, 0, "", ""},
-		"epilog, unknown": {"epilog.sh", dark, 0, "", ""},
+		// w5, whose host key this machine does not know, is not among them.
+		"prolog, faults":   {"prolog.sh", faulty, 1, "FAIL  gpu-driver-loads  w8", drains("before", "w6,w8")},
+		"prolog, one node": {"prolog.sh", oneBad, 1, "FAIL  gpu-driver-loads  w8", drains("before", "w8")},
+		"prolog, none":     {"prolog.sh", healthy, 0, "", ""},
+		"prolog, nobody":   {"prolog.sh", dark, 0, "none of w[1-8] was reached: nothing is drained", ""},
+		"epilog, faults":   {"epilog.sh", faulty, 0, "FAIL  gpu-driver-loads  w8", drains("after", "w8")},
+		"epilog, none":     {"epilog.sh", healthy, 0, "", ""},
+		"epilog, unknown":  {"epilog.sh", dark, 0, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, c.fleet)
 			d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"] = "7", "w[1-8]"
+			delete(d.env, "PREFLIGHT_ONLY") // the script says what it looks at
 			out, code := d.run(t, absolute(t, "slurm/"+c.script))
 			calls := d.called(t)
 			if code != c.code || out != "" {
@@ -86,8 +91,48 @@ func TestSlurmHooks(t *testing.T) {
 			if !strings.Contains(calls, c.said) || c.said == "" && calls != "" {
 				t.Errorf("%q was not told: %s", c.said, calls)
 			}
-			if drained := strings.Contains(calls, "scontrol"); drained != (c.drained != "") || !strings.Contains(calls, c.drained) {
+			if drained := strings.Contains(calls, "scontrol"); drained != (c.drained != "") || drained && !strings.Contains(calls, c.drained+"\n") {
 				t.Errorf("want %q, called: %s", c.drained, calls)
+			}
+		})
+	}
+}
+
+// TestPrologThatMayNotDrain: a job that is queued again would find the same nodes again,
+// and again.
+func TestPrologThatMayNotDrain(t *testing.T) {
+	d := newDesk(t, faulty)
+	d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"], d.env["STAND_IN_REFUSES"] = "7", "w[1-8]", "scontrol"
+	if _, code := d.run(t, absolute(t, "slurm/prolog.sh")); code != 0 || !strings.Contains(d.called(t), "w6,w8 could not be drained, and the job goes on: scontrol may not") {
+		t.Errorf("exit code %d, called: %s", code, d.called(t))
+	}
+}
+
+// TestCleanSHM runs the node's Epilog on a /dev/shm of its own.
+func TestCleanSHM(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skip("NOT RUN: clean-shm.sh, because it removes other users' files, which takes root on Linux")
+	}
+	const user = "61234" // of nobody
+	script := absolute(t, "slurm/clean-shm.sh")
+	for name, c := range map[string]struct{ uid, busy, left string }{
+		"the job's user":   {user, "", "others root"},
+		"still has a job":  {user, "setpriv --reuid=" + user + " --clear-groups sleep 60 & until pgrep -U " + user + " >/dev/null; do sleep 0.01; done; ", "nccl-a others root sem.d"},
+		"a system's user":  {"0", "", "nccl-a others root sem.d"},
+		"not told":         {"", "", "nccl-a others root sem.d"},
+		"nothing of sense": {"1000 -o -true", "", "nccl-a others root sem.d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, healthy)
+			d.env["SLURM_JOB_UID"] = c.uid
+			out, code := d.run(t, "unshare", "--mount", "sh", "-c", `set -e
+				mount -t tmpfs none /dev/shm; cd /dev/shm
+				mkdir sem.d; touch nccl-a others root sem.d/b
+				chown `+user+` nccl-a sem.d sem.d/b; chown 61235 others
+				`+c.busy+script+`; ls -x -w 0
+				[ -z "$!" ] || { kill "$!"; wait "$!" 2>/dev/null || :; }`)
+			if left := strings.Join(strings.Fields(out), " "); code != 0 || left != c.left {
+				t.Errorf("exit code %d, left %q, want %q", code, left, c.left)
 			}
 		})
 	}

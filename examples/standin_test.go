@@ -3,6 +3,7 @@
 package examples
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,9 +114,9 @@ const recording = "../cmd/preflight/demo.json"
 type fleet struct{ nodes, only string }
 
 var (
-	faulty  = fleet{}                                           // eight nodes with eight faults
-	healthy = fleet{nodes: "w1,w7", only: "ssh-*,shm-writable"} // two of them, where nothing is wrong with these
-	dark    = fleet{nodes: "w6", only: "shm-writable"}          // the one that was not reached
+	faulty  = fleet{}                                                 // eight nodes with eight faults
+	healthy = fleet{nodes: "w1,w7", only: "ssh-*,shm-writable,drift"} // two of them, where nothing is wrong with these
+	dark    = fleet{nodes: "w6", only: "shm-writable"}                // the one that was not reached
 )
 
 // file is the recording with the nodes of the fleet only.
@@ -180,7 +181,8 @@ func newDesk(t *testing.T, f fleet) *desk {
 		t.Fatal(err)
 	}
 	for _, name := range stands {
-		script := "#!/bin/sh\n{ echo " + name + ` "$*"; [ -t 0 ] || cat; } >>"$STAND_IN_CALLS"` + "\n"
+		script := "#!/bin/sh\n{ echo " + name + ` "$*"; [ -t 0 ] || cat; } >>"$STAND_IN_CALLS"` +
+			"\n" + `[ "${STAND_IN_REFUSES:-}" != ` + name + " ] || { echo " + name + " may not; exit 1; }\n"
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -208,6 +210,23 @@ func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
 		t.Fatalf("%q: %v", argv, err)
 	}
 	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// golden commits a baseline at the desk: the recorded fleet as it is, but for the text
+// that has changed since, where was is not "".
+func (d *desk) golden(t *testing.T, was, is string) {
+	t.Helper()
+	text, err := os.ReadFile(d.env["STAND_IN_FLEET"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was != "" && !bytes.Contains(text, []byte(is)) {
+		t.Fatalf("the recording does not hold %s", is)
+	}
+	text = bytes.ReplaceAll(text, []byte(is), []byte(was))
+	if err := os.WriteFile(filepath.Join(d.dir, "golden.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // called is what the stand-ins noted, "" where none was called.

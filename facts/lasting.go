@@ -2,6 +2,7 @@ package facts
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -13,11 +14,13 @@ var Momentary = []Section{
 }
 
 // passing are facts that are a node's own and change without anybody's doing: by a new
-// boot, by a new release of preflight, by errors that ECC counts. Paths are as those of
+// boot, by an interface that another program makes anew, by a new release of preflight, by
+// errors that ECC counts. Paths are as those of
 // Comparable, without the keys of lists.
 var passing = map[string]bool{
 	"host.boot_id":                         true,
 	"host.net_namespace":                   true,
+	"net.interfaces.index":                 true,
 	"ssh.path":                             true,
 	"nvml.cards.ecc.aggregate_corrected":   true,
 	"nvml.cards.ecc.aggregate_uncorrected": true,
@@ -40,8 +43,29 @@ func (f *Facts) Lasting() map[string]any {
 	for _, section := range Momentary {
 		most.Take(section, Facts{})
 	}
+	if f.Net != nil {
+		net := *f.Net
+		net.Interfaces = slices.DeleteFunc(slices.Clone(net.Interfaces), Interface.Passing)
+		most.Net = &net
+	}
 	tree, _ := lasting("", reflect.ValueOf(most)).(map[string]any)
+	if net, seen := tree[string(SectionNet)].(map[string]any); seen {
+		withoutContainers(net, most.Net.Interfaces)
+	}
 	return tree
+}
+
+// withoutContainers takes out of the interfaces what follows the containers that run.
+func withoutContainers(net map[string]any, interfaces []Interface) {
+	list, _ := net["interfaces"].([]any)
+	for at, entry := range list {
+		if of, is := entry.(map[string]any); is && interfaces[at].ForContainers() {
+			of["addresses"] = interfaces[at].IPv4() // an IPv6 one is made of the MAC
+			for _, follows := range []string{"running", "speed", "mac"} {
+				delete(of, follows)
+			}
+		}
+	}
 }
 
 // lasting is one value; path is the way to it without the keys of lists.

@@ -45,6 +45,9 @@ func TestInstall(t *testing.T) {
 			if said := start(t, clean, arch, "/usr/bin/preflight", "completion", "bash"); !strings.Contains(said, "complete -o default") {
 				t.Errorf("the completion for bash is %.80q", said)
 			}
+			if said := start(t, clean, arch, "/usr/bin/preflight", "checks"); !strings.Contains(said, "shm-size") {
+				t.Errorf("the checks are %.80q", said)
+			}
 			inPlace(t, clean)
 
 			dpkg(t, clean, arch, "--purge", "preflight")
@@ -52,6 +55,21 @@ func TestInstall(t *testing.T) {
 				t.Errorf("left behind (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestLintian has Debian's own program look at the released packages. What it is told to
+// let pass has its reason in lintian-overrides.
+func TestLintian(t *testing.T) {
+	needs(t, "lintian")
+	debs, err := filepath.Glob("../dist/preflight_*.deb")
+	if err != nil || len(debs) == 0 {
+		t.Fatalf("%q, %v: make release writes them", debs, err)
+	}
+	for _, deb := range debs {
+		if said := output(t, "lintian", "--allow-root", "--tag-display-limit", "0", deb); said != "" {
+			t.Errorf("%s:\n%s", deb, said)
+		}
 	}
 }
 
@@ -111,6 +129,7 @@ func inPlace(t *testing.T, root string) {
 		"usr/share/bash-completion/completions/preflight":      "bash completion",
 		"usr/share/zsh/vendor-completions/_preflight":          "#compdef preflight",
 		"usr/share/fish/vendor_completions.d/preflight.fish":   "fish completion",
+		"usr/share/doc/preflight/copyright":                    "No licence has been chosen yet",
 		"usr/share/doc/preflight/examples/slurm/prolog.sh":     "PrologSlurmctld",
 		"usr/share/doc/preflight/examples/kubernetes/job.yaml": "batch/v1",
 	} {

@@ -3,9 +3,10 @@
 #
 #   sh packaging/package.sh DIST VERSION ARCH…
 #
-# DIST has preflight-linux-ARCH and preflight-linux-ARCH-static, and gets
-# preflight-VERSION-linux-ARCH.tar.gz and preflight_VERSION_ARCH.deb. Needs GNU tar,
-# and dpkg-deb for the second; SOURCE_DATE_EPOCH is the time of everything inside.
+# DIST has preflight-linux-ARCH, preflight-linux-ARCH-static and preflight-darwin-ARCH,
+# and gets preflight-VERSION-{linux,darwin}-ARCH.tar.gz and preflight_VERSION_ARCH.deb.
+# Needs GNU tar, and dpkg-deb for the last; SOURCE_DATE_EPOCH is the time of everything
+# inside.
 set -eu
 umask 022
 export LC_ALL=C TZ=UTC
@@ -14,15 +15,17 @@ export SOURCE_DATE_EPOCH
 
 dist=$(cd "$1" && pwd)
 version=$2
+# Nobody reads mail under this name: whoever gives packages to others sets their own.
+maintainer=${MAINTAINER:-preflight developers <preflight@example.org>}
 shift 2
 cd "$(dirname "$0")/.."
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# binaries: preflight for one machine, and beside it, where it looks for them, those
-# it sends to nodes of another architecture or without glibc.
+# binaries DIRECTORY OS ARCH: preflight for one machine, and beside it, where it looks
+# for them, those it sends to nodes of another architecture or without glibc.
 binaries() {
-	own=preflight-linux-$2
+	own=preflight-$2-$3
 	[ -e "$dist/$own" ] || own=$own-static
 	mkdir -p "$1"
 	install -m 755 "$dist/$own" "$1/preflight"
@@ -31,6 +34,20 @@ binaries() {
 		*.tar.gz | "$dist/$own") ;;
 		*) install -m 755 "$node" "$1/" ;;
 		esac
+	done
+}
+
+# notices: the terms of what others wrote and the binaries hold, which go where these go.
+notices() {
+	echo "The programs hold code of others, under these terms."
+	goroot=$(go env GOROOT)
+	{
+		echo "Go $(go env GOVERSION) $goroot"
+		GOOS=linux CGO_ENABLED=1 go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/preflight | sort -u
+	} | while read -r name release dir; do
+		for file in "$dir"/LICEN[CS]E* "$dir"/COPYING* "$dir"/NOTICE*; do
+			[ ! -f "$file" ] || printf '\n---- %s %s: %s\n\n%s\n' "$name" "$release" "${file##*/}" "$(cat "$file")"
+		done
 	done
 }
 
@@ -47,12 +64,14 @@ examples() {
 # aged gives everything in a tree the one time.
 aged() { find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
 
+# archive OS ARCH
 archive() {
-	name=preflight-$version-linux-$1
-	binaries "$tree/$name" "$1"
+	name=preflight-$version-$1-$2
+	binaries "$tree/$name" "$1" "$2"
+	[ "$1" != darwin ] || install -m 644 packaging/macos.txt "$tree/$name/MACOS.txt"
 	cp -R "$tree/man" "$tree/completions" "$tree/$name/"
 	examples "$tree/$name/examples"
-	install -m 644 README.md "$tree/$name/"
+	install -m 644 README.md "$tree/notices/THIRD-PARTY.txt" "$tree/$name/"
 	[ ! -e LICENSE ] || install -m 644 LICENSE "$tree/$name/"
 	aged "$tree/$name"
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
@@ -67,10 +86,21 @@ debian_version() {
 	esac
 }
 
+# copyright claims no licence that nobody has given.
+copyright() {
+	if [ -e LICENSE ]; then cat LICENSE; else printf 'Copyright (C) %s the authors of preflight.\n\nNo licence has been chosen yet.\n' "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y)"; fi
+	printf '\nTHIRD-PARTY.txt beside this file has the terms of what others wrote.\n'
+}
+
+changelog() {
+	printf 'preflight (%s) unstable; urgency=medium\n\n  * Made from %s.\n\n -- %s  %s\n' \
+		"$(debian_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+}
+
 deb() {
 	root=$tree/deb-$1
 	share=$root/usr/share
-	binaries "$root/usr/lib/preflight" "$1"
+	binaries "$root/usr/lib/preflight" linux "$1"
 	mkdir -p "$root/usr/bin" "$root/DEBIAN" "$share/man/man1"
 	ln -s ../lib/preflight/preflight "$root/usr/bin/preflight"
 	for page in "$tree"/man/*.1; do gzip -9nc "$page" >"$share/man/man1/${page##*/}.gz"; done
@@ -78,10 +108,12 @@ deb() {
 	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/vendor-completions/_preflight"
 	install -D -m 644 "$tree/completions/preflight.fish" "$share/fish/vendor_completions.d/preflight.fish"
 	examples "$share/doc/preflight/examples"
-	install -m 644 README.md "$share/doc/preflight/"
-	[ ! -e LICENSE ] || install -m 644 LICENSE "$share/doc/preflight/copyright"
+	install -m 644 README.md "$tree/notices/THIRD-PARTY.txt" "$share/doc/preflight/"
+	copyright >"$share/doc/preflight/copyright"
+	changelog | gzip -9n >"$share/doc/preflight/changelog.gz"
+	install -D -m 644 packaging/lintian-overrides "$share/lintian/overrides/preflight"
 	(cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
-	sed -e "s/@VERSION@/$(debian_version)/" -e "s/@ARCH@/$1/" -e "s/@MAINTAINER@/${MAINTAINER:-preflight <preflight@localhost>}/" \
+	sed -e "s/@VERSION@/$(debian_version)/" -e "s/@ARCH@/$1/" -e "s/@MAINTAINER@/$maintainer/" \
 		-e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" packaging/control.in >"$root/DEBIAN/control"
 	aged "$root"
 	# gzip, because every dpkg reads it and, unlike xz, it makes the same bytes on
@@ -91,7 +123,8 @@ deb() {
 
 # Any of the binaries could write the manual: the one that runs here does.
 here=$dist/preflight-linux-$(go env GOHOSTARCH)-static
-mkdir "$tree/man" "$tree/completions"
+mkdir "$tree/man" "$tree/completions" "$tree/notices"
+notices >"$tree/notices/THIRD-PARTY.txt"
 "$here" man "$tree/man"
 "$here" completion bash >"$tree/completions/preflight.bash"
 "$here" completion zsh >"$tree/completions/_preflight"
@@ -99,6 +132,7 @@ mkdir "$tree/man" "$tree/completions"
 "$here" completion powershell >"$tree/completions/preflight.ps1"
 
 for arch in "$@"; do
-	archive "$arch"
+	archive linux "$arch"
+	[ ! -e "$dist/preflight-darwin-$arch" ] || archive darwin "$arch"
 	if command -v dpkg-deb >/dev/null; then deb "$arch"; else echo "NOT RUN: the .deb package for $arch, because there is no dpkg-deb" >&2; fi
 done

@@ -29,8 +29,9 @@ func packed(t *testing.T, binary, umask string) string {
 	t.Helper()
 	dist := t.TempDir()
 	own := "preflight-linux-" + runtime.GOARCH
+	mac := "preflight-darwin-" + runtime.GOARCH
 	for name, content := range map[string][]byte{
-		own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: []byte("calls NVML\n"), "preflight-linux-" + other + "-static": []byte("for the others\n"),
+		mac: []byte("for a laptop\n"), own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: []byte("calls NVML\n"), "preflight-linux-" + other + "-static": []byte("for the others\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(dist, name), content, 0o700); err != nil {
 			t.Fatal(err)
@@ -97,7 +98,16 @@ func TestPackages(t *testing.T) {
 		}
 	})
 	t.Run("archive", func(t *testing.T) {
-		archive(t, filepath.Join(dist, "preflight-"+release+"-linux-"+runtime.GOARCH+".tar.gz"))
+		archive(t, filepath.Join(dist, "preflight-"+release+"-linux-"+runtime.GOARCH+".tar.gz"), binary)
+	})
+	t.Run("archive for macOS", func(t *testing.T) {
+		top := "preflight-" + release + "-darwin-" + runtime.GOARCH
+		path := filepath.Join(dist, top+".tar.gz")
+		listed(t, output(t, "tar", "--numeric-owner", "-tvf", path), top+"/MACOS.txt", top+"/preflight-linux-"+runtime.GOARCH,
+			top+"/preflight-linux-"+runtime.GOARCH+"-static", top+"/preflight-linux-"+other+"-static", top+"/completions/_preflight")
+		if said := output(t, "tar", "-xOf", path, top+"/preflight"); said != "for a laptop\n" {
+			t.Errorf("preflight is another binary: %.40q", said)
+		}
 	})
 	t.Run("deb", func(t *testing.T) {
 		needs(t, "dpkg-deb")
@@ -132,9 +142,9 @@ func listed(t *testing.T, listing string, always ...string) {
 	}
 }
 
-func archive(t *testing.T, path string) {
+func archive(t *testing.T, path, binary string) {
 	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
-	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "README.md",
+	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "README.md", "THIRD-PARTY.txt",
 		"man/preflight.1", "man/preflight-judge.1", "completions/preflight.bash", "completions/_preflight",
 		"completions/preflight.fish", "completions/preflight.ps1", "examples/slurm/prolog.sh", "examples/gitlab/.gitlab-ci.yml"}
 	for i := range names {
@@ -149,12 +159,44 @@ func archive(t *testing.T, path string) {
 		t.Errorf("preflight is another binary: %.40q", said)
 	}
 	manual(t, at+"man")
+	for _, module := range []string{"golang.org/x/crypto v", "github.com/spf13/cobra v", "Go go1."} {
+		terms, err := os.ReadFile(at + "THIRD-PARTY.txt")
+		if err != nil || !bytes.Contains(terms, []byte("\n---- "+module)) {
+			t.Errorf("the terms of %s are not there (%v)", module, err)
+		}
+	}
+	bashCompletes(t, binary, at+"completions/preflight.bash")
 	for shell, script := range map[string]string{"bash": "preflight.bash", "zsh": "_preflight", "fish": "preflight.fish"} {
 		if _, err := exec.LookPath(shell); err != nil {
 			t.Logf("NOT RUN: the completions for %s, because it is not installed", shell)
 			continue
 		}
 		output(t, shell, "-n", at+"completions/"+script)
+	}
+}
+
+// bashCompletes presses TAB as bash-completion does: it has the words typed so far, and
+// calls what the script has said completes them.
+func bashCompletes(t *testing.T, binary, script string) {
+	const library = "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(library); err != nil {
+		t.Log("NOT RUN: completing words in bash, because there is no bash-completion: sh testhosts/apt.sh installs it")
+		return
+	}
+	for typed, want := range map[string]string{
+		"preflight -H h --format j":             "json junit",
+		"preflight -H h --format j --only shm-": "shm-size shm-writable shm-leftovers shm-limits",
+		"preflight snap":                        "snapshot",
+		"preflight judge --good":                "--good-hosts",
+	} {
+		said := output(t, "bash", "--norc", "-c", `PATH=$1:$PATH; . `+library+`; . "$2"
+			compopt() { :; } # it works where bash itself asks for words, and says so elsewhere
+			COMP_LINE=$3 COMP_POINT=${#3}; read -ra COMP_WORDS <<<"$3"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_TYPE=9
+			how=$(complete -p preflight) how=${how##*-F }; "${how%% *}"
+			for word in "${COMPREPLY[@]}"; do echo "${word%% *}"; done`, "bash", filepath.Dir(binary), script, typed)
+		if got := strings.Join(strings.Fields(said), " "); got != want {
+			t.Errorf("%s<TAB> offers %q, want %q", typed, got, want)
+		}
 	}
 }
 
@@ -173,6 +215,11 @@ func manual(t *testing.T, dir string) {
 			t.Errorf("%s: %s", page, said)
 		}
 	}
+	if _, err := exec.LookPath("lexgrog"); err != nil {
+		t.Log("NOT RUN: what whatis and apropos read of the manual, because there is no lexgrog: sh testhosts/apt.sh installs it")
+	} else {
+		output(t, append([]string{"lexgrog"}, pages...)...)
+	}
 	page := output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")
 	for _, want := range []string{"preflight dev", "Nov 2023", "--good-hosts", "Exit codes: 0 ready", "preflight-judge(1)"} {
 		if !strings.Contains(page, want) {
@@ -186,7 +233,7 @@ func deb(t *testing.T, path string) {
 		"./usr/bin/preflight -> ../lib/preflight/preflight", "./usr/lib/preflight/preflight",
 		"./usr/lib/preflight/preflight-linux-"+other+"-static", "./usr/share/man/man1/preflight.1.gz",
 		"./usr/share/bash-completion/completions/preflight", "./usr/share/zsh/vendor-completions/_preflight",
-		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/examples/nagios/check_preflight")
+		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/copyright", "./usr/share/doc/preflight/changelog.gz", "./usr/share/doc/preflight/examples/nagios/check_preflight")
 	for field, want := range map[string]string{
 		"Package": "preflight", "Version": "1.2.0~rc1+5.gabcdef0", "Architecture": runtime.GOARCH,
 		"Recommends": "openssh-client, pdsh",

@@ -3,9 +3,11 @@ package report
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
 )
@@ -99,25 +102,43 @@ func (b tab) have(script string) {
 	ask[bool](b, "(() => {"+script+"; return true })()")
 }
 
-// until waits for an expression to be true.
-func (b tab) until(expression string) {
+// patience is how long a page on a busy machine may take to answer; one that never
+// does fails the test then, and what it shows instead is told.
+const patience = 30 * time.Second
+
+// await waits until an expression has the value that is wanted: a page answers a
+// moment after what was done to it.
+func await[T any](b tab, expression string, wanted func(T) bool) T {
 	b.t.Helper()
-	for !ask[bool](b, "!!("+expression+")") {
-		if b.context.Err() != nil {
-			b.t.Fatalf("never came: %s", expression)
+	for end := time.Now().Add(patience); ; {
+		got := ask[T](b, expression)
+		if wanted(got) {
+			return got
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("still %.400q, says %s", fmt.Sprint(got), expression)
 		}
 		b.do(chromedp.Sleep(20 * time.Millisecond))
 	}
 }
 
+// is wants one value, starts a text that begins so.
+func is[T any](want T) func(T) bool { return func(got T) bool { return cmp.Equal(got, want) } }
+func starts(want string) func(string) bool {
+	return func(got string) bool { return strings.HasPrefix(got, want) }
+}
+
+// until waits for an expression to be true.
+func (b tab) until(expression string) {
+	b.t.Helper()
+	await(b, "!!("+expression+")", is(true))
+}
+
 // in is the first element that a selector finds.
 func in(selector string) chromedp.CSS { return chromedp.CSS(selector) }
 
-// rows are the labels of the matrix, without the launching machine's.
-func (b tab) rows() []string {
-	b.t.Helper()
-	return ask[[]string](b, `[...document.querySelectorAll("#matrix-table tbody th")].map((th) => th.firstChild.textContent)`)
-}
+// rowLabels are those of the matrix.
+const rowLabels = `[...document.querySelectorAll("#matrix-table tbody th")].map((th) => th.firstChild.textContent)`
 
 // fill types a filter anew.
 func (b tab) fill(id, text string) {
@@ -128,7 +149,7 @@ func (b tab) fill(id, text string) {
 	} else {
 		b.do(chromedp.KeyEvent(text))
 	}
-	b.do(chromedp.Sleep(200 * time.Millisecond))
+	await(b, `document.getElementById("`+id+`").value`, is(text))
 }
 
 // media has the page drawn for the screen, "", or for "print".

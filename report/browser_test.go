@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -15,6 +14,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 func TestBrowserFiltersAndFolds(t *testing.T) {
@@ -22,44 +22,42 @@ func TestBrowserFiltersAndFolds(t *testing.T) {
 	t.Logf("told, not held to: everything answers after %.0f ms, the first paint after %.0f ms",
 		ask[float64](b, `performance.getEntriesByName("ready")[0].startTime`),
 		ask[float64](b, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1`))
-	folded := b.rows()
-	if len(folded) < 3 || len(folded) > 9 {
-		t.Fatalf("1000 nodes of few kinds are %d rows: %.200q", len(folded), folded)
-	}
-	if said := ask[string](b, `document.getElementById("matrix-count").textContent`); !strings.HasPrefix(said, "1000 nodes in ") {
-		t.Errorf("it says %q", said)
-	}
+	await(b, rowLabels, func(folded []string) bool { return len(folded) >= 3 && len(folded) <= 9 })
+	await(b, `document.getElementById("matrix-count").textContent`, starts("1000 nodes in "))
 	b.fill("matrix-nodes", "node0013")
-	if got := b.rows(); !slices.Equal(got, []string{"node0013"}) {
-		t.Errorf("filtered by name there are the rows %q", got)
-	}
+	await(b, rowLabels, is([]string{"node0013"}))
 	b.fill("matrix-nodes", "")
 	b.fill("matrix-checks", "protobuf-same")
-	if got := ask[[]string](b, `[...document.querySelectorAll("#matrix-table thead th span:not(.hidden-text)")].map((s) => s.textContent)`); !slices.Equal(got, []string{"protobuf-same"}) {
-		t.Errorf("filtered by check there are the columns %q", got)
-	}
+	await(b, `[...document.querySelectorAll("#matrix-table thead th span:not(.hidden-text)")].map((s) => s.textContent)`, is([]string{"protobuf-same"}))
+	await(b, `document.getElementById("matrix-count").textContent`, starts("1000 nodes in "))
 	b.do(chromedp.SetValue(in("#matrix-verdict"), "f"))
 	b.have(`document.getElementById("matrix-verdict").dispatchEvent(new Event("change"))`)
-	odd := b.rows()
-	if len(odd) != 1 || !strings.HasPrefix(odd[0], "node0013,node[0110,") {
-		t.Errorf("those with another protobuf are %q", odd)
-	}
+	await(b, rowLabels, is([]string{"node[0013,0110,0207,0304,0401,0498,0595,0692,0789,0886,0983]"}))
 	b.do(chromedp.Click(in("#matrix-fold")))
-	if got := b.rows(); len(got) != 11 || got[1] != "node0110" {
-		t.Errorf("unfolded they are %q", got)
-	}
+	await(b, rowLabels, func(rows []string) bool { return len(rows) == 11 && rows[1] == "node0110" })
 	b.do(chromedp.Click(in("#matrix-table tbody tr:nth-child(2) button")))
-	if got := ask[string](b, `document.querySelector("#facts-shown caption").textContent`); got != "Facts of node0110" {
-		t.Errorf("a row's name leads to %q", got)
-	}
-	told := ask[string](b, `JSON.stringify(store.section("host", 110).hostname)`)
-	if told != `"node0110"` {
-		t.Errorf("its hostname is %s", told)
-	}
+	await(b, `document.querySelector("#facts-shown caption")?.textContent`, is("Facts of node0110"))
+	await(b, `store.section("host", 110).hostname`, is("node0110"))
 	b.have(`document.querySelector(".heat-map").scrollIntoView()`)
 	b.until(`document.querySelectorAll(".tile").length === 1000`)
-	if bad := ask[[]string](b, `[...document.querySelectorAll(".tile.bad")].map((tile) => tile.getAttribute("aria-label").split(":")[0])`); !slices.Contains(bad, "node0013") || slices.Contains(bad, "node0014") {
-		t.Errorf("the tiles that stand out are %q", bad)
+	await(b, `[...document.querySelectorAll(".tile.bad")].map((tile) => tile.getAttribute("aria-label").split(":")[0])`,
+		func(bad []string) bool { return slices.Contains(bad, "node0013") && !slices.Contains(bad, "node0014") })
+}
+
+// TestBrowserWritesSetsAsTheRest: what the script folds reads like the sets that are
+// folded before.
+func TestBrowserWritesSetsAsTheRest(t *testing.T) {
+	b := browse(t, checks.Report{})
+	for _, names := range [][]string{
+		{"w1", "w2", "w3", "w5"}, {"w5", "head", "w4"}, {"n08", "n09", "n10", "n100", "n101"}, {"n8", "n9", "n10"}, {"n0", "n1", "n01"},
+		{"r1-n1.example", "r1-n2.example", "r2-n1.example"}, {"10.0.0.1", "10.0.0.2"}, {"a[1]", "a[2]"}, {"solo"}, {"root@w1", "root@w2"},
+	} {
+		text, err := json.Marshal(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.have("data.names = " + string(text))
+		await(b, `folded(data.names.map((_, i) => i))`, is(hostfile.Fold(names)))
 	}
 }
 
@@ -79,28 +77,26 @@ func TestBrowserShowsFacts(t *testing.T) {
 	}
 	b.have(`facts.show(2, false)`)
 	b.fill("facts-filter", "protobuf.runtime")
-	if got := ask[string](b, `document.getElementById("facts-shown").innerText`); !strings.Contains(got, "python.protobuf.runtime\t5.29.1") || strings.Contains(got, "hostname") {
-		t.Errorf("filtered there is %q", got)
-	}
+	await(b, `document.getElementById("facts-shown").innerText`, func(got string) bool {
+		return strings.Contains(got, "python.protobuf.runtime\t5.29.1") && !strings.Contains(got, "hostname")
+	})
 }
 
 func TestBrowserLaysRowsOpen(t *testing.T) {
 	b := browse(t, largeFleet(t, 30))
-	before := b.rows()
+	before := await(b, rowLabels, func(rows []string) bool { return len(rows) > 0 })
 	at := slices.IndexFunc(before, func(label string) bool { return strings.Contains(label, "[") })
 	if at < 0 {
 		t.Fatalf("no row is folded: %q", before)
 	}
 	key := fmt.Sprintf("#matrix-table tbody tr:nth-child(%d) button", at+1)
+	expanded := fmt.Sprintf(`document.querySelector(%q).getAttribute("aria-expanded")`, key)
 	b.do(chromedp.Focus(in(key)), chromedp.KeyEvent(kb.Enter))
-	after := b.rows()
-	if len(after) <= len(before) || ask[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute("aria-expanded")`, key)) != "true" {
-		t.Errorf("laid open %q are %q", before, after)
-	}
+	await(b, expanded, is("true"))
+	await(b, rowLabels, func(after []string) bool { return len(after) > len(before) })
 	b.do(chromedp.KeyEvent(kb.Enter))
-	if got := b.rows(); !slices.Equal(got, before) {
-		t.Errorf("closed again they are %q, not %q", got, before)
-	}
+	await(b, expanded, is("false"))
+	await(b, rowLabels, is(before))
 }
 
 // TestBrowserByKeyboard walks the page by the Tab key alone: it leads to every
@@ -128,9 +124,7 @@ func TestBrowserByKeyboard(t *testing.T) {
 		t.Errorf("the focus is not seen on %q", unseen)
 	}
 	b.do(chromedp.Focus(in(".heat tbody td[tabindex='0']")), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowDown))
-	if got := ask[string](b, `document.querySelector(".readout").textContent`); !strings.HasPrefix(got, "w2 → w2: answered in ") {
-		t.Errorf("by arrows one gets to %q", got)
-	}
+	await(b, `document.querySelector(".readout").textContent`, starts("w2 → w2: answered in "))
 }
 
 func TestBrowserCopies(t *testing.T) {
@@ -140,9 +134,7 @@ func TestBrowserCopies(t *testing.T) {
 	b.have(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied")); document.execCommand = () => false`)
 	b.do(chromedp.Click(in(".copyable button")))
 	b.until(`document.querySelector(".copyable button").textContent.startsWith("Selected")`)
-	if got := ask[string](b, `getSelection().toString()`); got != command {
-		t.Errorf("%q is selected, not %q", got, command)
-	}
+	await(b, `getSelection().toString()`, is(command))
 }
 
 // TestBrowserTakesNothingForCode: what nodes say is shown and never run, also where
@@ -217,6 +209,7 @@ func TestBrowserPrints(t *testing.T) {
 	b := browse(t, recorded(t))
 	b.have(`document.querySelectorAll(".finding").forEach((f) => { f.open = false; })`)
 	b.do(media("print"))
+	b.until(`matchMedia("print").matches`)
 	if hidden := ask[int](b, `[...document.querySelectorAll(".finding .body")].filter((e) => !e.checkVisibility()).length`); hidden > 0 {
 		t.Errorf("%d findings are closed on paper", hidden)
 	}
@@ -234,6 +227,7 @@ func TestBrowserPrints(t *testing.T) {
 func TestBrowserFitsAPhone(t *testing.T) {
 	b := browse(t, recorded(t))
 	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+	b.until(`innerWidth === 390 && document.querySelector(".heat")`)
 	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the page is %d wide on a screen of 390: %q", wide,
 			ask[[]string](b, `[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, pre, nav")).map((e) => e.outerHTML.slice(0, 80))`))
@@ -253,6 +247,7 @@ func TestBrowserScreenshots(t *testing.T) {
 	for _, s := range []scene{
 		{"light", "light", "", 1280, recorded(t)},
 		{"dark", "dark", "", 1280, recorded(t)},
+		{"parts", "light", "", 1280, everything()},
 		{"phone", "light", "", 390, recorded(t)},
 		{"print", "light", "print", 800, recorded(t)},
 		{"nodes-90", "light", "", 1280, fullMesh(t, 90)},
@@ -261,7 +256,7 @@ func TestBrowserScreenshots(t *testing.T) {
 		b := browse(t, s.report)
 		b.do(chromedp.EmulateViewport(s.width, 900), media(s.media))
 		b.have(`document.documentElement.dataset.theme = "` + s.theme + `"; document.querySelectorAll(".heat-map").forEach((box) => box.childElementCount || drawMesh(box)); facts.show(0, false)`)
-		b.do(chromedp.Sleep(300 * time.Millisecond))
+		b.until(`document.querySelector("#facts-shown table")`)
 		picture := get(b, chromedp.FullScreenshot(100))
 		save(t, s.name+".png", picture)
 	}

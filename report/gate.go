@@ -22,6 +22,13 @@ func warningsFail(r checks.Report) bool {
 type judgement struct {
 	checks.Outcome
 	findings []checks.Finding
+	waived   []checks.Waived
+}
+
+// explained is whether the check could not look for a reason that another one tells: of
+// its own it has no finding that says so.
+func (j judgement) explained() bool {
+	return j.Verdict == checks.Unknown && !slices.ContainsFunc(j.findings, isUnknown)
 }
 
 // judgements are the checks in the order of the catalogue, those that could not look
@@ -34,15 +41,22 @@ func judgements(r checks.Report) []judgement {
 		at[outcome.Check] = len(all)
 		all = append(all, judgement{Outcome: outcome})
 	}
-	for _, f := range r.Findings {
-		i, listed := at[f.Check]
+	of := func(check string, verdict checks.Verdict) *judgement {
+		i, listed := at[check]
 		if !listed {
 			i = len(all)
-			at[f.Check] = i
-			// The findings of a report begin with the worst.
-			all = append(all, judgement{Outcome: checks.Outcome{Check: f.Check, Verdict: f.Verdict}})
+			at[check] = i
+			all = append(all, judgement{Outcome: checks.Outcome{Check: check, Verdict: verdict}})
 		}
-		all[i].findings = append(all[i].findings, f)
+		return &all[i]
+	}
+	for _, f := range r.Findings { // they begin with the worst
+		one := of(f.Check, f.Verdict)
+		one.findings = append(one.findings, f)
+	}
+	for _, w := range r.Waived {
+		one := of(w.Check, checks.Skip)
+		one.waived = append(one.waived, w)
 	}
 	return all
 }

@@ -32,6 +32,7 @@ func hostile() checks.Report {
 			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{evil}, Summary: evil},
 			{Check: "env-sane", Verdict: checks.Warn, Nodes: []string{"w2"}, Summary: evil, Fix: []string{evil}},
 		},
+		Waived: []checks.Waived{{Finding: checks.Finding{Check: "ib-links", Verdict: checks.Fail, Nodes: []string{evil}, Summary: evil, At: evil}, Reason: evil, Owner: evil, Until: evil, At: evil + ":1"}},
 		Diff: []checks.FactDiff{{Fact: "env." + evil, Groups: []checks.FactGroup{
 			{Value: []byte(`"` + strings.Repeat("|x", 4) + `"`), Nodes: []string{evil}}, {Nodes: []string{"w2"}},
 		}}},
@@ -61,10 +62,25 @@ func orphaned() checks.Report {
 	return r
 }
 
+// waiving is a run in which one defect is waived on some of its nodes and another on all.
+func waiving() checks.Report {
+	r := failing()
+	r.Policy, r.Began = "preflight.yaml", "2026-11-21T19:20:00Z"
+	r.Checks = append(r.Checks, checks.Outcome{Check: "path-mtu", Verdict: checks.Skip, Severity: checks.Error, Reason: checks.AllWaived})
+	r.Findings = append(r.Findings, checks.Finding{Check: "expectation", Verdict: checks.Fail, Nodes: []string{"w3"}, Summary: "net.mtu is not what the policy states", At: "preflight.yaml:12"})
+	r.Waived = []checks.Waived{
+		{Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w1"}, Summary: "/dev/shm is too small"},
+			Reason: "docker's default", Owner: "ops", Until: "2026-12-31", At: "preflight.yaml:31"},
+		{Finding: checks.Finding{Check: "path-mtu", Verdict: checks.Warn, Nodes: []string{"w2", "w3"}, Summary: "MTUs differ"},
+			Reason: "new switch", Owner: "net", Until: "2027-01-15", At: "/etc/preflight.yaml:9"},
+	}
+	return r
+}
+
 // cases are runs that every renderer must tell right.
 func cases() map[string]checks.Report {
 	return map[string]checks.Report{
-		"failing": failing(), "passing": passing(), "strict": strict(), "interrupted": interrupted(), "orphaned": orphaned(), "hostile": hostile(),
+		"failing": failing(), "passing": passing(), "strict": strict(), "interrupted": interrupted(), "orphaned": orphaned(), "hostile": hostile(), "waiving": waiving(),
 	}
 }
 
@@ -78,7 +94,7 @@ func rendered(t *testing.T, render func(io.Writer, checks.Report) error, r check
 }
 
 func TestWarningsFail(t *testing.T) {
-	for name, want := range map[string]bool{"failing": false, "passing": false, "strict": true, "interrupted": false, "orphaned": false} {
+	for name, want := range map[string]bool{"failing": false, "passing": false, "strict": true, "interrupted": false, "orphaned": false, "waiving": false} {
 		if got := warningsFail(cases()[name]); got != want {
 			t.Errorf("%s: %t", name, got)
 		}

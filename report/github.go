@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"path"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -14,6 +16,8 @@ const (
 	// mostAnnotations is how many of each kind GitHub shows of one step. It drops the
 	// others without a word (docs.github.com, "Usage limits").
 	mostAnnotations = 10
+	// longestTitle is how many characters of a title are written. GitHub takes 255.
+	longestTitle = 200
 	// longestAnnotation is how many characters of one are written. GitHub takes 64 KB.
 	longestAnnotation = 4000
 )
@@ -36,7 +40,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 		}
 		body := &page{style: p.style}
 		body.told(f)
-		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, p.nodes(f.Nodes)), unindented(body.out.String())}
+		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, p.nodes(f.Nodes)), unindented(body.out.String()), f.At}
 		if f.Verdict == checks.Fail || warningsFail(r) {
 			errors = append(errors, one)
 		} else {
@@ -45,28 +49,47 @@ func GitHub(w io.Writer, r checks.Report) error {
 	}
 	for _, blind := range p.blind(r.Findings) {
 		errors = append(errors, annotation{"preflight: could not look at " + blind.nodes,
-			blind.reason + "\nfor " + strings.Join(blind.checks, ", ")})
+			blind.reason + "\nfor " + strings.Join(blind.checks, ", "), ""})
+	}
+	var waived []annotation
+	for _, w := range r.Waived {
+		waived = append(waived, annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, p.nodes(w.Nodes)), w.Summary + "\nwaived " + promised(w), w.At})
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s%s\n", githubStart, commandData(words[r.Verdict]+": "+p.conclusion(r)+"\n"+p.summary(r)))
-	annotate(&out, "error", errors)
-	annotate(&out, "warning", warnings)
+	annotate(&out, "error", errors, mostAnnotations)
+	annotate(&out, "warning", warnings, mostAnnotations)
+	annotate(&out, "notice", waived, mostAnnotations-1) // the first is written
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// annotation is one before it is escaped.
-type annotation struct{ title, text string }
+// annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".
+type annotation struct{ title, text, at string }
 
-// annotate writes as many as are shown.
-func annotate(out *strings.Builder, level string, all []annotation) {
-	if more := len(all) - mostAnnotations; more > 0 {
-		all = append(all[:mostAnnotations-1:mostAnnotations-1], annotation{"preflight",
-			fmt.Sprintf("and %s more: GitHub shows no more than %d, the report has them all", plural(more+1, level), mostAnnotations)})
+// annotate writes so many.
+func annotate(out *strings.Builder, level string, all []annotation, most int) {
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most-1:most-1], annotation{"preflight",
+			fmt.Sprintf("and %s more: GitHub shows no more than %d, the report has them all", plural(more+1, level), mostAnnotations), ""})
 	}
 	for _, one := range all {
-		fmt.Fprintf(out, "::%s title=%s::%s\n", level, commandProperty(one.title), commandData(one.text))
+		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, inCheckout(one.at), commandProperty(shortened(one.title, longestTitle)), commandData(one.text))
 	}
+}
+
+// inCheckout are the properties that show an annotation at its place, "" where that is
+// not below the working directory: GitHub knows files by their path in the repository.
+func inCheckout(at string) string {
+	colon := strings.LastIndexByte(at, ':')
+	if colon < 0 {
+		return ""
+	}
+	file, line := path.Clean(at[:colon]), at[colon+1:]
+	if _, err := strconv.ParseUint(line, 10, 32); err != nil || path.IsAbs(file) || file == ".." || strings.HasPrefix(file, "../") {
+		return ""
+	}
+	return "file=" + commandProperty(file) + ",line=" + line + ","
 }
 
 // unindented takes away the columns in which a page sets its fields.

@@ -13,9 +13,9 @@ import (
 
 // command is a workflow command as the runner reads it (actions/runner,
 // ActionCommand.cs): a line that begins with ::, properties up to the next ::.
-var command = regexp.MustCompile(`^::(error|warning|notice) title=([^:,\r\n]*)::([^\r\n]*)$`)
+var command = regexp.MustCompile(`^::(error|warning|notice) (file=[^:,\r\n]*,line=[0-9]+,)?title=([^:,\r\n]*)::([^\r\n]*)$`)
 
-type read struct{ level, title, text string }
+type read struct{ level, place, title, text string }
 
 func readCommands(t *testing.T, text string) (all []read) {
 	t.Helper()
@@ -25,7 +25,7 @@ func readCommands(t *testing.T, text string) (all []read) {
 		if parts == nil {
 			t.Fatalf("this is no command: %q", line)
 		}
-		all = append(all, read{parts[1], back.Replace(parts[2]), back.Replace(parts[3])})
+		all = append(all, read{parts[1], parts[2], back.Replace(parts[3]), back.Replace(parts[4])})
 	}
 	return all
 }
@@ -38,6 +38,10 @@ func TestGitHub(t *testing.T) {
 		"strict":      {"notice preflight", "error preflight: env-sane on all 4 nodes"},
 		"interrupted": {"notice preflight"},
 		"orphaned":    {"notice preflight", "error preflight: drift on w1"},
+		"waiving": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
+			"error file=preflight.yaml,line=12, preflight: expectation on w3", "error preflight: could not look at w1",
+			"warning preflight: env-sane on all 4 nodes", "notice file=preflight.yaml,line=31, preflight: waived: shm-size on w1",
+			"notice preflight: waived: path-mtu on w[2-3]"},
 	} {
 		text := rendered(t, GitHub, cases()[name])
 		if name == "failing" {
@@ -45,7 +49,7 @@ func TestGitHub(t *testing.T) {
 		}
 		var got []string
 		for _, one := range readCommands(t, text) {
-			got = append(got, one.level+" "+one.title)
+			got = append(got, strings.Join(strings.Fields(one.level+" "+one.place+" "+one.title), " "))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -57,11 +61,30 @@ func TestGitHub(t *testing.T) {
 // is there.
 func TestGitHubHostile(t *testing.T) {
 	all := readCommands(t, rendered(t, GitHub, hostile()))
-	if len(all) != 4 {
-		t.Errorf("%d commands, want 4: %q", len(all), all)
+	if len(all) != 5 {
+		t.Errorf("%d commands, want 5: %q", len(all), all)
 	}
 	if shm := all[1]; !strings.Contains(shm.text, "%0A::error::in") || strings.Contains(shm.text, "\r") {
 		t.Errorf("the text is not what the node said: %q", shm.text)
+	}
+}
+
+// TestGitHubPlaces: only a file that can be in the checkout is a place to show something at.
+func TestGitHubPlaces(t *testing.T) {
+	for at, want := range map[string]string{
+		"preflight.yaml:12":       "file=preflight.yaml,line=12,",
+		"./a/../cluster/p,1.y:3":  "file=cluster/p%2C1.y,line=3,",
+		"../preflight.yaml:12":    "",
+		"a/../../p.yaml:12":       "",
+		"/etc/preflight.yaml:12":  "",
+		"preflight.yaml":          "",
+		"preflight.yaml:":         "",
+		"preflight.yaml:1::error": "",
+		"":                        "",
+	} {
+		if got := inCheckout(at); got != want {
+			t.Errorf("%q is at %q, want %q", at, got, want)
+		}
 	}
 }
 

@@ -19,10 +19,11 @@ const (
 
 // GoodHosts writes a hostfile of the nodes that nothing is wrong with, in hostfile
 // order, for deepspeed --hostfile. A node is good when it was reached and no finding
-// that failed names it, nor a warning where warnings fail the run. What could not be
-// told of a node that was reached does not make it bad: the exit code, 2, says that
-// something could not. A failed finding that names no node is about the launch as a
-// whole and makes nobody good; deepspeed refuses a hostfile without a host.
+// that failed names it, nor a warning where warnings fail the run. What is waived, and
+// what could not be told of a node that was reached, does not make it bad: the exit code,
+// 2, says that something could not. A failed finding that names no node, or the launching
+// machine, is about the launch as a whole: no hosts would help, so there are none, and a
+// comment says why. deepspeed refuses a hostfile without a host.
 //
 // Slots are those the launch was judged with. A hostfile can only say how many, so where
 // a filter has chosen some it says as many as include them, and a comment holds the
@@ -37,9 +38,16 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	if err != nil {
 		return err
 	}
+	whole := wholeLaunch(r)
+	if whole != nil {
+		good = nil
+	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
 		fmt.Fprintf(&out, "%s%d of %s\n", goodHostsStart, len(good), plural(len(r.Nodes), "node"))
+		if whole != nil {
+			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", Escape(strings.Join(whole, ", ")))
+		}
 		if slices.ContainsFunc(good, someSlots) {
 			fmt.Fprintf(&out, "# not all their slots: launch with --include='%s'\n", included(good))
 		}
@@ -59,8 +67,10 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// BadHosts writes the names of the other nodes, one a line below a comment, in hostfile
-// order: every node is in one of the two lists.
+// BadHosts writes the names of the nodes that something is wrong with, one a line below
+// a comment, in hostfile order: those a failed finding names and those that were not
+// reached. What is wrong with the launch as a whole makes no node bad, for whoever drains
+// the nodes of this list would drain the cluster because pdsh is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
 	_, bad, err := parted(r)
 	if err != nil {
@@ -75,17 +85,29 @@ func BadHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// parted are the hosts to launch on and the others.
+// counts is whether a finding is among the reasons why the run failed.
+func counts(r checks.Report, f checks.Finding) bool {
+	return f.Verdict == checks.Fail || f.Verdict == checks.Warn && warningsFail(r)
+}
+
+// wholeLaunch are the checks that failed and blame no node.
+func wholeLaunch(r checks.Report) (failed []string) {
+	for _, f := range r.Findings {
+		noNode := len(f.Nodes) == 0 || r.Head != nil && slices.Equal(f.Nodes, []string{r.Head.Name})
+		if noNode && counts(r, f) && !slices.Contains(failed, f.Check) {
+			failed = append(failed, f.Check)
+		}
+	}
+	return failed
+}
+
+// parted are the nodes that nothing is wrong with and the others.
 func parted(r checks.Report) (good, bad []hostfile.Host, err error) {
 	accused := map[string]bool{}
-	all := false
 	for _, f := range r.Findings {
-		if f.Verdict != checks.Fail && !(f.Verdict == checks.Warn && warningsFail(r)) {
-			continue
-		}
-		all = all || len(f.Nodes) == 0
+		bad := counts(r, f)
 		for _, node := range f.Nodes {
-			accused[node] = true
+			accused[node] = accused[node] || bad
 		}
 	}
 	slots := map[string][]int{}
@@ -97,7 +119,7 @@ func parted(r checks.Report) (good, bad []hostfile.Host, err error) {
 			return nil, nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", Escape(node.Name))
 		}
 		host := hostfile.Host{Name: node.Name, Slots: slots[node.Name]}
-		if node.Reached && !all && !accused[node.Name] {
+		if node.Reached && !accused[node.Name] {
 			good = append(good, host)
 		} else {
 			bad = append(bad, host)

@@ -38,6 +38,12 @@ func TestGoodAndBadHosts(t *testing.T) {
 	mixed := fleet([]int{0, 1})
 	mixed.Launch.Hosts[1].Slots = []int{1, 3}
 	idle := fleet([]int{})
+	noPdsh := fleet([]int{0}, found(checks.Fail, "launching machine"))
+	noPdsh.Head = &facts.Node{Name: "launching machine"}
+	gone := fleet([]int{0}, found(checks.Fail, "w9"))
+	gone.Head = noPdsh.Head
+	known := fleet([]int{0})
+	known.Waived = []checks.Waived{{Finding: found(checks.Fail, "w2")}}
 	for name, c := range map[string]struct {
 		report    checks.Report
 		good, bad string
@@ -48,7 +54,11 @@ func TestGoodAndBadHosts(t *testing.T) {
 			"# good hosts, by preflight: 4 of 4 nodes\nw1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"strict":             {strictly, "# good hosts, by preflight: 3 of 4 nodes\nw2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"not reached":        {lost, "# good hosts, by preflight: 3 of 4 nodes\nw1 slots=2\nw2 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw3\n"},
-		"the launch failed":  {fleet([]int{0}, found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n", "# bad hosts, by preflight: 4 of 4 nodes\nw1\nw2\nw3\nw4\n"},
+		"the launch failed":  {fleet([]int{0}, found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
+		"it and a node":      {fleet([]int{0}, found(checks.Fail), found(checks.Fail, "w2"), found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 1 of 4 nodes\nw2\n"},
+		"launching machine":  {noPdsh, "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
+		"a node that left":   {gone, "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
+		"waived":             {known, "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"no slots stated":    {fleet(nil, found(checks.Fail, "w1")), "# good hosts, by preflight: 3 of 4 nodes\nw2\nw3\nw4\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"none used":          {idle, "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=0\nw2 slots=0\nw3 slots=0\nw4 slots=0\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"some slots":         {mixed, "# good hosts, by preflight: 4 of 4 nodes\n# not all their slots: launch with --include='w1@w2:1,3@w3@w4'\nw1 slots=2\nw2 slots=4\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},

@@ -21,7 +21,7 @@ var pageFiles embed.FS
 // The page carries all that it shows: its style, its script and its data.
 var (
 	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
-	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
+	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
 	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
 		"text":  Escape,
 		"lower": strings.ToLower,
@@ -97,9 +97,11 @@ type sheet struct {
 	Sentence     string
 	Summary      string
 	Launched     string
+	Remarks      []string
 	Tally        []tally
 	Told         []toldFinding
 	Blind        []toldBlindness
+	Waivers      []toldWaiver
 	Differences  []difference
 	Odd          []oddNodes
 	MoreOdd      int
@@ -122,7 +124,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Start:  template.HTML(htmlStart), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: p.conclusion(r), Summary: p.summary(r), Launched: Escape(launched(r)),
+		Sentence: p.conclusion(r), Summary: p.summary(r), Launched: Escape(launched(r)), Remarks: remarks(r),
 		Differences: differences(p, r.Diff),
 		Meetings:    meetings(p, r.Nodes),
 		Judged:      allJudged(r.Checks),
@@ -135,12 +137,27 @@ func newSheet(r checks.Report) (*sheet, error) {
 		return nil, err
 	}
 	s.Told, s.Blind = told(p, r.Findings)
+	s.Waivers = toldWaivers(p, r.Waived)
 	s.Tally = tallied(s.Told, len(s.Blind))
 	s.Odd, s.MoreOdd = oddOnes(p, r.Diff)
 	s.Meshes = toldMeshes(p, r.Nodes)
 	s.Machines, s.MoreMachines = machines(p, r)
 	s.Links = talking(p, r.Interconnect)
 	return s, nil
+}
+
+// remarks are what to know of the run before reading on.
+func remarks(r checks.Report) (all []string) {
+	if r.Interrupted {
+		all = append(all, "The run was stopped before every node had answered: what is missing below was not looked at.")
+	}
+	if r.Normalized {
+		all = append(all, "Judged from a normalized snapshot: it lacks the facts that change by themselves, and so what rests on them.")
+	}
+	if r.Policy != "" {
+		all = append(all, "Policy: "+Escape(r.Policy))
+	}
+	return all
 }
 
 // inScript is data for a script element that nothing in it can end: JSON without

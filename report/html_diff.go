@@ -87,6 +87,9 @@ func cellText(d checks.FactDiff, i int) string {
 	if i == 0 {
 		other = min(1, len(d.Groups)-1)
 	}
+	if absent(d.Groups[other]) {
+		return "present" // all of it is what the others lack; the facts of a node have it
+	}
 	if own, isList := beyond(d.Groups[i], d.Groups[other]); isList {
 		value = own
 	}

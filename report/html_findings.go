@@ -60,12 +60,38 @@ func told(p *page, findings []checks.Finding) (all []toldFinding, blind []toldBl
 			continue
 		}
 		open := f.Verdict == checks.Fail || len(findings) <= mostOpen
-		all = append(all, toldFinding{Finding: f, Anchor: findingAnchor(i), Nodes: p.set(f.Nodes), Open: open})
+		all = append(all, toldFinding{Finding: f, Anchor: findingAnchor(i), Nodes: p.whose(f), Open: open})
 	}
 	for i, b := range p.blind(findings) {
 		blind = append(blind, toldBlindness{Anchor: blindAnchor(i), Reason: b.reason, Nodes: b.nodes, Checks: b.checks})
 	}
 	return all, blind
+}
+
+// whose is the nodes that a finding is about, nobody where it is the policy that is
+// at fault.
+func (p *page) whose(f checks.Finding) set {
+	if len(f.Nodes) == 0 && f.Check == policyCheck {
+		return set{}
+	}
+	return p.set(f.Nodes)
+}
+
+// toldWaiver is a finding that the policy has told not to count.
+type toldWaiver struct {
+	checks.Waived
+	Anchor string
+	Nodes  set
+}
+
+// waiverAnchor is where on the page the i-th waived finding is.
+func waiverAnchor(i int) string { return fmt.Sprintf("waived-%d", i+1) }
+
+func toldWaivers(p *page, waived []checks.Waived) (all []toldWaiver) {
+	for i, w := range waived {
+		all = append(all, toldWaiver{Waived: w, Anchor: waiverAnchor(i), Nodes: p.whose(w.Finding)})
+	}
+	return all
 }
 
 // judged is one check of the run, with what is true when it passes.
@@ -76,18 +102,14 @@ type judged struct {
 
 func allJudged(outcomes []checks.Outcome) (all []judged) {
 	for _, o := range outcomes {
-		all = append(all, judged{o, catalogued(o.Check).Title})
+		all = append(all, judged{o, titleOf(o.Check)})
 	}
 	return all
 }
 
-// catalogued is a check of the catalogue, an empty one for what another version
-// of preflight judged by.
-func catalogued(id string) checks.Check {
-	for _, check := range checks.Catalogue {
-		if check.ID == id {
-			return check
-		}
-	}
-	return checks.Check{}
+// titleOf is what is true when a check passes, "" for one that another version of
+// preflight judged by.
+func titleOf(id string) string {
+	check, _ := checks.Lookup(id)
+	return check.Title
 }

@@ -42,13 +42,16 @@ type matrixMark struct {
 
 // The letters of cells. A check says of which nodes something is wrong, and only
 // when it passes as a whole that all others are right: else they are clear, which
-// is less.
+// is less, or partial, which is nothing at all: what another check explains is
+// not told again of each node.
 const (
 	cellFail    = 'f'
 	cellWarn    = 'w'
 	cellUnknown = 'u'
 	cellPass    = 'p'
+	cellWaived  = 'v' // something is wrong that the policy has told not to count
 	cellClear   = 'c' // nothing was found here, and something elsewhere
+	cellPartial = 'n' // the check could not judge everything
 	cellSkip    = 's'
 	cellOther   = 'o' // a check of the launching machine, or of the nodes
 )
@@ -57,80 +60,101 @@ var cellOf = map[checks.Verdict]byte{
 	checks.Fail: cellFail, checks.Warn: cellWarn, checks.Unknown: cellUnknown, checks.Pass: cellPass, checks.Skip: cellSkip,
 }
 
+// policyCheck judges the policy, and no node.
+const policyCheck = "policy"
+
 // heaviest are letters of findings, the one that counts first.
-const heaviest = "fuw"
+const heaviest = "fuwv"
 
 func newPageData(r checks.Report) pageData {
 	d := pageData{Names: []string{}, Checks: []matrixCheck{}, Rows: []matrixRow{}, Marks: []matrixMark{}}
-	at := map[string]int{}
-	for i, node := range r.Nodes {
-		at[node.Name] = i
+	for _, node := range r.Nodes {
 		d.Names = append(d.Names, node.Name)
 	}
-	column := map[string]int{}
-	for i, o := range r.Checks {
-		column[o.Check] = i
-		d.Checks = append(d.Checks, matrixCheck{ID: o.Check, Title: catalogued(o.Check).Title, Cell: string(cellOf[o.Verdict]), Reason: o.Reason})
+	for _, o := range r.Checks {
+		d.Checks = append(d.Checks, matrixCheck{ID: o.Check, Title: titleOf(o.Check), Cell: string(cellOf[o.Verdict]), Reason: o.Reason})
 	}
-	cells, head := backdrop(r)
+	b := newBoard(r)
+	var waived []matrixMark
+	for i, w := range r.Waived { // before the findings, which outweigh it
+		waived = append(waived, b.put(w.Finding, cellWaived, waiverAnchor(i))...)
+	}
 	p := &page{fleet: len(r.Nodes)}
 	blocks := p.blind(r.Findings)
-	for number, f := range r.Findings {
-		check, judged := column[f.Check]
-		if !judged {
-			continue // of a report that somebody cut
-		}
-		mark := matrixMark{Check: check, Nodes: []int{}, Anchor: anchor(p, blocks, number, f)}
-		if len(f.Nodes) == 0 {
-			head[check] = heavier(head[check], cellOf[f.Verdict])
-		}
-		for _, name := range f.Nodes {
-			if node, known := at[name]; known {
-				cells[node][check] = heavier(cells[node][check], cellOf[f.Verdict])
-				mark.Nodes = append(mark.Nodes, node)
-			}
-		}
-		d.Marks = append(d.Marks, mark)
+	for i, f := range r.Findings {
+		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(p, blocks, i, f))...)
 	}
-	if slices.ContainsFunc(head, func(c byte) bool { return c != cellOther }) {
-		d.Rows = append(d.Rows, matrixRow{Label: "launching machine", Nodes: []int{}, Cells: string(head)})
+	d.Marks = append(d.Marks, waived...)
+	if slices.ContainsFunc(b.head, func(c byte) bool { return c != cellOther }) {
+		d.Rows = append(d.Rows, matrixRow{Label: "launching machine", Nodes: []int{}, Cells: string(b.head)})
 	}
-	d.Rows = append(d.Rows, foldRows(r.Nodes, cells)...)
+	d.Rows = append(d.Rows, foldRows(r.Nodes, b.cells)...)
 	return d
 }
 
-// backdrop is every cell before findings are written into it.
-func backdrop(r checks.Report) (cells [][]byte, head []byte) {
-	head = make([]byte, len(r.Checks))
-	cells = make([][]byte, len(r.Nodes))
-	for i := range cells {
-		cells[i] = make([]byte, len(r.Checks))
+// board is the cells as findings are written into them.
+type board struct {
+	node, check map[string]int // by name, by ID
+	cells       [][]byte       // node × check
+	head        []byte         // of the launching machine
+}
+
+// newBoard is every cell before the first finding.
+func newBoard(r checks.Report) *board {
+	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks))}
+	for i, node := range r.Nodes {
+		b.node[node.Name] = i
+		b.cells[i] = make([]byte, len(r.Checks))
 	}
 	for column, o := range r.Checks {
-		check := catalogued(o.Check)
-		head[column] = cellOther
+		b.check[o.Check] = column
+		check, _ := checks.Lookup(o.Check) // an empty one for what another version judged by
+		b.head[column] = cellOther
 		if check.OnHead {
-			head[column] = cellOf[o.Verdict]
+			b.head[column] = cellOf[o.Verdict]
 		}
 		for i := range r.Nodes {
-			cells[i][column] = untouched(o, check, &r.Nodes[i])
+			b.cells[i][column] = untouched(o, check, &r.Nodes[i])
 		}
 	}
-	return cells, head
+	return b
+}
+
+// put writes a finding into its cells, and is the mark that leads from them to it;
+// none of a check that did not run, as in a report that somebody cut.
+func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
+	column, judged := b.check[f.Check]
+	if !judged {
+		return nil
+	}
+	mark := matrixMark{Check: column, Nodes: []int{}, Anchor: anchor}
+	if len(f.Nodes) == 0 {
+		b.head[column] = heavier(b.head[column], letter)
+	}
+	for _, name := range f.Nodes {
+		i, known := b.node[name]
+		if !known {
+			continue
+		}
+		mark.Nodes = append(mark.Nodes, i)
+		if letter == cellWaived {
+			b.cells[i][column] = cellWaived // it was seen there, whatever else was not
+			continue
+		}
+		b.cells[i][column] = heavier(b.cells[i][column], letter)
+	}
+	return []matrixMark{mark}
 }
 
 // untouched is the cell of a node that no finding of the check names.
 func untouched(o checks.Outcome, check checks.Check, node *facts.Node) byte {
-	lacks := func(s facts.Section) bool { return !node.Has(s) }
-	switch {
-	case o.Verdict == checks.Skip:
-		return cellSkip
-	case check.OnHead:
+	switch verdict, judges := check.Unnamed(o, node); {
+	case !judges:
 		return cellOther
-	case !node.Reached, slices.ContainsFunc(check.Needs, lacks):
-		return cellUnknown
-	case o.Verdict == checks.Pass:
-		return cellPass
+	case verdict != "":
+		return cellOf[verdict]
+	case o.Verdict == checks.Unknown:
+		return cellPartial
 	}
 	return cellClear
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,10 +23,16 @@ func TestMatrixSaysNoMoreThanTheReport(t *testing.T) {
 		Checks: []checks.Outcome{
 			{Check: "shm-size", Verdict: checks.Fail}, {Check: "torch-same", Verdict: checks.Unknown}, {Check: "shm-writable", Verdict: checks.Pass},
 			{Check: "ib-links", Verdict: checks.Skip}, {Check: "launcher-ready", Verdict: checks.Fail},
+			{Check: "policy", Verdict: checks.Fail}, {Check: "ssh-reach", Verdict: checks.Skip, Reason: checks.AllWaived},
+		},
+		Waived: []checks.Waived{
+			{Finding: checks.Finding{Check: "ssh-reach", Verdict: checks.Fail, Nodes: []string{"w4"}}},
+			{Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2", "w3"}}},
 		},
 		Findings: []checks.Finding{
 			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}}, {Check: "shm-size", Verdict: checks.Warn, Nodes: []string{"w2"}},
 			{Check: "torch-same", Verdict: checks.Unknown, Nodes: []string{"w3"}, Summary: "python: no answer"}, {Check: "launcher-ready", Verdict: checks.Fail},
+			{Check: "policy", Verdict: checks.Fail},
 		},
 	}
 	d := newPageData(r)
@@ -33,11 +40,11 @@ func TestMatrixSaysNoMoreThanTheReport(t *testing.T) {
 	for _, row := range d.Rows {
 		rows[row.Label] = row.Cells
 	}
-	want := map[string]string{"launching machine": "oooof", "w1": "ccpso", "w2": "fcpso", "w3": "cupso", "w4": "uuuso"}
+	want := map[string]string{"launching machine": "ooooffo", "w1": "cnpsoou", "w2": "fnpsoou", "w3": "vupsoou", "w4": "uuusoov"}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("node → cells (-want +got):\n%s", diff)
 	}
-	marks := []matrixMark{{0, []int{1}, "finding-1"}, {0, []int{1}, "finding-2"}, {1, []int{2}, "blind-1"}, {4, []int{}, "finding-4"}}
+	marks := []matrixMark{{0, []int{1}, "finding-1"}, {0, []int{1}, "finding-2"}, {1, []int{2}, "blind-1"}, {4, []int{}, "finding-4"}, {5, []int{}, "finding-5"}, {6, []int{3}, "waived-1"}, {0, []int{1, 2}, "waived-2"}}
 	if diff := cmp.Diff(marks, d.Marks); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -144,5 +151,27 @@ func TestDrawing(t *testing.T) {
 		if b.X < 0 || b.Y < 0 || b.X+b.Width > some.Width || b.Y+b.Height > some.Height {
 			t.Errorf("%+v is outside of %d × %d", b, some.Width, some.Height)
 		}
+	}
+}
+
+// TestALongListIsPresent: where others have nothing, of a long value it is told that it is there.
+func TestALongListIsPresent(t *testing.T) {
+	long := json.RawMessage(`["` + strings.Repeat("x", longestCell+1) + `"]`)
+	d := checks.FactDiff{Fact: "nvml.topology", Groups: []checks.FactGroup{{Value: long, Nodes: []string{"w1", "w2"}}, {Nodes: []string{"w3"}}}}
+	if got := cellText(d, 0) + ", " + cellText(d, 1); got != "present, absent" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestHeadlineStaysALine: many scattered nodes are counted there, one is always named.
+func TestHeadlineStaysALine(t *testing.T) {
+	p := &page{fleet: 400}
+	var odd []string
+	for i := range 100 {
+		odd = append(odd, fmt.Sprint("w", 1+3*i))
+	}
+	got := []string{p.briefly(odd), p.briefly(odd[:3]), p.briefly([]string{strings.Repeat("n", 2*longestWhom)})}
+	if diff := cmp.Diff([]string{"100 of 400 nodes", "w[1,4,7]", strings.Repeat("n", 2*longestWhom)}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -13,6 +13,7 @@ type meeting struct {
 	Title    string
 	Endpoint string
 	Words    string // "6 of 8 nodes joined, all together after 4 ms"
+	Longest  string // at the right end of the time line
 	Joined   []joinedNodes
 	Failed   []turnedAway
 	More     int // of Failed, left out
@@ -97,6 +98,7 @@ func newMeeting(p *page, nodes []facts.Node, part func(*facts.Node) *facts.Rende
 	if complete > 0 && complete == len(nodes) {
 		m.Words += ", all together after " + milliseconds(together)
 	}
+	m.Longest = milliseconds(longest)
 	m.Joined = timeline(p, joined, longest)
 	m.Failed = turnedAwayAt(p, failed)
 	if len(m.Failed) > mostTurnedAway {

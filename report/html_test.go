@@ -33,6 +33,12 @@ func everything() checks.Report {
 	}
 	r.Nodes[3].Missing = map[facts.Section]string{facts.SectionSHM: "not reached"}
 	r.Advice, r.Interconnect = wired().Advice, linked.Interconnect
+	r.Policy, r.Normalized = "preflight.yaml", true
+	r.Advice.Seen = []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: "3", Why: "it is there"}}
+	r.Waived = []checks.Waived{{
+		Finding: checks.Finding{Check: r.Checks[0].Check, Verdict: checks.Fail, Nodes: []string{"w1"}, Summary: "as last week", Got: "64 MiB"},
+		Reason:  "docker default", Owner: "ops", Until: "2099-12-31",
+	}}
 	return r
 }
 
@@ -53,6 +59,17 @@ func TestHTML(t *testing.T) {
 	}
 	if !Wrote(strings.NewReader(htmlOf(t, passing()))) || Wrote(strings.NewReader("<!doctype html>\n<html><head><title>mine</title>")) {
 		t.Error("a page of ours is not told from another's")
+	}
+}
+
+// TestHTMLTellsTriedFromSeen: what no drill has tried does not stand among what was proven.
+func TestHTMLTellsTriedFromSeen(t *testing.T) {
+	page := htmlOf(t, everything())
+	_, after, found := strings.Cut(page, "Proven to work by this run")
+	proven, seen, told := strings.Cut(after, "Derived from what was seen, not tried")
+	env := everything().Advice.Env[0]
+	if !found || !told || !strings.Contains(proven, env.Name+"="+env.Value) || strings.Contains(proven, "NCCL_IB_GID_INDEX") || !strings.Contains(seen, "NCCL_IB_GID_INDEX=3") {
+		t.Errorf("proven is %.600q", proven)
 	}
 }
 
@@ -230,6 +247,11 @@ func hostileReport(text string) checks.Report {
 	for i := range r.Checks {
 		r.Checks[i].Check, r.Checks[i].Reason = text, text
 	}
+	r.Policy = text
+	for i := range r.Waived {
+		w := &r.Waived[i]
+		w.Check, w.Summary, w.Got, w.Reason, w.Owner, w.Until, w.Nodes = text, text, text, text, text, text, []string{r.Nodes[0].Name}
+	}
 	quoted, _ := json.Marshal(text)
 	for i := range r.Diff {
 		r.Diff[i].Fact = text
@@ -239,6 +261,7 @@ func hostileReport(text string) checks.Report {
 		r.Interconnect[i].Inside.Detail, r.Interconnect[i].Nodes = text, []string{r.Nodes[i].Name}
 	}
 	r.Advice.Env[0] = checks.AdvisedEnv{Name: text, Value: text, Why: text}
+	r.Advice.Seen[0] = r.Advice.Env[0]
 	return r
 }
 
@@ -284,5 +307,50 @@ func TestHTMLOfAThousandNodes(t *testing.T) {
 		len(page)-len(script(t, page, "node-facts"))-len(script(t, page, "data")))
 	if len(page) > 3_000_000 {
 		t.Errorf("the page has %d bytes", len(page))
+	}
+}
+
+// TestHTMLSaysWhatDoesNotCount: waived findings are told with who answers for them and
+// until when, and so is that a run is not whole.
+func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
+	r := everything()
+	r.Interrupted = true
+	r.Findings = append(r.Findings, checks.Finding{Check: "policy", Verdict: checks.Fail, Summary: "a waiver has ended"})
+	page := htmlOf(t, r)
+	for _, part := range []string{
+		`<a href="#waived">1 waived</a>`, `<tr id="waived-1">`, "<td>docker default</td><td>ops</td><td class=\"date\">2099-12-31</td>",
+		"Policy: preflight.yaml", "stopped before every node had answered", "normalized snapshot",
+	} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page lacks %q", part)
+		}
+	}
+	if strings.Contains(page, "the launching machine</span>") {
+		t.Error("an expired waiver is laid at the launching machine's door")
+	}
+	none := failing()
+	if page := htmlOf(t, none); strings.Contains(page, `id="waived"`) || strings.Contains(page, `class="remark"`) {
+		t.Error("nothing is waived, and the page has room for it")
+	}
+}
+
+// TestHTMLHeadings: no level is left out on the way down, so that a screen reader's list
+// of them is the page's outline.
+func TestHTMLHeadings(t *testing.T) {
+	above := 0
+	r := everything()
+	r.Findings = nil // then the settings come first
+	each(t, htmlOf(t, r), func(node *html.Node) {
+		if len(node.Data) != 2 || node.Data[0] != 'h' || node.Data[1] < '1' || node.Data[1] > '6' {
+			return
+		}
+		level := int(node.Data[1] - '0')
+		if level > above+1 || level == 1 && above > 0 {
+			t.Errorf("<%s> follows <h%d>", node.Data, above)
+		}
+		above = level
+	})
+	if above == 0 {
+		t.Error("there is no heading")
 	}
 }

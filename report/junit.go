@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"preflight/checks"
 )
@@ -17,17 +19,19 @@ const junitStart = xml.Header + `<testsuites name="preflight"`
 // package preflight.
 //
 //	fail     <failure>, with the nodes, got, want, the fix and what training would say
-//	unknown  <error>
-//	skip     <skipped>
+//	unknown  <error>; <skipped> where another testcase tells the cause, so that one node
+//	         that is down is one failure and not fifty
+//	skip     <skipped>; of a check whose findings are waived it says how long, by whom
+//	         and why, and <system-out> has what was found
 //	warn     passes, with the same text in <system-out>; where the report's exit code
 //	         says that warnings fail, <failure>
 //
 // A report never looks better here than its exit code: where that is not 0 and no
 // testcase says why, as after an interruption, a testcase named run does. The time is
 // the whole run's, in seconds; single checks take none that is worth measuring, so
-// theirs is 0. The hostname is the launching machine's, "localhost" where it was not
-// looked at, as Ant writes it. There is no timestamp, for a report does not know when
-// it was made.
+// theirs is 0. The timestamp is when the run began, in UTC and without a zone, as Ant's
+// schema wants it. The hostname is the launching machine's, "localhost" where it was not
+// looked at, as Ant writes it.
 //
 // JUnit XML has no standard. This is what three readers agree on: the schema of Jenkins
 // (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin,
@@ -37,11 +41,15 @@ const junitStart = xml.Header + `<testsuites name="preflight"`
 func JUnit(w io.Writer, r checks.Report) error {
 	p := &page{style: Style{Width: unwrapped}, fleet: len(r.Nodes)}
 	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
+	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
+		suite.Timestamp = began.UTC().Format("2006-01-02T15:04:05")
+	}
 	if r.Head != nil && r.Head.Host != nil {
 		suite.Hostname = Escape(cmp.Or(r.Head.Host.Hostname, "localhost"))
 	}
 	suite.properties("version", r.Version)
 	suite.properties("hostfile", r.Hostfile)
+	suite.properties("policy", r.Policy)
 	failing := warningsFail(r)
 	for _, one := range judgements(r) {
 		suite.add(p.testcase(one, failing))
@@ -81,6 +89,7 @@ type (
 		Errors     int             `xml:"errors,attr"`
 		Skipped    int             `xml:"skipped,attr"`
 		Time       string          `xml:"time,attr"`
+		Timestamp  string          `xml:"timestamp,attr,omitempty"`
 		Hostname   string          `xml:"hostname,attr"`
 		Properties []junitProperty `xml:"properties>property,omitempty"`
 		Cases      []junitCase     `xml:"testcase"`
@@ -139,14 +148,31 @@ func (p *page) testcase(one judgement, warningsFail bool) junitCase {
 	switch {
 	case one.Verdict == checks.Fail, one.Verdict == checks.Warn && warningsFail:
 		c.Failure = p.problem(one)
-	case one.Verdict == checks.Unknown:
+		return c
+	case one.Verdict == checks.Unknown && !one.explained():
 		c.Error = p.problem(one)
+		return c
+	case one.explained():
+		c.Skipped = &junitSkipped{"not complete: " + Escape(one.Reason)}
 	case one.Verdict == checks.Skip:
-		c.Skipped = &junitSkipped{Escape(one.Reason)}
-	case len(one.findings) > 0:
+		c.Skipped = &junitSkipped{p.whySkipped(one)}
+	}
+	if len(one.findings)+len(one.waived) > 0 {
 		c.Output = &junitText{p.problem(one).Text}
 	}
 	return c
+}
+
+// whySkipped is why a check did not apply, or how long what it found is waived.
+func (p *page) whySkipped(one judgement) string {
+	if len(one.waived) == 0 {
+		return Escape(one.Reason)
+	}
+	var all []string
+	for _, w := range one.waived {
+		all = append(all, p.nodes(w.Nodes)+" waived "+Escape(promised(w)))
+	}
+	return strings.Join(all, "; ")
 }
 
 // problem is all that a check found: why it could not look or the first finding in the
@@ -167,6 +193,7 @@ func (p *page) problem(one judgement) *junitProblem {
 	for _, f := range one.findings {
 		body.finding(f)
 	}
+	body.waived(one.waived)
 	problem.Text = "\n" + escapedLines(body.out.String()) + "\n"
 	return problem
 }

@@ -14,13 +14,16 @@ import (
 
 func TestJUnit(t *testing.T) {
 	for name, want := range map[string]string{
-		"failing": "ssh-reach failure, ssh-login error, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct",
+		// What another check explains is no failure of its own.
+		"failing": "ssh-reach failure, ssh-login skipped, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct",
 		"passing": "ssh-reach, ib-links skipped",
 		"strict":  "env-sane failure",
 		// The file never looks better than the exit code.
 		"interrupted": "ssh-reach, ib-links skipped, run error",
 		"orphaned":    "ssh-reach, ib-links skipped, drift failure",
-		"hostile":     "shm-size failure, env-sane system-out, python-same error, ib-links skipped",
+		"hostile":     "shm-size failure, env-sane system-out, python-same error, ib-links skipped system-out",
+		"waiving": "ssh-reach failure, ssh-login skipped, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct, " +
+			"path-mtu skipped system-out, expectation failure",
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := rendered(t, JUnit, cases()[name])
@@ -64,14 +67,33 @@ func TestJUnitTellsAll(t *testing.T) {
 	}
 }
 
+// TestJUnitWaived: a skipped testcase says how long, by whom and why, and what it found;
+// one that fails elsewhere has that beside it.
+func TestJUnitWaived(t *testing.T) {
+	suite := decodeJUnit(t, rendered(t, JUnit, waiving()))
+	mtu := suite.Cases[8]
+	if want := "w[2-3] waived until 2027-01-15, by net: new switch"; mtu.Children[0].Message != want {
+		t.Errorf("message %q, want %q", mtu.Children[0].Message, want)
+	}
+	if want := "waived  path-mtu w[2-3]: MTUs differ"; !strings.Contains(mtu.Children[1].Text, want) {
+		t.Errorf("no %q in %q", want, mtu.Children[1].Text)
+	}
+	if want := "waived  shm-size w1: /dev/shm is too small (until 2026-12-31, by ops: docker's default)"; !strings.Contains(suite.Cases[2].Children[0].Text, want) {
+		t.Errorf("no %q in:\n%s", want, suite.Cases[2].Children[0].Text)
+	}
+	if want := "2026-11-21T19:20:00"; suite.Timestamp != want {
+		t.Errorf("timestamp %q, want %q", suite.Timestamp, want)
+	}
+}
+
 // TestJUnitSaysWhyUnknown: beside a warning that it found, a check says what it could
-// not look at.
+// not look at, and which check tells more of it.
 func TestJUnitSaysWhyUnknown(t *testing.T) {
 	r := failing()
 	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
-	c := decodeJUnit(t, rendered(t, JUnit, r)).Cases[0].Children[0]
-	if c.XMLName.Local != "error" || c.Message != "w4 not reached" || !strings.Contains(c.Text, "a hostile") {
-		t.Errorf("%s %q:\n%s", c.XMLName.Local, c.Message, c.Text)
+	c := decodeJUnit(t, rendered(t, JUnit, r)).Cases[0].Children
+	if len(c) != 2 || c[0].XMLName.Local != "skipped" || c[0].Message != "not complete: w4 not reached" || !strings.Contains(c[1].Text, "a hostile") {
+		t.Errorf("%q", c)
 	}
 }
 
@@ -93,7 +115,9 @@ type readSuite struct {
 	Skipped  int    `xml:"skipped,attr"`
 	Time     string `xml:"time,attr"`
 	Hostname string `xml:"hostname,attr"`
-	Cases    []struct {
+
+	Timestamp string `xml:"timestamp,attr"`
+	Cases     []struct {
 		Name     string `xml:"name,attr"`
 		Children []struct {
 			XMLName xml.Name

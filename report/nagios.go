@@ -24,8 +24,8 @@ const (
 //	PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2: shm-size w2 | nodes=2;;;0 …
 //
 // The performance data is nodes and reached, how many checks passed, failed, warned and
-// are unknown, and the time of the run in seconds; a count's maximum is that of what it
-// counts. The form is that of the Monitoring Plugins' development guidelines.
+// are unknown, how many findings are waived, and the time of the run in seconds; a count's
+// maximum is that of what it counts. The form is that of the Monitoring Plugins' development guidelines.
 //
 // preflight's own exit codes are no plugin's: 1 means failed and 2 could not tell. A
 // plugin maps them: 0 stays 0 (1, WARNING, where the line begins PREFLIGHT WARNING), 1
@@ -46,7 +46,11 @@ func Nagios(w io.Writer, r checks.Report) error {
 	if len(told) > 0 {
 		text += ": " + strings.Join(told, ", ")
 	}
-	_, err := fmt.Fprintf(w, "PREFLIGHT %s - %s | %s\n", nagiosState(r), statusText(shortened(text, longestStatus)), perfdata(r))
+	waived := ""
+	if len(r.Waived) > 0 {
+		waived = fmt.Sprintf(" (%d waived)", len(r.Waived))
+	}
+	_, err := fmt.Fprintf(w, "PREFLIGHT %s - %s | %s\n", nagiosState(r), statusText(shortened(text, longestStatus))+waived, perfdata(r))
 	return err
 }
 
@@ -83,5 +87,6 @@ func perfdata(r checks.Report) string {
 	}{{"passed", checks.Pass}, {"failed", checks.Fail}, {"warned", checks.Warn}, {"unknown", checks.Unknown}} {
 		values = append(values, fmt.Sprintf("%s=%d;;;0;%d", count.name, len(outcomes(r, count.verdict)), len(r.Checks)))
 	}
+	values = append(values, fmt.Sprintf("waived=%d;;;0", len(r.Waived)))
 	return strings.Join(append(values, fmt.Sprintf("time=%.3fs;;;0", r.Seconds)), " ")
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"io"
@@ -49,9 +50,57 @@ func Normalized(w io.Writer, r checks.Report) error {
 		n.Nodes = append(n.Nodes, lastingFacts(&r.Nodes[i]))
 	}
 	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural(a.Name, b.Name) })
-	encoder := json.NewEncoder(jsonGuard{w})
+	var text bytes.Buffer
+	encoder := json.NewEncoder(jsonGuard{&text})
 	encoder.SetIndent("", " ")
-	return encoder.Encode(n)
+	if err := encoder.Encode(n); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, listsInLines(text.String()))
+	return err
+}
+
+// widestList is how many characters a list of plain values has at most in one line.
+const widestList = 100
+
+// listsInLines puts the lists of plain values in indented JSON into a line each, where
+// they fit: the matrix of eight GPUs is eight lines for a review and not eighty.
+func listsInLines(indented string) string {
+	lines := strings.Split(indented, "\n")
+	var kept []string
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if end := plainEnd(lines, i); end > 0 {
+			joined := line
+			for _, value := range lines[i+1 : end] {
+				joined += strings.TrimLeft(value, " ") + " "
+			}
+			joined = strings.TrimSuffix(joined, " ") + strings.TrimLeft(lines[end], " ")
+			if len(joined) <= widestList {
+				line, i = joined, end
+			}
+		}
+		kept = append(kept, line)
+	}
+	return strings.Join(kept, "\n")
+}
+
+// plainEnd is the line that ends the list which begins in another, 0 where none begins or
+// it holds more than plain values. A bracket in a text is before its quotation mark.
+func plainEnd(lines []string, begin int) int {
+	if !strings.HasSuffix(lines[begin], "[") {
+		return 0
+	}
+	for i, line := range lines[begin+1:] {
+		text := strings.Trim(line, " ,")
+		switch {
+		case text == "]":
+			return begin + 1 + i
+		case strings.HasSuffix(text, "[") || strings.HasSuffix(text, "{"):
+			return 0
+		}
+	}
+	return 0
 }
 
 func lastingFacts(node *facts.Node) lastingNode {

@@ -58,7 +58,7 @@ func TestNormalized(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := sampleSnapshot(3)
-	if changes := checks.Changes(whole.Nodes, back.Nodes); len(changes) > 0 {
+	if changes := checks.Changes(whole.Fleet, back.Fleet); len(changes) > 0 {
 		t.Errorf("read back it differs: %v", changes)
 	}
 	if !back.Normalized || back.Nodes[0].Name != "w10" || back.NotTried[facts.SectionMesh] == "" {
@@ -66,6 +66,39 @@ func TestNormalized(t *testing.T) {
 	}
 	if diff := cmp.Diff(whole.Launch, back.Launch); diff != "" {
 		t.Errorf("the launch (-whole +back):\n%s", diff)
+	}
+}
+
+func TestListsInLines(t *testing.T) {
+	long := strings.Repeat("x", widestList)
+	value := map[string]any{
+		"empty": []any{}, "matrix": [][]int{{1, 2}, {3, 4}}, "objects": []any{map[string]any{"a": []string{"b"}}},
+		"texts": []string{"a[", "],", "{", "\n]"}, "wide": []string{long, "y"},
+	}
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := listsInLines(string(text))
+	want := `{
+ "empty": [],
+ "matrix": [
+  [1, 2],
+  [3, 4]
+ ],
+ "objects": [
+  {
+   "a": ["b"]
+  }
+ ],
+ "texts": ["a[", "],", "{", "\n]"],
+ "wide": [
+  "` + long + `",
+  "y"
+ ]
+}`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -55,6 +55,9 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
 	none := true
 	for _, d := range drafts {
 		mark := ""
+		if d.About != "" {
+			fmt.Fprintf(&out, "  # %s\n", d.About)
+		}
 		if len(d.Groups) > 1 {
 			var groups []string
 			for _, g := range d.Groups {

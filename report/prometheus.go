@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"preflight/checks"
 )
@@ -20,11 +21,15 @@ const prometheusStart = "# HELP preflight_verdict "
 //	preflight_check{check,verdict}           1, with the verdict of the check
 //	preflight_finding{check,node,verdict}    how many findings name the node; node is "" for
 //	                                         one that names none
+//	preflight_waived{check,node,verdict}     the same of those that are waived, with the
+//	                                         verdict that does not count
 //	preflight_node_reached{node}             1 where the agent answered, else 0
 //	preflight_run_seconds                    how long the run took
+//	preflight_last_run_timestamp_seconds     when it began; left out where a saved report
+//	                                         does not tell
 //
-// There is no timestamp, for a report does not know when it was made; the collector
-// gives that of the file as node_textfile_mtime_seconds.
+// What does not run any more shows by the last one; the collector's own
+// node_textfile_mtime_seconds is when the file was written, by preflight judge too.
 func Prometheus(w io.Writer, r checks.Report) error {
 	m := &metrics{}
 	m.family("preflight_verdict", "Whether the launch can work: 1 for the verdict of the run, 0 for the others.")
@@ -37,6 +42,14 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	}
 	m.family("preflight_finding", "How many findings of a check name a node; no node is the launch as a whole.")
 	m.findings(r.Findings)
+	if len(r.Waived) > 0 {
+		m.family("preflight_waived", "How many findings of a check that name a node are waived by the policy.")
+		var waived []checks.Finding
+		for _, w := range r.Waived {
+			waived = append(waived, w.Finding)
+		}
+		m.findings(waived)
+	}
 	m.family("preflight_node_reached", "Whether the agent answered on the node.")
 	reached := map[string]bool{}
 	for _, node := range r.Nodes {
@@ -47,6 +60,10 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	}
 	m.family("preflight_run_seconds", "How long the run took.")
 	m.sample(strconv.FormatFloat(r.Seconds, 'g', -1, 64))
+	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
+		m.family("preflight_last_run_timestamp_seconds", "When the run began, in seconds since 1970.")
+		m.sample(strconv.FormatInt(began.Unix(), 10))
+	}
 	_, err := io.WriteString(w, m.out.String())
 	return err
 }

@@ -48,7 +48,8 @@ func series(t *testing.T, text string) []string {
 }
 
 func TestPrometheus(t *testing.T) {
-	r := failing()
+	r := waiving()
+	r.Findings = r.Findings[:len(r.Findings)-1]
 	r.Findings = append(r.Findings, r.Findings[1], r.Findings[0])
 	r.Findings[len(r.Findings)-1].Nodes = nil
 	text := rendered(t, Prometheus, r)
@@ -57,6 +58,7 @@ func TestPrometheus(t *testing.T) {
 		"preflight_check{check=env-sane,verdict=warn} 1",
 		"preflight_check{check=host-distinct,verdict=pass} 1",
 		"preflight_check{check=ib-links,verdict=skip} 1",
+		"preflight_check{check=path-mtu,verdict=skip} 1",
 		"preflight_check{check=python-same,verdict=unknown} 1",
 		"preflight_check{check=shm-size,verdict=fail} 1",
 		"preflight_check{check=ssh-login,verdict=unknown} 1",
@@ -72,6 +74,7 @@ func TestPrometheus(t *testing.T) {
 		"preflight_finding{check=ssh-reach,node=,verdict=fail} 1",
 		"preflight_finding{check=ssh-reach,node=w4,verdict=fail} 1",
 		"preflight_finding{check=torch-same,node=w1,verdict=unknown} 1",
+		"preflight_last_run_timestamp_seconds{} 1.7952888e+09",
 		"preflight_node_reached{node=w1} 1",
 		"preflight_node_reached{node=w2} 1",
 		"preflight_node_reached{node=w3} 1",
@@ -81,6 +84,9 @@ func TestPrometheus(t *testing.T) {
 		"preflight_verdict{verdict=pass} 0",
 		"preflight_verdict{verdict=unknown} 0",
 		"preflight_verdict{verdict=warn} 0",
+		"preflight_waived{check=path-mtu,node=w2,verdict=warn} 1",
+		"preflight_waived{check=path-mtu,node=w3,verdict=warn} 1",
+		"preflight_waived{check=shm-size,node=w1,verdict=fail} 1",
 	}
 	if diff := cmp.Diff(want, series(t, text)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

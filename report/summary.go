@@ -15,6 +15,9 @@ const (
 	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub takes
 	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
 	mostMarkdown = 65_000
+	// mostForTables is how many of them the findings and the waivers take, so that there is
+	// room for what mends the first of them.
+	mostForTables = 40_000
 	// mostInCell and mostInBlock are how many characters of one text are written.
 	mostInCell  = 400
 	mostInBlock = 4000
@@ -22,7 +25,8 @@ const (
 
 // MarkdownSummary writes the report in GitHub Flavored Markdown, for
 // $GITHUB_STEP_SUMMARY, comments on pull and merge requests: the verdict, a table of
-// the findings, the commands that fix them, and what differs between the nodes, folded.
+// the findings, the commands that fix them, what is waived, and what differs between the
+// nodes, folded.
 // It always fits in a comment: what does not is left out, and a remark says so.
 //
 // Nothing a node said can end a cell, a code block or the page, become a link, an image
@@ -34,6 +38,7 @@ func MarkdownSummary(w io.Writer, r checks.Report) error {
 	for _, f := range r.Findings {
 		s.remedy(f)
 	}
+	s.waivers(r.Waived)
 	s.differences(r.Diff)
 	s.outcomes(r)
 	text := s.out.String()
@@ -66,14 +71,40 @@ func (s *summary) table(r checks.Report) {
 		return
 	}
 	s.add("\n" + row("", "check", "nodes", "what", "got", "want") + row("---", "---", "---", "---", "---", "---"))
+	var rows []string
 	for _, f := range r.Findings {
 		if f.Verdict != checks.Unknown {
-			s.add(row(words[f.Verdict], code(f.Check), prose(s.nodes(f.Nodes)), prose(f.Summary), prose(f.Got), prose(f.Want)))
+			rows = append(rows, row(words[f.Verdict], code(f.Check), prose(s.nodes(f.Nodes)), prose(f.Summary), prose(f.Got), prose(f.Want)))
 		}
 	}
 	for _, blind := range s.blind(r.Findings) {
-		s.add(row(words[checks.Unknown], code(strings.Join(blind.checks, ", ")), prose(blind.nodes), prose(blind.reason), "could not look", ""))
+		rows = append(rows, row(words[checks.Unknown], code(strings.Join(blind.checks, ", ")), prose(blind.nodes), prose(blind.reason), "could not look", ""))
 	}
+	s.rows(rows)
+}
+
+// rows ends a table, with a remark where there are more than a page should have.
+func (s *summary) rows(rows []string) {
+	for i, one := range rows {
+		if s.out.Len()+len(one) > mostForTables {
+			s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", len(rows)-i))
+			return
+		}
+		s.add(one)
+	}
+}
+
+// waivers is one row a finding that does not count.
+func (s *summary) waivers(all []checks.Waived) {
+	if len(all) == 0 {
+		return
+	}
+	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
+	var rows []string
+	for _, w := range all {
+		rows = append(rows, row(code(w.Check), prose(s.nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until)))
+	}
+	s.rows(rows)
 }
 
 // remedy is the commands that fix what was found, to be copied, and what training would
@@ -123,6 +154,9 @@ func (s *summary) outcomes(r checks.Report) {
 		lines = append(lines, "- not complete: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
 	}
 	for _, group := range byReason(r, checks.Skip) {
+		if group.reason == checks.AllWaived {
+			continue // told in a table
+		}
 		lines = append(lines, "- not judged: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
 	}
 	lines = append(lines, "- not covered: "+prose(checks.NotCovered))

@@ -17,6 +17,7 @@ import (
 
 func TestMarkdownSummary(t *testing.T) {
 	golden(t, "summary.md", []byte(rendered(t, MarkdownSummary, failing())))
+	golden(t, "summary_waiving.md", []byte(rendered(t, MarkdownSummary, waiving())))
 	golden(t, "summary_passing.md", []byte(rendered(t, MarkdownSummary, passing())))
 }
 
@@ -79,8 +80,11 @@ func TestMarkdownFits(t *testing.T) {
 	if len(text) > 65_536 {
 		t.Errorf("%d bytes, a comment takes 65,536 characters", len(text))
 	}
-	if !strings.Contains(text, "**Cut here:** ") {
+	if !strings.Contains(text, "**Cut here:** ") || !strings.Contains(text, " more: the report as text or JSON has them all") {
 		t.Error("nothing says that something is missing")
+	}
+	if ends := strings.Index(text, " more: the report"); ends > 41_000 {
+		t.Errorf("the table takes %d bytes, which leaves no room for what mends the first findings", ends)
 	}
 	if strings.Contains(rendered(t, MarkdownSummary, failing()), "Cut here") {
 		t.Error("a short report is said to be cut")

@@ -97,6 +97,18 @@ func (p *page) nodes(names []string) string {
 	return Escape(hostfile.Fold(names))
 }
 
+// longestWhom is how many characters of a node set stand in a headline.
+const longestWhom = 60
+
+// briefly is nodes, or how many they are where their names would drown the sentence.
+func (p *page) briefly(names []string) string {
+	text := p.nodes(names)
+	if len(names) < 2 || len(text) <= longestWhom {
+		return text
+	}
+	return fmt.Sprintf("%d of %s", len(names), plural(p.fleet, "node"))
+}
+
 // headline says the verdict, on whom, and how long it took.
 func (p *page) headline(r checks.Report) {
 	p.line("%s  %s", p.colored(r.Verdict, words[r.Verdict]), p.conclusion(r))
@@ -126,7 +138,7 @@ func (p *page) conclusion(r checks.Report) string {
 	case checks.Fail:
 		text = "this launch will not work: " + plural(count[checks.Fail], "problem")
 		if len(sick) > 0 {
-			text += " on " + p.nodes(sick)
+			text += " on " + p.briefly(sick)
 		}
 		if count[checks.Fail] == 0 {
 			text = plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"

@@ -14,11 +14,16 @@ func (p *page) waived(all []checks.Waived) {
 		p.line("")
 	}
 	for _, w := range all {
-		why := []string{"until " + w.Until}
-		if w.Owner != "" {
-			why = append(why, "by "+w.Owner)
-		}
-		line := fmt.Sprintf("%s  %s: %s (%s: %s)", w.Check, p.nodes(w.Nodes), w.Summary, strings.Join(why, ", "), w.Reason)
+		line := fmt.Sprintf("%s  %s: %s (%s)", w.Check, p.nodes(w.Nodes), w.Summary, promised(w))
 		p.line("%s  %s", p.faint("waived"), Escape(strings.Join(strings.Fields(line), " ")))
 	}
+}
+
+// promised is how long a finding is waived, by whom and why.
+func promised(w checks.Waived) string {
+	text := "until " + w.Until
+	if w.Owner != "" {
+		text += ", by " + w.Owner
+	}
+	return text + ": " + w.Reason
 }

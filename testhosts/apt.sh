@@ -14,7 +14,8 @@
 #   libxml2-utils    xmllint, which holds JUnit reports against a schema
 #   cmark-gfm        the parser that GitHub reads our Markdown with
 #   shellcheck       reads the shell scripts among the examples
-#   groff-base       sets the manual pages, and warns where they are wrong
+#   groff-base man-db   set the manual pages, and say what is wrong with them
+#   bash-completion  what completions for bash build on
 #
 # With the word release, instead, what `make release` uses:
 #
@@ -22,6 +23,13 @@
 #   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other of amd64 and
 #                    arm64
 #   qemu-user-static starts the other one's binaries here
+#
+# With the word consumers, instead, large programs of others that `make release-check`
+# has read what we give them:
+#
+#   lintian          Debian's, the packages
+#   prometheus       its promtool, the alert rules among the examples
+#   icinga2-bin      the example for Icinga 2
 #
 # With the word browser, instead, what `make browser-test` looks at the HTML report
 # with. It is large, and nothing else uses it:
@@ -51,6 +59,12 @@ needed() {
 		esac
 		return
 	fi
+	if [ "${1:-}" = consumers ]; then
+		echo "/usr/bin/lintian lintian"
+		echo "/usr/bin/promtool prometheus"
+		echo "/usr/sbin/icinga2 icinga2-bin"
+		return
+	fi
 	if [ "${1:-}" = browser ]; then
 		echo "/usr/bin/chromium chromium"
 		echo "/usr/share/fonts/truetype/liberation fonts-liberation"
@@ -76,6 +90,8 @@ needed() {
 /usr/bin/cmark-gfm cmark-gfm
 /usr/bin/shellcheck shellcheck
 /usr/bin/groff groff-base
+/usr/bin/lexgrog man-db
+/usr/share/bash-completion/bash_completion bash-completion
 LIST
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -26,15 +27,24 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The launch has read it already. In judge it may lie on another machine, and then
-	// nobody is known to be left out.
-	listed, _, err := hostfile.ReadFile(p.HostsFile, p.DeepSpeed)
-	if p.HostsFile != "" && err == nil {
-		saved.Nodes = slices.DeleteFunc(saved.Nodes, func(node facts.Node) bool {
-			return hasHost(listed, node.Name) && !hasHost(p.Hosts, node.Name)
-		})
+	if len(saved.Nodes) == 0 {
+		return nil, withHint(fmt.Errorf("%s: there is no node in it to compare with", c.Baseline), "preflight snapshot -H hostfile --normalize -o %s writes one", checks.ShellWord(c.Baseline))
 	}
-	return &checks.Baseline{File: c.Baseline, Nodes: saved.Nodes}, nil
+	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes}
+	if p.HostsFile == "" {
+		return baseline, nil
+	}
+	// The launch has read it already. In judge it may lie on another machine, where a
+	// file of the same name would be another fleet's.
+	listed, _, err := hostfile.ReadFile(p.HostsFile, p.DeepSpeed)
+	if err != nil || slices.ContainsFunc(p.Hosts, func(host hostfile.Host) bool { return !hasHost(listed, host.Name) }) {
+		baseline.Unlisted = true
+		return baseline, nil
+	}
+	baseline.Nodes = slices.DeleteFunc(baseline.Nodes, func(node facts.Node) bool {
+		return hasHost(listed, node.Name) && !hasHost(p.Hosts, node.Name)
+	})
+	return baseline, nil
 }
 
 func hasHost(hosts []hostfile.Host, name string) bool {

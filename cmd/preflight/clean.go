@@ -30,7 +30,11 @@ func cleanCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			if failed := cleanAll(cmd.Context(), job); failed > 0 {
+			progress := startProgress(config)
+			job.Progress = progress.hear
+			lines, failures := cleanAll(cmd.Context(), job)
+			progress.stop()
+			if failed := tellCleaned(lines, failures); failed > 0 {
 				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Plan.Prediction.Hosts))
 				return exitCode(exitTrouble)
 			}
@@ -38,7 +42,9 @@ func cleanCommand() *cobra.Command {
 		},
 	}
 	launchFlags(cmd.Flags())
-	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout")
+	progressFlag(cmd.Flags())
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "progress", "quiet")
 	return cmd
 }
 
@@ -48,11 +54,12 @@ func showOnly(cmd *cobra.Command, names ...string) {
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(names, flag.Name) })
 }
 
-// cleanAll cleans every node, says in hostfile order what happened, and
-// counts the nodes where it did not work.
-func cleanAll(ctx context.Context, job preflight.Job) int {
-	lines := make([]string, len(job.Plan.Prediction.Hosts))
-	failures := make([]error, len(lines))
+// cleanAll cleans every node. In hostfile order it returns what happened there, and
+// what went wrong.
+func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures []error) {
+	lines = make([]string, len(job.Plan.Prediction.Hosts))
+	failures = make([]error, len(lines))
+	job.Progress(preflight.Event{Phase: cleaning, Step: preflight.Began, Nodes: len(lines)})
 	var all sync.WaitGroup
 	places := make(chan struct{}, preflight.AtOnce)
 	for i, host := range job.Plan.Prediction.Hosts {
@@ -61,8 +68,15 @@ func cleanAll(ctx context.Context, job preflight.Job) int {
 			defer func() { <-places }()
 			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
+			until, _ := ctx.Deadline()
+			job.Progress(preflight.Event{Phase: cleaning, Step: preflight.Began, Node: host.Name, Until: until})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			lines[i], failures[i] = fmt.Sprintf("%s: nothing there", report.Escape(host.Name)), err
+			end := preflight.Event{Phase: cleaning, Step: preflight.Ended, Node: host.Name}
+			if err != nil {
+				end.Step, end.Err = preflight.Lost, err
+			}
+			job.Progress(end)
 			for n, path := range removed {
 				if n == 0 {
 					lines[i] = ""
@@ -74,7 +88,11 @@ func cleanAll(ctx context.Context, job preflight.Job) int {
 		})
 	}
 	all.Wait()
-	failed := 0
+	return lines, failures
+}
+
+// tellCleaned prints what happened, and counts the nodes where it did not work.
+func tellCleaned(lines []string, failures []error) (failed int) {
 	for i, err := range failures {
 		if err != nil {
 			failed++

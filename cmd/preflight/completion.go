@@ -14,6 +14,7 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
+	progressModes   = []string{progressAuto, progressPlain, progressNone}
 	reportFormats   = []string{"text", "json", "junit", "markdown", "html", "github", "nagios", "prometheus"}
 	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
@@ -34,6 +35,7 @@ func completeFlags(cmd *cobra.Command) {
 		"launcher":    cobra.FixedCompletions(launch.Launchers, cobra.ShellCompDirectiveNoFileComp),
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
+		"progress":    cobra.FixedCompletions(progressModes, cobra.ShellCompDirectiveNoFileComp),
 		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 		"output":      completeOutputs(formats),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),

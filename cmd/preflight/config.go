@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
 	"preflight/launch"
@@ -58,6 +55,7 @@ type Config struct {
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Verbose     bool          `mapstructure:"verbose"`
 	Quiet       bool          `mapstructure:"quiet"`
+	Progress    string        `mapstructure:"progress"`
 
 	SHMHeadroom string        `mapstructure:"shm_headroom"` // "256MiB"
 	DiskFree    string        `mapstructure:"disk_free"`
@@ -116,11 +114,16 @@ func outputFlags(flags *pflag.FlagSet) {
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
 }
 
+// progressFlag adds the flag of all who reach nodes.
+func progressFlag(flags *pflag.FlagSet) {
+	flags.String("progress", progressAuto, "how far it is, on standard error: auto (lines that change, on a terminal only), plain (lines that stay, for logs) or none")
+}
+
 // hostListFlags adds the flags that part the nodes into those to launch on and the
 // others.
 func hostListFlags(flags *pflag.FlagSet) {
 	flags.String("good-hosts", "", "write a hostfile of the nodes that nothing is wrong with to this `file`")
-	flags.String("bad-hosts", "", "write the names of the other nodes to this `file`")
+	flags.String("bad-hosts", "", "write the names of the nodes that something is wrong with to this `file`")
 }
 
 // deepspeedSpelling lists the flags that deepspeed has too: they are shown
@@ -138,13 +141,13 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 func readConfig(flags *pflag.FlagSet) (Config, error) {
 	v := viper.New()
 	var config Config
-	keys := map[string]bool{}
+	keys := map[string]string{} // a setting's name → the kind of its values
 	for field := range reflect.TypeFor[Config]().Fields() {
 		key := field.Tag.Get("mapstructure")
 		if key == "-" {
 			continue
 		}
-		keys[key] = true
+		keys[key] = kindOf(field.Type)
 		if flag := flags.Lookup(key); flag != nil {
 			if err := v.BindPFlag(key, flag); err != nil {
 				return config, err
@@ -164,73 +167,29 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	if config.Stated, err = readFile(v, file, keys); err != nil {
 		return config, err
 	}
-	if err := readableValues(v, flags, file); err != nil {
+	maps.DeleteFunc(config.Stated.settings, func(key, _ string) bool { // said elsewhere, later
+		flag := flags.Lookup(key)
+		return flag != nil && flag.Changed || os.Getenv("PREFLIGHT_"+strings.ToUpper(key)) != ""
+	})
+	if err := readableVariables(v, flags); err != nil {
 		return config, err
 	}
 	if err := v.UnmarshalExact(&config); err != nil {
 		return config, err
 	}
-	return config, namedHosts(flags)
+	if err := oneOf("progress", cmp.Or(config.Progress, progressAuto), progressModes); err != nil {
+		return config, err // of every command: a file may say it for those that show none
+	}
+	return config, named(flags)
 }
 
-// readFile adds the configuration file, if there is one: its settings to viper, and
-// apart what it states of nodes and checks. An unknown key is an error: a typo would
-// silently change nothing.
-func readFile(v *viper.Viper, file string, keys map[string]bool) (stated, error) {
-	if file == "" {
-		return stated{}, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return stated{}, unreadableFile(file, err)
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return stated{}, fmt.Errorf("%s is not YAML: %w", file, err)
-	}
-	root := behind(&document)
-	if len(document.Content) > 0 {
-		root = behind(document.Content[0])
-	}
-	f := &policyFile{name: file, groups: map[string]string{}}
-	if root.Kind != yaml.MappingNode && len(document.Content) > 0 && root.Tag != "!!null" {
-		f.fault(root, "settings are written as \"name: value\"")
-	}
-	top := f.mapping(root)
-	settings := map[string]any{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
-		switch name := strings.ToLower(key.Value); {
-		case slices.Contains(sections, key.Value):
-		case !keys[name]:
-			near := nearest(key.Value, slices.Concat(sections, slices.Sorted(maps.Keys(keys))))
-			f.fault(key, "there is no setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
-		default:
-			var value any
-			if err := top[key.Value].Decode(&value); err != nil {
-				f.fault(key, "%v", err)
-			}
-			settings[name] = value
-		}
-	}
-	said := f.stated(top)
-	return said, errors.Join(f.err(), v.MergeConfigMap(settings))
-}
-
-// unreadableFile says in one line, with the file first, why it cannot be used.
-func unreadableFile(file string, err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return fmt.Errorf("configuration file %s: %w", file, err)
-}
-
-// namedHosts refuses -w and -H that were given and name nothing, as an unset
-// shell variable makes them: the default would be another launch.
-func namedHosts(flags *pflag.FlagSet) error {
+// named refuses -w, -H and --baseline that were given and name nothing, as an unset
+// shell variable makes them: the default would be another launch, and no drift.
+func named(flags *pflag.FlagSet) error {
 	for name, missing := range map[string]string{
 		"hosts":    "no host in -w: name some, as in -w 'node[01-16]'",
 		"hostfile": "no file in -H: name the hostfile",
+		"baseline": "no file in --baseline: name the snapshot to compare with",
 	} {
 		if flag := flags.Lookup(name); flag != nil && flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
 			return errors.New(missing)
@@ -241,37 +200,15 @@ func namedHosts(flags *pflag.FlagSet) error {
 
 // knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
 // would silently change nothing.
-func knownEnvironment(keys map[string]bool) error {
+func knownEnvironment(keys map[string]string) error {
 	for _, setting := range os.Environ() {
 		name, _, _ := strings.Cut(setting, "=")
 		key, ours := strings.CutPrefix(name, "PREFLIGHT_")
-		if ours && !keys[strings.ToLower(key)] {
+		if ours && keys[strings.ToLower(key)] == "" {
 			return withHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
 		}
 	}
 	return nil
-}
-
-// configFile is --config, else preflight.yaml beside the hostfile, else the
-// one in the user's configuration directory, else none.
-func configFile(flags *pflag.FlagSet) (string, error) {
-	if named, _ := flags.GetString("config"); named != "" {
-		return named, nil
-	}
-	hostfile, _ := flags.GetString("hostfile")
-	candidates := []string{filepath.Join(filepath.Dir(hostfile), "preflight.yaml")}
-	if dir, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(dir, "preflight", "preflight.yaml"))
-	}
-	for _, file := range candidates {
-		switch _, err := os.Stat(file); {
-		case err == nil:
-			return file, nil
-		case !errors.Is(err, os.ErrNotExist):
-			return "", fmt.Errorf("configuration: %w", err)
-		}
-	}
-	return "", nil
 }
 
 // checksNamed are the IDs that a name or a pattern (gpu-*) means.
@@ -285,6 +222,14 @@ func checksNamed(pattern string) []string {
 	return ids
 }
 
+// place is what a person knows a setting by, with its line where the file says it.
+func (c Config) place(setting string) string {
+	if at := c.Stated.settings[setting]; at != "" {
+		return at + ": " + setting
+	}
+	return setting
+}
+
 // policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
@@ -292,13 +237,14 @@ func (c Config) policy() (checks.Policy, error) {
 		Skip: slices.Clone(c.Stated.off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
 	}
 	for _, list := range []struct {
+		name     string
 		patterns []string
 		to       *[]string
-	}{{c.Only, &policy.Only}, {c.Skip, &policy.Skip}} {
+	}{{"only", c.Only, &policy.Only}, {"skip", c.Skip, &policy.Skip}} {
 		for _, pattern := range list.patterns {
 			ids := checksNamed(pattern)
 			if len(ids) == 0 {
-				return policy, withHint(fmt.Errorf("there is no check %q", pattern), "preflight checks lists them")
+				return policy, withHint(fmt.Errorf("%s: %s", c.place(list.name), noCheck(pattern)), "preflight checks lists them")
 			}
 			*list.to = append(*list.to, ids...)
 		}
@@ -312,12 +258,15 @@ func (c Config) policy() (checks.Policy, error) {
 	}{{"shm_headroom", c.SHMHeadroom, &policy.SHMHeadroom}, {"disk_free", c.DiskFree, &policy.DiskFree}} {
 		bytes, err := humanize.ParseBytes(size.text)
 		if err != nil {
-			return policy, withHint(fmt.Errorf("%s %q is not a size", size.name, size.text), "sizes look like 512MiB or 1GiB")
+			return policy, withHint(fmt.Errorf("%s: %q is not a size", c.place(size.name), size.text), "sizes look like 512MiB or 1GiB")
 		}
 		*size.to = int64(bytes)
 	}
-	if c.MemoryFree < 0 || c.MemoryFree > 1 {
-		return policy, fmt.Errorf("memory_free is %v, but it is a share between 0 and 1", c.MemoryFree)
+	switch {
+	case !(c.MemoryFree >= 0 && c.MemoryFree <= 1): // nor NaN
+		return policy, fmt.Errorf("%s: is %v, but it is a share between 0 and 1", c.place("memory_free"), c.MemoryFree)
+	case c.ClockSkew < 0:
+		return policy, fmt.Errorf("%s: is %v, and clocks do not differ by less than nothing", c.place("clock_skew"), c.ClockSkew)
 	}
 	return policy, nil
 }

@@ -12,7 +12,7 @@ import (
 	"preflight/report"
 )
 
-// recordedRun is a run over the demo's cluster (preflight demo -o demo.json),
+// recordedRun is a run over the demo's cluster (preflight demo -o json=demo.json),
 // for machines that cannot raise one.
 //
 //go:embed demo.json
@@ -20,31 +20,39 @@ var recordedRun []byte
 
 // demoCommand raises a cluster on this machine, breaks it and reports on it.
 func demoCommand() *cobra.Command {
-	var output string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Raise a small broken cluster on this very machine and report on it",
 		Long: `Raise eight hosts on this very machine, each in namespaces of its own with a
 real sshd, plant eight faults, and run the main job against them over ssh.
 Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
-		Args: cobra.NoArgs,
+		Example: "  preflight demo -o html=demo.html",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if reason := cannotRaise(); reason != "" {
-				return recordedDemo(reason)
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
 			}
-			return demo(cmd.Context(), output)
+			config.GoodHosts, config.BadHosts = "", "" // nobody launches on these
+			if err := config.writable(reportFormats, nil); err != nil {
+				return err
+			}
+			if reason := cannotRaise(); reason != "" {
+				return recordedDemo(config, reason)
+			}
+			return demo(cmd.Context(), config)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write the run to this file as JSON instead of printing the report")
+	outputFlags(cmd.Flags())
 	return cmd
 }
 
 // recordedDemo judges the recording and says what it is.
-func recordedDemo(reason string) error {
+func recordedDemo(config Config, reason string) error {
 	fmt.Fprintf(os.Stderr, "%s\nnot raised: eight hosts with faults; judging a recording of them instead\n\n", reason)
 	saved, err := report.Read(bytes.NewReader(recordedRun))
 	if err != nil {
 		return err
 	}
-	return report.Text(os.Stdout, rejudge(saved, checks.DefaultPolicy()), terminalStyle(os.Stdout))
+	return config.write(rejudge(saved, checks.DefaultPolicy()))
 }

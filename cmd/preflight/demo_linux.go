@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"preflight/report"
 	"preflight/testhosts"
 )
 
@@ -66,7 +68,7 @@ func cannotRaise() string {
 
 // demo runs the main job on the head of a cluster it raises, breaks and takes
 // down again, also after Ctrl-C.
-func demo(ctx context.Context, output string) (err error) {
+func demo(ctx context.Context, config Config) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -86,17 +88,11 @@ func demo(ctx context.Context, output string) (err error) {
 		return err
 	}
 	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
-	out := os.Stdout
-	if output != "" { // opened here: the hosts have a /tmp of their own
-		if out, err = os.Create(output); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.Close()) }()
-		argv = append(argv, "--format", "json")
-	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
-	main := cluster.OnHead(ctx, argv...)
-	main.Dir, main.Stdout, main.Stderr = "/root", out, os.Stderr
+	// Its report is written here: the hosts have a /tmp of their own.
+	var found bytes.Buffer
+	main := cluster.OnHead(ctx, append(argv, "--format", "json")...)
+	main.Dir, main.Stdout, main.Stderr = "/root", &found, os.Stderr
 	for _, name := range []string{"TERM", "NO_COLOR"} {
 		if value := os.Getenv(name); value != "" {
 			main.Env = append(main.Env, name+"="+value)
@@ -109,6 +105,13 @@ func demo(ctx context.Context, output string) (err error) {
 		return errors.New("the main job found nothing wrong with a broken cluster")
 	case !errors.As(err, &ended) || ended.ExitCode() != exitFail:
 		return fmt.Errorf("the main job: %w", err)
+	}
+	saved, err := report.Read(&found)
+	if err != nil {
+		return fmt.Errorf("the main job: %w", err)
+	}
+	if err := config.write(saved); err != nil {
+		return err
 	}
 	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(demoFaults))
 	return nil // which is what a demo is for

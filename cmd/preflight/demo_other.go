@@ -10,4 +10,4 @@ import (
 // cannotRaise says why no cluster can be raised here.
 func cannotRaise() string { return "raising hosts needs Linux namespaces" }
 
-func demo(context.Context, string) error { return errors.New(cannotRaise()) }
+func demo(context.Context, Config) error { return errors.New(cannotRaise()) }

@@ -43,7 +43,7 @@ not be read.`,
 				return err
 			}
 			config.GoodHosts, config.BadHosts = "", "" // logs part no fleet
-			if err := config.writable("", plainFormats); err != nil {
+			if err := config.writable(plainFormats, nil); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)
@@ -70,10 +70,11 @@ not be read.`,
 		},
 	}
 	launchFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
 	judgeFlags(cmd.Flags())
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
 	cmd.Flags().Lookup("format").Usage = "what to print: " + strings.Join(plainFormats, ", ")
-	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "quiet")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd
 }
 

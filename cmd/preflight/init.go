@@ -43,6 +43,7 @@ commented out. Nothing that is there already is written over.`,
 		},
 	}
 	launchFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from", "", "a saved run to write it from, instead of looking at the nodes now")
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: preflight.yaml beside the hostfile; - is standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
@@ -79,8 +80,8 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 		return nil, err
 	}
 	defer closeJob()
-	progress := startProgress(c, len(job.Plan.Prediction.Hosts))
-	job.Progress = progress.step
+	progress := startProgress(c)
+	job.Progress = progress.hear
 	fleet, _ := preflight.Look(cmd.Context(), job)
 	progress.stop()
 	return fleet.Nodes, cmd.Context().Err()

@@ -25,13 +25,16 @@ func (o output) isPrinted() bool { return o.path == "-" }
 // isReport is whether it holds the whole report, as a list of hosts does not.
 func (o output) isReport() bool { return o.format != goodHosts && o.format != badHosts }
 
+// formatWord is what stands before a = and names a format, rightly or not. A path that
+// looks so is written ./NAME=….
+var formatWord = regexp.MustCompile(`^[A-Za-z]+$`)
+
 // followedByFormat is a comma that parts two outputs. Any other belongs to a path.
-var followedByFormat = regexp.MustCompile(",(?:" + strings.Join(reportFormats, "|") + ")=")
+var followedByFormat = regexp.MustCompile(`,[A-Za-z]+=`)
 
 // outputs are where the report goes: every -o, which names a path, to be written in
 // --format, or FORMAT=PATH; the lists of hosts; and standard output, in --format, unless
-// one of those says where that goes or takes standard output for itself. What is before
-// a = and is no format is part of a path.
+// one of those says where that goes or takes standard output for itself.
 func (c Config) outputs() []output {
 	var all []output
 	for _, value := range c.Output {
@@ -40,7 +43,7 @@ func (c Config) outputs() []output {
 				continue
 			}
 			o := output{said: "-o " + one, format: c.Format, path: one}
-			if format, path, isPair := strings.Cut(one, "="); isPair && slices.Contains(reportFormats, format) {
+			if format, path, isPair := strings.Cut(one, "="); isPair && formatWord.MatchString(format) {
 				o.format, o.path = format, path
 			}
 			all = append(all, o)
@@ -49,6 +52,11 @@ func (c Config) outputs() []output {
 	for _, list := range []output{{"--good-hosts " + c.GoodHosts, goodHosts, c.GoodHosts}, {"--bad-hosts " + c.BadHosts, badHosts, c.BadHosts}} {
 		if list.path != "" {
 			all = append(all, list)
+		}
+	}
+	for i := range all {
+		if all[i].path == "/dev/stdout" { // renaming would put a file of ours in its place
+			all[i].path = "-"
 		}
 	}
 	if !slices.ContainsFunc(all, func(o output) bool { return o.format == c.Format || o.isPrinted() }) {

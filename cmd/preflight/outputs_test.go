@@ -17,8 +17,12 @@ func TestOutputs(t *testing.T) {
 		{Config{Output: []string{""}}, []string{"text -"}},
 		{Config{Output: []string{"-"}}, []string{"text -"}},
 		{Config{Output: []string{"a.txt"}}, []string{"text a.txt"}},
-		{Config{Output: []string{"a=b.txt"}}, []string{"text a=b.txt"}},
+		{Config{Output: []string{"./a=b.txt"}}, []string{"text ./a=b.txt"}},
+		{Config{Output: []string{"a.b=c"}}, []string{"text a.b=c"}},
 		{Config{Output: []string{"./json=b"}}, []string{"text ./json=b"}},
+		{Config{Output: []string{"xml=b,json=a"}}, []string{"xml b", "json a", "text -"}}, // to be refused
+		{Config{Output: []string{"json=a,pdf=b"}}, []string{"json a", "pdf b", "text -"}},
+		{Config{Output: []string{"json=/dev/stdout"}}, []string{"json -"}},
 		{Config{Output: []string{"a,b"}}, []string{"text a,b"}},
 		{Config{Output: []string{"a,json=b,c,junit=d=e"}}, []string{"text a", "json b,c", "junit d=e"}},
 		{Config{Output: []string{"json=a", "junit=b"}}, []string{"json a", "junit b", "text -"}},
@@ -45,7 +49,7 @@ func TestOutputs(t *testing.T) {
 func TestSaveKeepsWhatCameMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	o := output{said: "-o " + path, format: "text", path: path}
-	if err := o.writable(""); err != nil {
+	if err := o.writable(nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {

@@ -18,7 +18,8 @@ import (
 // stated is what preflight.yaml holds beside settings: what is expected of nodes, what
 // checks weigh, and which defects are known.
 type stated struct {
-	file       string // "" where it states nothing
+	file       string            // "" where it states nothing
+	settings   map[string]string // where each stands, "preflight.yaml:3", by name
 	expect     []checks.Expectation
 	off        []string // check IDs
 	severities map[string]checks.Severity
@@ -76,7 +77,7 @@ func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
 	if node == nil {
 		return nil
 	}
-	text := f.text(node, where)
+	text := strings.Join(f.list(node, where), ",")
 	known := true
 	set := groupName.ReplaceAllStringFunc(text, func(found string) string {
 		parts := groupName.FindStringSubmatch(found)
@@ -91,7 +92,7 @@ func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
 		return nil
 	}
 	names, err := hostfile.Expand(set)
-	if err != nil {
+	if err != nil && (text != "" || node.Value == "") {
 		f.fault(node, "%s: %v", where, err)
 	}
 	return names
@@ -152,6 +153,8 @@ func (f *policyFile) waiver(entry entry) checks.Waiver {
 	}
 	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
 		f.unknownCheck(entry.keys["check"], w.Check)
+	} else if err := w.Valid(); err != nil && known {
+		f.fault(entry.keys["fact"], "%v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
 		f.fault(entry.keys["until"], "until: %q is no date: write it like 2026-12-31", w.Until)
@@ -159,12 +162,15 @@ func (f *policyFile) waiver(entry entry) checks.Waiver {
 	return w
 }
 
-func (f *policyFile) unknownCheck(node *yaml.Node, id string) {
+func (f *policyFile) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", noCheck(id)) }
+
+// noCheck says that there is no such check, and which was likely meant.
+func noCheck(id string) string {
 	var ids []string
 	for _, check := range checks.Catalogue {
 		ids = append(ids, check.ID)
 	}
-	f.fault(node, "there is no check %q%s", id, nearest(id, ids))
+	return fmt.Sprintf("there is no check %q%s", id, nearest(id, ids))
 }
 
 // nearest names the word that was likely meant, with what leads to it.

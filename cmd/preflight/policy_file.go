@@ -61,7 +61,11 @@ func (f *policyFile) mapping(node *yaml.Node) map[string]*yaml.Node {
 	keys := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
-		if _, twice := keys[key.Value]; twice {
+		switch _, twice := keys[key.Value]; {
+		case key.Tag == "!!merge":
+			f.fault(key, "<< is not read here: write the keys out")
+			continue
+		case twice:
 			f.fault(key, "%s is there twice", key.Value)
 		}
 		keys[key.Value] = behind(node.Content[i+1])
@@ -69,10 +73,23 @@ func (f *policyFile) mapping(node *yaml.Node) map[string]*yaml.Node {
 	return keys
 }
 
-// entries are those of a section's list that have none but known keys.
+// inShort are the sections that may be "name: value" pairs instead of a list.
+var inShort = []string{"expect", "severity"}
+
+// entries are those of a section's list that have none but known keys. Where its
+// entries need no more than the first two, a section may say them in short:
+// "shm.size: >=16GiB" is the fact and what it is.
 func (f *policyFile) entries(list *yaml.Node, section string, known ...string) (all []entry) {
 	if list == nil || list.Tag == "!!null" {
 		return nil
+	}
+	if list.Kind == yaml.MappingNode && slices.Contains(inShort, section) {
+		keys := f.mapping(list)
+		for i := 0; i+1 < len(list.Content); i += 2 {
+			key := list.Content[i]
+			all = append(all, entry{section, key, map[string]*yaml.Node{known[0]: key, known[1]: keys[key.Value]}})
+		}
+		return all
 	}
 	if list.Kind != yaml.SequenceNode {
 		f.fault(list, "%s: is a list: each entry begins with \"- %s:\"", section, known[0])
@@ -86,7 +103,7 @@ func (f *policyFile) entries(list *yaml.Node, section string, known ...string) (
 		}
 		e := entry{section, node, f.mapping(node)}
 		for i := 0; i < len(node.Content); i += 2 {
-			if key := node.Content[i]; !slices.Contains(known, key.Value) {
+			if key := node.Content[i]; !slices.Contains(known, key.Value) && key.Tag != "!!merge" {
 				f.fault(key, "%s: there is no key %q%s", section, key.Value, nearest(key.Value, known))
 			}
 		}
@@ -134,11 +151,19 @@ func (f *policyFile) texts(e entry, key string) (all []string) {
 		}
 		return nil
 	}
+	return f.list(node, key)
+}
+
+// list is one value or several.
+func (f *policyFile) list(node *yaml.Node, where string) (all []string) {
+	if node.Kind != yaml.SequenceNode {
+		return []string{f.text(node, where)}
+	}
 	if len(node.Content) == 0 {
-		f.fault(node, "%s: is an empty list, and nothing is in that", key)
+		f.fault(node, "%s: is an empty list, and nothing is in that", where)
 	}
 	for _, one := range node.Content {
-		all = append(all, f.text(behind(one), key))
+		all = append(all, f.text(behind(one), where))
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func readPolicy(t *testing.T, text string) (stated, []string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := readFile(viper.New(), path, map[string]bool{"strict": true, "only": true, "skip": true, "timeout": true, "launcher": true})
+	said, err := readFile(viper.New(), path, map[string]string{"strict": "bool", "only": "stringSlice", "skip": "stringSlice", "timeout": "duration", "launcher": "string"})
 	if err == nil {
 		return said, nil
 	}
@@ -46,6 +46,7 @@ expect:
     is: ">=570.86"
     nodes: '@Training,w9'
   - {fact: net.interfaces.eth0.mtu, is: 9000, severity: warning, fix: "{ssh} ip link"}
+  - {fact: shm.size, is: 1, nodes: [a, "b[1-2]"]}
   - {fact: python.version, is: [3.10, "==3.11.2", absent]}
 severity:
   - {check: clock-skew, severity: error}
@@ -60,17 +61,19 @@ waivers:
 `)
 	name := got.file
 	want := stated{
-		file: name,
+		file:     name,
+		settings: map[string]string{},
 		expect: []checks.Expectation{
 			{Fact: "nvml.driver", Is: []string{">=570.86"}, Nodes: []string{"gpu01", "gpu02", "w9"}, At: name + ":5"},
 			{Fact: "net.interfaces.eth0.mtu", Is: []string{"9000"}, Severity: checks.Warning, Fix: "{ssh} ip link", At: name + ":8"},
-			{Fact: "python.version", Is: []string{"3.10", "==3.11.2", "absent"}, At: name + ":9"},
+			{Fact: "shm.size", Is: []string{"1"}, Nodes: []string{"a", "b1", "b2"}, At: name + ":9"},
+			{Fact: "python.version", Is: []string{"3.10", "==3.11.2", "absent"}, At: name + ":10"},
 		},
 		off:        []string{"gpu-model-same", "gpu-mode"},
 		severities: map[string]checks.Severity{"clock-skew": checks.Error},
 		waivers: []checks.Waiver{
-			{Check: "shm-size", Nodes: []string{"w3"}, Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":14"},
-			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":19"},
+			{Check: "shm-size", Nodes: []string{"w3"}, Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":15"},
+			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":20"},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(stated{})); diff != "" || problems != nil {
@@ -85,31 +88,73 @@ waivers:
 	}
 }
 
+// TestPolicyInShort: pairs say what lists of two keys do, and capitals and dots stay.
+func TestPolicyInShort(t *testing.T) {
+	short, problems := readPolicy(t, "expect:\n  shm.size: '>=1GiB'\n  python.packages.PyYAML: [6, absent]\nseverity:\n  gpu-mode: off\n  clock-skew: error\n")
+	want := []checks.Expectation{
+		{Fact: "shm.size", Is: []string{">=1GiB"}, At: short.file + ":2"},
+		{Fact: "python.packages.PyYAML", Is: []string{"6", "absent"}, At: short.file + ":3"},
+	}
+	if diff := cmp.Diff(want, short.expect); diff != "" || problems != nil {
+		t.Errorf("%q (-want +got):\n%s", problems, diff)
+	}
+	if len(short.off) != 1 || short.severities["clock-skew"] != checks.Error {
+		t.Errorf("off %q, severities %v", short.off, short.severities)
+	}
+}
+
+// TestMistakenFiles: what is no policy is refused before it is read to its end.
+func TestMistakenFiles(t *testing.T) {
+	long := strings.Repeat("# a log, by mistake\n", mostOfFile/20+1)
+	if _, problems := readPolicy(t, long); len(problems) != 1 || !strings.Contains(problems[0], "more than 1 MiB") {
+		t.Errorf("a long file: %q", problems)
+	}
+	for _, empty := range []string{"", "---\n", "# nothing\n", "\ufeffstrict: true\r\n"} {
+		if _, problems := readPolicy(t, empty); problems != nil {
+			t.Errorf("%q: %q", empty, problems)
+		}
+	}
+}
+
 // TestPolicyProblems: every mistake is said with its line, and with what was meant.
 func TestPolicyProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"strictt: true":                                                                  `p:1: there is no setting "strictt": the nearest is "strict"`,
-		"\nexpectt: []":                                                                  `p:2: there is no setting "expectt": the nearest is "expect"`,
-		"quite-another: 1":                                                               `p:1: there is no setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, severity, waivers`,
-		"strict: true\nstrict: false":                                                    `p:2: strict is there twice`,
-		"- strict":                                                                       `p:1: settings are written as "name: value"`,
-		"expect: {fact: shm.size}":                                                       `p:1: expect: is a list: each entry begins with "- fact:"`,
-		"expect:\n- shm.size":                                                            `p:2: expect: each entry has keys: fact, is, nodes, severity, fix`,
-		"expect:\n- {is: 1}":                                                             `p:2: expect: this entry lacks "fact:"`,
-		"expect:\n- fact: shm.size":                                                      `p:2: expect: this entry lacks "is:"`,
-		"expect:\n- fact: shm.size\n  is: ''":                                            `p:3: is: is empty`,
-		"expect:\n- fact: shm.size\n  is: []":                                            `p:3: is: is an empty list, and nothing is in that`,
-		"expect:\n- fact: shm.size\n  is: {a: 1}":                                        `p:3: is: takes one value`,
-		"expect:\n- fact: gpu.driver\n  is: 1":                                           `p:2: there is no fact "gpu.driver" to compare: the nearest is "nvml.driver"`,
-		"expect:\n- fact: shm.size\n  is: lots":                                          `p:3: "lots" is no size: sizes look like 512MiB or 16GiB`,
-		"expect:\n- fact: shm.size\n  is: 1\n  node: w1":                                 `p:4: expect: there is no key "node": the nearest is "nodes"`,
-		"expect:\n- fact: shm.size\n  is: 1\n  nodes: 'w[1-'":                            `p:4: nodes: node set "w[1-": "[" without "]"`,
-		"expect:\n- fact: shm.size\n  is: 1\n  nodes: w[3-1]":                            `p:4: nodes: node set "w[3-1]": [3-1] runs backwards`,
-		"expect:\n- fact: shm.size\n  is: 1\n  nodes: '@a'":                              `p:4: nodes: there is no group "a"`,
-		"expect:\n- fact: shm.size\n  is: 1\n  severity: warn":                           `p:4: severity: "warn" is none of error, warning`,
-		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1, nodes: '@b'}":               `p:3: nodes: there is no group "b": the nearest is "a"`,
-		"groups: [a]":                                                                    `p:1: groups: holds names and their node sets, as in training: 'gpu[01-16]'`,
-		"groups:\n  a: 'w[1-2'":                                                          `p:2: groups: a: node set "w[1-2": "[" without "]"`,
+		"strictt: true":                                   `p:1: there is no setting "strictt": the nearest is "strict"`,
+		"\nexpectt: []":                                   `p:2: there is no setting "expectt": the nearest is "expect"`,
+		"quite-another: 1":                                `p:1: there is no setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, severity, waivers`,
+		"strict: true\nstrict: false":                     `p:2: strict is there twice`,
+		"strict: maybe":                                   `p:1: strict: "maybe" is not true or false`,
+		"strict: yes":                                     `p:1: strict: "yes" is not true or false`,
+		"\ntimeout: 12":                                   `p:2: timeout: 12 has no unit: write 12s`,
+		"timeout: {a: 1}":                                 `p:1: timeout: "map[a:1]" is not a duration like 30s or 2m`,
+		"strict: true\n---\nstrict: false":                `p:2: a second document begins here, and one is read: take the line with --- out`,
+		"<<: {strict: true}":                              `p:1: << is not read here: write the keys out`,
+		"expect:\n  shm.sise: 1":                          `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"expect:\n  shm.size: lots":                       `p:2: "lots" is no size: sizes look like 512MiB or 16GiB`,
+		"severity:\n  shm-size: none":                     `p:2: severity: "none" is none of error, warning, off`,
+		"severity:\n  shm-size: off\n  shm-size: off":     `p:3: shm-size is there twice`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: ''": `p:4: nodes: node set "" names no host`,
+		"waivers: {check: shm-size}":                      `p:1: waivers: is a list: each entry begins with "- check:"`,
+		"waivers:\n- {check: shm-size, fact: shm.size, reason: r, owner: o, until: 2026-12-31}":    `p:2: findings of shm-size are not of single facts: those of expectation and drift are`,
+		"waivers:\n- {check: expectation, fact: shm.sise, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"- strict":                                                         `p:1: settings are written as "name: value"`,
+		"expect: 12":                                                       `p:1: expect: is a list: each entry begins with "- fact:"`,
+		"expect:\n- shm.size":                                              `p:2: expect: each entry has keys: fact, is, nodes, severity, fix`,
+		"expect:\n- {is: 1}":                                               `p:2: expect: this entry lacks "fact:"`,
+		"expect:\n- fact: shm.size":                                        `p:2: expect: this entry lacks "is:"`,
+		"expect:\n- fact: shm.size\n  is: ''":                              `p:3: is: is empty`,
+		"expect:\n- fact: shm.size\n  is: []":                              `p:3: is: is an empty list, and nothing is in that`,
+		"expect:\n- fact: shm.size\n  is: {a: 1}":                          `p:3: is: takes one value`,
+		"expect:\n- fact: gpux.driver\n  is: 1":                            `p:2: there is no fact "gpux.driver" to compare: the nearest is "nvml.driver"`,
+		"expect:\n- fact: shm.size\n  is: lots":                            `p:3: "lots" is no size: sizes look like 512MiB or 16GiB`,
+		"expect:\n- fact: shm.size\n  is: 1\n  node: w1":                   `p:4: expect: there is no key "node": the nearest is "nodes"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: 'w[1-'":              `p:4: nodes: node set "w[1-": "[" without "]"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: w[3-1]":              `p:4: nodes: node set "w[3-1]": [3-1] runs backwards`,
+		"expect:\n- fact: shm.size\n  is: 1\n  nodes: '@a'":                `p:4: nodes: there is no group "a"`,
+		"expect:\n- fact: shm.size\n  is: 1\n  severity: warn":             `p:4: severity: "warn" is none of error, warning`,
+		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1, nodes: '@b'}": `p:3: nodes: there is no group "b": the nearest is "a"`,
+		"groups: [a]":           `p:1: groups: holds names and their node sets, as in training: 'gpu[01-16]'`,
+		"groups:\n  a: 'w[1-2'": `p:2: groups: a: node set "w[1-2": "[" without "]"`,
 		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: there is no check "shm-sise": the nearest is "shm-size"`,
 		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is none of error, warning, off`,
 		"severity:\n- {check: shm-size}":                                                 `p:2: severity: this entry lacks "severity:"`,

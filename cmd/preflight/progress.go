@@ -1,119 +1,118 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"io"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
 	"preflight"
-	"preflight/hostfile"
-	"preflight/report"
 )
 
-// progress is one live line on a terminal: how many nodes have been reached
-// and probed, and which ones everybody is waiting for.
+// progress takes in the steps of a run and has them shown on standard error while
+// it lasts. Only its own goroutine writes: a terminal that is held or a pipe that
+// is full holds up nobody who reaches a node.
 type progress struct {
-	lines *mpb.Progress // nil when nobody looks
-	bar   *mpb.Bar
+	began time.Time
+	to    display // nil when nobody looks
+	quit  chan struct{}
+	shown sync.WaitGroup
 
-	mu      sync.Mutex
-	total   int
-	reached int
-	ended   int
-	since   map[string]time.Time // nodes under way
+	mu     sync.Mutex
+	phases []*phase // in the order they began
 }
 
-// slowest is how many laggards the line names, and after which time a node is one.
+// How to show progress, as container builders name it.
 const (
-	slowest   = 3
-	slowAfter = time.Second
+	progressAuto  = "auto"
+	progressPlain = "plain"
+	progressNone  = "none"
 )
 
-// startProgress draws on standard error if that is a terminal.
-func startProgress(config Config, total int) *progress {
-	p := &progress{total: total, since: map[string]time.Time{}}
-	if config.Quiet || total == 0 || !term.IsTerminal(int(os.Stderr.Fd())) {
+// display is a way to show progress.
+type display interface {
+	// update tells how far things are now. It is called every tick and, with last
+	// set, once when the run is over.
+	update(now time.Time, p *progress, last bool)
+}
+
+// tick is how often what is shown is brought up to date.
+const tick = 200 * time.Millisecond
+
+// startProgress shows what it hears until stop.
+func startProgress(config Config) *progress {
+	p := &progress{began: time.Now(), to: config.display(os.Stderr), quit: make(chan struct{})}
+	if p.to == nil {
 		return p
 	}
-	p.lines = mpb.New(append(screen(os.Stderr), mpb.WithRefreshRate(120*time.Millisecond))...)
-	// One more than there are nodes: the line stays while they call each other.
-	p.bar = p.lines.New(int64(total)+1, mpb.NopStyle(), mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.text(time.Now()) })))
+	p.shown.Go(func() {
+		ticks := time.NewTicker(tick)
+		defer ticks.Stop()
+		for {
+			select {
+			case now := <-ticks.C:
+				p.to.update(now, p, false)
+			case <-p.quit:
+				p.to.update(time.Now(), p, true)
+				return
+			}
+		}
+	})
 	return p
 }
 
-// screen lets mpb draw on a terminal. Of one that does not tell its size, as
-// serial lines and some containers' are, mpb would use no column and no row; it
-// is taken for 80 columns, which mpb does only for what it thinks is none.
-func screen(terminal *os.File) []mpb.ContainerOption {
-	width, height, err := term.GetSize(int(terminal.Fd()))
-	if err == nil && width > 0 && height > 0 {
-		return []mpb.ContainerOption{mpb.WithOutput(terminal)}
+// display is how to show progress on standard error, nil for not at all. What is
+// asked for by name is shown wherever that leads; otherwise only a terminal is
+// told, and one that cannot move its cursor in lines that stay.
+func (c Config) display(stderr *os.File) display {
+	switch {
+	case c.Quiet, c.Progress == progressNone:
+		return nil
+	case c.Progress == progressPlain:
+		return &plainProgress{to: stderr}
+	case !term.IsTerminal(int(stderr.Fd())):
+		return nil
+	case os.Getenv("TERM") == "dumb":
+		return &plainProgress{to: stderr}
 	}
-	return []mpb.ContainerOption{mpb.WithOutput(struct{ io.Writer }{terminal}), mpb.WithAutoRefresh(), mpb.WithWidth(80)}
+	return newLiveProgress(stderr)
 }
 
-// step takes in what one node did.
-func (p *progress) step(node string, step preflight.Step) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch step {
-	case preflight.Started:
-		p.since[node] = time.Now()
-	case preflight.Reached:
-		p.reached++
-	case preflight.Probed, preflight.Lost:
-		p.ended++
-		delete(p.since, node)
-		if p.bar != nil {
-			p.bar.Increment()
-		}
-	}
-}
-
-// text is the line as it stands now.
-func (p *progress) text(now time.Time) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	text := fmt.Sprintf("reached %d of %d, looked at %d", p.reached, p.total, p.ended)
-	if p.ended == p.total {
-		text += ", now they call each other"
-	}
-	var late []string
-	for node, since := range p.since {
-		if now.Sub(since) > slowAfter {
-			late = append(late, node)
-		}
-	}
-	if len(late) == 0 {
-		return text
-	}
-	slices.SortFunc(late, func(a, b string) int {
-		return cmp.Or(p.since[a].Compare(p.since[b]), strings.Compare(a, b))
-	})
-	oldest := now.Sub(p.since[late[0]]).Round(time.Second)
-	more := ""
-	if len(late) > slowest {
-		more = fmt.Sprintf(" and %d more", len(late)-slowest)
-		late = late[:slowest]
-	}
-	return fmt.Sprintf("%s, waiting %s for %s%s", text, oldest, report.Escape(hostfile.Fold(late)), more)
-}
-
-// stop wipes the line, so that the report starts on a clean one.
+// stop ends the showing, so that the report starts on a clean line.
 func (p *progress) stop() {
-	if p.lines == nil {
+	close(p.quit)
+	p.shown.Wait()
+}
+
+// hear takes in one step.
+func (p *progress) hear(event preflight.Event) {
+	if p.to == nil {
 		return
 	}
-	p.bar.Abort(true)
-	p.lines.Wait()
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.take(now, event)
+}
+
+func (p *progress) take(now time.Time, event preflight.Event) {
+	current := p.current(event.Phase)
+	if event.Step == preflight.Began && (current == nil || event.Node == "") {
+		current = &phase{name: event.Phase, began: now, last: now, waits: map[string]wait{}}
+		p.phases = append(p.phases, current)
+	}
+	if current != nil { // else the end of what never began: nobody was reached
+		current.take(now, event)
+	}
+}
+
+// current is the phase of a name that began last, nil before any did.
+func (p *progress) current(name preflight.Phase) *phase {
+	for i := len(p.phases) - 1; i >= 0; i-- {
+		if p.phases[i].name == name {
+			return p.phases[i]
+		}
+	}
+	return nil
 }

@@ -35,25 +35,61 @@ func terminal(t *testing.T) (user, program *os.File) {
 	return user, program
 }
 
-// TestProgressOnATerminalOfNoSize: such a terminal shows the line as others do.
-func TestProgressOnATerminalOfNoSize(t *testing.T) {
+// shown is all that a terminal of some size is told of a second in which one of two
+// nodes is reached.
+func shown(t *testing.T, config Config, size *unix.Winsize) string {
+	t.Helper()
 	user, program := terminal(t)
+	if size != nil {
+		if err := unix.IoctlSetWinsize(int(program.Fd()), unix.TIOCSWINSZ, size); err != nil {
+			t.Fatal(err)
+		}
+	}
 	stderr := os.Stderr
 	os.Stderr = program
 	defer func() { os.Stderr = stderr }()
 
-	p := startProgress(Config{}, 2)
-	p.step("w1", preflight.Started)
-	p.step("w1", preflight.Reached)
-	time.Sleep(400 * time.Millisecond) // a few refreshes
+	p := startProgress(config)
+	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
+	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
+	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
+	if _, live := p.to.(*liveProgress); live {
+		time.Sleep(calm + 2*tick) // until it is drawn
+	}
 	p.stop()
 	fmt.Fprint(program, "end") // so that reading ends too
-	got := make([]byte, 1<<16)
-	n, err := user.Read(got)
-	if err != nil {
-		t.Fatal(err)
+	var all []byte
+	for part := make([]byte, 1<<16); !bytes.HasSuffix(all, []byte("end")); {
+		n, err := user.Read(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, part[:n]...)
 	}
-	if !bytes.Contains(got[:n], []byte("reached 1 of 2")) {
-		t.Errorf("the terminal shows %q", got[:n])
+	return string(bytes.TrimSuffix(all, []byte("end")))
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	const line, wiped = "log in        1 of 2 nodes\x1b[K\r\n\x1b[J", "\r\x1b[1A\x1b[J"
+	for name, c := range map[string]struct {
+		config Config
+		size   *unix.Winsize
+		term   string
+		want   string
+	}{
+		"wide":       {Config{}, &unix.Winsize{Row: 24, Col: 100}, "xterm", line + wiped},
+		"of no size": {Config{}, nil, "xterm", line + wiped},
+		"narrow":     {Config{}, &unix.Winsize{Row: 24, Col: 20}, "xterm", "log in        1 of…\x1b[K\r\n\x1b[J" + wiped},
+		"dumb":       {Config{}, nil, "dumb", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
+		"plain":      {Config{Progress: progressPlain}, nil, "xterm", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
+		"quiet":      {Config{Quiet: true}, nil, "xterm", ""},
+		"none":       {Config{Progress: progressNone}, nil, "xterm", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TERM", c.term)
+			if got := shown(t, c.config, c.size); got != c.want {
+				t.Errorf("\n got %q\nwant %q", got, c.want)
+			}
+		})
 	}
 }

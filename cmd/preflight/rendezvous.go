@@ -46,8 +46,8 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 				return err
 			}
 			defer closeJob()
-			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
-			job.Progress = progress.step
+			progress := startProgress(config)
+			job.Progress = progress.hear
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
 			progress.stop()
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
@@ -63,9 +63,10 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 		},
 	}
 	launchFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
 	cmd.Flags().String("format", "text", "text or json")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
-	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "quiet")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd
 }
 

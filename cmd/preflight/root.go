@@ -52,6 +52,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	drillFlags(root.Flags())
 	judgeFlags(root.Flags())
 	hostListFlags(root.Flags())
+	progressFlag(root.Flags())
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
@@ -106,7 +107,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(job.Plan.Hostfile, reportFormats), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(reportFormats, map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
 		return err
 	}
 	if policy.Baseline, err = config.baseline(job.Plan.Prediction); err != nil {
@@ -137,14 +138,14 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	return become(command)
 }
 
-// run judges a job, with progress on a terminal.
+// run judges a job, and shows how far it is.
 func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
-	progress := startProgress(c, len(job.Plan.Prediction.Hosts))
-	job.Progress = progress.step
+	progress := startProgress(c)
+	job.Progress = progress.hear
 	report := preflight.Run(ctx, job)
 	progress.stop()
 	report.Version, report.Hostfile = Version, c.source(job.Plan)
-	report.Seconds = time.Since(began).Seconds()
+	report.Began, report.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 	return report
 }
 

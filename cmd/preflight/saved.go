@@ -36,16 +36,16 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			if err := config.writable(job.Plan.Hostfile, []string{"json"}); err != nil {
+			if err := config.writable([]string{"json"}, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}
-			progress := startProgress(config, len(job.Plan.Prediction.Hosts))
-			job.Progress = progress.step
+			progress := startProgress(config)
+			job.Progress = progress.hear
 			fleet, prediction := preflight.Look(cmd.Context(), job)
 			progress.stop()
 			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
 			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
-			saved.Seconds = time.Since(began).Seconds()
+			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
 			lost := 0
 			for _, node := range fleet.Nodes {
@@ -71,6 +71,7 @@ func snapshotCommand() *cobra.Command {
 	}
 	launchFlags(cmd.Flags())
 	drillFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
@@ -103,7 +104,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := config.writable("", reportFormats); err != nil {
+			if err := config.writable(reportFormats, map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -130,7 +131,7 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 		catalogue = checks.Lasting(catalogue)
 	}
 	judged := checks.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
-	judged.Version, judged.Hostfile, judged.Seconds = Version, saved.Hostfile, saved.Seconds
+	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
 	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
 	judged.Conclude(policy.Strict)
 	return judged
@@ -163,7 +164,7 @@ Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 			if err != nil {
 				return err
 			}
-			changes := checks.Changes(before.Nodes, after.Nodes)
+			changes := checks.Changes(before.Fleet, after.Fleet)
 			if err := printChanges(changes, format); err != nil {
 				return err
 			}

@@ -9,35 +9,52 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"preflight/report"
 )
 
 // writable refuses before the run outputs that could not be written after it, that
-// would cost their user a file, or whose format the command does not write. hostfile is
-// the one that was read, "" for none.
-func (c Config) writable(hostfile string, formats []string) error {
+// would cost their user a file, or whose format the command does not write. Those are
+// the files it reads, by what they are, such as "the hostfile"; a path may be "".
+func (c Config) writable(formats []string, those map[string]string) error {
 	if err := oneOf("format", c.Format, formats); err != nil {
 		return err
 	}
 	outputs := c.outputs()
 	for _, o := range outputs {
 		if o.isReport() && !slices.Contains(formats, o.format) {
-			return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s", strings.Join(formats, ", "))
+			return o.unknownFormat(formats)
 		}
 	}
 	if err := distinct(outputs); err != nil {
 		return err
 	}
 	for _, o := range outputs {
-		if err := o.writable(hostfile); err != nil {
+		if err := o.writable(those); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o output) writable(hostfile string) error {
+// endings are those of files that a format is known by.
+var endings = map[string]string{"xml": "junit", "md": "markdown", "txt": "text", "prom": "prometheus"}
+
+// unknownFormat says which formats there are, the likely one first.
+func (o output) unknownFormat(formats []string) error {
+	if slices.Contains(reportFormats, o.format) {
+		return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s", strings.Join(formats, ", "))
+	}
+	near := nearest(o.format, formats)
+	if meant := endings[strings.ToLower(o.format)]; slices.Contains(formats, meant) {
+		near = fmt.Sprintf(": the nearest is %q", meant)
+	}
+	return withHint(fmt.Errorf("%s: there is no format %q%s", o.said, o.format, near),
+		"formats are %s; a file of such a name is ./%s=%s", strings.Join(formats, ", "), o.format, o.path)
+}
+
+func (o output) writable(those map[string]string) error {
 	if o.isPrinted() {
 		return nil
 	}
@@ -55,8 +72,10 @@ func (o output) writable(hostfile string) error {
 	case !info.Mode().IsRegular():
 		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
-	if read, err := os.Stat(hostfile); err == nil && os.SameFile(read, info) {
-		return withHint(fmt.Errorf("%s would overwrite the hostfile", o.said), "name another file, as in -o report.json")
+	for what, path := range those {
+		if read, err := os.Stat(path); err == nil && os.SameFile(read, info) {
+			return withHint(fmt.Errorf("%s would overwrite %s", o.said, what), "name another file, as in -o report.json")
+		}
 	}
 	if err := o.replaceable(); err != nil {
 		return err
@@ -64,12 +83,20 @@ func (o output) writable(hostfile string) error {
 	return creatable(o.said, o.target())
 }
 
-// target is the file itself, behind any symbolic links: those are kept.
+// target is the file itself, behind any symbolic links: those are kept. Of a file that is
+// not there yet it is where that will be.
 func (o output) target() string {
-	if path, err := filepath.EvalSymlinks(o.path); err == nil {
-		return path
+	path, err := filepath.Abs(o.path)
+	if err != nil {
+		return filepath.Clean(o.path)
 	}
-	return filepath.Clean(o.path)
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 // creatable makes a file beside the one to come, which only a try can tell, and takes
@@ -108,10 +135,7 @@ func (o output) replaceable() error {
 func (o output) save(text []byte) error {
 	info, err := os.Stat(o.path)
 	if err == nil && !info.Mode().IsRegular() {
-		if err := os.WriteFile(o.path, text, 0); err != nil {
-			return cannotWrite(o.said, err)
-		}
-		return nil
+		return o.feed(text)
 	}
 	if err == nil {
 		if err := o.replaceable(); err != nil {
@@ -131,6 +155,23 @@ func (o output) save(text []byte) error {
 	}
 	if err != nil {
 		os.Remove(file.Name())
+		return cannotWrite(o.said, err)
+	}
+	return nil
+}
+
+// feed writes to what is no file. Of a named pipe somebody must hold the other end
+// already: to wait for a reader who never comes would look like a run without an end.
+func (o output) feed(text []byte) error {
+	file, err := os.OpenFile(o.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return withHint(fmt.Errorf("%s is a pipe, and nobody reads it", o.said), "start its reader first")
+	}
+	if err == nil {
+		_, err = file.Write(text)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
 		return cannotWrite(o.said, err)
 	}
 	return nil

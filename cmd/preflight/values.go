@@ -35,25 +35,19 @@ func kindOf(t reflect.Type) string {
 	return t.String()
 }
 
-// readableValues refuses values of the file and the environment that are none
-// of their setting's, which viper would bend to fit or refuse in Go's terms:
-// to it 12 is a duration of 12 nanoseconds, and 1.5 nodes are 1.
-func readableValues(v *viper.Viper, flags *pflag.FlagSet, file string) error {
+// readableVariables refuses values of the environment that are none of their
+// setting's, which viper would bend to fit or refuse in Go's terms: to it 12 is a
+// duration of 12 nanoseconds, and 1.5 nodes are 1. Those of the file are refused where
+// it is read, with their lines.
+func readableVariables(v *viper.Viper, flags *pflag.FlagSet) error {
 	for field := range reflect.TypeFor[Config]().Fields() {
 		key := field.Tag.Get("mapstructure")
-		value, variable := v.Get(key), "PREFLIGHT_"+strings.ToUpper(key)
-		flag := flags.Lookup(key)
-		name := file + ": " + key
-		switch {
-		case value == nil || flag != nil && flag.Changed:
-			continue
-		case os.Getenv(variable) != "":
-			name = variable
-		case !v.InConfig(key):
+		variable := "PREFLIGHT_" + strings.ToUpper(key)
+		if flag := flags.Lookup(key); os.Getenv(variable) == "" || flag != nil && flag.Changed {
 			continue
 		}
-		if kind := kindOf(field.Type); !readable(kind, value) {
-			return wrongValue(name, kind, value)
+		if kind := kindOf(field.Type); !readable(kind, v.Get(key)) {
+			return wrongValue(variable, kind, v.Get(key))
 		}
 	}
 	return nil

@@ -1,26 +1,27 @@
 #!/bin/sh
 # slurm.conf: EpilogSlurmctld=/etc/slurm/preflight-epilog.sh
 #
-# Looks at the nodes of a job after its end: processes that still hold GPUs, shared
-# memory nobody maps any more, GPUs that failed under it. Such nodes are drained before
-# the next job dies of them. For partitions whose nodes run one job at a time
-# (OverSubscribe=EXCLUSIVE): what another job is doing looks like something left over.
-# Runs on the controller as SlurmUser, who must be able to log in to the nodes by key.
+# Looks at the GPUs of a job's nodes when it ends. Nodes on which some failed under it are
+# drained before the next job dies of them. Runs on the controller as SlurmUser, who must
+# be able to log in to the nodes by key.
+#
+# Slurm does not wait for the job's last processes before it starts this, nor for this
+# before it gives the nodes to the next job: so it does not look for GPUs in use or
+# shared memory left behind. clean-shm.sh removes the latter.
 set -u
-# Slurm sets neither.
+# Slurm promises neither.
 export PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}"
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
-lists=$(mktemp -d) || exit 0
-trap 'rm -rf "$lists"' EXIT
+log() { logger -t "preflight[job $SLURM_JOB_ID]" "$@"; }
+kept=$(mktemp -d) || exit 0
+trap 'rm -rf "$kept"' EXIT
 
-# --strict: what is left over is a warning to a launch, and a reason to drain here.
-report=$(preflight -q --strict --timeout 20s --bad-hosts "$lists/bad" \
-	--only shm-leftovers,gpu-idle,gpu-driver-loads,gpu-healthy 2>&1)
+report=$(preflight -q --timeout 20s -o "prometheus=$kept/nodes" -o - --only gpu-driver-loads,gpu-healthy 2>&1)
 [ $? = 1 ] || exit 0
-printf '%s\n' "$report" | logger -t "preflight[job $SLURM_JOB_ID]"
+printf '%s\n' "$report" | log
 
-# Nodes that were not reached are on the list too: Slurm finds those itself, and sets
-# them DOWN if they are.
-scontrol update NodeName="$(grep '^[^#]' "$lists/bad" | paste -s -d , -)" State=DRAIN \
-	Reason="preflight after job $SLURM_JOB_ID: see the controller's syslog"
+bad=$(sed -n 's/^preflight_finding{check=".*",node="\(..*\)",verdict="fail"} .*/\1/p' "$kept/nodes" | sort -u | paste -s -d , -)
+said=$(scontrol update NodeName="$bad" State=DRAIN \
+	Reason="preflight after job $SLURM_JOB_ID: see the controller's syslog" 2>&1) ||
+	log "$bad could not be drained: $said"

@@ -1,7 +1,8 @@
 // Nodes by checks. Rows that are alike are one, with the folded node set.
 const cells = {
   f: { sign: "×", word: "fail" }, w: { sign: "!", word: "warn" }, u: { sign: "?", word: "could not look" },
-  p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "nothing found here" }, s: { sign: "–", word: "does not apply" },
+  p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "nothing found here, but elsewhere" },
+  v: { sign: "~", word: "waived" }, n: { sign: "…", word: "the check is not complete" }, s: { sign: "–", word: "does not apply" },
   o: { sign: "", word: "not judged here" },
 };
 const mostRows = 200; // that are drawn at once
@@ -60,7 +61,7 @@ const matrix = {
       }
       const nodes = row.nodes.filter((i) => data.names[i].toLowerCase().includes(asked.nodes));
       if (nodes.length === 0) continue;
-      rows.push({ label: nodes.length === row.nodes.length ? row.label : few(nodes), nodes, cells: row.cells });
+      rows.push({ label: nodes.length === row.nodes.length ? row.label : folded(nodes), nodes, cells: row.cells });
     }
     return asked.fold ? this.folded(rows, columns) : rows.flatMap(apart).sort((a, b) => (a.nodes[0] ?? -1) - (b.nodes[0] ?? -1));
   },
@@ -76,9 +77,10 @@ const matrix = {
         continue;
       }
       same.nodes = same.nodes.concat(row.nodes).sort((a, b) => a - b);
-      same.label += "," + row.label;
+      same.label = "";
     }
     const joined = [...at.values()];
+    for (const row of joined) row.label ||= folded(row.nodes);
     return joined.flatMap((row) => (this.open.has(row.key) ? [row, ...apart(row)] : [row]));
   },
 
@@ -112,7 +114,7 @@ const matrix = {
       const cell = row.cells[c];
       const sign = [element("span", { "aria-hidden": "true" }, cells[cell].sign), element("span", { class: "hidden-text" }, cells[cell].word)];
       const anchor = this.anchor(c, row, cell);
-      made.append(element("td", { class: "cell " + cell, title: row.label + " × " + data.checks[c].id + ": " + cells[cell].word },
+      made.append(element("td", { class: "cell " + cell, title: row.label + " × " + data.checks[c].id + ": " + this.words(c, cell) },
         ...(anchor ? [element("a", { href: "#" + anchor }, ...sign)] : sign)));
     }
     return made;
@@ -131,13 +133,19 @@ const matrix = {
     };
     return [
       element("button", { type: "button", "data-key": row.key, "aria-expanded": String(this.open.has(row.key)), title: row.label, onclick: toggle }, row.label),
-      element("span", { class: "faint" }, " " + row.nodes.length),
+      element("span", { class: "faint" }, " " + count(row.nodes.length, "node")),
     ];
+  },
+
+  // words say a cell, with the reason where a check as a whole has one.
+  words(c, cell) {
+    const reason = "ns".includes(cell) ? data.checks[c].reason : "";
+    return cells[cell].word + (reason ? ": " + reason : "");
   },
 
   // anchor is the finding that a cell is about.
   anchor(c, row, cell) {
-    if (!"fwu".includes(cell)) return "";
+    if (!"fwuv".includes(cell)) return "";
     const about = (mark) => (row.nodes.length === 0 ? mark.nodes.size === 0 : row.nodes.some((i) => mark.nodes.has(i)));
     return (this.marks.get(c) || []).find(about)?.anchor || "";
   },
@@ -147,12 +155,6 @@ const matrix = {
 function apart(row) {
   if (row.nodes.length === 0) return [row];
   return row.nodes.map((i) => ({ label: data.names[i], nodes: [i], cells: row.cells }));
-}
-
-// few names some nodes of a folded row.
-function few(nodes) {
-  const names = nodes.slice(0, 3).map((i) => data.names[i]).join(", ");
-  return nodes.length > 3 ? names + " and " + (nodes.length - 3) + " more" : names;
 }
 
 if (byId("matrix")) matrix.begin();

@@ -63,7 +63,7 @@ function heatMap(mesh, readout) {
   const n = data.names.length;
   const side = Math.min(2.1, Math.max(0.4, 64 / n)); // of a cell, in rem, so that most maps fit the page
   const size = side > 2 ? "small" : side > 0.8 ? "middle" : "large";
-  const head = element("tr", {}, element("td", {}));
+  const head = element("tr", {}, element("td", { class: "corner" }, size === "small" ? "by ↓ of →" : ""));
   const body = element("tbody", {});
   const all = [];
   data.names.forEach((name, i) => head.append(element("th", { scope: "col", class: mesh.suspect(mesh.into[i]) ? "suspect" : "" },
@@ -130,23 +130,25 @@ function suspectsInWords(mesh) {
 
 function drawMesh(box) {
   const mesh = new Mesh(box.dataset.section);
-  const readout = element("p", { class: "readout faint" }, mesh.isDense ? "Rows call, columns are called. Point at a cell, or go through them by the arrow keys." :
+  const readout = element("p", { class: "readout faint" }, mesh.isDense ? "Milliseconds of each call: a row is who calls, a column who is called. Point at a cell, or go through them by the arrow keys." :
     "A tile is a node: its left half the calls it made, its right half those to it. The arrow keys go from one to the next.");
   const suspects = suspectsInWords(mesh);
   if (suspects) box.append(element("p", { class: "suspects" }, suspects));
   box.append(mesh.isDense ? heatMap(mesh, readout) : meshTiles(mesh, readout), meshLegend(mesh, !mesh.isDense), readout);
 }
 
-// A map is drawn when it comes into view, or is to be printed.
+// A map of many nodes is drawn when it comes into view, or is to be printed.
+const atOnce = 32; // nodes of which a map takes no time worth waiting for
 {
   const boxes = new Set(document.querySelectorAll(".heat-map"));
   const draw = (box) => {
     if (boxes.delete(box)) drawMesh(box);
   };
   const watch = new IntersectionObserver((seen) => seen.filter((s) => s.isIntersecting).forEach((s) => draw(s.target)), { rootMargin: "400px" });
-  for (const box of boxes) {
+  for (const box of [...boxes]) {
     box.hidden = false;
-    watch.observe(box);
+    if (data.names.length <= atOnce) draw(box);
+    else watch.observe(box);
   }
   addEventListener("beforeprint", () => [...boxes].forEach(draw));
 }

@@ -1,0 +1,97 @@
+package checks
+
+import (
+	"cmp"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+func (b *Baseline) added(view View, node *facts.Node) Finding {
+	return Finding{
+		Verdict: Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
+		Got: "in the fleet", Want: "not in the baseline", Fix: []string{b.anew(view)},
+	}
+}
+
+// renamed are the nodes whose machines the baseline knows by other names: one finding, for
+// a fleet is renamed as a whole.
+func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
+	var names, now, then []string
+	for _, node := range view.Nodes {
+		if before := was[node.Name]; before != nil && before.Name != node.Name {
+			names = append(names, node.Name)
+			now, then = append(now, node.Name), append(then, before.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []Finding{{
+		Verdict: Warn, Nodes: names, Summary: "another name than the baseline has for the same machine",
+		Got: shortList(now), Want: shortList(then), Fix: []string{b.anew(view)},
+	}}
+}
+
+// lost are the nodes of the baseline that this launch should have and has not. Where no
+// hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
+func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
+	if view.Launch.HostsFile == "" {
+		return nil
+	}
+	found := map[string]bool{}
+	for _, before := range was {
+		found[before.Name] = true
+	}
+	var names []string
+	for i := range b.Nodes {
+		if !found[b.Nodes[i].Name] {
+			names = append(names, b.Nodes[i].Name)
+		}
+	}
+	switch {
+	case names == nil:
+		return nil
+	case b.Unlisted:
+		return []Finding{{
+			Verdict: Unknown, Nodes: names,
+			Summary: "in the baseline and not in this run, and its hostfile, which cannot be read here, would say whether it was left out or is gone",
+		}}
+	}
+	return []Finding{{
+		Nodes: names, Summary: "in the baseline, and in the hostfile no more",
+		Got: "not in the hostfile", Want: "in the baseline",
+		Fix: []string{"$EDITOR " + hostsFile(view) + "   # add again: " + hostfile.Fold(names), b.anew(view)},
+	}}
+}
+
+func hostsFile(view View) string { return ShellWord(cmp.Or(view.Launch.HostsFile, "hostfile")) }
+
+// anew is the way out where the change was meant: the baseline is written again, from the
+// same hosts. A finding on the launching machine has it, too, so that nothing is left to
+// be filled in by the nodes of the finding.
+func (b *Baseline) anew(view View) string {
+	hosts := "-H " + hostsFile(view)
+	if view.Launch.HostsFile == "" {
+		var names []string
+		for i := range view.All {
+			names = append(names, view.All[i].Name)
+		}
+		hosts = "-w " + ShellWord(hostfile.Fold(names))
+	}
+	return "preflight snapshot " + hosts + " --normalize -o " + ShellWord(b.File) + "   # if this was meant"
+}
+
+// who is the machine of the baseline that had an id, "" where none or several had it.
+func (b *Baseline) who(id string) (name string) {
+	for i := range b.Nodes {
+		if idOf(&b.Nodes[i]) != id {
+			continue
+		}
+		if name != "" {
+			return ""
+		}
+		name = b.Nodes[i].Name
+	}
+	return name
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// TestPolicyDocs: the page's examples are policies that are taken, and it has every
+// setting, section, key and severity there is.
+func TestPolicyDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 5 {
+		t.Errorf("%d examples are found", len(blocks))
+	}
+	for _, block := range blocks {
+		path := t.TempDir() + "/preflight.yaml"
+		if err := os.WriteFile(path, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.SetNormalizeFunc(bothSpellings)
+		launchFlags(flags)
+		judgeFlags(flags)
+		flags.String("config", path, "")
+		config, err := readConfig(flags)
+		if err == nil {
+			_, err = config.policy()
+		}
+		if err != nil {
+			t.Errorf("%v in\n%s", err, block[1])
+		}
+	}
+	prose := regexp.MustCompile("(?ms)^```yaml\n.*?^```$").ReplaceAllString(string(page), "")
+	for field := range reflect.TypeFor[Config]().Fields() {
+		if key := field.Tag.Get("mapstructure"); key != "-" && !strings.Contains(prose, "`"+key+"`") {
+			t.Errorf("the setting %s is not there", key)
+		}
+	}
+	for _, key := range []string{"expect", "groups", "severity", "waivers", "fact", "is", "nodes", "fix", "check", "reason", "owner", "until"} {
+		if !regexp.MustCompile(`(?m)^[ -]*` + key + `:`).Match(page) {
+			t.Errorf("no example has the key %s", key)
+		}
+	}
+}

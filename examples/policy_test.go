@@ -1,0 +1,42 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPolicy has preflight read the policy: a fact, a check or a constraint that is none
+// would be refused with its line. Then the policy is held against a fleet.
+func TestPolicy(t *testing.T) {
+	text, err := os.ReadFile("policy/preflight.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The recorded nodes have other names, and the day of the waiver will pass.
+	ours := strings.NewReplacer("gpu[001-064]", "w[1-4]", "old[01-16]", "w[5-8]", "old[03-04]", "w2", "2027-03-31", "2999-12-31").Replace(string(text))
+	for name, c := range map[string]struct {
+		policy string
+		code   int
+		says   []string
+	}{
+		"as it is":      {string(text), 1, []string{"want  shm.size >=16GiB (preflight.yaml:", "want  python.packages.protobuf <4 (preflight.yaml:", "FAIL  shm-size  w2"}},
+		"for the fleet": {ours, 1, []string{"want  nvml.driver >=570.86 (preflight.yaml:", "waived  shm-size w2"}},
+		"with a slip":   {strings.Replace(ours, "shm.size", "shm.sise", 1), 2, []string{`there is no fact "shm.sise"`, `the nearest is "shm.size"`}},
+	} {
+		d := newDesk(t, faulty)
+		if err := os.WriteFile(filepath.Join(d.dir, "preflight.yaml"), []byte(c.policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := d.run(t, "/usr/bin/env", "preflight", "-H", "hosts", "--config", "preflight.yaml", "--only", "expectation,shm-size")
+		if code != c.code {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, c.code, out)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: it does not say %q:\n%s", name, want, out)
+			}
+		}
+	}
+}

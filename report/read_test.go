@@ -1,0 +1,32 @@
+package report
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestReadRefuses names what is wrong with a file, and where.
+func TestReadRefuses(t *testing.T) {
+	const whole = "{\"schema\": 1,\n\"nodes\": []}\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing":             {"", "it is empty"},
+		"blanks":              {" \n\n ", "it is empty"},
+		"cut":                 {"{\"schema\": 1,\n\"nodes\": [", "it ends in the middle, in line 2"},
+		"no JSON":             {"baseline: x\n", "line 1: invalid character 'b'"},
+		"conflict":            {"{\"schema\": 1,\n<<<<<<< HEAD\n", "line 2: invalid character '<'"},
+		"conflict at the end": {whole + ">>>>>>> theirs\n", "it ends in line 2, and something follows"},
+		"two":                 {whole + whole, "it ends in line 2, and something follows"},
+		"list":                {"[]", "line 1: the whole is of another kind: array"},
+		"kind":                {"{\"schema\": 1,\n\"nodes\": [\n{\"name\": 3}]}", "line 3: nodes.name is of another kind: number"},
+		"schema":              {"{\"schema\": 2}", "its schema is 2"},
+		"other":               {"{}", "its schema is 0"},
+	} {
+		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	later := strings.Replace(whole, "[]", `[{"name": "w1", "facts": {"host": {"new_fact": 3}, "new_section": {}}}], "new": 1`, 1)
+	if r, err := Read(strings.NewReader(later)); err != nil || len(r.Nodes) != 1 {
+		t.Errorf("of a later version: %v, %d nodes", err, len(r.Nodes))
+	}
+}
