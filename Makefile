@@ -91,7 +91,8 @@ test: setup
 	@[ -e /usr/bin/chromium ] || echo "NOT RUN, because there is no browser: the HTML report in a real one (make browser-test installs it)"
 	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
 
-# The HTML report in a real browser. SCREENSHOTS=DIR keeps pictures of it, to be looked at.
+# The HTML report in a real browser, which takes pictures of it. SCREENSHOTS=DIR keeps
+# them, to be looked at.
 browser-test: setup-browser
 	go test -count 1 -v -run Browser ./report $(if $(SCREENSHOTS),-screenshots $(abspath $(SCREENSHOTS)))
 
@@ -108,6 +109,7 @@ lint:
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md
+	bin/preflight facts --format markdown > docs/facts.md
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
 
@@ -136,11 +138,13 @@ cluster: setup build bin/cluster
 cluster-down: bin/cluster
 	bin/cluster down -name $(NAME)
 
-# Ratios against pdsh, clush and parallel-ssh in one run (root, Linux).
-bench: setup build
+# Ratios against pdsh, clush and parallel-ssh in one run (root, Linux), and how soon
+# the HTML report of 1,000 nodes answers in a browser.
+bench: setup setup-browser build
 	go run ./testhosts/bench -n $(or $(HOSTS),128)
 	unshare -n sh -c 'ip link set lo up && ip route add local 10.99.0.0/16 dev lo && go test -run "^$$" -bench Fleet -benchtime 1x .'
 	go test -run "^$$" -bench Explain ./explain
+	go test -run "^$$" -bench Browser -benchtime 10x ./report
 
 clean:
 	rm -rf bin dist

@@ -24,7 +24,7 @@ func (c Change) gone() bool { return len(c.After) == 0 }
 
 // Changes compares two looks at a fleet, node by node in the order of the
 // second, the launching machine last. Volatile facts take no part, and neither does a
-// section that one of the two looks could not see: not seen is not changed.
+// section that one of the two looks could not see: [Unseen] tells of those.
 //
 // Of the facts that are rightly a node's own, those take part that tell one piece of
 // hardware from another, and its IPv4 addresses: a machine or a GPU that was replaced is
@@ -59,10 +59,14 @@ func Changes(before, after facts.Fleet) []Change {
 // headChanges are those of what the launching machine launches with. Where it is another
 // one than it was, as every other runner of a CI is, there is nothing to compare.
 func headChanges(before, after *facts.Node) []Change {
-	if before == nil || after == nil || idOf(before) == "" || idOf(before) != idOf(after) {
+	if !sameMachine(before, after) {
 		return nil
 	}
 	return slices.DeleteFunc(changesOf(before, after), func(c Change) bool { return sectionOf(c.Fact) != facts.SectionLauncher })
+}
+
+func sameMachine(before, after *facts.Node) bool {
+	return before != nil && after != nil && idOf(before) != "" && idOf(before) == idOf(after)
 }
 
 // earlier is what every node was before, by the name it has now: the node of that name

@@ -37,8 +37,11 @@ type Check struct {
 	// FromPolicy says that the policy decides what is looked at: Run gets every node,
 	// and says itself what could not be seen.
 	FromPolicy bool
-	Doc        string // one paragraph: what it looks at, why it matters
-	WouldSee   string // the message training would have died with
+	// Volatile says that it judges, if only for some of its findings, by facts that
+	// facts.Lasting leaves out: a normalized snapshot tells it nothing.
+	Volatile bool
+	Doc      string // one paragraph: what it looks at, why it matters
+	WouldSee string // the message training would have died with
 	// Run judges. It is pure: no clock, no I/O, no state.
 	Run func(View) []Finding
 }
@@ -50,6 +53,8 @@ type View struct {
 	All    []facts.Node  // the whole fleet, for names and counts
 	Launch launch.Prediction
 	Policy Policy
+	// NotTried are the sections that nobody was to look at, each with the reason.
+	NotTried map[facts.Section]string
 
 	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
 	networks map[*facts.Node]launch.Network           // what ncclNetwork has, for the same reason
@@ -79,6 +84,9 @@ type Finding struct {
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
+	// Facts are several that it is about and that weigh alike, Fact the first of them, nil
+	// for one: what covers the finding has to cover each.
+	Facts []string `json:"-"`
 	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
 	At string `json:"at,omitempty"`
 

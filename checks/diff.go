@@ -84,6 +84,9 @@ func spreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 				s = &spread{first: value, others: map[int]string{}}
 				spreads[path] = s
 			}
+			if last := len(s.have) - 1; last >= 0 && s.have[last] == int32(kind) {
+				return // a node that lists one thing twice says it twice: the first counts
+			}
 			s.have = append(s.have, int32(kind))
 			if value != s.first {
 				s.others[kind] = value

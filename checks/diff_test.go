@@ -40,6 +40,14 @@ func TestDiff(t *testing.T) {
 		"lists by key, not by place": {func(n []facts.Node) {
 			n[2].IB.Devices[0], n[2].IB.Devices[1] = n[2].IB.Devices[1], n[2].IB.Devices[0]
 		}, []FactDiff{}},
+		"one thing listed twice": {func(n []facts.Node) {
+			n[2].Net.Interfaces = append(n[2].Net.Interfaces, n[2].Net.Interfaces[0])
+		}, []FactDiff{}},
+		"twice, and not alike": {func(n []facts.Node) {
+			again := n[2].Net.Interfaces[0]
+			again.MTU++
+			n[2].Net.Interfaces = append(n[2].Net.Interfaces, again)
+		}, []FactDiff{}},
 		"names are left to host-names": {func(n []facts.Node) { n[2].Names.Lookups[0].Addresses = []string{"127.0.1.1"} }, []FactDiff{}},
 		"sorted by fact": {func(n []facts.Node) { n[3].SHM.Size, n[3].Host.Kernel = 1, "6.8" }, []FactDiff{
 			{Fact: "host.kernel", Groups: []FactGroup{{value(`"5.15.0-107-generic"`), []string{"w1", "w2", "w3"}}, {value(`"6.8"`), []string{"w4"}}}},

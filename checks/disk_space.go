@@ -13,6 +13,7 @@ var diskSpace = Check{
 	Title:    "there is space where the launch writes",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionDisk},
+	Volatile: true,
 	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
 		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. Trouble with the working or the temporary directory " +
 		"fails the check, with the others it is a warning. Several directories on one file system are one finding.",

@@ -10,22 +10,16 @@ import (
 // LeftOut is why a check does not judge a normalized snapshot.
 const LeftOut = "a normalized snapshot leaves out what this is judged by"
 
-// momentary are the checks that judge by what a normalized snapshot leaves out, be it for
-// some of their findings only, beside those that need a section of facts.Momentary.
-var momentary = []string{
-	"host-distinct", "launcher-ready", "launcher-args", "script-same", "offload-path",
-	"shm-size", "shm-leftovers", "shm-limits", "numa-memory", "disk-space", "memory-available",
-	"gpu-healthy", "gpu-idle", "gpu-mode", "gpu-throttle", "gpu-links",
-	"nic-choice", "master-address", "master-port-free",
-}
-
 // Lasting is a catalogue for normalized snapshots. What a check would judge by facts that
-// were left out it cannot judge: it is skipped, with that reason, for no node is to blame.
+// were left out it cannot tell, and no node is to blame.
 func Lasting(catalogue []Check) []Check {
 	judged := slices.Clone(catalogue)
 	for i := range judged {
-		if slices.Contains(momentary, judged[i].ID) {
-			judged[i].Run = func(View) []Finding { return skip(LeftOut) }
+		check := &judged[i]
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) })
+		if check.Volatile || len(lasting) < len(check.Needs) {
+			check.Needs = lasting // what the run was never to look at is still not judged
+			check.Run = func(View) []Finding { return []Finding{{Verdict: Unknown, Summary: LeftOut, Explained: true}} }
 		}
 	}
 	return judged

@@ -2,6 +2,8 @@ package checks
 
 import (
 	"encoding/json"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,14 +17,7 @@ import (
 func lastingOf(t *testing.T, fleet launchable) launchable {
 	t.Helper()
 	through := func(node facts.Node) facts.Node {
-		text, err := json.Marshal(node.Lasting())
-		if err != nil {
-			t.Fatal(err)
-		}
-		node.Facts = facts.Facts{}
-		if err := json.Unmarshal(text, &node.Facts); err != nil {
-			t.Fatal(err)
-		}
+		node.Facts = throughJSON(t, node.Lasting())
 		return node
 	}
 	fleet.Nodes = slices.Clone(fleet.Nodes)
@@ -37,6 +32,19 @@ func lastingOf(t *testing.T, fleet launchable) launchable {
 	return fleet
 }
 
+// throughJSON is what is read back of facts, or of what lasts of them.
+func throughJSON(t *testing.T, tree any) (read facts.Facts) {
+	t.Helper()
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = json.Unmarshal(text, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
 // TestLastingJudgesAlike judges every fixture as it is and as its normalized snapshot: a
 // check says the same of both, or that it cannot judge the second, and never passes what
 // it has not seen.
@@ -48,7 +56,7 @@ func TestLastingJudgesAlike(t *testing.T) {
 			left := lastingOf(t, fleet)
 			part := Evaluate(Lasting([]Check{check}), left.Fleet, left.Launch, policy)
 			a, b := whole.Checks[0], part.Checks[0]
-			if strings.Contains(b.Reason, LeftOut) || slices.Contains(momentary, check.ID) && b.Verdict == Unknown {
+			if strings.Contains(b.Reason, LeftOut) || check.Volatile && b.Verdict == Unknown {
 				continue
 			}
 			if diff := cmp.Diff(a, b); diff != "" {
@@ -60,16 +68,111 @@ func TestLastingJudgesAlike(t *testing.T) {
 	}
 }
 
-// TestLastingHealthy has nothing to find, and no judgement on what was left out.
+// TestLastingHealthy has nothing to find, and cannot tell what was left out: no fleet is
+// fit for a launch by what lasts alone.
 func TestLastingHealthy(t *testing.T) {
 	fleet := lastingOf(t, healthyFleet(4))
 	report := Evaluate(Lasting(Catalogue), fleet.Fleet, fleet.Launch, DefaultPolicy())
-	if diff := cmp.Diff([]Finding{}, report.Findings); diff != "" || report.Verdict != Pass {
-		t.Errorf("%s (-want +got):\n%s", report.Verdict, diff)
+	if diff := cmp.Diff([]Finding{}, report.Findings); diff != "" || report.Verdict != Unknown || report.ExitCode != 2 {
+		t.Errorf("%s, exit code %d (-want +got):\n%s", report.Verdict, report.ExitCode, diff)
 	}
-	for _, id := range momentary {
-		if _, known := Lookup(id); !known {
-			t.Errorf("there is no check %s", id)
+	for i, outcome := range report.Checks {
+		momentary := slices.ContainsFunc(Catalogue[i].Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) })
+		leftOut := outcome.Verdict == Unknown && outcome.Reason == LeftOut
+		if leftOut != (momentary || Catalogue[i].Volatile) {
+			t.Errorf("%s: %s (%s)", outcome.Check, outcome.Verdict, outcome.Reason)
 		}
+	}
+	policy := DefaultPolicy()
+	policy.Only = []string{pythonSame.ID}
+	report = Evaluate(Lasting(Catalogue), fleet.Fleet, fleet.Launch, policy)
+	if report.Verdict != Pass || report.ExitCode != 0 {
+		t.Errorf("only %s: %s, exit code %d", pythonSame.ID, report.Verdict, report.ExitCode)
+	}
+}
+
+// TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out: a check
+// that says otherwise then must be declared Volatile, for it would take zeros for facts.
+func TestVolatileIsDeclared(t *testing.T) {
+	for _, check := range Catalogue {
+		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
+			continue
+		}
+		for _, path := range fixturesOf(t, check.ID) {
+			fleet, policy := readFixture(t, path).build(t)
+			want := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+			shaken := fleet.Fleet
+			shaken.Nodes = nil
+			for i, node := range fleet.Nodes {
+				number := []int64{1, 1 << 50}[i%2]
+				lasts := node.Lasting()
+				node.Facts = throughJSON(t, node.Facts)
+				disturb(reflect.ValueOf(&node.Facts), lasts, number)
+				shaken.Nodes = append(shaken.Nodes, node)
+			}
+			got := Evaluate([]Check{check}, shaken, fleet.Launch, policy)
+			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
+				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", path, got.Checks[0], want.Checks[0], diff)
+			}
+		}
+	}
+}
+
+// disturb changes the facts of v that the tree, which is what lasts of it, has not.
+func disturb(v reflect.Value, tree any, number int64) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			disturb(v.Elem(), tree, number)
+		}
+	case reflect.Slice:
+		list, _ := tree.([]any)
+		for i := range min(v.Len(), len(list)) {
+			disturb(v.Index(i), list[i], number)
+		}
+	case reflect.Struct:
+		fields, _ := tree.(map[string]any)
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			below, lasts := fields[name]
+			switch {
+			case options == "omitempty" && v.Field(i).IsZero(): // left out for being empty
+			case field.Anonymous && name == "":
+				disturb(v.Field(i), tree, number)
+			case lasts:
+				disturb(v.Field(i), below, number)
+			case !slices.Contains(facts.Momentary, facts.Section(name)):
+				shake(v.Field(i), number)
+			}
+		}
+	}
+}
+
+// shake gives a value another one; what is not there stays so.
+func shake(v reflect.Value, number int64) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			shake(v.Elem(), number)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			shake(v.Field(i), number)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			shake(v.Index(i), number)
+		}
+	case reflect.Int, reflect.Int64:
+		v.SetInt(number)
+	case reflect.Uint64, reflect.Uint32:
+		v.SetUint(uint64(number) & math.MaxUint32)
+	case reflect.Float64:
+		v.SetFloat(float64(number))
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.String:
+		v.SetString("shaken")
 	}
 }

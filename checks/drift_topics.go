@@ -72,8 +72,10 @@ var (
 // by that, but for a package that the others lack.
 func breaks(node *facts.Node, c Change) bool {
 	switch {
-	case breaking.MatchString(c.Fact), mtuFact.MatchString(c.Fact):
+	case breaking.MatchString(c.Fact):
 		return true
+	case mtuFact.MatchString(c.Fact):
+		return leadsAway(node, mtuFact.FindStringSubmatch(c.Fact)[1])
 	case failures.MatchString(c.Fact):
 		return c.came()
 	case able.MatchString(c.Fact):
@@ -91,6 +93,16 @@ func breaks(node *facts.Node, c Change) bool {
 		return c.gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
 	}
 	return false
+}
+
+// leadsAway is whether ranks may talk by an interface: it leads to the other nodes, or
+// could.
+func leadsAway(node *facts.Node, name string) bool {
+	if name == peerInterface(node) {
+		return true
+	}
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == name })
+	return at < 0 || !node.Net.Interfaces[at].Internal()
 }
 
 // entriesIn is how many entries a list has, 0 for one that is not there.

@@ -23,7 +23,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Policy:   policy.File,
 		Diff:     Diff(fleet.Nodes),
 	}
-	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
+	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
 	view.cards = launchCards(view)
 	view.stated, view.waiving = hold(fleet, policy), newWaiving(policy)
 	report.Advice = advise(view)
@@ -116,7 +116,7 @@ func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 		outcome.Verdict, outcome.Reason = Skip, AllWaived
 	}
 	view.waiving.note(check, outcome.Verdict, findings, blind)
-	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip || f.Explained })
+	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip || f.Verdict == Pass || f.Explained })
 }
 
 // complete fills in what a check leaves to its catalogue entry.
@@ -133,14 +133,19 @@ func complete(f *Finding, check Check) {
 	}
 }
 
-// conclude is the verdict of one check and, for a skip or an unknown, why. A
-// skip needs every node: what was not seen there might have applied.
+// conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
+// what it does not hold for. A skip needs every node: what was not seen there might have
+// applied.
 func conclude(findings []Finding, blind blindness, judged int) (Verdict, string) {
-	verdict, skipped := Pass, ""
+	verdict, skipped, but := Pass, "", ""
 	var reasons []string
 	for _, f := range findings {
-		if f.Verdict == Skip {
+		switch f.Verdict {
+		case Skip:
 			skipped = f.Summary
+			continue
+		case Pass:
+			but = f.Summary
 			continue
 		}
 		if weight(f.Verdict) < weight(verdict) {
@@ -164,9 +169,14 @@ func conclude(findings []Finding, blind blindness, judged int) (Verdict, string)
 	}
 	switch {
 	case verdict == Unknown:
+		if but != "" {
+			reasons = append(reasons, but)
+		}
 		return Unknown, strings.Join(reasons, "; ")
 	case verdict == Pass && skipped != "":
 		return Skip, skipped
+	case verdict == Pass:
+		return Pass, but
 	}
 	return verdict, ""
 }

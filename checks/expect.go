@@ -41,8 +41,9 @@ type statement struct {
 	unclear []Finding
 }
 
-// miss is a node that is not as stated.
-type miss struct{ node, got string }
+// miss is a node that is not as stated. Its fact is the one path that is not, as it is
+// stated where several are.
+type miss struct{ node, fact, got string }
 
 // Valid says why an expectation cannot be held against anything: there is no such
 // fact ([UnknownFactError]), or no value can be as stated. It does not name the place.
@@ -98,6 +99,15 @@ func factAt(path string) (facts.Description, error) {
 	return facts.Description{}, unknownFact(path)
 }
 
+// isEntry is whether a path is that of a whole entry of a list, "net.interfaces.eth1".
+func isEntry(path string) bool {
+	return slices.ContainsFunc(knownFacts(), func(known knownFact) bool {
+		list, _, ofEntries := strings.Cut(known.Path, ".*.")
+		name, within := strings.CutPrefix(path, list+".")
+		return ofEntries && within && name != "" && !strings.Contains(name, ".")
+	})
+}
+
 // pathPattern matches the paths that one with "*" in it stands for.
 func pathPattern(path, star string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(path), `\*`, star) + "$")
@@ -119,7 +129,7 @@ func unknownFact(path string) error {
 		near = Nearest(path, paths, max(3, len(path)/3))
 	}
 	if near == "" {
-		return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: preflight -v and the JSON report print their names", path)}
+		return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: preflight facts lists them", path)}
 	}
 	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: the nearest is %q", path, near)}
 }
@@ -212,7 +222,7 @@ func (s *statement) hold(seen sight) {
 			found.Nodes = []string{node.Name}
 			s.unclear = append(s.unclear, found)
 		default:
-			s.missed = append(s.missed, miss{node.Name, found.Got})
+			s.missed = append(s.missed, miss{node.Name, found.Fact, found.Got})
 		}
 	}
 }
@@ -221,16 +231,17 @@ func (s *statement) hold(seen sight) {
 // there must be one unless "absent" is.
 func (s *statement) judge(node *facts.Node, section facts.Section) Finding {
 	values := s.values(node, section)
-	if len(values) == 0 || values[s.Fact] == `""` {
+	if full := inFull(s.Fact); len(values) == 0 || values[full] == `""` {
 		if reason := untold(node, section); reason != "" {
 			return Finding{Verdict: Unknown, Explained: true, Summary: reason}
 		}
 		if s.Fact == peersMTU {
 			return Finding{Verdict: Unknown, Summary: "it is not known which interface leads to the other nodes"}
 		}
-		values[s.Fact] = ""
+		values[full] = ""
 	}
 	var wrong, unclear []string
+	fact := ""
 	for path, value := range values {
 		text := path + " " + readable(value, s.about)
 		switch allows, err := s.allows(value); {
@@ -238,13 +249,17 @@ func (s *statement) judge(node *facts.Node, section facts.Section) Finding {
 			unclear = append(unclear, text+" "+err.Error())
 		case !allows:
 			wrong = append(wrong, text)
+			fact = path
 		}
+	}
+	if len(wrong) > 1 {
+		fact = s.Fact
 	}
 	slices.Sort(wrong)
 	slices.Sort(unclear)
 	switch {
 	case wrong != nil:
-		return Finding{Verdict: Fail, Got: strings.Join(wrong, ", ")}
+		return Finding{Verdict: Fail, Fact: fact, Got: strings.Join(wrong, ", ")}
 	case unclear != nil:
 		return Finding{Verdict: Unknown, Summary: strings.Join(unclear, ", ") + ", so it cannot be held against " + s.wanted()}
 	}

@@ -65,7 +65,7 @@ func readConstraint(text string, about facts.Description) (constraint, error) {
 		}
 		c.bounds = append(c.bounds, b)
 	}
-	return c, c.contradiction()
+	return c, c.possible(about)
 }
 
 func readBound(text string, about facts.Description) (bound, error) {
@@ -130,34 +130,6 @@ func readNumber(text string, about facts.Description) (float64, error) {
 // canBeUnlimited is whether -1 stands for no limit.
 func canBeUnlimited(path string) bool {
 	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
-}
-
-// contradiction finds two bounds that no value is within.
-func (c constraint) contradiction() error {
-	for _, low := range c.bounds {
-		for _, high := range c.bounds {
-			order := low.against(high)
-			meets := low.op == ">=" || low.op == "=="
-			allows := high.op == "<=" || high.op == "=="
-			switch {
-			case strings.Contains("> >= ==", low.op) && strings.Contains("< <= ==", high.op) && (order > 0 || order == 0 && !(meets && allows)),
-				low.op == "==" && high.op == "!=" && order == 0:
-				return fmt.Errorf("%q cannot be: nothing is %s%s and %s%s", c.text, low.op, low.text, high.op, high.text)
-			}
-		}
-	}
-	return nil
-}
-
-// against orders the operands of two bounds of one constraint.
-func (b bound) against(other bound) int {
-	switch {
-	case b.version != nil && other.version != nil:
-		return b.version.compare(other.version)
-	case b.kind == facts.Number:
-		return cmp.Compare(b.number, other.number)
-	}
-	return strings.Compare(b.text, other.text)
 }
 
 var errNoVersion = errors.New("is no version")

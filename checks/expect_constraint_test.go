@@ -136,6 +136,14 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"net.interfaces.*.mtu", "jumbo", `"jumbo" is no number, and net.interfaces.*.mtu is one`},
 		{"net.interfaces.*.mtu", "NaN", "is no number"},
 		{"net.interfaces.*.speed", ">=100GB", `"100GB" is no rate`},
+		{"shm.size", "<0", "no whole number from 0 on is so"},
+		{"shm.size", "==-1", "cannot be"},
+		{"net.interfaces.*.mtu", ">5, <6", "cannot be"},
+		{"net.interfaces.*.mtu", ">=5, <=5, !=5", "cannot be"},
+		{"net.interfaces.*.mtu", "==1500.5", "cannot be"},
+		{"limits.memlock.soft", ">unlimited", "cannot be"},
+		{"nvml.cards.*.power.limit", "<0", "no number from 0 on is so"},
+		{"gpu.open_module", "!=true, !=false", "true or false"},
 		{"gpu.open_module", "yes", "is true or false"},
 		{"gpu.open_module", ">true", "is true or false"},
 		{"gpu.modules", "nvidia", `is a list, of which nothing but "absent"`},
@@ -145,7 +153,7 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"memory.available", "1", `no fact "memory.available"`}, // volatile
 		{"python", "1", "no fact"},
 		{"", "1", "no fact"},
-		{"zzzzzzzzzzzzzzzz", "1", "preflight -v and the JSON report print their names"},
+		{"zzzzzzzzzzzzzzzz", "1", "preflight facts lists them"},
 	} {
 		err := Expectation{Fact: c.fact, Is: []string{c.is}}.Valid()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -154,6 +162,13 @@ func TestImpossibleExpectations(t *testing.T) {
 	}
 	if err := (Expectation{Fact: "shm.size"}).Valid(); err == nil {
 		t.Error("an expectation that says nothing is valid")
+	}
+	for fact, is := range map[string]string{
+		"ib.devices.*.numa_node": "-1", "limits.memlock.soft": "unlimited", "nvml.cards.*.power.limit": ">300, <301", "net.interfaces.*.mtu": ">5, <7", "shm.size": "<1", "gpu.open_module": "!=true",
+	} {
+		if err := (Expectation{Fact: fact, Is: []string{is}}).Valid(); err != nil {
+			t.Errorf("%s: %v", fact, err)
+		}
 	}
 	for _, possible := range []string{">=570, <580", ">=570, <=570", "!=570, !=571", ">=570, !=570", "==570, <571"} {
 		if err := (Expectation{Fact: "nvml.driver", Is: []string{possible}}).Valid(); err != nil {

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"slices"
-	"strconv"
 
 	"preflight/facts"
 )
@@ -12,49 +11,22 @@ import (
 // others once more would say it twice, and blame the wrong ones where they are most.
 
 // meeting leaves out the nodes that miss what the policy states of a fact. They stay
-// where the statement is a mere warning and the check asking is not: a launch that
-// will fail must not pass for one that was warned of.
+// where that will not count, or not as much as what the check asking may find: a launch
+// that will fail must not pass for one that was warned of, or whose defect is waived.
 func (v View) meeting(nodes []*facts.Node, fact string) []*facts.Node {
 	missed := map[string]bool{}
 	for _, s := range v.statedOf(fact) {
-		if s.weight() == Error || v.severity == Warning {
-			for _, m := range s.missed {
-				missed[m.node] = true
-			}
+		if s.verdict(v.Policy) == Warn && v.severity == Error {
+			continue
+		}
+		for _, m := range s.missed {
+			missed[m.node] = missed[m.node] || !v.waiving.waives(Finding{Check: expectation.ID, Fact: m.fact}, m.node)
 		}
 	}
 	if len(missed) == 0 {
 		return nodes
 	}
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return missed[n.Name] })
-}
-
-// alikeByPolicy parts a comparison so that nodes of which the policy states
-// different things are not compared with each other.
-func (v View) alikeByPolicy(a aspect, nodes []*facts.Node, fact string) []comparison {
-	stated := v.statedOf(fact)
-	nodes = v.meeting(nodes, fact)
-	if len(stated) == 0 {
-		return []comparison{{aspect: a, Among: nodes}}
-	}
-	parts := map[string]int{}
-	var all []comparison
-	for _, node := range nodes {
-		key := ""
-		for i, s := range stated {
-			if s.concerns(node) {
-				key += strconv.Itoa(i) + " "
-			}
-		}
-		at, met := parts[key]
-		if !met {
-			at = len(all)
-			parts[key] = at
-			all = append(all, comparison{aspect: a})
-		}
-		all[at].Among = append(all[at].Among, node)
-	}
-	return all
 }
 
 // statedOf are the expectations of a fact, none where they are switched off.

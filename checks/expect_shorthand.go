@@ -2,7 +2,10 @@ package checks
 
 import (
 	"cmp"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"preflight/facts"
 )
@@ -17,8 +20,32 @@ var shorthands = map[string]string{
 	peersMTU:     "net.interfaces.*.mtu",
 }
 
-// inFull is the path of a fact that may have been named in short.
-func inFull(fact string) string { return cmp.Or(shorthands[fact], fact) }
+// Stateable are the facts that an expectation can name, sorted, the short names among them.
+func Stateable() []facts.Description {
+	all := facts.Described()
+	for short := range shorthands {
+		about, err := factAt(inFull(short))
+		if err != nil {
+			panic("checks: " + err.Error()) // it is short for nothing
+		}
+		about.Path = short
+		all = append(all, about)
+	}
+	slices.SortFunc(all, func(a, b facts.Description) int { return strings.Compare(a.Path, b.Path) })
+	return all
+}
+
+// inFull is the path of a fact that may have been named in short, or a package by another
+// spelling than the one that nodes tell: PyYAML is pyyaml, nvidia_nccl_cu12 nvidia-nccl-cu12.
+// Source: PEP 503, normalized names.
+func inFull(fact string) string {
+	if name, isPackage := strings.CutPrefix(fact, packagePath("")); isPackage {
+		return packagePath(strings.ToLower(separators.ReplaceAllString(name, "-")))
+	}
+	return cmp.Or(shorthands[fact], fact)
+}
+
+var separators = regexp.MustCompile(`[-_.]+`)
 
 // values are the facts of a node that the statement is about, by path.
 func (s *statement) values(node *facts.Node, section facts.Section) map[string]string {

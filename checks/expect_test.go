@@ -63,6 +63,12 @@ func TestAStatementBeatsTheMajority(t *testing.T) {
 		"one misses it":                    {drivers("550", "570", "570"), []Expectation{expects("nvml.driver", ">=570")}, gpuDriverSame, []string{"fail expectation w1"}},
 		"all meet it, and differ":          {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", ">=570")}, gpuDriverSame, []string{"warn gpu-driver-same w1"}},
 		"two groups, each as stated":       {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", "570", "w1"), expects("nvml.driver", "580", "w2", "w3")}, gpuDriverSame, nil},
+		"unlike, but none must be":         {drivers("550", "550", "570"), []Expectation{expects("nvml.driver", ">=500", "w3")}, gpuDriverSame, []string{"warn gpu-driver-same w3"}},
+		"unlike, and one may be alike":     {drivers("550", "580", "580"), []Expectation{expects("nvml.driver", ">=550", "w1"), expects("nvml.driver", ">=580", "w2", "w3")}, gpuDriverSame, []string{"warn gpu-driver-same w1"}},
+		"one is like a group, unstated":    {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", "570", "w1"), expects("nvml.driver", "580", "w2")}, gpuDriverSame, nil},
+		"one is like no group, unstated":   {drivers("570", "580", "590"), []Expectation{expects("nvml.driver", "570", "w1"), expects("nvml.driver", "580", "w2")}, gpuDriverSame, []string{"warn gpu-driver-same w1,w2,w3"}},
+		"a group of one, the rest unsaid":  {drivers("570", "580", "580"), []Expectation{expects("nvml.driver", "570", "w1")}, gpuDriverSame, []string{"warn gpu-driver-same w1"}},
+		"another spelling of a package":    {packages("numpy", "1.26.4", "1.26.4", "2.1.0"), []Expectation{expects("python.packages.NumPy", "<2")}, packagesSame, []string{"fail expectation w3"}},
 		"another fact":                     {drivers("550", "550", "570"), []Expectation{expects("nvml.library", "absent", "w9")}, gpuDriverSame, []string{"warn gpu-driver-same w3"}},
 		"torch":                            {torch, []Expectation{expects("python.torch.version", "==2.5.1")}, torchSame, []string{"fail expectation w1,w2"}},
 		"python":                           {healthyFleet(3), []Expectation{expects("python.version", ">=3.99")}, pythonSame, []string{"fail expectation w1,w2,w3"}},
@@ -83,6 +89,23 @@ func TestAStatementBeatsTheMajority(t *testing.T) {
 	} {
 		if diff := cmp.Diff(c.want, under(c.fleet, Policy{Expect: c.expect, ClockSkew: 2}, c.check)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	one := []Expectation{expects("python.packages.protobuf", "<5")}
+	odd := packages("protobuf", "4.25.3", "4.25.3", "5.29.1")
+	waiver := Waiver{Check: "expectation", Fact: "python.packages.protobuf", Nodes: []string{"w3"}, Until: "2026-12-31"}
+	for name, c := range map[string]struct {
+		policy Policy
+		want   []string
+	}{
+		"as it is":               {Policy{Expect: one}, []string{"fail expectation w3"}},
+		"weighed as a warning":   {Policy{Expect: one, Severities: map[string]Severity{"expectation": Warning}}, []string{"fail protobuf-same w3", "warn expectation w3"}},
+		"waived":                 {Policy{Expect: one, Today: "2026-11-21", Waivers: []Waiver{waiver}}, []string{"fail protobuf-same w3"}},
+		"waived until yesterday": {Policy{Expect: one, Today: "2027-01-01", Waivers: []Waiver{waiver}}, []string{"fail expectation w3"}},
+		"waived of another fact": {Policy{Expect: one, Today: "2026-11-21", Waivers: []Waiver{{Check: "expectation", Fact: "shm.size", Until: "2026-12-31"}}}, []string{"fail expectation w3"}},
+	} {
+		if diff := cmp.Diff(c.want, under(odd, c.policy, protobufSame)); diff != "" {
+			t.Errorf("a miss %s (-want +got):\n%s", name, diff)
 		}
 	}
 	off := Policy{Expect: []Expectation{expects("nvml.driver", ">=570")}, Skip: []string{"expectation"}}
@@ -109,6 +132,52 @@ func TestNearest(t *testing.T) {
 	}{{"shm-sise", 2, "shm-size"}, {"shm", 2, ""}, {"", 3, ""}, {"shm-size", 0, "shm-size"}} {
 		if got := Nearest(c.word, []string{"clock-skew", "shm-size"}, c.slips); got != c.want {
 			t.Errorf("Nearest(%q) within %d = %q, want %q", c.word, c.slips, got, c.want)
+		}
+	}
+}
+
+// TestLinkLayersMeetThePolicy: nobody is blamed for being unlike those who miss it.
+func TestLinkLayersMeetThePolicy(t *testing.T) {
+	fleet := healthyFleet(3)
+	for i := range fleet.Nodes[:2] {
+		for d := range fleet.Nodes[i].IB.Devices {
+			for p := range fleet.Nodes[i].IB.Devices[d].Ports {
+				fleet.Nodes[i].IB.Devices[d].Ports[p].LinkLayer = "Ethernet"
+			}
+		}
+	}
+	policy := Policy{Expect: []Expectation{{Fact: "ib.devices.*.ports.*.link_layer", Is: []string{"InfiniBand"}}}}
+	blames := func(policy Policy) bool {
+		report := Evaluate([]Check{ibSame, expectation}, fleet.Fleet, fleet.Launch, policy)
+		return slices.ContainsFunc(report.Findings, func(f Finding) bool {
+			return f.Check == ibSame.ID && strings.HasPrefix(f.Summary, "link layers") && slices.Contains(f.Nodes, "w3")
+		})
+	}
+	if !blames(Policy{}) || blames(policy) {
+		t.Errorf("blamed without a policy: %v, with it: %v", blames(Policy{}), blames(policy))
+	}
+}
+
+// TestDraftedSizes: what somebody has set stays, and what follows the memory leaves room.
+func TestDraftedSizes(t *testing.T) {
+	for bytes, want := range map[string]string{
+		"549755813888": "512GiB", "67108864": "64MiB", "65536": "64KiB", "1000": "1000", "12638253056": "11932MiB", "0": "0",
+	} {
+		if got := sizeToState(bytes); got != want {
+			t.Errorf("%s is stated as %s, want %s", bytes, got, want)
+		}
+	}
+	fleet := healthyFleet(2)
+	fleet.Nodes[1].SHM.Size -= 4096 * 100
+	for i := range fleet.Nodes {
+		fleet.Nodes[i].GPU.Module = "" // no driver is loaded, so it is neither kind
+	}
+	for _, d := range Drafts(fleet.Nodes) {
+		if d.Fact == "gpu.open_module" {
+			t.Errorf("%s is stated where there is no module", d.Fact)
+		}
+		if d.Fact == "shm.size" && (len(d.Groups) != 1 || d.Is != ">=519044MiB") {
+			t.Errorf("%s in %d groups", d.Is, len(d.Groups))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,17 +9,20 @@ import (
 	"preflight/hostfile"
 )
 
+// expectationID is the check's, whose findings ask for their own weight.
+const expectationID = "expectation"
+
 // noPolicy is why the checks of a policy skip where it has nothing for them.
 const noPolicy = "no policy file asks for it"
 
 var expectation = Check{
-	ID:         "expectation",
+	ID:         expectationID,
 	Title:      "every node is as the policy states",
 	Severity:   Error,
 	FromPolicy: true,
 	Doc: "Holds the facts of every node against the expect: list of preflight.yaml: versions (\">=570.86\"), sizes (\">=16GiB\"), plain values, lists of allowed ones, or \"absent\". " +
 		"A node that does not have the fact misses the expectation; one whose section was not seen is unknown. A stated expectation beats the majority: the checks that compare nodes leave " +
-		"out those that miss it. Each expectation says itself what it weighs and how to meet it.",
+		"out those whose miss counts, and keep nodes apart that the policy has unlike. Each expectation says itself what it weighs and how to meet it.",
 	WouldSee: "nothing for certain: what the team has ruled out takes part in the launch",
 	Run:      judgeExpectations,
 }
@@ -43,23 +45,26 @@ func judgeExpectations(view View) []Finding {
 	return findings
 }
 
-// weight is what missing it weighs.
-func (s *statement) weight() Severity { return cmp.Or(s.Severity, Error) }
+// verdict is what missing it comes to under a policy, which may weigh all of them anew.
+func (s *statement) verdict(policy Policy) Verdict {
+	f := Finding{Check: expectationID, Verdict: Fail}
+	if s.Severity == Warning {
+		f.Verdict = Warn
+	}
+	policy.reweigh(&f)
+	return f.Verdict
+}
 
 func (s *statement) findings(view View) []Finding {
-	verdict := Fail
-	if s.weight() == Warning {
-		verdict = Warn
-	}
 	findings := slices.Concat(s.blind.findings, s.unclear)
 	if len(s.blind.unreached) > 0 {
 		findings = append(findings, Finding{Verdict: Unknown, Explained: true, Summary: hostfile.Fold(s.blind.unreached) + " not reached"})
 	}
 	for _, m := range s.missed {
 		findings = append(findings, Finding{
-			Verdict: verdict,
+			Verdict: s.verdict(view.Policy),
 			Nodes:   []string{m.node},
-			Fact:    s.Fact,
+			Fact:    m.fact,
 			At:      s.At,
 			Summary: s.Fact + " is not what the policy states",
 			Got:     m.got,

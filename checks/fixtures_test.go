@@ -39,7 +39,9 @@ type fixture struct {
 	Baseline     map[string]any `json:"baseline"`
 	BaselineSize int            `json:"baseline_size"`
 	BaselineHead any            `json:"baseline_head"` // patches its launching machine, nil for none
-	Want         struct {
+	// BaselineNotTried are the sections that nobody was to look at then.
+	BaselineNotTried map[facts.Section]string `json:"baseline_not_tried"`
+	Want             struct {
 		Verdict  Verdict       `json:"verdict"`
 		Reason   string        `json:"reason"` // what the reason of a skip or an unknown contains
 		Findings []wantFinding `json:"findings"`
@@ -170,7 +172,7 @@ func (f fixture) baseline(t *testing.T, size int) *Baseline {
 	if f.BaselineSize > 0 {
 		size = f.BaselineSize
 	}
-	earlier := &Baseline{File: "golden.json"}
+	earlier := &Baseline{File: "golden.json", NotTried: f.BaselineNotTried}
 	if f.BaselineHead != nil {
 		head := patched(t, *healthyFleet(size).Head, f.BaselineHead)
 		earlier.Head = &head

@@ -11,6 +11,7 @@ var gpuHealthy = Check{
 	Title:    "no GPU is lost, has memory errors that cannot be corrected, waits for a repair or reported a fault of its own today",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	Volatile: true,
 	Doc: "A GPU that the driver lost counts whether or not a rank is to use it, as CUDA looks at all of them first. Of the others those are looked at that ranks will use: " +
 		"uncorrectable errors since the driver was loaded, rows that could not be remapped, rows or pages that wait for a reset, pages retired up to the limit, " +
 		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +

@@ -12,6 +12,7 @@ var gpuMode = Check{
 	Title:    "the GPUs are in a mode that lets ranks use them whole, at once and at full clocks",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNVML},
+	Volatile: true,
 	Doc: "Compute mode prohibited keeps every process off a GPU. With MIG enabled a process sees one instance of one GPU, whatever CUDA_VISIBLE_DEVICES counts, and instances have neither NVLink nor " +
 		"peer access: a node with several ranks fails, a node with one rank works on a part of a GPU. A mode that changes at the next reset is warned of, and so are application clocks that are " +
 		"lower than on most GPUs of the model. Without persistence mode the driver forgets the GPU whenever nobody uses it, and every start takes seconds longer. " +

@@ -15,6 +15,7 @@ var gpuThrottle = Check{
 	Title:    "no GPU is braked by heat, by its power supply or by a lowered limit",
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
+	Volatile: true,
 	Doc: "A collective is as fast as its slowest GPU. Looked at are the reasons the driver gives for low clocks now (heat and power, not that the GPU idles or that a busy one meets its power limit), " +
 		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs; GeForce and TITAN, which many build, are compared within one VBIOS. " +
 		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",

@@ -14,6 +14,7 @@ var hostDistinct = Check{
 	Title:    "no two entries of the hostfile are one machine",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionHost},
+	Volatile: true,
 	Doc: "Compares boot id, machine id and network namespace. DeepSpeed knows a duplicate only by its spelling: a name, its long form and its " +
 		"address are three nodes to it, and their ranks then meet on the same GPUs and ports. Containers with networks of their own on one " +
 		"machine share the boot id and are told apart by the namespace.",

@@ -42,9 +42,9 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 			})
 		}
 	}
-	layers := unlikeRDMA(some, portAspects(view, some, " link layer", linkLayer))
+	layers := unlikeLayers(view, some)
 	if layers == nil {
-		layers = unlikeRDMA(some, []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
+		layers = unlikeRDMA(view.meeting(some, "ib.devices.*.ports.*.link_layer"), []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
 	}
 	tell := func(differences []difference, what string, verdict Verdict, wouldSee, fix string) {
 		for _, d := range differences {
@@ -86,6 +86,18 @@ func unlikeDevices(view View, nodes []*facts.Node, label, field string, value fu
 	var all []comparison
 	for _, a := range deviceAspects(nodes, label, value) {
 		all = append(all, view.alikeByPolicy(a, nodes, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	}
+	return onBothSides(compare(all))
+}
+
+// unlikeLayers compares the link layer of each port. Ports of two layers cannot connect
+// whatever a policy says, so it leaves out those that miss it and parts nobody.
+func unlikeLayers(view View, nodes []*facts.Node) []difference {
+	const label = " link layer"
+	var all []comparison
+	for _, a := range portAspects(view, nodes, label, linkLayer) {
+		port := strings.ReplaceAll(strings.TrimSuffix(a.Name, label), ":", ".ports.")
+		all = append(all, comparison{aspect: a, Among: view.meeting(nodes, "ib.devices."+port+".link_layer")})
 	}
 	return onBothSides(compare(all))
 }

@@ -14,6 +14,7 @@ var launcherArgs = Check{
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
+	Volatile: true,
 	Doc: "A launch command can be valid and still start something else: DeepSpeed 0.15.2 to 0.19.6 drops a host that --include names without slots, " +
 		"a single active host runs on the launching machine without ssh, --num_gpus does not ask the hostfile how many slots there are, pdsh reads " +
 		"brackets, commas and colons in names and %n in arguments by rules of its own, and the shell of every node parses the script's arguments once more. " +

@@ -12,6 +12,7 @@ var launcherReady = Check{
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
+	Volatile: true,
 	Doc: "DeepSpeed tests the first host with the ssh client and then starts pdsh, or another launcher's program, from PATH of the machine it is typed on; " +
 		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
 		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over up to 16 nodes, an echo in " +

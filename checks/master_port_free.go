@@ -13,6 +13,7 @@ var masterPortFree = Check{
 	Title:    "nobody holds the master port on node 0",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
 	Doc: "Rank 0, on the first active host, binds the master port on all addresses, so that a listener on any one address is in its way: " +
 		"a stale run, a second job, another service. DeepSpeed never looks. Ports below 1024 need root; a port that the kernel also hands out for " +
 		"outgoing connections is free only by luck.",

@@ -16,6 +16,7 @@ var memoryAvailable = Check{
 	Title:    "most of the memory of every node is available",
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionMemory},
+	Volatile: true,
 	Doc: "Compares what is available with what there is (policy memory_free, a share), within the cgroup's limit where that is tighter. A node " +
 		"whose memory is taken before the launch usually still runs the last one. Strict overcommit (vm.overcommit_memory=2) is warned of too: " +
 		"CUDA reserves far more address space than it uses.",

@@ -14,6 +14,7 @@ var nicChoice = Check{
 	Title:    "the interface that NCCL or gloo will take on each node leads to the peers",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
 	Doc: "Predicts which interface and address the ranks will listen on, by NCCL's rules (gloo's on cpu) and what they see of the environment, and asks " +
 		"whether the peers can call it there: no loopback, no address that other nodes hold too (docker0's 172.17.0.1), no link-local one, no other " +
 		"family than the peers', up, and answering in the mesh drill. Another interface than the one that leads to the peers is fine where the drill " +

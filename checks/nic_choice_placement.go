@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"preflight/facts"
 	"preflight/launch"
@@ -170,9 +169,4 @@ func (p *placement) isDeaf(node *facts.Node) bool {
 
 // isInside is whether an interface is of those that containers and virtual
 // machines of one host talk by. NCCL leaves out docker and, since 2.28.3, virbr.
-func isInside(i facts.Interface) bool {
-	if i.Kind == "docker" || i.Kind == "veth" {
-		return true
-	}
-	return slices.ContainsFunc([]string{"docker", "virbr", "br-", "veth", "cni"}, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) })
-}
+func isInside(i facts.Interface) bool { return i.Kind == "veth" || i.ForContainers() }

@@ -13,6 +13,7 @@ var numaMemory = Check{
 	Title:    "the NUMA nodes of each machine are alike where NCCL's ranks probe them one by one",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
+	Volatile: true,
 	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on its own NUMA node. Where a machine has " +
 		"a NUMA node with processors but no memory, or with memory but no processors, its ranks come to different answers, take different paths, " +
 		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). " +

@@ -17,12 +17,20 @@ type Policy struct {
 	Expect     []Expectation       // each of them Valid
 	Severities map[string]Severity // by check ID
 	Waivers    []Waiver
+	Groups     []Group
 
 	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
 	ClockSkew   float64 // seconds two clocks may differ
 	DiskFree    int64   // bytes free where the launch writes
 	MemoryFree  float64 // share of the memory that must be available, 0 to 1
 	OpenFiles   int64   // hard limit wanted; NCCL raises its soft one to it
+}
+
+// Group is a name that the policy gives to nodes. Its statements hold their names already.
+type Group struct {
+	Name  string
+	Nodes []string
+	At    string // where it is named, "preflight.yaml:3"
 }
 
 // DefaultPolicy is what holds when nobody says otherwise.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
-	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -76,23 +74,45 @@ func newWaiving(policy Policy) *waiving {
 	return w
 }
 
-// Valid says why a waiver can never cover anything: there is no such fact
-// ([UnknownFactError]), or the check's findings are not of single facts.
+// everyFact is the fact of a waiver that is to cover whatever such a check finds.
+const everyFact = "*"
+
+// Valid says why a waiver covers nothing, or more than anybody can have meant: there is
+// no such fact ([UnknownFactError]), or it is of a check whose findings are of one fact
+// each and does not say of which. A promise about an MTU must not cover another driver.
 func (w Waiver) Valid() error {
+	ofFacts := w.Check == expectation.ID || w.Check == drift.ID
 	switch {
-	case w.Fact == "":
-		return nil
-	case w.Check != expectation.ID && w.Check != drift.ID:
+	case w.Check == policyInForce.ID:
+		return fmt.Errorf("%s watches over the waivers, so none covers it: repair what it finds", w.Check)
+	case !ofFacts && w.Fact != "":
 		return fmt.Errorf("findings of %s are not of single facts: those of %s and %s are", w.Check, expectation.ID, drift.ID)
-	case w.Check == expectation.ID:
-		_, err := factAt(inFull(w.Fact))
-		return err
+	case !ofFacts, w.Fact == everyFact:
+		return nil
+	case w.Fact == "":
+		return fmt.Errorf("%s finds many things, and a waiver of it says which: add fact: shm.size, or fact: \"%s\" for whatever it finds", w.Check, everyFact)
 	}
-	return nil
+	path := inFull(w.Fact)
+	_, err := factAt(path)
+	if err != nil && w.Check == drift.ID && isEntry(path) {
+		return nil // drift tells of an interface that has gone, not of each of its facts
+	}
+	return err
 }
 
 // expired is whether its last day is over. Days as text are in order.
 func (w Waiver) expired(today string) bool { return today > w.Until }
+
+// isAbout is whether it is in force for a finding, on whichever nodes.
+func (w *waiver) isAbout(f Finding, today string) bool {
+	other := func(fact string) bool { return !w.fact.MatchString(inFull(fact)) }
+	return w.Check == f.Check && !w.expired(today) && (w.Fact == "" || !other(f.Fact) && !slices.ContainsFunc(f.Facts, other))
+}
+
+// waives is whether what a check found on a node will not count.
+func (w *waiving) waives(f Finding, node string) bool {
+	return w.today != "" && slices.ContainsFunc(w.waivers, func(one waiver) bool { return one.isAbout(f, w.today) && one.covers(node) })
+}
 
 func (w Waiver) covers(node string) bool {
 	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
@@ -127,7 +147,7 @@ func (w *waiving) part(findings []Finding) (left []Finding, waived bool) {
 
 // take moves the nodes of a finding that the waiver covers to what it has taken.
 func (w *waiver) take(f *Finding, today string) (taken, all bool) {
-	if w.Check != f.Check || w.Fact != "" && !w.fact.MatchString(inFull(f.Fact)) || w.expired(today) {
+	if !w.isAbout(*f, today) {
 		return false, false
 	}
 	if len(f.Nodes) == 0 { // the launching machine's
@@ -169,73 +189,4 @@ func (w *waiving) waived(r roster) (all []Waived) {
 		}
 	}
 	return all
-}
-
-var policyInForce = Check{
-	ID:         "policy",
-	Title:      "every waiver of the policy is in force, and needed",
-	Severity:   Error,
-	FromPolicy: true,
-	Doc: "Looks at the waivers: list of preflight.yaml. A waived finding is shown and does not count, until its date is over: then it counts again, and the waiver itself fails the run, so that " +
-		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen.",
-	WouldSee: "the defect that was waived for a time, on a day when nobody remembers it",
-	Run:      judgeWaivers,
-}
-
-func judgeWaivers(view View) []Finding {
-	var findings []Finding
-	switch {
-	case len(view.Policy.Waivers) == 0 && view.Policy.File != "":
-		return skip("the policy waives nothing")
-	case len(view.Policy.Waivers) == 0:
-		return skip(noPolicy)
-	case view.Policy.Today == "":
-		return []Finding{{Verdict: Unknown, Summary: "the date of today is not known, so no waiver was applied"}}
-	}
-	for _, w := range view.waiving.waivers {
-		switch {
-		case w.expired(view.Policy.Today):
-			findings = append(findings, Finding{
-				At:      w.At,
-				Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
-				Got:     w.said(),
-				Want:    "a date that is not over (today is " + view.Policy.Today + "), or no waiver",
-				Fix:     []string{"repair what it covered, then take the waiver out of " + w.At, "or agree on a new date: until: in " + w.At},
-			})
-		case w.taken == nil && view.waiving.told[w.Check] && w.concernsAny(view.All):
-			findings = append(findings, Finding{
-				Verdict: Warn,
-				At:      w.At,
-				Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing there", w.whose(), w.Check),
-				Got:     w.said(),
-				Fix:     []string{"take the waiver out of " + w.At + ", so that the defect is seen when it comes back"},
-			})
-		}
-	}
-	return findings
-}
-
-func (w Waiver) concernsAny(nodes []facts.Node) bool {
-	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
-}
-
-// whose is what it waives and where.
-func (w Waiver) whose() string {
-	text := w.Check
-	if w.Fact != "" {
-		text += " for " + w.Fact
-	}
-	if len(w.Nodes) > 0 {
-		text += " on " + hostfile.Fold(w.Nodes)
-	}
-	return text
-}
-
-// said is who gave it and why.
-func (w Waiver) said() string {
-	parts := []string{w.Reason}
-	if w.Owner != "" {
-		parts = append(parts, "owner "+w.Owner)
-	}
-	return strings.Join(append(parts, "stated at "+w.At), ", ")
 }

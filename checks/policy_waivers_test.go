@@ -57,6 +57,10 @@ func TestWaivers(t *testing.T) {
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
 		"facts by a star": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "python.packages.numpy"}), []Waiver{{Check: "x", Fact: "python.packages.*", Until: later, Reason: "known"}},
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
+		"one of two facts": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}), []Waiver{{Check: "x", Fact: "shm.size", Until: later, Reason: "known", At: "p:1"}},
+			[]string{"fail x w1", "warn policy "}, nil, Fail, 1},
+		"both facts": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}), []Waiver{{Check: "x", Fact: "shm.*", Until: later, Reason: "known"}},
+			nil, []string{"fail x w1 until " + later}, Skip, 0},
 		"a fact in short": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "nvml.driver"}), []Waiver{{Check: "x", Fact: "gpu.driver", Until: later, Reason: "known"}},
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
 	} {
@@ -70,6 +74,49 @@ func TestWaivers(t *testing.T) {
 		if r.Checks[0].Verdict != c.verdict || r.ExitCode != c.exit {
 			t.Errorf("%s: %s (%s), exit %d; want %s, exit %d", name, r.Checks[0].Verdict, r.Checks[0].Reason, r.ExitCode, c.verdict, c.exit)
 		}
+	}
+}
+
+// TestNowhereListed: what names no node of the hostfile is told, once for each set of
+// nodes; what a filter leaves out is in it.
+func TestNowhereListed(t *testing.T) {
+	fleet := healthyFleet(2)
+	fleet.Launch.HostsFile, fleet.Launch.LeftOut = "hostfile", []string{"ops@w9"}
+	policy := Policy{
+		File: "p", Today: "2026-11-21",
+		Groups:  []Group{{"a", []string{"x1", "x2"}, "p:1"}, {"b", []string{"w1", "x3"}, "p:2"}},
+		Expect:  []Expectation{{Fact: "shm.size", Is: []string{">=1"}, Nodes: []string{"x1", "x2"}, At: "p:3"}, {Fact: "shm.size", Is: []string{">=1"}, Nodes: []string{"w9"}, At: "p:4"}},
+		Waivers: []Waiver{{Check: "shm-size", Nodes: []string{"W1"}, Until: "2099-01-01", At: "p:5"}, {Check: "shm-size", Until: "2099-01-01", At: "p:6"}},
+	}
+	told := func(launch launchable, policy Policy) (all []string) {
+		for _, f := range Evaluate([]Check{policyInForce}, launch.Fleet, launch.Launch, policy).Findings {
+			all = append(all, string(f.Verdict)+" "+f.At+": "+f.Got)
+		}
+		return all
+	}
+	want := []string{"warn p:1: the group a (p:1), what is expected of shm.size (p:3)", "warn p:5: the waiver of shm-size (p:5)"}
+	if diff := cmp.Diff(want, told(fleet, policy)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	policy.Waivers = nil
+	if diff := cmp.Diff(want[:1], told(fleet, policy)); diff != "" {
+		t.Errorf("without a waiver (-want +got):\n%s", diff)
+	}
+	fleet.Launch.HostsFile = ""
+	if got := told(fleet, policy); got != nil {
+		t.Errorf("without a hostfile: %q", got)
+	}
+}
+
+// TestWaiversOfDrift: an interface that has gone is told of as a whole.
+func TestWaiversOfDrift(t *testing.T) {
+	for _, fact := range []string{"*", "net.interfaces.eth1", "net.interfaces.eth0.mtu", "net.mtu", "python.packages.*"} {
+		if err := (Waiver{Check: "drift", Fact: fact}).Valid(); err != nil {
+			t.Errorf("%s: %v", fact, err)
+		}
+	}
+	if (Waiver{Check: "expectation", Fact: "net.interfaces.eth1"}).Valid() == nil {
+		t.Error("an expectation is never of a whole interface")
 	}
 }
 

@@ -49,7 +49,7 @@ type Outcome struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`
 	Severity Severity `json:"severity"`
-	Reason   string   `json:"reason"` // of a skip or an unknown, else ""
+	Reason   string   `json:"reason"` // of a skip or an unknown; what a pass does not hold for; else ""
 }
 
 // FactDiff is one fact on which the nodes differ, the largest group first.

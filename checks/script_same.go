@@ -14,6 +14,7 @@ var scriptSame = Check{
 	Title:    "the script and the files that the launch names are on every node, and are the same",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionFiles},
+	Volatile: true,
 	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing that node's ranks die and the " +
 		"others wait; where one is another version its ranks call other collectives, which hangs or quietly trains something else. Compared are the script, the " +
 		"configuration and other arguments that are files, by their contents; the python files beside the script, which it imports; and the commit of the git " +

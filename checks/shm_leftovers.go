@@ -31,6 +31,7 @@ var shmLeftovers = Check{
 	Title:    "/dev/shm is free of segments that ended programs left behind",
 	Severity: Warning,
 	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
 	Doc: "A killed job leaves its segments in /dev/shm, where they count against its size until somebody removes them. Named here are those that " +
 		"carry a name NCCL, torch, python or MPI gives, that no process maps, and that are older than ten minutes. Files of other names are " +
 		"never named: somebody may have put them there on purpose.",

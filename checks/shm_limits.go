@@ -14,6 +14,7 @@ var shmLimits = Check{
 	Title:    "the kernel's and systemd's limits leave shared memory alone",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
 	Doc: "Looks at what else can keep a program from sharing memory although /dev/shm is large: inodes of the mount, the System V limits MPI and UCX " +
 		"run into (kernel.shmmax, kernel.shmmni), and logind's RemoveIPC, which deletes a user's segments when the last session ends. pdsh keeps a " +
 		"session open for as long as the ranks run, so RemoveIPC is warned of for the other launchers only.",

@@ -14,6 +14,7 @@ var shmSize = Check{
 	Title:    "/dev/shm holds what NCCL will reserve for the ranks there, and head-room for DataLoader workers",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
 	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
 		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
 		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack is warned of. A mount that is large enough but filled by others is warned of.",

@@ -45,8 +45,8 @@ func TestAlertRules(t *testing.T) {
 // metricsOf is what the textfile collector reads for a fleet.
 func metricsOf(t *testing.T, f fleet) string {
 	t.Helper()
-	d := newDesk(t, f)
-	d.run(t, "/usr/bin/env", "preflight", "-q", "--format", "prometheus", "-o", "metrics")
+	d := newDesk(t, f, "hosts")
+	d.run(t, "/usr/bin/env", "preflight", "-H", "hosts", "-q", "--format", "prometheus", "-o", "metrics")
 	return d.wrote(t, "metrics")
 }
 

@@ -58,7 +58,7 @@ var gates = map[string]struct {
 // nothing else is wrong with.
 func drifted(t *testing.T, argv ...string) {
 	t.Helper()
-	d := newDesk(t, healthy)
+	d := newDesk(t, healthy, "hostfile")
 	d.golden(t, "2.4.0+cu124", "2.5.1+cu124")
 	d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary.md")
 	if out, code := d.run(t, argv...); code != 1 || !strings.Contains(out, "drift") || !strings.Contains(out, "2.4.0+cu124") {
@@ -90,7 +90,7 @@ func TestGitHubActions(t *testing.T) {
 		t.Error("the training does not wait, or a failed report is lost")
 	}
 	for name, gate := range gates {
-		d := newDesk(t, gate.fleet)
+		d := newDesk(t, gate.fleet, "hostfile")
 		d.golden(t, "", "")
 		// As the runner does (docs.github.com, "Defaults for run"): the file is there, the
 		// shell ends at the first failure.
@@ -154,7 +154,7 @@ func TestGitLab(t *testing.T) {
 		t.Errorf("the merge request has no link to the page: %+v", judge.Artifacts)
 	}
 	for name, gate := range gates {
-		d := newDesk(t, gate.fleet)
+		d := newDesk(t, gate.fleet, "hostfile")
 		d.golden(t, "", "")
 		out, code := d.run(t, "bash", "-e", "-o", "pipefail", "-c", strings.Join(judge.Script, "\n"))
 		if code != gate.code || !strings.Contains(out, "this launch") && !strings.Contains(out, "nothing is wrong") && !strings.Contains(out, "could not") {

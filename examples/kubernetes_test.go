@@ -1,13 +1,62 @@
 package examples
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
+// TestKubernetesTypes has the types of Kubernetes and the MPI operator read the manifests:
+// a program of its own, testdata/kubernetes, so that these come only here.
+func TestKubernetesTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: Kubernetes' types over its examples, because they are fetched and built, and the tests are to be short")
+	}
+	list := exec.Command("go", "list", "-deps", ".")
+	list.Dir = "testdata/kubernetes"
+	if out, err := list.CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: Kubernetes' types over its examples, because these could not be fetched: %s", out)
+	}
+	program := filepath.Join(t.TempDir(), "kubernetes")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = list.Dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	manifests, err := filepath.Glob("kubernetes/*.yaml")
+	if err != nil || len(manifests) != 2 {
+		t.Fatalf("%q, %v", manifests, err)
+	}
+	if out, err := exec.Command(program, manifests...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// The program finds slips: else its silence would say nothing.
+	for slip, c := range map[string]struct{ file, right, says string }{
+		"backofflimit: 0":         {"job.yaml", "backoffLimit: 0", `unknown field "spec.backofflimit"`},
+		"kind: Jobs":              {"job.yaml", "kind: Job", "there is no kind batch/v1 Jobs"},
+		"sizeLimit: 16Gx":         {"mpijob.yaml", "sizeLimit: 16Gi", "quantities must match"},
+		"cleanPodPolicy: Walking": {"mpijob.yaml", "cleanPodPolicy: Running", `Unsupported value: "Walking"`},
+	} {
+		text, err := os.ReadFile("kubernetes/" + c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), c.file)
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.right, slip, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(program, path).CombinedOutput(); err == nil || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: %v\n%s", slip, err, out)
+		}
+	}
+}
+
 // The parts of Kubernetes' API that the examples use (core/v1, batch/v1 of Kubernetes
-// 1.34; kubeflow.org/v2beta1 of mpi-operator, pkg/apis/kubeflow/v2beta1/types.go). A key
-// that is not here is a slip, or wants adding.
+// 1.34; kubeflow.org/v2beta1 of mpi-operator, pkg/apis/kubeflow/v2beta1/types.go), to hold
+// them together and to run what they start.
 type (
 	meta struct{ Name string }
 
@@ -51,9 +100,9 @@ type (
 )
 
 // initStep runs the init container, which alone decides whether the others start, and
-// holds the pod to what the API server demands of it. given are the volumes that are not
-// of the file.
-func initStep(t *testing.T, p pod, given ...string) {
+// holds the pod to what the API server demands of it. The hostfile is where the volumes
+// have it; given are those that are not of the file.
+func initStep(t *testing.T, p pod, hostfile string, given ...string) {
 	t.Helper()
 	names := map[string]bool{}
 	for _, one := range p.Spec.Volumes {
@@ -84,8 +133,11 @@ func initStep(t *testing.T, p pod, given ...string) {
 	if len(p.Spec.InitContainers) != 1 || p.Spec.InitContainers[0].MessagePolicy != "FallbackToLogsOnError" {
 		t.Fatalf("there is one init container, whose end is kept: %+v", p.Spec.InitContainers)
 	}
+	if launch := p.Spec.Containers[0].Command; !slices.Contains(launch, "--hostfile="+hostfile) {
+		t.Errorf("%q launches on other nodes than those of %s", launch, hostfile)
+	}
 	for name, gate := range gates {
-		d := newDesk(t, gate.fleet)
+		d := newDesk(t, gate.fleet, hostfile)
 		// env looks on the desk's PATH, as the container's runtime does on the image's.
 		if out, code := d.run(t, append([]string{"/usr/bin/env"}, p.Spec.InitContainers[0].Command...)...); code != gate.code {
 			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
@@ -113,7 +165,11 @@ func TestKubernetesJob(t *testing.T) {
 	if mode := job.Spec.Template.Spec.Volumes[1].Secret.Mode; mode != 0o400 {
 		t.Errorf("the key has mode %o", mode)
 	}
-	initStep(t, job.Spec.Template)
+	hosts := job.Spec.Template.Spec.InitContainers[0].Mounts[0]
+	if hosts.Name != "hosts" || hosts.SubPath != "hostfile" {
+		t.Fatalf("the hostfile is not the first thing mounted: %+v", hosts)
+	}
+	initStep(t, job.Spec.Template, hosts.MountPath)
 }
 
 func TestMPIJob(t *testing.T) {
@@ -145,7 +201,7 @@ func TestMPIJob(t *testing.T) {
 	}
 	launcher := spec.Replicas.Launcher.Template
 	// As the operator adds them (mpi_job_controller.go: configVolumeName, sshAuthVolume).
-	initStep(t, launcher, "mpi-job-config", "ssh-auth")
+	initStep(t, launcher, "/etc/mpi/hostfile", "mpi-job-config", "ssh-auth")
 	for _, m := range launcher.Spec.InitContainers[0].Mounts {
 		if want := map[string]string{"mpi-job-config": "/etc/mpi", "ssh-auth": spec.SSH}[m.Name]; m.MountPath != want {
 			t.Errorf("%s is at %s, want %s", m.Name, m.MountPath, want)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,15 +29,49 @@ func TestPlugin(t *testing.T) {
 		"CRITICAL": {faulty, 2, "PREFLIGHT CRITICAL - "},
 		"UNKNOWN":  {dark, 3, "PREFLIGHT UNKNOWN - "},
 	} {
-		d := newDesk(t, c.fleet)
+		d := newDesk(t, c.fleet, "hosts")
 		out, code := d.run(t, absolute(t, "nagios/check_preflight"), "-H", "hosts")
 		if code != c.code || !strings.HasPrefix(out, c.said) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, c.code, out)
 		}
 	}
-	d := newDesk(t, healthy)
-	if out, code := d.run(t, absolute(t, "nagios/check_preflight"), "--hostfiel", "hosts"); code != 3 || !strings.Contains(out, "unknown flag") {
-		t.Errorf("a flag that is not there: exit code %d\n%s", code, out)
+	for name, c := range map[string]struct {
+		flags []string
+		said  string
+	}{
+		"a flag that is not there":              {[]string{"--hostfiel", "hosts"}, "PREFLIGHT UNKNOWN - exit code 70: preflight: unknown flag: --hostfiel "},
+		"all is well, and the report is lost":   {[]string{"-o", "json=/dev/full"}, "PREFLIGHT UNKNOWN - exit code 2: preflight: -o json=/dev/full cannot be written"},
+		"the report is lost, the line is there": {[]string{"-o", "-", "-o", "json=/dev/full"}, "PREFLIGHT UNKNOWN - exit code 2: preflight: -o json=/dev/full cannot be written"},
+	} {
+		d := newDesk(t, healthy, "hosts")
+		if out, code := d.run(t, append([]string{absolute(t, "nagios/check_preflight"), "-H", "hosts"}, c.flags...)...); code != 3 || !strings.HasPrefix(out, c.said) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit code %d\n%s", name, code, out)
+		}
+	}
+}
+
+// TestPluginLine: what a program says that ends as it does, of which preflight's own line
+// comes first and alone decides nothing.
+func TestPluginLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		says  string
+		exits int
+		code  int
+		out   string
+	}{
+		"a word before the line": {"echo careful >&2; echo 'PREFLIGHT OK - all | n=1'", 0, 0, "PREFLIGHT OK - all | n=1\ncareful\n"},
+		"killed behind it":       {"echo 'PREFLIGHT OK - all | n=1'", 137, 3, "PREFLIGHT UNKNOWN - exit code 137: \n"},
+		"nothing said":           {":", 0, 3, "PREFLIGHT UNKNOWN - exit code 0: \n"},
+	} {
+		d, bin := newDesk(t, healthy), t.TempDir()
+		script := "#!/bin/sh\n" + c.says + "\nexit " + strconv.Itoa(c.exits) + "\n"
+		if err := os.WriteFile(filepath.Join(bin, "preflight"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d.env["PATH"] = bin + ":" + d.env["PATH"]
+		if out, code := d.run(t, absolute(t, "nagios/check_preflight")); code != c.code || out != c.out {
+			t.Errorf("%s: exit code %d, want %d; it printed %q, want %q", name, code, c.code, out, c.out)
+		}
 	}
 }
 
@@ -82,7 +117,7 @@ func TestNagios(t *testing.T) {
 	}
 	plugins := filepath.Dir(absolute(t, "nagios/check_preflight"))
 	line := strings.NewReplacer("$USER1$", plugins, "$ARG1$", call[1]).Replace(objects["command"]["command_line"])
-	d := newDesk(t, warned)
+	d := newDesk(t, warned, "etc/preflight/hostfile")
 	if out, code := d.run(t, "sh", "-c", line); code != 1 || !strings.HasPrefix(out, "PREFLIGHT WARNING") {
 		t.Errorf("%s: exit code %d\n%s", line, code, out)
 	}
@@ -95,10 +130,12 @@ func TestIcinga(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := comment.ReplaceAllString(string(text), "")
-	for _, pair := range []string{"{}", "[]"} {
-		if strings.Count(config, pair[:1]) != strings.Count(config, pair[1:]) {
-			t.Errorf("%s are not in pairs", pair)
-		}
+	pair, left := regexp.MustCompile(`\{[^][{}]*\}|\[[^][{}]*\]`), config
+	for pair.MatchString(left) {
+		left = pair.ReplaceAllString(left, "")
+	}
+	if strings.ContainsAny(left, "{}[]") {
+		t.Errorf("brackets are not in pairs: %s", left)
 	}
 	plugin := regexp.MustCompile(`command = \[ PluginDir \+ "/(\w+)" \]`).FindStringSubmatch(config)
 	object := regexp.MustCompile(`object CheckCommand "(\w+)"`).FindStringSubmatch(config)
@@ -114,7 +151,7 @@ func TestIcinga(t *testing.T) {
 	if want := []string{"-H", "/etc/preflight/hostfile", "--timeout", "30s", "--skip", "gpu-idle"}; !slices.Equal(argv[1:], want) {
 		t.Errorf("the arguments are %q, want %q", argv[1:], want)
 	}
-	d := newDesk(t, warned)
+	d := newDesk(t, warned, "etc/preflight/hostfile")
 	if out, code := d.run(t, argv...); code != 1 || !strings.HasPrefix(out, "PREFLIGHT WARNING") {
 		t.Errorf("%q: exit code %d\n%s", argv, code, out)
 	}
@@ -168,7 +205,7 @@ func TestCron(t *testing.T) {
 		}
 		commands++
 		for name, gate := range gates {
-			d := newDesk(t, gate.fleet)
+			d := newDesk(t, gate.fleet, "etc/preflight/hostfile")
 			command := strings.NewReplacer("/run/lock", d.dir, "/var/lib/prometheus/node-exporter", d.dir).Replace(found[1])
 			if out, code := d.run(t, "sh", "-c", command); code != gate.code || out != "" {
 				t.Errorf("%s: exit code %d, want %d; cron would mail %q", name, code, gate.code, out)

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -108,6 +109,24 @@ func TestPrologThatMayNotDrain(t *testing.T) {
 	}
 }
 
+// TestHooksWithoutABadNode: the run fails by the policy of the user it runs as, and no node
+// is to be drained for that.
+func TestHooksWithoutABadNode(t *testing.T) {
+	for _, script := range []string{"prolog.sh", "epilog.sh"} {
+		d := newDesk(t, fleet{nodes: "w7,w8"})
+		d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"] = "7", "w[7-8]"
+		config := filepath.Join(d.dir, ".config/preflight/preflight.yaml")
+		policy := "strict: true\nseverity: [{check: gpu-driver-loads, severity: warning}]\n"
+		if err := errors.Join(os.MkdirAll(filepath.Dir(config), 0o755), os.WriteFile(config, []byte(policy), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		out, code := d.run(t, absolute(t, "slurm/"+script))
+		if calls := d.called(t); code != 0 || out != "" || !strings.Contains(calls, "WARN  gpu-driver-loads  w8") || strings.Contains(calls, "scontrol") {
+			t.Errorf("%s: exit code %d, printed %q, called: %s", script, code, out, calls)
+		}
+	}
+}
+
 // TestCleanSHM runs the node's Epilog on a /dev/shm of its own.
 func TestCleanSHM(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
@@ -154,7 +173,7 @@ func TestSbatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, c.fleet)
-			d.env["SLURM_JOB_ID"] = "7"
+			d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"], d.env["SLURM_NTASKS_PER_NODE"] = "7", "w[1-5]", "8"
 			out, code := d.run(t, "bash", absolute(t, "slurm/train.sbatch"))
 			if code != c.code || !strings.Contains(out, c.said) {
 				t.Errorf("exit code %d, want %d with %q:\n%s", code, c.code, c.said, out)
@@ -215,7 +234,7 @@ func TestMakefile(t *testing.T) {
 		"hosts alone":      {"preflight", healthy, 0, ""},
 		"hosts alone, bad": {"preflight", faulty, 2, ""},
 	} {
-		d := newDesk(t, c.fleet)
+		d := newDesk(t, c.fleet, "hosts")
 		out, code := d.run(t, "make", "-f", absolute(t, "make/Makefile"), c.target, "HOSTFILE=hosts")
 		if calls := d.called(t); code != c.code || calls != c.called {
 			t.Errorf("%s: exit code %d, want %d; called %q, want %q\n%s", name, code, c.code, calls, c.called, out)

@@ -31,23 +31,32 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ofTheLaunch are the flags that say which nodes to reach and how. A recording knows.
+// ofTheLaunch are the flags that say which nodes to reach and how. A recording knows that
+// of itself, so what they say is held to preflight predict, which reaches nobody.
 var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout"}
 
 // misused is the exit code where the real preflight refuses a flag.
 const misused = 70
 
 // standIn has the real preflight judge the recording instead of reaching nodes, and
-// becomes the command behind a "--" where that passes. Flags are read by the real one.
+// becomes the command behind a "--" where that passes. The real one reads all flags, the
+// hostfile and the command.
 func standIn(args []string) int {
 	mine, command := args, []string(nil)
 	if dash := slices.Index(args, "--"); dash >= 0 {
 		mine, command = args[:dash], args[dash+1:]
 	}
 	program := os.Getenv("STAND_IN_PROGRAM")
-	if out, err := exec.Command(program, append(slices.Clone(mine), "--help")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s", out)
-		return misused
+	launch, others := parted(mine)
+	predict := append([]string{"predict"}, launch...)
+	if command != nil {
+		predict = append(append(predict, "--"), command...)
+	}
+	for _, argv := range [][]string{append(slices.Clone(mine), "--help"), predict} {
+		if out, err := exec.Command(program, argv...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s", out)
+			return misused
+		}
 	}
 	recorded := os.Getenv("STAND_IN_FLEET")
 	if at := slices.Index(command, "--hostfile"); at >= 0 {
@@ -55,14 +64,7 @@ func standIn(args []string) int {
 			recorded = narrowed(recorded, command[at+1]+".json", strings.Fields(string(text)))
 		}
 	}
-	judge := []string{"judge", recorded}
-	for i := 0; i < len(mine); i++ {
-		if slices.Contains(ofTheLaunch, mine[i]) {
-			i++
-			continue
-		}
-		judge = append(judge, mine[i])
-	}
+	judge := append([]string{"judge", recorded}, others...)
 	cmd := exec.Command(program, judge...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -81,6 +83,24 @@ func standIn(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return misused
+}
+
+// parted are the flags of the launch, of which a hostfile with its whole path lies at the
+// desk as under a root of its own, and the others.
+func parted(flags []string) (launch, others []string) {
+	for i := 0; i < len(flags); i++ {
+		if !slices.Contains(ofTheLaunch, flags[i]) || i+1 == len(flags) {
+			others = append(others, flags[i])
+			continue
+		}
+		name, value := flags[i], flags[i+1]
+		i++
+		if filepath.IsAbs(value) {
+			value = filepath.Join(os.Getenv("STAND_IN_ROOT"), value)
+		}
+		launch = append(launch, name, value)
+	}
+	return launch, others
 }
 
 // built is preflight, once for all tests.
@@ -169,7 +189,8 @@ type desk struct {
 // stands are what a cluster has and this machine may not.
 var stands = []string{"deepspeed", "scontrol", "logger"}
 
-func newDesk(t *testing.T, f fleet) *desk {
+// newDesk has hostfiles of all nodes where the example says that they are.
+func newDesk(t *testing.T, f fleet, hostfiles ...string) *desk {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
 	d := &desk{dir: dir, calls: filepath.Join(bin, "calls")}
@@ -187,9 +208,15 @@ func newDesk(t *testing.T, f fleet) *desk {
 			t.Fatal(err)
 		}
 	}
+	for _, path := range hostfiles {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(listed), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d.env = map[string]string{
 		"PATH": bin + ":/usr/local/bin:/usr/bin:/bin", "HOME": dir, "LC_ALL": "C.UTF-8",
-		"STAND_IN_PROGRAM": program(t), "STAND_IN_FLEET": f.file(t), "STAND_IN_CALLS": d.calls,
+		"STAND_IN_PROGRAM": program(t), "STAND_IN_FLEET": f.file(t), "STAND_IN_CALLS": d.calls, "STAND_IN_ROOT": dir,
 	}
 	if f.only != "" {
 		d.env["PREFLIGHT_ONLY"] = f.only
@@ -211,6 +238,14 @@ func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
 	}
 	return string(text), cmd.ProcessState.ExitCode()
 }
+
+// listed are the eight nodes of the recording as a hostfile has them.
+var listed = func() (text string) {
+	for node := range 8 {
+		text += fmt.Sprintf("w%d slots=8\n", node+1)
+	}
+	return text
+}()
 
 // golden commits a baseline at the desk: the recorded fleet as it is, but for the text
 // that has changed since, where was is not "".

@@ -18,12 +18,12 @@ type Mesh struct {
 	Error string `json:"error,omitempty" fact:"own"`
 	// Reached is every node that answered as it should on the first port
 	// tried, itself among them: from the call to the answer, in seconds.
-	Reached map[string]float64 `json:"reached" fact:"volatile"`
+	Reached map[string]float64 `json:"reached" fact:"volatile" unit:"s"`
 	// Failed is every other node that was called.
 	Failed []Path `json:"failed,omitempty" fact:"own"`
 	// MSS is the smallest maximum segment of its connections to others, in
 	// bytes; 0 when there was none.
-	MSS int `json:"mss,omitempty" fact:"volatile"`
+	MSS int `json:"mss,omitempty" fact:"volatile" unit:"bytes"`
 }
 
 // PathOutcome is what became of a call that failed.
@@ -49,7 +49,7 @@ type Path struct {
 	Port    int         `json:"port"`
 	Outcome PathOutcome `json:"outcome"`
 	// Seconds from the call to the outcome.
-	Seconds float64 `json:"seconds"`
+	Seconds float64 `json:"seconds" unit:"s"`
 	Error   string  `json:"error,omitempty"` // in the system's words
 	// Answered is the node that answered instead (misdirected).
 	Answered string `json:"answered,omitempty"`
@@ -60,7 +60,7 @@ type Path struct {
 	Control *bool `json:"control,omitempty"`
 	// MSS is the connection's maximum segment in bytes and Stuck the direction
 	// in which full packets vanish: "to" the peer or "from" it (blackhole).
-	MSS   int    `json:"mss,omitempty"`
+	MSS   int    `json:"mss,omitempty" unit:"bytes"`
 	Stuck string `json:"stuck,omitempty"`
 }
 
@@ -103,8 +103,8 @@ type Rendezvous struct {
 	Interface string   `json:"interface,omitempty" fact:"own"`
 	// Joined is when it was counted and Complete when it saw the whole world,
 	// in seconds since it was told to join; 0 when that never came.
-	Joined   float64 `json:"joined,omitempty" fact:"volatile"`
-	Complete float64 `json:"complete,omitempty" fact:"volatile"`
+	Joined   float64 `json:"joined,omitempty" fact:"volatile" unit:"s"`
+	Complete float64 `json:"complete,omitempty" fact:"volatile" unit:"s"`
 	// Failed is the hop it did not get past, "" when it saw the whole world;
 	// Outcome says how for connect, Error in the system's words.
 	Failed  Hop         `json:"failed,omitempty" fact:"own"`
@@ -133,7 +133,7 @@ type Login struct {
 	// Cause is one of name, connect, timeout, host-key, denied, shell, other.
 	Cause   string  `json:"cause"`
 	Message string  `json:"message"` // the last line ssh printed
-	Seconds float64 `json:"seconds"`
+	Seconds float64 `json:"seconds" unit:"s"`
 }
 
 // Throughput is what this node could send to its neighbour in the ring while
@@ -142,7 +142,7 @@ type Throughput struct {
 	Peer      string  `json:"peer" fact:"own"`
 	Interface string  `json:"interface" fact:"own"`
 	Rate      float64 `json:"rate" fact:"volatile" unit:"bit/s"` // of payload that arrived
-	Seconds   float64 `json:"seconds" fact:"volatile"`
+	Seconds   float64 `json:"seconds" fact:"volatile" unit:"s"`
 	Error     string  `json:"error,omitempty" fact:"own"`
 }
 
@@ -157,7 +157,7 @@ type Endpoint struct {
 	Failed  Hop         `json:"failed,omitempty"`
 	Outcome PathOutcome `json:"outcome,omitempty"`
 	Error   string      `json:"error,omitempty"`
-	Seconds float64     `json:"seconds"`
+	Seconds float64     `json:"seconds" unit:"s"`
 	// Store is the generation of the store that answered, "" when none did.
 	Store Generation `json:"store,omitempty"`
 	// Keys is how many keys the store holds.

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -86,37 +85,6 @@ func keyField(kind reflect.Type, key string) []int {
 		}
 	}
 	panic("facts: " + kind.Name() + " has no field " + key)
-}
-
-// Unit is what the numbers of a fact are counted in: "bytes", "bit/s", or ""
-// for plain counts. Keys of lists and maps in the path are skipped.
-func Unit(path string) string {
-	section, _, _ := strings.Cut(path, ".")
-	field, known := fieldOf[Section(section)]
-	if !known {
-		return ""
-	}
-	return unit(reflect.TypeFor[Facts]().Field(field).Type, strings.TrimPrefix(path, section), "")
-}
-
-func unit(kind reflect.Type, rest, found string) string {
-	switch kind.Kind() {
-	case reflect.Pointer:
-		return unit(kind.Elem(), rest, found)
-	case reflect.Slice, reflect.Map:
-		// The entry's key comes next and may itself hold dots, so the fields
-		// of the entry are matched from the end.
-		return unit(kind.Elem(), rest, found)
-	case reflect.Struct:
-		for i := range kind.NumField() {
-			field := kind.Field(i)
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 && name != "" {
-				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
-			}
-		}
-	}
-	return found
 }
 
 // join appends a name to a path; an embedded struct has none, as in JSON.

@@ -93,7 +93,7 @@ type FabricManager struct {
 // Xid is one error the driver reported to the kernel log.
 type Xid struct {
 	Code    int     `json:"code"`
-	Address string  `json:"address"` // PCI address as printed, "0000:4e:00"
-	Age     float64 `json:"age"`     // seconds since it was written
-	Text    string  `json:"text"`    // what follows the code
+	Address string  `json:"address"`      // PCI address as printed, "0000:4e:00"
+	Age     float64 `json:"age" unit:"s"` // seconds since it was written
+	Text    string  `json:"text"`         // what follows the code
 }

@@ -17,9 +17,9 @@ type Host struct {
 	Container string   `json:"container"`
 	User      string   `json:"user" fact:"own"` // who we are there
 	Home      string   `json:"home" fact:"own"`
-	Shell     string   `json:"shell"`                  // login shell by passwd, "" when not found
-	Uptime    float64  `json:"uptime" fact:"volatile"` // seconds
-	Load      *float64 `json:"load" fact:"volatile"`   // one minute
+	Shell     string   `json:"shell"`                           // login shell by passwd, "" when not found
+	Uptime    float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
+	Load      *float64 `json:"load" fact:"volatile"`            // one minute
 }
 
 // CPU is the processor as the kernel and our cgroup give it.
@@ -41,8 +41,8 @@ type NUMA struct {
 
 // Clock is the node's wall clock against the launching machine's.
 type Clock struct {
-	Offset      float64 `json:"offset" fact:"volatile"`      // seconds; positive when the node is ahead
-	Uncertainty float64 `json:"uncertainty" fact:"volatile"` // half the round trip
+	Offset      float64 `json:"offset" fact:"volatile" unit:"s"`      // seconds; positive when the node is ahead
+	Uncertainty float64 `json:"uncertainty" fact:"volatile" unit:"s"` // half the round trip
 }
 
 // Limits are the resource limits of this very ssh session, which are the ones

@@ -92,16 +92,16 @@ type Card struct {
 	MemoryReserved *int64 `json:"memory_reserved" fact:"volatile" unit:"bytes"`
 
 	Link  PCILink  `json:"link"`
-	Clock GPUClock `json:"clock"`
-	Power GPUPower `json:"power"`
+	Clock GPUClock `json:"clock" unit:"MHz"`
+	Power GPUPower `json:"power" unit:"W"`
 	// Temperature is in °C, SlowdownAt where the GPU brakes.
-	Temperature *int `json:"temperature" fact:"volatile"`
-	SlowdownAt  *int `json:"slowdown_at"`
+	Temperature *int `json:"temperature" fact:"volatile" unit:"°C"`
+	SlowdownAt  *int `json:"slowdown_at" unit:"°C"`
 	// Throttle are the reasons why the clocks are low now, by NVML's names without
 	// prefix: gpu-idle, applications-clocks, sw-power-cap, hw-slowdown, sync-boost,
 	// sw-thermal, hw-thermal, hw-power-brake, display-clocks.
 	Throttle    []string `json:"throttle" fact:"volatile"`
-	Utilization *int     `json:"utilization" fact:"volatile"` // percent
+	Utilization *int     `json:"utilization" fact:"volatile" unit:"%"`
 
 	Persistence *bool  `json:"persistence"`
 	ComputeMode string `json:"compute_mode,omitempty"` // default, exclusive-process, prohibited

@@ -20,6 +20,13 @@ func (i Interface) ForContainers() bool {
 	return slices.ContainsFunc(containerBridges, func(start string) bool { return strings.HasPrefix(i.Name, start) })
 }
 
+// Internal is whether the interface leads to nothing but this machine and what runs on it.
+// A bridge may have an adapter and lead to the other nodes: who knows that it does is
+// not to ask.
+func (i Interface) Internal() bool {
+	return i.Loopback || i.Kind == "bridge" || i.ForContainers() || i.Passing()
+}
+
 // Passing is whether the interface is the outer end of a container's, which comes and goes
 // with it under a name of chance: it is part of a bridge, or holds no address that a peer
 // could call. The inner end, which is the eth0 of a container, holds one.

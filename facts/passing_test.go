@@ -25,6 +25,24 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+func TestInternal(t *testing.T) {
+	for name, c := range map[string]struct {
+		nic  Interface
+		want bool
+	}{
+		"loopback":            {Interface{Name: "lo", Loopback: true}, true},
+		"a bridge":            {Interface{Name: "br0", Kind: "bridge"}, true},
+		"Docker's":            {Interface{Name: "docker0", Kind: "docker"}, true},
+		"a container's end":   {Interface{Name: "vx1", Kind: "veth", Master: "br0"}, true},
+		"eth0 of a container": {Interface{Name: "eth0", Kind: "veth", Addresses: []string{"10.0.0.2/16"}}, false},
+		"an adapter":          {Interface{Name: "eth1", Kind: "physical"}, false},
+	} {
+		if got := c.nic.Internal(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // TestLastingContainers: which containers run changes nothing.
 func TestLastingContainers(t *testing.T) {
 	eth0 := Interface{Name: "eth0", Kind: "physical", Running: true, MAC: "02:00", Addresses: []string{"10.0.0.1/16", "fe80::1/64"}}

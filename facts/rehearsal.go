@@ -5,7 +5,7 @@ package facts
 type Rehearsal struct {
 	Command  []string `json:"command"`
 	ExitCode int      `json:"exit_code"`
-	Seconds  float64  `json:"seconds" fact:"volatile"`
+	Seconds  float64  `json:"seconds" fact:"volatile" unit:"s"`
 	// Problem says why it did not run to its end: not found, killed at its limit.
 	Problem string `json:"problem,omitempty"`
 	// Nodes are those that were asked, in rank order: all that were reached. The

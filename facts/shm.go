@@ -29,7 +29,7 @@ type SHM struct {
 type Segment struct {
 	Name  string  `json:"name"`
 	Size  int64   `json:"size" unit:"bytes"` // blocks really taken
-	Age   float64 `json:"age"`               // seconds since last change
+	Age   float64 `json:"age" unit:"s"`      // seconds since last change
 	Owner string  `json:"owner"`
 	// Mapped is whether a process has it open or mapped; nil when not every
 	// process that may could be looked at and none of the others has it.

@@ -26,8 +26,8 @@ type SSH struct {
 	// escaped and cut; whatever parses a remote command's output gets it too.
 	Noise []string `json:"noise,omitempty"`
 
-	ConnectSeconds float64 `json:"connect_seconds,omitempty" fact:"volatile"` // dial to login
-	StartSeconds   float64 `json:"start_seconds,omitempty" fact:"volatile"`   // login to the agent's hello
-	Delivered      bool    `json:"delivered,omitempty" fact:"volatile"`       // the binary was pushed by this run
-	Path           string  `json:"path,omitempty" fact:"own"`                 // where the binary lies
+	ConnectSeconds float64 `json:"connect_seconds,omitempty" fact:"volatile" unit:"s"` // dial to login
+	StartSeconds   float64 `json:"start_seconds,omitempty" fact:"volatile" unit:"s"`   // login to the agent's hello
+	Delivered      bool    `json:"delivered,omitempty" fact:"volatile"`                // the binary was pushed by this run
+	Path           string  `json:"path,omitempty" fact:"own"`                          // where the binary lies
 }

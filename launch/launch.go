@@ -117,6 +117,8 @@ type Prediction struct {
 	SSHPort    int    `json:"ssh_port,omitempty"`
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
+	// LeftOut are the names of its hosts that the filters leave out, in its order.
+	LeftOut []string `json:"left_out,omitempty"`
 	// Rendezvous is how the ranks will find each other: deepspeed, static, c10d or
 	// another of torchrun's backends, "" for deepspeed. RdzvEndpoint is what torchrun
 	// was given for it.
@@ -243,6 +245,7 @@ func (r runner) prediction() Prediction {
 		PerNode:         r.PerNode,
 		Files:           FilesNamed(r.Options),
 		HostsFile:       r.HostsFile,
+		LeftOut:         r.leftOut(),
 	}
 	if r.NoSSH || p.Torchrun() {
 		p.Launcher = ""

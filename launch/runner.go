@@ -44,6 +44,23 @@ func (r runner) within(first, end string) bool { return !r.before(first) && r.be
 // alone is whether launch.py is started here rather than by a launcher.
 func (r runner) alone() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
 
+// leftOut are the hosts of the hostfile that the filters leave out, none without one.
+func (r runner) leftOut() (names []string) {
+	if r.HostsFile == "" {
+		return nil
+	}
+	active := map[string]bool{}
+	for _, host := range r.active {
+		active[host.Name] = true
+	}
+	for _, host := range r.Hosts {
+		if !active[host.Name] {
+			names = append(names, host.Name)
+		}
+	}
+	return names
+}
+
 // command is what the runner starts, nil where that cannot be known.
 func (r runner) command() []string {
 	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, noSlotsStated) {

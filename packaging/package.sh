@@ -77,11 +77,12 @@ archive() {
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 }
 
-# debian_version orders as our tags do: v1.2.0-rc1 before v1.2.0, what comes after a
-# tag behind it, and a commit without any tag before everything, by its day.
+# debian_version orders as our tags do (semver.org, 11): v1.2.0-rc1 and any other
+# pre-release before v1.2.0, what git describe counts after a tag behind it, and a commit
+# without any tag before everything, by its day.
 debian_version() {
 	case $version in
-	v[0-9]*) echo "${version#v}" | sed 's/-rc/~rc/; s/-\([0-9]*\)-g/+\1.g/; s/-/+/g' ;;
+	v[0-9]*) echo "${version#v}" | sed 's/-dirty$/+dirty/; s/-\([0-9][0-9]*-g[0-9a-f]*\)/+\1/; s/+\([0-9]*\)-g/+\1.g/; s/-/~/; s/-/./g' ;;
 	*) echo "0~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d).$(echo "$version" | tr - +)" ;;
 	esac
 }
@@ -95,6 +96,23 @@ copyright() {
 changelog() {
 	printf 'preflight (%s) unstable; urgency=medium\n\n  * Made from %s.\n\n -- %s  %s\n' \
 		"$(debian_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+}
+
+# depends: nothing where there is only the static binary, else the glibc that the linker
+# made the other one ask for.
+depends() {
+	binary=$dist/preflight-linux-$1
+	[ -e "$binary" ] || return 0
+	needs=$(go run ./portable/floor "$binary")
+	printf 'Depends: libc6 (>= %s)\n' "${needs##* }"
+}
+
+# control ARCH SIZE
+control() {
+	printf 'Package: preflight\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\n' \
+		"$(debian_version)" "$1" "$maintainer" "$2"
+	depends "$1"
+	cat packaging/control
 }
 
 deb() {
@@ -113,8 +131,7 @@ deb() {
 	changelog | gzip -9n >"$share/doc/preflight/changelog.gz"
 	install -D -m 644 packaging/lintian-overrides "$share/lintian/overrides/preflight"
 	(cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
-	sed -e "s/@VERSION@/$(debian_version)/" -e "s/@ARCH@/$1/" -e "s/@MAINTAINER@/$maintainer/" \
-		-e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" packaging/control.in >"$root/DEBIAN/control"
+	control "$1" "$(du -sk --apparent-size "$root/usr" | cut -f1)" >"$root/DEBIAN/control"
 	aged "$root"
 	# gzip, because every dpkg reads it and, unlike xz, it makes the same bytes on
 	# any number of processors

@@ -22,23 +22,30 @@ const (
 // other is the architecture of ours that this machine does not have.
 var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 
+// maintainer has the signs that a substitution would stumble over.
+const maintainer = `R&D \1 <gpu/ops@example.org>`
+
 // packed has package.sh pack, into a directory of its own and under a umask, a script
-// that calls the real binary, and words in the place of the others: megabytes would only
-// take time.
+// that calls the real binary, a small one in the place of that which calls NVML, and words
+// in that of the others: megabytes would only take time.
 func packed(t *testing.T, binary, umask string) string {
 	t.Helper()
 	dist := t.TempDir()
+	dynamic, err := os.ReadFile(binary + "-dynamic")
+	if err != nil {
+		t.Fatal(err)
+	}
 	own := "preflight-linux-" + runtime.GOARCH
 	mac := "preflight-darwin-" + runtime.GOARCH
 	for name, content := range map[string][]byte{
-		mac: []byte("for a laptop\n"), own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: []byte("calls NVML\n"), "preflight-linux-" + other + "-static": []byte("for the others\n"),
+		mac: []byte("for a laptop\n"), own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: dynamic, "preflight-linux-" + other + "-static": []byte("for the others\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(dist, name), content, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cmd := exec.Command("sh", "-c", `umask $0; exec sh package.sh "$@"`, umask, dist, release, runtime.GOARCH, other)
-	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+commit)
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+commit, "MAINTAINER="+maintainer)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -64,9 +71,11 @@ func output(t *testing.T, argv ...string) string {
 	return string(out)
 }
 
-// preflight is built once more, as a release is for where there is no glibc.
+// preflight is built once more, as a release is for where there is no glibc. Beside it,
+// with -dynamic behind its name, is a program that asks for the oldest glibc of the machine.
 func preflight(t *testing.T) string {
 	t.Helper()
+	needs(t, "gcc")
 	if runtime.GOOS != "linux" || other == "" {
 		t.Skip("NOT RUN: packing, because releases are for Linux on amd64 and arm64 and made there")
 	}
@@ -75,6 +84,11 @@ func preflight(t *testing.T) string {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	gcc := exec.Command("gcc", "-nostartfiles", "-Wl,-z,lazy", "-Wl,-e,main", "-xc", "-", "-o", path+"-dynamic")
+	gcc.Stdin = strings.NewReader("#include <unistd.h>\nint main(void) { _exit(0); }\n")
+	if out, err := gcc.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	return path
 }
@@ -111,7 +125,12 @@ func TestPackages(t *testing.T) {
 	})
 	t.Run("deb", func(t *testing.T) {
 		needs(t, "dpkg-deb")
-		deb(t, filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+runtime.GOARCH+".deb"))
+		file := func(arch string) string { return filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+arch+".deb") }
+		deb(t, file(runtime.GOARCH))
+		// Where there was no compiler for its dynamic binary it has the static one alone.
+		if said := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(other), "Depends")); said != "" {
+			t.Errorf("a static binary depends on %s", said)
+		}
 	})
 }
 
@@ -155,9 +174,7 @@ func archive(t *testing.T, path, binary string) {
 	root := t.TempDir()
 	output(t, "tar", "-C", root, "-xf", path)
 	at := root + "/" + top
-	if said := output(t, "cat", at+"preflight"); said != "calls NVML\n" {
-		t.Errorf("preflight is another binary: %.40q", said)
-	}
+	output(t, "cmp", at+"preflight", binary+"-dynamic")
 	manual(t, at+"man")
 	for _, module := range []string{"golang.org/x/crypto v", "github.com/spf13/cobra v", "Go go1."} {
 		terms, err := os.ReadFile(at + "THIRD-PARTY.txt")
@@ -234,14 +251,21 @@ func deb(t *testing.T, path string) {
 		"./usr/lib/preflight/preflight-linux-"+other+"-static", "./usr/share/man/man1/preflight.1.gz",
 		"./usr/share/bash-completion/completions/preflight", "./usr/share/zsh/vendor-completions/_preflight",
 		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/copyright", "./usr/share/doc/preflight/changelog.gz", "./usr/share/doc/preflight/examples/nagios/check_preflight")
+	oldest := map[string]string{"amd64": "2.2.5", "arm64": "2.17"}[runtime.GOARCH] // glibc, ever
 	for field, want := range map[string]string{
 		"Package": "preflight", "Version": "1.2.0~rc1+5.gabcdef0", "Architecture": runtime.GOARCH,
-		"Recommends": "openssh-client, pdsh",
+		"Depends": "libc6 (>= " + oldest + ")", "Recommends": "openssh-client, pdsh", "Maintainer": maintainer,
 	} {
 		if diff := cmp.Diff(want, strings.TrimSpace(output(t, "dpkg-deb", "-f", path, field))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", field, diff)
 		}
 	}
+}
+
+// TestShellcheck reads the scripts that build and install.
+func TestShellcheck(t *testing.T) {
+	needs(t, "shellcheck")
+	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../testhosts/apt.sh")
 }
 
 // TestVersionsOrder: a .deb of a later release replaces that of an earlier one.
@@ -254,7 +278,9 @@ func TestVersionsOrder(t *testing.T) {
 	from := bytes.Index(script, []byte("debian_version() {"))
 	function := string(script[from : from+bytes.Index(script[from:], []byte("\n}"))+2])
 	var versions []string
-	for _, release := range []string{"9861e20", "ceab790-dirty", "v0.9.0", "v1.0.0-rc1", "v1.0.0-rc1-2-gabcdef0", "v1.0.0", "v1.0.0-3-gabcdef0", "v1.0.0-3-gabcdef0-dirty", "v1.0.1"} {
+	for _, release := range []string{"9861e20", "ceab790-dirty", "v0.9.0", "v1.0.0-alpha", "v1.0.0-alpha.2", "v1.0.0-alpha.10", "v1.0.0-beta1",
+		"v1.0.0-beta1-dirty", "v1.0.0-rc1", "v1.0.0-rc1-2-gabcdef0", "v1.0.0-rc1-12-gabcdef0", "v1.0.0-rc1-12-gabcdef0-dirty", "v1.0.0-rc2", "v1.0.0-rc-3", "v1.0.0",
+		"v1.0.0-3-gabcdef0", "v1.0.0-3-gabcdef0-dirty", "v1.0.1"} {
 		versions = append(versions, strings.TrimSpace(output(t, "sh", "-c", "SOURCE_DATE_EPOCH="+commit+" version=$0\n"+function+"\ndebian_version", release)))
 	}
 	for i, version := range versions {

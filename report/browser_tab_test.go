@@ -24,27 +24,43 @@ import (
 // chromium is what these tests take: `make browser-test` installs it.
 const chromium = "/usr/bin/chromium"
 
-var screenshots = flag.String("screenshots", "", "write screenshots of the page into this directory")
+var screenshots = flag.String("screenshots", "", "keep the pictures that are taken of the page in this directory")
 
 // tab is a page of ours in a real browser.
 type tab struct {
-	t       *testing.T
+	t       testing.TB
 	context context.Context
+	dir     string // of the pages
 }
 
-// browse opens a report as a user does, as a file. Whatever the browser writes to its
-// console is a complaint: an error, or what the page's policy forbade.
-func browse(t *testing.T, r checks.Report, options ...chromedp.ExecAllocatorOption) tab {
+// browse opens a report in a browser of its own.
+func browse(t testing.TB, r checks.Report, options ...chromedp.ExecAllocatorOption) tab {
+	t.Helper()
+	b := newTab(t, options...)
+	b.do(chromedp.EmulateViewport(1280, 900))
+	b.open(r)
+	return b
+}
+
+// open opens a report as a user does, as a file.
+func (b tab) open(r checks.Report) {
+	b.t.Helper()
+	file := filepath.Join(b.dir, "report.html")
+	if err := os.WriteFile(file, []byte(htmlOf(b.t, r)), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(chromedp.Navigate("file://" + file))
+}
+
+// newTab starts a browser. Whatever it writes to its console is a complaint: an error, or
+// what the page's policy forbade.
+func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
 		t.Skipf("NOT RUN: there is no %s (make browser-test installs it)", chromium)
 	}
 	if testing.Short() {
 		t.Skip("NOT RUN: -short starts no browser")
-	}
-	file := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(file, []byte(htmlOf(t, r)), 0o644); err != nil {
-		t.Fatal(err)
 	}
 	// Root may not have chromium's sandbox, /dev/shm of a container is small, and what
 	// scrolls softly is not yet where it is clicked.
@@ -68,9 +84,7 @@ func browse(t *testing.T, r checks.Report, options ...chromedp.ExecAllocatorOpti
 		late()
 		reading.Wait()
 	})
-	b := tab{t, ctx}
-	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+file))
-	return b
+	return tab{t, ctx, t.TempDir()}
 }
 
 func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
@@ -160,7 +174,8 @@ func media(name string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-func save(t *testing.T, name string, content []byte) {
+// save keeps what was taken, where somebody wants to look at it.
+func save(t testing.TB, name string, content []byte) {
 	t.Helper()
 	if *screenshots == "" {
 		return

@@ -19,9 +19,6 @@ import (
 
 func TestBrowserFiltersAndFolds(t *testing.T) {
 	b := browse(t, largeFleet(t, 1000))
-	t.Logf("told, not held to: everything answers after %.0f ms, the first paint after %.0f ms",
-		ask[float64](b, `performance.getEntriesByName("ready")[0].startTime`),
-		ask[float64](b, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1`))
 	await(b, rowLabels, func(folded []string) bool { return len(folded) >= 3 && len(folded) <= 9 })
 	await(b, `document.getElementById("matrix-count").textContent`, starts("1000 nodes in "))
 	b.fill("matrix-nodes", "node0013")
@@ -61,6 +58,25 @@ func TestBrowserWritesSetsAsTheRest(t *testing.T) {
 	}
 }
 
+// TestBrowserCountsAsTheRest: a number of a node's facts reads as it does among the
+// differences.
+func TestBrowserCountsAsTheRest(t *testing.T) {
+	b := browse(t, checks.Report{})
+	for fact, numbers := range map[string][]string{
+		"shm.size":                  {"0", "9", "10", "1023", "1024", "10239", "10240", "67108864", "12638253056", "-1", "9223372036854775807"},
+		"limits.stack.soft":         {"-1", "8388608"},
+		"limits.nofile.hard":        {"-1", "1024"},
+		"net.interfaces.eth0.speed": {"0", "999", "1000", "12345678", "10000000000", "400000000000"},
+		"host.uptime":               {"0", "0.00004", "0.0123456", "0.25", "1", "59.96", "119", "121", "7199", "7300", "172799", "1e6", "-3.25"},
+		"nvml.cards.0.power.limit":  {"700", "0.5"},
+		"net.interfaces.eth0.mtu":   {"9000"},
+	} {
+		for _, number := range numbers {
+			await(b, fmt.Sprintf("counted(%q, %s, %q)", fact, number, facts.Unit(fact)), is(Value(fact, json.RawMessage(number))))
+		}
+	}
+}
+
 // TestBrowserShowsFacts: what the script puts together again of a node is what it told.
 func TestBrowserShowsFacts(t *testing.T) {
 	r := recorded(t)
@@ -80,6 +96,9 @@ func TestBrowserShowsFacts(t *testing.T) {
 	await(b, `document.getElementById("facts-shown").innerText`, func(got string) bool {
 		return strings.Contains(got, "python.protobuf.runtime\t5.29.1") && !strings.Contains(got, "hostname")
 	})
+	b.fill("facts-filter", "shm.size")
+	await(b, `[...document.querySelectorAll("#facts-shown td")].map((td) => td.textContent + " " + td.title)`, is([]string{
+		Value("shm.size", fmt.Append(nil, r.Nodes[2].SHM.Size)) + " " + fmt.Sprint(r.Nodes[2].SHM.Size)}))
 }
 
 func TestBrowserLaysRowsOpen(t *testing.T) {
@@ -221,57 +240,4 @@ func TestBrowserPrints(t *testing.T) {
 		t.Error("it does not print")
 	}
 	save(t, "print.pdf", paper)
-}
-
-// TestBrowserFitsAPhone: nothing but boxes of their own scrolls sideways.
-func TestBrowserFitsAPhone(t *testing.T) {
-	b := browse(t, recorded(t))
-	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
-	b.until(`innerWidth === 390 && document.querySelector(".heat")`)
-	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > 390 {
-		t.Errorf("the page is %d wide on a screen of 390: %q", wide,
-			ask[[]string](b, `[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 391 && !e.closest(".scroll, pre, nav")).map((e) => e.outerHTML.slice(0, 80))`))
-	}
-}
-
-// TestBrowserScreenshots is for people to look at.
-func TestBrowserScreenshots(t *testing.T) {
-	if *screenshots == "" {
-		t.Skip("NOT RUN: -screenshots names no directory")
-	}
-	type scene struct {
-		name, theme, media string
-		width              int64
-		report             checks.Report
-	}
-	for _, s := range []scene{
-		{"light", "light", "", 1280, recorded(t)},
-		{"dark", "dark", "", 1280, recorded(t)},
-		{"parts", "light", "", 1280, everything()},
-		{"phone", "light", "", 390, recorded(t)},
-		{"print", "light", "print", 800, recorded(t)},
-		{"nodes-90", "light", "", 1280, fullMesh(t, 90)},
-		{"nodes-1000", "light", "", 1280, largeFleet(t, 1000)},
-	} {
-		b := browse(t, s.report)
-		b.do(chromedp.EmulateViewport(s.width, 900), media(s.media))
-		b.have(`document.documentElement.dataset.theme = "` + s.theme + `"; document.querySelectorAll(".heat-map").forEach((box) => box.childElementCount || drawMesh(box)); facts.show(0, false)`)
-		b.until(`document.querySelector("#facts-shown table")`)
-		picture := get(b, chromedp.FullScreenshot(100))
-		save(t, s.name+".png", picture)
-	}
-}
-
-// fullMesh is a fleet in which every node called every other.
-func fullMesh(t *testing.T, n int) checks.Report {
-	r := largeFleet(t, n)
-	for i := range r.Nodes {
-		mesh := r.Nodes[i].Mesh
-		for j := range r.Nodes {
-			if mesh != nil && r.Nodes[j].Mesh != nil && j != 13 {
-				mesh.Reached[name(j)] = 0.0002 * float64(1+(i*7+j*13)%5/4*3)
-			}
-		}
-	}
-	return r
 }

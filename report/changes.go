@@ -1,27 +1,39 @@
 package report
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
 
 	"preflight/checks"
+	"preflight/hostfile"
 )
 
 // Changed is what differs between two looks at a fleet, as JSON has it: one entry for each
-// fact of each node, none folded.
+// fact of each node, none folded, and one for each section of a node that only one of the
+// looks saw.
 type Changed struct {
-	Schema  int             `json:"schema"`
-	Changes []checks.Change `json:"changes"`
+	Schema      int                  `json:"schema"`
+	Changes     []checks.Change      `json:"changes"`
+	NotCompared []checks.NotCompared `json:"not_compared"`
 }
 
-// ChangesText lists what changed between two looks at a fleet. The same change
-// on several nodes is one row.
-func ChangesText(w io.Writer, changes []checks.Change, style Style) error {
+// unchanged is what may be said where there is no change to list.
+func (c Changed) unchanged() string {
+	if len(c.NotCompared) > 0 {
+		return "nothing changed of what could be compared"
+	}
+	return "nothing changed"
+}
+
+// ChangesText lists what changed between two looks at a fleet, and what could not be
+// compared. The same on several nodes is one row.
+func ChangesText(w io.Writer, c Changed, style Style) error {
 	p := &page{style: style}
-	rows := changedRows(changes, style.Verbose)
+	rows := changedRows(c.Changes, style.Verbose)
 	if len(rows) == 0 {
-		p.line("nothing changed")
+		p.line("%s", c.unchanged())
 	} else {
 		var cells [][]string
 		for _, row := range rows {
@@ -29,19 +41,23 @@ func ChangesText(w io.Writer, changes []checks.Change, style Style) error {
 		}
 		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, cells))
 	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	for _, blind := range blindRows(c.NotCompared) {
+		p.line("")
+		p.wrapped("", Escape("not compared: "+blind.what+" on "+hostfile.Fold(blind.nodes)+": "+blind.why))
+	}
+	return p.writeTo(w)
 }
 
 // ChangesMarkdown is ChangesText as a table of GitHub Flavored Markdown, in which nothing
 // that a node said is markup. What does not fit in a comment is left out, and a remark
 // says how much.
-func ChangesMarkdown(w io.Writer, changes []checks.Change) error {
+func ChangesMarkdown(w io.Writer, c Changed) error {
 	s := &summary{}
 	s.add(markdownStart)
-	rows := changedRows(changes, false)
+	rows := changedRows(c.Changes, false)
 	if len(rows) == 0 {
-		s.add("\nNothing changed.\n")
+		said := c.unchanged()
+		s.add("\n" + strings.ToUpper(said[:1]) + said[1:] + ".\n")
 	} else {
 		s.add("\n" + row("nodes", "fact", "before", "after") + row("---", "---", "---", "---"))
 	}
@@ -52,12 +68,51 @@ func ChangesMarkdown(w io.Writer, changes []checks.Change) error {
 		}
 		s.add(row(prose(s.nodes(r.nodes)), fact, prose(r.before), prose(r.after)))
 	}
+	if blind := blindRows(c.NotCompared); blind != nil {
+		s.add("\n" + row("nodes", "not compared", "why") + row("---", "---", "---"))
+		for _, b := range blind {
+			s.add(row(prose(s.nodes(b.nodes)), prose(b.what), prose(b.why)))
+		}
+	}
 	text := s.out.String()
 	if s.left > 0 {
 		text += "\n**Cut here:** " + plural(s.left, "row") + " of these changes do not fit in a comment; preflight diff prints them all.\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// blindRow is what could not be compared on some nodes, for one reason.
+type blindRow struct {
+	nodes     []string
+	what, why string
+}
+
+// blindRows folds the sections of each node, and then the nodes that share all of it.
+func blindRows(all []checks.NotCompared) (rows []blindRow) {
+	var each []blindRow
+	ofNode, alike := map[[2]string]int{}, map[[2]string]int{}
+	for _, n := range all {
+		what, why := cmp.Or(string(n.Section), "anything"), n.Reason
+		if n.Section != "" {
+			why = map[bool]string{true: "not seen before: ", false: "not seen after: "}[n.Earlier] + n.Reason
+		}
+		if at, seen := ofNode[[2]string{n.Node, why}]; seen {
+			each[at].what += ", " + what
+			continue
+		}
+		ofNode[[2]string{n.Node, why}] = len(each)
+		each = append(each, blindRow{[]string{n.Node}, what, why})
+	}
+	for _, one := range each {
+		if at, seen := alike[[2]string{one.what, one.why}]; seen {
+			rows[at].nodes = append(rows[at].nodes, one.nodes...)
+			continue
+		}
+		alike[[2]string{one.what, one.why}] = len(rows)
+		rows = append(rows, one)
+	}
+	return rows
 }
 
 // changedRow is one change and the nodes that it happened on.

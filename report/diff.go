@@ -8,10 +8,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
-	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
-	"preflight/facts"
 )
 
 const (
@@ -134,14 +132,7 @@ func Value(fact string, raw json.RawMessage) string {
 		}
 		return Escape(v)
 	case float64:
-		switch unit := facts.Unit(fact); {
-		case v < 0 && strings.HasPrefix(fact, string(facts.SectionLimits)+"."):
-			return "unlimited"
-		case unit == "bytes":
-			return humanize.IBytes(uint64(v))
-		case unit == "bit/s":
-			return humanize.SIWithDigits(v, 1, "bit/s")
-		}
+		return counted(fact, v, string(raw))
 	case []any:
 		var parts []string
 		for _, part := range v {

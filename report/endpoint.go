@@ -48,8 +48,7 @@ func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	return p.writeTo(w)
 }
 
 // sighted says in one line what was found and by which way.

@@ -86,7 +86,7 @@ func TestChangesOnANarrowPage(t *testing.T) {
 		{Node: "w2", Before: json.RawMessage(`"reached"`), After: json.RawMessage(`"not reached: timed-out"`)},
 	}
 	var out bytes.Buffer
-	if err := ChangesText(&out, changes, Style{Width: 30}); err != nil {
+	if err := ChangesText(&out, Changed{Changes: changes}, Style{Width: 30}); err != nil {
 		t.Fatal(err)
 	}
 	want := `w1
@@ -136,7 +136,7 @@ func TestChangesAreFolded(t *testing.T) {
 	}
 	for _, style := range []Style{{}, {Verbose: true}} {
 		var out bytes.Buffer
-		if err := ChangesText(&out, changes, style); err != nil {
+		if err := ChangesText(&out, Changed{Changes: changes}, style); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(out.String(), "nvml.cards.[0-1] "); got == style.Verbose {

@@ -3,13 +3,15 @@ package report
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 )
 
 // Escape makes text from a node harmless on a terminal: control characters,
-// and the invisible ones that reorder or hide text, become \x1b or \u202e. A
-// line break stays one only where the caller splits lines itself.
+// and the invisible ones that reorder or hide text, become \x1b or \u202e, and the first
+// character of what a runner of CI obeys becomes \x23. A line break stays one only where
+// the caller splits lines itself.
 func Escape(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -24,16 +26,34 @@ func Escape(text string) string {
 			fmt.Fprintf(&out, `\u%04x`, r)
 		}
 	}
+	if strings.Contains(text, "##") {
+		return markCommand.ReplaceAllString(out.String(), `\x23#$1`)
+	}
 	return out.String()
 }
 
+// The commands that runners of CI obey in whatever a step prints: GitHub a line that
+// begins with ::NAME … ::, behind any blanks, and ##[NAME] anywhere, Azure ##vso[NAME] and
+// TeamCity ##teamcity[NAME]. A package's version could switch the rest of a log off.
+//
+// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2
+// and TryParse; Azure Pipelines, "Logging commands"; TeamCity, "Service Messages".
+var (
+	lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
+	markCommand = regexp.MustCompile(`##(\w*\[)`)
+)
+
+// unobeyed is escaped text for a log, its lines as they are and none a command.
+func unobeyed(text string) string { return lineCommand.ReplaceAllString(text, `$1\x3a$2`) }
+
 // jsonGuard escapes what encoding/json leaves as it is and terminals obey: DEL
-// and the C1 control characters, which stand for escape sequences.
+// and the C1 control characters, which stand for escape sequences; and what runners do.
+// Outside of strings JSON has neither.
 type jsonGuard struct{ to io.Writer }
 
 func (g jsonGuard) Write(text []byte) (int, error) {
 	var out strings.Builder
-	for _, r := range string(text) {
+	for _, r := range markCommand.ReplaceAllString(string(text), `\u0023#$1`) {
 		if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
 			fmt.Fprintf(&out, `\u%04x`, r)
 			continue

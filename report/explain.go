@@ -40,7 +40,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 		p.asides("harmless", r.Noise)
 		p.networks(r.Network)
 	}
-	_, err := io.WriteString(w, strings.TrimRight(p.out.String(), "\n")+"\n")
+	_, err := io.WriteString(w, unobeyed(strings.TrimRight(p.out.String(), "\n")+"\n"))
 	return err
 }
 

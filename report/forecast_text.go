@@ -43,8 +43,7 @@ func ForecastText(w io.Writer, f Forecast, style Style) error {
 	for _, note := range f.Notes {
 		p.line("\n%s  %s", p.colored("warn", "BEWARE"), Escape(note.Message))
 	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	return p.writeTo(w)
 }
 
 func (f Forecast) headline() string {

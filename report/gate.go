@@ -10,14 +10,6 @@ import (
 // unwrapped is the width of a page whose reader wraps or searches lines itself.
 const unwrapped = 1 << 16
 
-// warningsFail is whether a warning is among the reasons why the run failed. Beside
-// real failures a report does not tell whether its warnings would have failed it too,
-// and then it makes no difference to the gate.
-func warningsFail(r checks.Report) bool {
-	failed := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return f.Verdict == checks.Fail })
-	return r.ExitCode == 1 && !failed && len(outcomes(r, checks.Fail)) == 0
-}
-
 // judgement is one check with all that it found.
 type judgement struct {
 	checks.Outcome
@@ -69,11 +61,12 @@ func shortened(text string, most int) string {
 	return text
 }
 
-// escapedLines is Escape for text of several lines, which stay lines.
+// escapedLines is Escape for text of several lines, which stay lines; printed to a log,
+// none is obeyed there.
 func escapedLines(text string) string {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = Escape(line)
 	}
-	return strings.Join(lines, "\n")
+	return unobeyed(strings.Join(lines, "\n"))
 }

@@ -25,14 +25,15 @@ const (
 // GitHub writes the report as workflow commands, which a step of GitHub Actions turns
 // into annotations when they come on its standard output: a notice with the verdict,
 // then an error for each finding that failed or could not look, and a warning for each
-// warning, which is an error where warnings fail the run. Where there are more of a kind
-// than GitHub shows, the last one says how many.
+// warning, which is an error where warnings fail the run. Where the exit code is not 0 and
+// no finding says why, as after an interruption, an error says so of the run. Where there
+// are more of a kind than GitHub shows, the last one says how many.
 //
 // Escaping is that of actions/toolkit v1 (packages/core/src/command.ts): in data %, CR
 // and LF, in properties also : and the comma. A command is one line, so no text of a node
 // can begin another.
 func GitHub(w io.Writer, r checks.Report) error {
-	p := &page{style: Style{Width: unwrapped}, fleet: len(r.Nodes)}
+	p := pageOf(r, Style{Width: unwrapped})
 	var errors, warnings []annotation
 	for _, f := range r.Findings {
 		if f.Verdict == checks.Unknown {
@@ -40,8 +41,8 @@ func GitHub(w io.Writer, r checks.Report) error {
 		}
 		body := &page{style: p.style}
 		body.told(f)
-		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, p.nodes(f.Nodes)), unindented(body.out.String()), f.At}
-		if f.Verdict == checks.Fail || warningsFail(r) {
+		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, p.whom(f)), unindented(body.out.String()), f.At}
+		if f.Verdict == checks.Fail || r.WarningsFail() {
 			errors = append(errors, one)
 		} else {
 			warnings = append(warnings, one)
@@ -50,6 +51,9 @@ func GitHub(w io.Writer, r checks.Report) error {
 	for _, blind := range p.blind(r.Findings) {
 		errors = append(errors, annotation{"preflight: could not look at " + blind.nodes,
 			blind.reason + "\nfor " + strings.Join(blind.checks, ", "), ""})
+	}
+	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
+		errors = append(errors, annotation{title: "preflight", text: p.conclusion(r) + "\n" + unfinished(r)})
 	}
 	var waived []annotation
 	for _, w := range r.Waived {
@@ -62,6 +66,15 @@ func GitHub(w io.Writer, r checks.Report) error {
 	annotate(&out, "notice", waived, mostAnnotations-1) // the first is written
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// unfinished is why checks are not complete, a line a reason.
+func unfinished(r checks.Report) string {
+	var lines []string
+	for _, group := range byReason(r, checks.Unknown) {
+		lines = append(lines, "not complete: "+strings.Join(group.checks, ", ")+": "+group.reason)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".

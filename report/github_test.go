@@ -36,7 +36,8 @@ func TestGitHub(t *testing.T) {
 			"error preflight: could not look at w1", "warning preflight: env-sane on all 4 nodes"},
 		"passing":     {"notice preflight"},
 		"strict":      {"notice preflight", "error preflight: env-sane on all 4 nodes"},
-		"interrupted": {"notice preflight"},
+		"interrupted": {"notice preflight", "error preflight"},
+		"blind":       {"notice preflight", "error preflight"},
 		"orphaned":    {"notice preflight", "error preflight: drift on w1"},
 		"waiving": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
 			"error file=preflight.yaml,line=12, preflight: expectation on w3", "error preflight: could not look at w1",
@@ -54,6 +55,14 @@ func TestGitHub(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestGitHubSaysWhy: of a run without a finding the error says what is not complete.
+func TestGitHubSaysWhy(t *testing.T) {
+	all := readCommands(t, rendered(t, GitHub, blind()))
+	if text := all[1].text; !strings.Contains(text, "cannot tell") || !strings.Contains(text, "not complete: ssh-login, shm-size: w1 not reached") {
+		t.Errorf("the error says %q", text)
 	}
 }
 

@@ -17,49 +17,42 @@ const (
 	badHostsStart  = "# bad hosts, by preflight: "
 )
 
-// GoodHosts writes a hostfile of the nodes that nothing is wrong with, in hostfile
-// order, for deepspeed --hostfile. A node is good when it was reached and no finding
-// that failed names it, nor a warning where warnings fail the run. What is waived, and
-// what could not be told of a node that was reached, does not make it bad: the exit code,
-// 2, says that something could not. A failed finding that names no node, or the launching
-// machine, is about the launch as a whole: no hosts would help, so there are none, and a
-// comment says why. deepspeed refuses a hostfile without a host.
+// GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
+// hostfile order, for deepspeed --hostfile; a comment names those that could not be told,
+// which are in neither list. Where the launch as a whole fails no hosts would help, so
+// there are none, and a comment says why. deepspeed refuses a hostfile without a host.
 //
-// Slots are those the launch was judged with. A hostfile can only say how many, so where
-// a filter has chosen some it says as many as include them, and a comment holds the
-// --include to go with it. Where nobody said how many (-w, some Slurm jobs) a line is the
+// A hostfile says how many slots a node has, not which. Where a filter has chosen others
+// than the first ones, and the launch would use those it left out, the error says by which
+// --include they are used. Where nobody said how many (-w, some Slurm jobs) a line is the
 // name alone, which deepspeed refuses, and pdsh -w ^FILE and srun --nodefile take.
 //
 // The comments are left out for a DeepSpeed before v0.8.0, which knows none; such a file
 // is nobody's when it is to be written again. A name that cannot stand in a hostfile is
 // an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
-	good, _, err := parted(r)
+	parted := r.Part()
+	if parted.Whole != nil {
+		parted.Good = nil
+	}
+	good, err := hosts(r, parted.Good)
 	if err != nil {
 		return err
 	}
-	whole := wholeLaunch(r)
-	if whole != nil {
-		good = nil
+	if slices.ContainsFunc(good, someSlots) {
+		return fmt.Errorf("a hostfile cannot say which slots of a node are used: launch with the hostfile that was judged and --include='%s'", included(good))
 	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
-		fmt.Fprintf(&out, "%s%d of %s\n", goodHostsStart, len(good), plural(len(r.Nodes), "node"))
-		if whole != nil {
-			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", Escape(strings.Join(whole, ", ")))
-		}
-		if slices.ContainsFunc(good, someSlots) {
-			fmt.Fprintf(&out, "# not all their slots: launch with --include='%s'\n", included(good))
+		fmt.Fprintln(&out, goodHostsStart+shareOf(r, good, parted.Untold))
+		if parted.Whole != nil {
+			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", Escape(strings.Join(parted.Whole, ", ")))
 		}
 	}
 	for _, host := range good {
 		out.WriteString(host.Name)
 		if host.Slots != nil {
-			most := -1
-			for _, slot := range host.Slots {
-				most = max(most, slot)
-			}
-			fmt.Fprintf(&out, " slots=%d", most+1)
+			fmt.Fprintf(&out, " slots=%d", len(host.Slots))
 		}
 		out.WriteString("\n")
 	}
@@ -67,17 +60,18 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// BadHosts writes the names of the nodes that something is wrong with, one a line below
-// a comment, in hostfile order: those a failed finding names and those that were not
-// reached. What is wrong with the launch as a whole makes no node bad, for whoever drains
-// the nodes of this list would drain the cluster because pdsh is not installed here.
+// BadHosts writes the names of the nodes that are bad ([checks.Report.Part]), one a line
+// below a comment, in hostfile order. What is wrong with the launch as a whole makes no
+// node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
+// is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
-	_, bad, err := parted(r)
+	parted := r.Part()
+	bad, err := hosts(r, parted.Bad)
 	if err != nil {
 		return err
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s%d of %s\n", badHostsStart, len(bad), plural(len(r.Nodes), "node"))
+	fmt.Fprintln(&out, badHostsStart+shareOf(r, bad, parted.Untold))
 	for _, host := range bad {
 		fmt.Fprintln(&out, host.Name)
 	}
@@ -85,47 +79,31 @@ func BadHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// counts is whether a finding is among the reasons why the run failed.
-func counts(r checks.Report, f checks.Finding) bool {
-	return f.Verdict == checks.Fail || f.Verdict == checks.Warn && warningsFail(r)
-}
-
-// wholeLaunch are the checks that failed and blame no node.
-func wholeLaunch(r checks.Report) (failed []string) {
-	for _, f := range r.Findings {
-		noNode := len(f.Nodes) == 0 || r.Head != nil && slices.Equal(f.Nodes, []string{r.Head.Name})
-		if noNode && counts(r, f) && !slices.Contains(failed, f.Check) {
-			failed = append(failed, f.Check)
-		}
+// shareOf says how many are in a list of hosts, and the nodes that are in neither.
+func shareOf(r checks.Report, listed []hostfile.Host, untold []string) string {
+	text := fmt.Sprintf("%d of %s", len(listed), plural(len(r.Nodes), "node"))
+	if len(untold) > 0 {
+		text += fmt.Sprintf("; could not tell of %d: %s", len(untold), Escape(hostfile.Fold(untold)))
 	}
-	return failed
+	return text
 }
 
-// parted are the nodes that nothing is wrong with and the others.
-func parted(r checks.Report) (good, bad []hostfile.Host, err error) {
-	accused := map[string]bool{}
-	for _, f := range r.Findings {
-		bad := counts(r, f)
-		for _, node := range f.Nodes {
-			accused[node] = accused[node] || bad
+// hosts are some of the nodes with the slots that the launch was judged with.
+func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
+	for _, node := range r.Nodes { // those that are not listed stand in a comment
+		if !isWord(node.Name) {
+			return nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", Escape(node.Name))
 		}
 	}
 	slots := map[string][]int{}
 	for _, host := range r.Launch.Hosts {
 		slots[host.Name] = host.Slots
 	}
-	for _, node := range r.Nodes {
-		if !isWord(node.Name) {
-			return nil, nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", Escape(node.Name))
-		}
-		host := hostfile.Host{Name: node.Name, Slots: slots[node.Name]}
-		if node.Reached && !accused[node.Name] {
-			good = append(good, host)
-		} else {
-			bad = append(bad, host)
-		}
+	var all []hostfile.Host
+	for _, name := range names {
+		all = append(all, hostfile.Host{Name: name, Slots: slots[name]})
 	}
-	return good, bad, nil
+	return all, nil
 }
 
 // isWord is whether a name can begin a line of a hostfile.

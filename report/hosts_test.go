@@ -35,8 +35,6 @@ func TestGoodAndBadHosts(t *testing.T) {
 	strictly.ExitCode = 1
 	older := fleet([]int{0, 1}, found(checks.Fail, "w1"))
 	older.Launch.DeepSpeed = "0.7.7"
-	mixed := fleet([]int{0, 1})
-	mixed.Launch.Hosts[1].Slots = []int{1, 3}
 	idle := fleet([]int{})
 	noPdsh := fleet([]int{0}, found(checks.Fail, "launching machine"))
 	noPdsh.Head = &facts.Node{Name: "launching machine"}
@@ -51,7 +49,7 @@ func TestGoodAndBadHosts(t *testing.T) {
 		"nothing wrong": {fleet([]int{0, 1}), "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=2\nw2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"one failed":    {fleet([]int{0, 1}, found(checks.Fail, "w4", "w2")), "# good hosts, by preflight: 2 of 4 nodes\nw1 slots=2\nw3 slots=2\n", "# bad hosts, by preflight: 2 of 4 nodes\nw2\nw4\n"},
 		"warned, unknown": {fleet([]int{0}, found(checks.Warn, "w1"), found(checks.Unknown, "w2")),
-			"# good hosts, by preflight: 4 of 4 nodes\nw1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
+			"# good hosts, by preflight: 3 of 4 nodes; could not tell of 1: w2\nw1 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes; could not tell of 1: w2\n"},
 		"strict":             {strictly, "# good hosts, by preflight: 3 of 4 nodes\nw2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"not reached":        {lost, "# good hosts, by preflight: 3 of 4 nodes\nw1 slots=2\nw2 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw3\n"},
 		"the launch failed":  {fleet([]int{0}, found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
@@ -61,7 +59,6 @@ func TestGoodAndBadHosts(t *testing.T) {
 		"waived":             {known, "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"no slots stated":    {fleet(nil, found(checks.Fail, "w1")), "# good hosts, by preflight: 3 of 4 nodes\nw2\nw3\nw4\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"none used":          {idle, "# good hosts, by preflight: 4 of 4 nodes\nw1 slots=0\nw2 slots=0\nw3 slots=0\nw4 slots=0\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
-		"some slots":         {mixed, "# good hosts, by preflight: 4 of 4 nodes\n# not all their slots: launch with --include='w1@w2:1,3@w3@w4'\nw1 slots=2\nw2 slots=4\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"DeepSpeed of old":   {older, "w2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"nobody at all, yet": {checks.Report{}, "# good hosts, by preflight: 0 of 0 nodes\n", "# bad hosts, by preflight: 0 of 0 nodes\n"},
 	} {
@@ -74,28 +71,44 @@ func TestGoodAndBadHosts(t *testing.T) {
 	}
 }
 
-// TestGoodHostsAreWhatDeepSpeedReads: by its grammar and its filter they are the slots
-// that were judged.
+// TestGoodHostsAreWhatDeepSpeedReads: by its grammar they are the slots that were judged,
+// and where it has no words for those, the --include that we tell leaves them.
 func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
+	slotsOf := func(hosts []hostfile.Host) map[string][]int {
+		slots := map[string][]int{}
+		for _, host := range hosts {
+			slots[host.Name] = host.Slots
+		}
+		return slots
+	}
 	r := fleet([]int{0, 1, 2}, found(checks.Fail, "w1"))
-	r.Launch.Hosts[2].Slots = []int{2, 5}
-	text := rendered(t, GoodHosts, r)
-	hosts, _, err := hostfile.Parse(strings.NewReader(text), "good", "")
+	hosts, _, err := hostfile.Parse(strings.NewReader(rendered(t, GoodHosts, r)), "good", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, include, _ := strings.Cut(text, "--include='")
+	if diff := cmp.Diff(map[string][]int{"w2": {0, 1, 2}, "w3": {0, 1, 2}, "w4": {0, 1, 2}}, slotsOf(hosts)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	r.Launch.Hosts[0].Slots = []int{4} // of a node that is left out
+	rendered(t, GoodHosts, r)
+	r.Launch.Hosts[2].Slots = []int{2, 5}
+	var out bytes.Buffer
+	if err = GoodHosts(&out, r); err == nil || out.Len() > 0 {
+		t.Fatalf("slots 2 and 5 of w3 are lost in %q", out.String())
+	}
+	_, include, _ := strings.Cut(err.Error(), "--include='")
 	include, _, _ = strings.Cut(include, "'")
+	hosts, _, err = hostfile.Parse(strings.NewReader("w1 slots=8\nw2 slots=3\nw3 slots=8\nw4 slots=3\n"), "hostfile", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	hosts, _, err = hostfile.Filter{Include: include, NumNodes: hostfile.AtMost(-1), NumGPUs: hostfile.AtMost(-1)}.Apply(hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string][]int{}
-	for _, host := range hosts {
-		got[host.Name] = host.Slots
-	}
-	if diff := cmp.Diff(map[string][]int{"w2": {0, 1, 2}, "w3": {2, 5}, "w4": {0, 1, 2}}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string][]int{"w2": {0, 1, 2}, "w3": {2, 5}, "w4": {0, 1, 2}}, slotsOf(hosts)); diff != "" {
+		t.Errorf("--include=%s (-want +got):\n%s", include, diff)
 	}
 }
 

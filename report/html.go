@@ -21,7 +21,7 @@ var pageFiles embed.FS
 // The page carries all that it shows: its style, its script and its data.
 var (
 	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
-	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
+	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "counted.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
 	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
 		"text":  Escape,
 		"lower": strings.ToLower,
@@ -116,7 +116,7 @@ type sheet struct {
 }
 
 func newSheet(r checks.Report) (*sheet, error) {
-	p := &page{fleet: len(r.Nodes)}
+	p := pageOf(r, Style{})
 	table, err := newFactTable(r.Nodes)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type factTable struct {
 	Columns []json.RawMessage `json:"columns"`
 	// Untold are the sections that could not be looked at on a node, and why.
 	Untold []map[facts.Section]string `json:"untold"`
+	Units  map[string]any             `json:"units"` // [facts.Units]
 }
 
 // factField is one field of a section on all nodes.
@@ -58,6 +59,7 @@ type tableMaker struct {
 
 func newFactTable(nodes []facts.Node) (factTable, error) {
 	m := newTableMaker()
+	m.Units = facts.Units()
 	columns := map[[2]string][]json.RawMessage{}
 	var order [][2]string
 	for i := range nodes {
@@ -87,7 +89,7 @@ func newFactTable(nodes []facts.Node) (factTable, error) {
 }
 
 func newTableMaker() *tableMaker {
-	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Untold: []map[facts.Section]string{}}
+	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Untold: []map[facts.Section]string{}, Units: map[string]any{}}
 	return &tableMaker{empty, map[string]int{}, map[string]int{}}
 }
 

@@ -68,6 +68,9 @@ func told(p *page, findings []checks.Finding) (all []toldFinding, blind []toldBl
 	return all, blind
 }
 
+// policyCheck judges the policy, and no node.
+const policyCheck = "policy"
+
 // whose is the nodes that a finding is about, nobody where it is the policy that is
 // at fault.
 func (p *page) whose(f checks.Finding) set {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -26,7 +27,7 @@ type matrixCheck struct {
 }
 
 // matrixRow is nodes about which all checks say alike. One without Nodes is the
-// launching machine.
+// launching machine or the policy.
 type matrixRow struct {
 	Label string `json:"label"`
 	Nodes []int  `json:"nodes"`
@@ -36,7 +37,7 @@ type matrixRow struct {
 // matrixMark leads from cells to the finding that they are about.
 type matrixMark struct {
 	Check  int    `json:"check"`
-	Nodes  []int  `json:"nodes"` // none: the launching machine
+	Nodes  []int  `json:"nodes"` // none: the launching machine, or the policy
 	Anchor string `json:"anchor"`
 }
 
@@ -53,15 +54,12 @@ const (
 	cellClear   = 'c' // nothing was found here, and something elsewhere
 	cellPartial = 'n' // the check could not judge everything
 	cellSkip    = 's'
-	cellOther   = 'o' // a check of the launching machine, or of the nodes
+	cellOther   = 'o' // a check of the launching machine, of the policy, or of the nodes
 )
 
 var cellOf = map[checks.Verdict]byte{
 	checks.Fail: cellFail, checks.Warn: cellWarn, checks.Unknown: cellUnknown, checks.Pass: cellPass, checks.Skip: cellSkip,
 }
-
-// policyCheck judges the policy, and no node.
-const policyCheck = "policy"
 
 // heaviest are letters of findings, the one that counts first.
 const heaviest = "fuwv"
@@ -79,14 +77,17 @@ func newPageData(r checks.Report) pageData {
 	for i, w := range r.Waived { // before the findings, which outweigh it
 		waived = append(waived, b.put(w.Finding, cellWaived, waiverAnchor(i))...)
 	}
-	p := &page{fleet: len(r.Nodes)}
+	p := pageOf(r, Style{})
 	blocks := p.blind(r.Findings)
 	for i, f := range r.Findings {
 		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(p, blocks, i, f))...)
 	}
 	d.Marks = append(d.Marks, waived...)
-	if slices.ContainsFunc(b.head, func(c byte) bool { return c != cellOther }) {
-		d.Rows = append(d.Rows, matrixRow{Label: "launching machine", Nodes: []int{}, Cells: string(b.head)})
+	for _, row := range []matrixRow{{Label: "launching machine", Cells: string(b.head)}, {Label: "policy", Cells: string(b.policy)}} {
+		if strings.Trim(row.Cells, string(cellOther)) != "" {
+			row.Nodes = []int{}
+			d.Rows = append(d.Rows, row)
+		}
 	}
 	d.Rows = append(d.Rows, foldRows(r.Nodes, b.cells)...)
 	return d
@@ -97,11 +98,12 @@ type board struct {
 	node, check map[string]int // by name, by ID
 	cells       [][]byte       // node × check
 	head        []byte         // of the launching machine
+	policy      []byte         // of the policy, which its own check judges
 }
 
 // newBoard is every cell before the first finding.
 func newBoard(r checks.Report) *board {
-	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks))}
+	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks)), make([]byte, len(r.Checks))}
 	for i, node := range r.Nodes {
 		b.node[node.Name] = i
 		b.cells[i] = make([]byte, len(r.Checks))
@@ -109,9 +111,12 @@ func newBoard(r checks.Report) *board {
 	for column, o := range r.Checks {
 		b.check[o.Check] = column
 		check, _ := checks.Lookup(o.Check) // an empty one for what another version judged by
-		b.head[column] = cellOther
-		if check.OnHead {
+		b.head[column], b.policy[column] = cellOther, cellOther
+		switch {
+		case check.OnHead:
 			b.head[column] = cellOf[o.Verdict]
+		case check.ID == policyCheck:
+			b.policy[column] = cellOf[o.Verdict]
 		}
 		for i := range r.Nodes {
 			b.cells[i][column] = untouched(o, check, &r.Nodes[i])
@@ -128,7 +133,11 @@ func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 		return nil
 	}
 	mark := matrixMark{Check: column, Nodes: []int{}, Anchor: anchor}
-	if len(f.Nodes) == 0 {
+	switch {
+	case len(f.Nodes) > 0:
+	case f.Check == policyCheck:
+		b.policy[column] = heavier(b.policy[column], letter)
+	default:
 		b.head[column] = heavier(b.head[column], letter)
 	}
 	for _, name := range f.Nodes {

@@ -40,7 +40,7 @@ func TestMatrixSaysNoMoreThanTheReport(t *testing.T) {
 	for _, row := range d.Rows {
 		rows[row.Label] = row.Cells
 	}
-	want := map[string]string{"launching machine": "ooooffo", "w1": "cnpsoou", "w2": "fnpsoou", "w3": "vupsoou", "w4": "uuusoov"}
+	want := map[string]string{"launching machine": "oooofoo", "policy": "ooooofo", "w1": "cnpsoou", "w2": "fnpsoou", "w3": "vupsoou", "w4": "uuusoov"}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("node → cells (-want +got):\n%s", diff)
 	}

@@ -39,7 +39,7 @@ const junitStart = xml.Header + `<testsuites name="preflight"`
 // (lib/gitlab/ci/parsers/test/junit.rb, which shows an element's text, not its message,
 // and follows [[ATTACHMENT|…]] in the <system-out> of a failed testcase: there is none).
 func JUnit(w io.Writer, r checks.Report) error {
-	p := &page{style: Style{Width: unwrapped}, fleet: len(r.Nodes)}
+	p := pageOf(r, Style{Width: unwrapped})
 	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
 	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
 		suite.Timestamp = began.UTC().Format("2006-01-02T15:04:05")
@@ -50,7 +50,7 @@ func JUnit(w io.Writer, r checks.Report) error {
 	suite.properties("version", r.Version)
 	suite.properties("hostfile", r.Hostfile)
 	suite.properties("policy", r.Policy)
-	failing := warningsFail(r)
+	failing := r.WarningsFail()
 	for _, one := range judgements(r) {
 		suite.add(p.testcase(one, failing))
 	}
@@ -186,7 +186,7 @@ func (p *page) problem(one judgement) *junitProblem {
 			problem.Message += fmt.Sprintf(" (and %d more)", more)
 		}
 	}
-	body := &page{style: p.style, fleet: p.fleet}
+	body := &page{style: p.style, fleet: p.fleet, gone: p.gone}
 	if one.Reason != "" {
 		body.wrapped("", one.Reason)
 	}

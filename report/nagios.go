@@ -34,10 +34,10 @@ const (
 //	line=$(preflight judge run.json --format nagios); code=$?; echo "$line"
 //	case "$code $line" in "0 PREFLIGHT WARNING"*) exit 1;; 0*) exit 0;; 1*) exit 2;; *) exit 3;; esac
 func Nagios(w io.Writer, r checks.Report) error {
-	p := &page{fleet: len(r.Nodes)}
+	p := pageOf(r, Style{})
 	var told []string
 	for _, f := range r.Findings {
-		told = append(told, f.Check+" "+shortened(p.nodes(f.Nodes), longestNodes))
+		told = append(told, f.Check+" "+shortened(p.whom(f), longestNodes))
 	}
 	text := p.conclusion(r)
 	if more := len(told) - mostTold; more > 0 {

@@ -15,13 +15,14 @@ import (
 // normalized is a snapshot to be kept under version control. Its keys are those of
 // checks.Report, which reads it back.
 type normalized struct {
-	Schema     int                      `json:"schema"`
-	Normalized bool                     `json:"normalized"`
-	Hostfile   string                   `json:"hostfile"`
-	Launch     any                      `json:"launch"`
-	NotTried   map[facts.Section]string `json:"not_tried,omitempty"`
-	Head       *lastingNode             `json:"head,omitempty"`
-	Nodes      []lastingNode            `json:"nodes"`
+	Schema      int                      `json:"schema"`
+	Normalized  bool                     `json:"normalized"`
+	Interrupted bool                     `json:"interrupted,omitempty"`
+	Hostfile    string                   `json:"hostfile"`
+	Launch      any                      `json:"launch"`
+	NotTried    map[facts.Section]string `json:"not_tried,omitempty"`
+	Head        *lastingNode             `json:"head,omitempty"`
+	Nodes       []lastingNode            `json:"nodes"`
 }
 
 // lastingNode is a facts.Node, its facts in the order of their names.
@@ -39,7 +40,7 @@ type lastingNode struct {
 // (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
 func Normalized(w io.Writer, r checks.Report) error {
 	n := normalized{
-		Schema: checks.Schema, Normalized: true, Hostfile: r.Hostfile, Launch: r.Launch,
+		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: r.Launch,
 		NotTried: withoutMomentary(r.NotTried), Nodes: []lastingNode{},
 	}
 	if r.Head != nil {

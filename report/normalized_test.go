@@ -61,11 +61,27 @@ func TestNormalized(t *testing.T) {
 	if changes := checks.Changes(whole.Fleet, back.Fleet); len(changes) > 0 {
 		t.Errorf("read back it differs: %v", changes)
 	}
+	if back.Interrupted {
+		t.Error("it was not interrupted")
+	}
 	if !back.Normalized || back.Nodes[0].Name != "w10" || back.NotTried[facts.SectionMesh] == "" {
 		t.Errorf("normalized %t, first node %s, mesh %q", back.Normalized, back.Nodes[0].Name, back.NotTried[facts.SectionMesh])
 	}
 	if diff := cmp.Diff(whole.Launch, back.Launch); diff != "" {
 		t.Errorf("the launch (-whole +back):\n%s", diff)
+	}
+}
+
+// TestNormalizedInterrupted: what is missing in it was not proven absent.
+func TestNormalizedInterrupted(t *testing.T) {
+	snapshot := sampleSnapshot(1)
+	snapshot.Interrupted = true
+	var out bytes.Buffer
+	if err := Normalized(&out, snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Read(&out); err != nil || !back.Interrupted {
+		t.Errorf("interrupted %t, %v", back.Interrupted, err)
 	}
 }
 
@@ -127,7 +143,7 @@ func TestChangesFormats(t *testing.T) {
 		{Node: "w3", After: value("new node")},
 	}
 	var out bytes.Buffer
-	if err := ChangesMarkdown(&out, changes); err != nil {
+	if err := ChangesMarkdown(&out, Changed{Changes: changes}); err != nil {
 		t.Fatal(err)
 	}
 	table := out.String()[strings.Index(out.String(), "| nodes"):]
@@ -149,7 +165,40 @@ func TestChangesFormats(t *testing.T) {
 		t.Errorf("%s in %s", diff, out.String())
 	}
 	out.Reset()
-	if err := ChangesMarkdown(&out, nil); err != nil || !strings.Contains(out.String(), "Nothing changed") {
+	if err := ChangesMarkdown(&out, Changed{}); err != nil || !strings.Contains(out.String(), "Nothing changed") {
 		t.Errorf("%v, %q", err, out.String())
+	}
+	unseen := Changed{NotCompared: []checks.NotCompared{
+		{Node: "w1", Section: facts.SectionGPU, Reason: hostile},
+		{Node: "w1", Section: facts.SectionNVML, Reason: hostile},
+		{Node: "w2", Section: facts.SectionGPU, Reason: hostile},
+		{Node: "w2", Section: facts.SectionNVML, Reason: hostile},
+		{Node: "w3", Section: facts.SectionNVML, Reason: "timed out", Earlier: true},
+		{Node: "w4", Reason: "not reached"},
+	}}
+	out.Reset()
+	if err := ChangesText(&out, unseen, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	want := `nothing changed of what could be compared
+
+not compared: gpu, nvml on w[1-2]: not seen after: ` + Escape(hostile) + `
+
+not compared: nvml on w3: not seen before: timed out
+
+not compared: anything on w4: not reached
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	out.Reset()
+	if err := ChangesMarkdown(&out, unseen); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, "<script>") || strings.Contains(text, "@all") || !strings.Contains(text, "| w3 | nvml | not seen before: timed out |") {
+		t.Errorf("what was not compared:\n%s", text)
+	}
+	if !Wrote(bytes.NewReader(out.Bytes())) {
+		t.Error("it is not known for a summary of ours, and would not be overwritten")
 	}
 }

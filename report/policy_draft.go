@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -19,7 +18,7 @@ const (
 #
 # is: a version (">=570.86", ">=2.4, <2.6"), a size (">=16GiB"), a plain value, a list
 # of allowed values, or "absent". nodes: 'gpu[01-16]', or '@name' of a group. A stated
-# expectation beats what most nodes have.
+# expectation beats what most nodes have. preflight facts lists the names.
 
 # Names for node sets, to be used as '@name':
 # groups:
@@ -61,7 +60,7 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
 		if len(d.Groups) > 1 {
 			var groups []string
 			for _, g := range d.Groups {
-				groups = append(groups, quotedValue(g)+" on "+Escape(hostfile.Fold(g.Nodes)))
+				groups = append(groups, Value(d.Fact, g.Value)+" on "+Escape(hostfile.Fold(g.Nodes)))
 			}
 			fmt.Fprintf(&out, "  # the nodes differ: %s\n", strings.Join(groups, ", "))
 			mark = "# "
@@ -75,18 +74,6 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
 	}
 	_, err := io.WriteString(w, text+fmt.Sprintf(policyTail, Escape(first)))
 	return err
-}
-
-// quotedValue is a group's value as text.
-func quotedValue(g checks.FactGroup) string {
-	if absent(g) {
-		return "absent"
-	}
-	var text string
-	if json.Unmarshal(g.Value, &text) != nil {
-		text = string(g.Value)
-	}
-	return strconv.QuoteToASCII(text)
 }
 
 // plainWord is a fact's path, quoted where YAML would not take it for plain text.

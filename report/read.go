@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 
 	"preflight/checks"
+	"preflight/hostfile"
 )
 
 // Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
@@ -34,10 +36,18 @@ func Read(in io.Reader) (checks.Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("not a preflight report: %w", lines.plain(err))
 	}
+	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
+		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
+	}
 	if r.Normalized {
 		r.Fleet = checks.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
+}
+
+// negative is whether a host has a slot that no machine has.
+func negative(host hostfile.Host) bool {
+	return slices.ContainsFunc(host.Slots, func(slot int) bool { return slot < 0 })
 }
 
 // lineEnds is where the lines of a text end that is read.

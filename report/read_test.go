@@ -20,6 +20,7 @@ func TestReadRefuses(t *testing.T) {
 		"kind":                {"{\"schema\": 1,\n\"nodes\": [\n{\"name\": 3}]}", "line 3: nodes.name is of another kind: number"},
 		"schema":              {"{\"schema\": 2}", "its schema is 2"},
 		"other":               {"{}", "its schema is 0"},
+		"slots":               {`{"schema": 1, "launch": {"hosts": [{"name": "w1", "slots": [0]}, {"name": "w\u001b2", "slots": [-1]}]}}`, `the slots of w\x1b2 are counted from 0`},
 	} {
 		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -244,6 +245,24 @@ func TestEscape(t *testing.T) {
 	} {
 		if got := Escape(in); got != want {
 			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestGoneNodes: as many nodes as the fleet has, of which one is not in it, are not all.
+func TestGoneNodes(t *testing.T) {
+	r := checks.Report{Verdict: checks.Fail, ExitCode: 1, Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}}}
+	r.Findings = []checks.Finding{
+		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w7", "w8", "w9"}, Summary: "gone"},
+		{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w1", "w2", "w3"}, Summary: "small"},
+	}
+	for name, render := range map[string]func(io.Writer, checks.Report) error{
+		"text": func(w io.Writer, r checks.Report) error { return Text(w, r, Style{}) }, "junit": JUnit,
+		"markdown": MarkdownSummary, "github": GitHub, "nagios": Nagios, "html": HTML,
+	} {
+		text := rendered(t, render, r)
+		if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, "&#91;", "["), "&#93;", "]"), "w[7-9]") || !strings.Contains(text, "all 3 nodes") {
+			t.Errorf("%s: w[7-9] and all 3 nodes are not told apart:\n%.2000s", name, text)
 		}
 	}
 }

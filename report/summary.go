@@ -32,7 +32,7 @@ const (
 // Nothing a node said can end a cell, a code block or the page, become a link, an image
 // or a mention of somebody, or be taken for HTML.
 func MarkdownSummary(w io.Writer, r checks.Report) error {
-	s := &summary{page: page{fleet: len(r.Nodes)}}
+	s := &summary{page: *pageOf(r, Style{})}
 	s.add(markdownStart + "\n## " + words[r.Verdict] + ": " + prose(s.conclusion(r)) + "\n\n" + prose(s.page.summary(r)) + "\n")
 	s.table(r)
 	for _, f := range r.Findings {
@@ -74,7 +74,7 @@ func (s *summary) table(r checks.Report) {
 	var rows []string
 	for _, f := range r.Findings {
 		if f.Verdict != checks.Unknown {
-			rows = append(rows, row(words[f.Verdict], code(f.Check), prose(s.nodes(f.Nodes)), prose(f.Summary), prose(f.Got), prose(f.Want)))
+			rows = append(rows, row(words[f.Verdict], code(f.Check), prose(s.whom(f)), prose(f.Summary), prose(f.Got), prose(f.Want)))
 		}
 	}
 	for _, blind := range s.blind(r.Findings) {
@@ -113,7 +113,7 @@ func (s *summary) remedy(f checks.Finding) {
 	if len(f.Fix) == 0 && f.WouldSee == "" {
 		return
 	}
-	text := "\n**" + entities(f.Check) + "** on " + prose(s.nodes(f.Nodes)) + ":\n"
+	text := "\n**" + entities(f.Check) + "** on " + prose(s.whom(f)) + ":\n"
 	if len(f.Fix) > 0 {
 		text += "\n" + block("sh", strings.Join(f.Fix, "\n"))
 	}

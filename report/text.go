@@ -24,7 +24,7 @@ type Style struct {
 // Text writes the report for a person: the verdict, one block a root cause,
 // what differs between the nodes, and a line of what passed.
 func Text(w io.Writer, r checks.Report, style Style) error {
-	p := &page{style: style, fleet: len(r.Nodes)}
+	p := pageOf(r, style)
 	p.headline(r)
 	p.findings(r)
 	p.waived(r.Waived)
@@ -45,15 +45,46 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		p.line("")
 		p.incomplete(r)
 	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	return p.writeTo(w)
 }
 
 // page is the text as it grows.
 type page struct {
 	out   strings.Builder
 	style Style
-	fleet int // how many nodes there are, to say "all 4 nodes"; two are named
+	fleet int             // how many nodes there are, to say "all 4 nodes"; two are named
+	gone  map[string]bool // nodes that findings name and the fleet has not
+}
+
+// pageOf is an empty page for a report.
+func pageOf(r checks.Report, style Style) *page {
+	p := &page{style: style, fleet: len(r.Nodes), gone: map[string]bool{}}
+	here := map[string]bool{}
+	for i := range r.Nodes {
+		here[r.Nodes[i].Name] = true
+	}
+	for _, f := range r.Findings {
+		p.away(f.Nodes, here)
+	}
+	for _, w := range r.Waived {
+		p.away(w.Nodes, here)
+	}
+	return p
+}
+
+func (p *page) away(names []string, here map[string]bool) {
+	for _, name := range names {
+		if !here[name] {
+			p.gone[name] = true
+		}
+	}
+}
+
+// writeTo hands the page out when it is complete: only then it shows what a line begins
+// with.
+func (p *page) writeTo(w io.Writer) error {
+	_, err := io.WriteString(w, unobeyed(p.out.String()))
+	return err
 }
 
 // words says each verdict as a fixed-width word, so that blocks line up and
@@ -91,10 +122,18 @@ func (p *page) nodes(names []string) string {
 	switch {
 	case len(names) == 0:
 		return "the launching machine"
-	case len(names) == p.fleet && p.fleet > 2:
+	case len(names) == p.fleet && p.fleet > 2 && !slices.ContainsFunc(names, func(name string) bool { return p.gone[name] }):
 		return fmt.Sprintf("all %d nodes", p.fleet)
 	}
 	return Escape(hostfile.Fold(names))
+}
+
+// whom a finding is about: its nodes, or the line of the policy that it is about.
+func (p *page) whom(f checks.Finding) string {
+	if len(f.Nodes) == 0 && f.At != "" {
+		return Escape(f.At)
+	}
+	return p.nodes(f.Nodes)
 }
 
 // longestWhom is how many characters of a node set stand in a headline.
@@ -206,7 +245,7 @@ func (p *page) findings(r checks.Report) {
 }
 
 func (p *page) finding(f checks.Finding) {
-	p.line("\n%s  %s  %s", p.colored(f.Verdict, words[f.Verdict]), f.Check, p.nodes(f.Nodes))
+	p.line("\n%s  %s  %s", p.colored(f.Verdict, words[f.Verdict]), f.Check, p.whom(f))
 	p.told(f)
 }
 
@@ -278,8 +317,8 @@ func wrap(text string, width int) []string {
 // rest says what passed, what could not be told for nodes that were never
 // reached, what did not apply, and what no check looks at.
 func (p *page) rest(r checks.Report) {
-	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
-		p.list("passed", passed, "")
+	for _, group := range byReason(r, checks.Pass) {
+		p.list("passed", group.checks, group.reason)
 	}
 	p.incomplete(r)
 	for _, group := range byReason(r, checks.Skip) {

@@ -13,7 +13,7 @@ import (
 // Wrote is whether the file is a report of any schema in any of our formats, a list of
 // hosts of ours, or empty, so that nothing of a user's is lost with it.
 func Wrote(in io.Reader) bool {
-	buffered := bufio.NewReader(in)
+	buffered := bufio.NewReaderSize(in, mostOfStart)
 	first, err := buffered.Peek(1)
 	switch {
 	case err == io.EOF:
@@ -27,18 +27,23 @@ func Wrote(in io.Reader) bool {
 }
 
 // beginnings are what a file of one of the formats begins with.
-var beginnings = []string{junitStart, htmlStart, markdownStart, githubStart, prometheusStart, goodHostsStart, badHostsStart}
+var beginnings = []string{junitStart, htmlStart, githubStart, prometheusStart, goodHostsStart, badHostsStart}
 
-// statusLine is how a line for Nagios begins, which tells its state.
-var statusLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) - `)
+var (
+	// statusLine is a whole file for Nagios: people append such lines to notes of theirs.
+	statusLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) - [^\n]*\n?$`)
+	// summaryStart is a summary's marker and what we write behind it: the marker alone may
+	// stand above a comment of theirs.
+	summaryStart = regexp.MustCompile(`^` + regexp.QuoteMeta(markdownStart) +
+		`\n(?:## (?:FAIL|WARN|UNKNOWN|PASS): |\| nodes \| fact \| before \| after \|\n|Nothing changed(?:\.\n$| of what could be compared\.\n))`)
+)
+
+// mostOfStart is how much of a file is looked at: more than the longest status line.
+const mostOfStart = 1 << 14
 
 func beginsAsOurs(in *bufio.Reader) bool {
-	longest := 0
-	for _, beginning := range beginnings {
-		longest = max(longest, len(beginning))
-	}
-	start, _ := in.Peek(longest) // a shorter file is compared as it is
-	return statusLine.Match(start) || slices.ContainsFunc(beginnings, func(beginning string) bool {
+	start, err := in.Peek(mostOfStart)
+	return err == io.EOF && statusLine.Match(start) || summaryStart.Match(start) || slices.ContainsFunc(beginnings, func(beginning string) bool {
 		return strings.HasPrefix(string(start), beginning)
 	})
 }

@@ -48,12 +48,18 @@ func TestWroteKnowsOurReports(t *testing.T) {
 		"PASS  is my first line":  false,
 		"my notes\n4 nodes, idle": false,
 		// What others write in the same formats is theirs.
-		xml.Header + `<testsuites name="go test"`: false,
-		"<!-- preflight notes -->\n":              false,
-		"::notice title=lint::all well\n":         false,
-		"PREFLIGHT CHECKLIST - fuel | oil\n":      false,
-		"# HELP node_load1 1m load average.\n":    false,
-		"# good hosts, by me\nw1 slots=8\n":       false,
+		xml.Header + `<testsuites name="go test"`:            false,
+		"<!-- preflight notes -->\n":                         false,
+		"<!-- preflight report -->\n\nMy notes.\n":           false,
+		"<!-- preflight report -->\n## FAIL: mine":           false,
+		"::notice title=lint::all well\n":                    false,
+		"PREFLIGHT CHECKLIST - fuel | oil\n":                 false,
+		"PREFLIGHT OK - ready | time=1s\nmine\n":             false,
+		"PREFLIGHT OK - ready | time=1s\n\n":                 false,
+		"PREFLIGHT OK - ready | ti":                          true, // cut short
+		"PREFLIGHT OK - " + strings.Repeat("x", mostOfStart): false,
+		"# HELP node_load1 1m load average.\n":               false,
+		"# good hosts, by me\nw1 slots=8\n":                  false,
 	} {
 		if got := Wrote(strings.NewReader(text)); got != want {
 			t.Errorf("Wrote(%.30q) = %t", text, got)

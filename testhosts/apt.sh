@@ -12,8 +12,8 @@
 #   procps           ps, pkill and free inside the hosts
 #   zsh tcsh fish    login shells that a node may have and that are not POSIX
 #   libxml2-utils    xmllint, which holds JUnit reports against a schema
-#   cmark-gfm        the parser that GitHub reads our Markdown with
-#   shellcheck       reads the shell scripts among the examples
+#   cmark-gfm shellcheck   the parser that GitHub reads our Markdown with; reads our
+#                    shell scripts and those among the examples
 #   groff-base man-db   set the manual pages, and say what is wrong with them
 #   bash-completion  what completions for bash build on
 #

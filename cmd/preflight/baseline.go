@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -27,10 +26,7 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(saved.Nodes) == 0 {
-		return nil, withHint(fmt.Errorf("%s: there is no node in it to compare with", c.Baseline), "preflight snapshot -H hostfile --normalize -o %s writes one", checks.ShellWord(c.Baseline))
-	}
-	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes}
+	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if p.HostsFile == "" {
 		return baseline, nil
 	}

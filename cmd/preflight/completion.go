@@ -20,11 +20,17 @@ var (
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
 
+// choices are the settings of a fixed choice. A file is held to them whichever command
+// reads it: the same file will be read by the others.
+var choices = map[string][]string{
+	"launcher": launch.Launchers, "accelerator": accelerators, "rendezvous": rendezvousModes, "progress": progressModes, "format": reportFormats,
+}
+
 // completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
 	formats := reportFormats
 	switch cmd.Name() {
-	case "checks":
+	case "checks", "facts":
 		formats = pageFormats
 	case "explain", "predict", "rendezvous":
 		formats = plainFormats

@@ -63,6 +63,7 @@ type Config struct {
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
 
+	File   string `mapstructure:"-"` // the configuration file, "" for none
 	Stated stated `mapstructure:"-"` // what the file holds beside settings
 }
 
@@ -164,6 +165,7 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	if err != nil {
 		return config, err
 	}
+	config.File = file
 	if config.Stated, err = readFile(v, file, keys); err != nil {
 		return config, err
 	}
@@ -176,6 +178,9 @@ func readConfig(flags *pflag.FlagSet) (Config, error) {
 	}
 	if err := v.UnmarshalExact(&config); err != nil {
 		return config, err
+	}
+	if text, isText := v.Get("output").(string); isText { // viper cuts text at every comma, -o only before a format
+		config.Output = []string{text}
 	}
 	if err := oneOf("progress", cmp.Or(config.Progress, progressAuto), progressModes); err != nil {
 		return config, err // of every command: a file may say it for those that show none
@@ -230,10 +235,18 @@ func (c Config) place(setting string) string {
 	return setting
 }
 
+// flagOrPlace is what a person gave a setting by: the flag, or the line of the file.
+func (c Config) flagOrPlace(setting string) string {
+	if c.Stated.settings[setting] == "" {
+		return "--" + setting
+	}
+	return c.place(setting)
+}
+
 // policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
-		File: c.Stated.file, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.expect, Severities: c.Stated.severities, Waivers: c.Stated.waivers,
+		File: c.Stated.file, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.expect, Severities: c.Stated.severities, Waivers: c.Stated.waivers, Groups: c.Stated.groups,
 		Skip: slices.Clone(c.Stated.off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
 	}
 	for _, list := range []struct {
@@ -267,6 +280,8 @@ func (c Config) policy() (checks.Policy, error) {
 		return policy, fmt.Errorf("%s: is %v, but it is a share between 0 and 1", c.place("memory_free"), c.MemoryFree)
 	case c.ClockSkew < 0:
 		return policy, fmt.Errorf("%s: is %v, and clocks do not differ by less than nothing", c.place("clock_skew"), c.ClockSkew)
+	case c.OpenFiles < 0:
+		return policy, fmt.Errorf("%s: is %d, and nobody has fewer than none", c.place("open_files"), c.OpenFiles)
 	}
 	return policy, nil
 }

@@ -88,6 +88,8 @@ func (f *policyFile) setting(name, kind string, node *yaml.Node) any {
 	case value == nil: // as if it were not there
 	case !readable(kind, value):
 		f.fault(node, "%v", wrongValue(name, kind, value))
+	case choices[name] != nil && !slices.Contains(choices[name], fmt.Sprint(value)):
+		f.fault(node, "%s: %q is none of %s", name, fmt.Sprint(value), strings.Join(choices[name], ", "))
 	}
 	return value
 }

@@ -53,14 +53,23 @@ var demoFaults = []demoFault{
 	}},
 }
 
+// raising are the programs that raising and breaking the hosts takes, and Debian's
+// packages of them: a released preflight has no testhosts/apt.sh beside it.
+var raising = []struct{ program, its string }{
+	{"/usr/sbin/sshd", "openssh-server"},
+	{"/usr/sbin/iptables", "iptables"},
+	{"/usr/bin/python3", "python3"},
+	{"/usr/bin/cc", "gcc libc6-dev"},
+}
+
 // cannotRaise says why no cluster can be raised here, "" when one can.
 func cannotRaise() string {
 	if os.Geteuid() != 0 {
-		return "raising hosts needs root (sudo make demo)"
+		return "raising hosts needs root (sudo preflight demo)"
 	}
-	for _, program := range []string{"/usr/sbin/sshd", "/usr/sbin/iptables"} {
-		if _, err := os.Stat(program); err != nil {
-			return "raising hosts needs " + program + " (sh testhosts/apt.sh installs it)"
+	for _, one := range raising {
+		if _, err := os.Stat(one.program); err != nil {
+			return "raising hosts needs " + one.program + " (apt-get install " + one.its + ")"
 		}
 	}
 	return ""

@@ -21,6 +21,7 @@ func TestDocsMatchTheCatalogues(t *testing.T) {
 	}
 	for page, write := range map[string]func(io.Writer) error{
 		"checks.md":     func(w io.Writer) error { return report.CatalogueMarkdown(w, checks.Catalogue) },
+		"facts.md":      func(w io.Writer) error { return report.FactNamesMarkdown(w, checks.Stateable()) },
 		"causes.md":     func(w io.Writer) error { return report.CausesMarkdown(w, causes) },
 		"from-error.md": func(w io.Writer) error { return report.MessagesMarkdown(w, causes) },
 	} {

@@ -109,5 +109,8 @@ func readReport(path string) (checks.Report, error) {
 	if err != nil {
 		return r, withHint(fmt.Errorf("%s: %w", path, err), "preflight snapshot -H hostfile -o golden.json writes one")
 	}
+	if len(r.Nodes) == 0 { // as predict, explain and diff print it
+		return r, withHint(fmt.Errorf("%s: there is no node in it, it is no saved run", path), "preflight snapshot -H hostfile -o golden.json writes one")
+	}
 	return r, nil
 }

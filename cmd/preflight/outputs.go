@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func (c Config) outputs() []output {
 		}
 	}
 	for i := range all {
-		if all[i].path == "/dev/stdout" { // renaming would put a file of ours in its place
+		if all[i].path == "/dev/stdout" { // the same, by the system's name
 			all[i].path = "-"
 		}
 	}
@@ -77,19 +78,27 @@ func partedBefore(pattern *regexp.Regexp, text string) (parts []string) {
 
 // distinct refuses outputs that would overwrite each other.
 func distinct(outputs []output) error {
-	first := map[string]output{}
-	for _, o := range outputs {
-		place := o.target()
-		earlier, taken := first[place]
-		switch {
-		case o.path == "":
+	for i, o := range outputs {
+		if o.path == "" {
 			return withHint(fmt.Errorf("%s names no file", o.said), "as in %sreport", o.said)
-		case taken && o.isPrinted():
-			return withHint(fmt.Errorf("%s and %s both go to standard output", earlier.said, o.said), "name a file for one of them")
-		case taken:
-			return withHint(fmt.Errorf("%s and %s go to one file", earlier.said, o.said), "name two files")
 		}
-		first[place] = o
+		at := slices.IndexFunc(outputs[:i], o.isAlso)
+		switch {
+		case at >= 0 && o.isPrinted():
+			return withHint(fmt.Errorf("%s and %s both go to standard output", outputs[at].said, o.said), "name a file for one of them")
+		case at >= 0:
+			return withHint(fmt.Errorf("%s and %s go to one file", outputs[at].said, o.said), "name two files")
+		}
 	}
 	return nil
+}
+
+// isAlso is whether two outputs go to one place, by whatever names.
+func (o output) isAlso(other output) bool {
+	if o.isPrinted() || other.isPrinted() {
+		return o.path == other.path
+	}
+	info, err := os.Stat(o.path)
+	known, unknown := os.Stat(other.path)
+	return o.target() == other.target() || err == nil && unknown == nil && os.SameFile(info, known)
 }

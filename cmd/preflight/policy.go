@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +25,7 @@ type stated struct {
 	off        []string // check IDs
 	severities map[string]checks.Severity
 	waivers    []checks.Waiver
+	groups     []checks.Group
 }
 
 // sections are the keys of a configuration file that are no settings.
@@ -33,14 +35,12 @@ var sections = []string{"expect", "groups", "severity", "waivers"}
 func (f *policyFile) stated(document map[string]*yaml.Node) stated {
 	s := stated{severities: map[string]checks.Severity{}}
 	if groups := document["groups"]; groups != nil {
-		f.readGroups(groups)
+		s.groups = f.readGroups(groups)
 	}
 	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
 		s.expect = append(s.expect, f.expectation(entry))
 	}
-	for _, entry := range f.entries(document["severity"], "severity", "check", "severity") {
-		f.severity(entry, &s)
-	}
+	f.severities(f.entries(document["severity"], "severity", "check", "severity"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
 		s.waivers = append(s.waivers, f.waiver(entry))
 	}
@@ -52,21 +52,25 @@ func (f *policyFile) stated(document map[string]*yaml.Node) stated {
 	return s
 }
 
-// readGroups reads names for node sets.
-func (f *policyFile) readGroups(node *yaml.Node) {
+// readGroups reads names for node sets, in their order.
+func (f *policyFile) readGroups(node *yaml.Node) (groups []checks.Group) {
 	if node.Kind != yaml.MappingNode {
 		f.fault(node, "groups: holds names and their node sets, as in training: 'gpu[01-16]'")
-		return
+		return nil
 	}
 	for name, set := range maps.All(f.mapping(node)) {
 		text := f.text(set, "groups: "+name)
+		nodes, err := hostfile.Expand(text)
 		if groupName.FindString("@"+name) != "@"+name {
 			f.fault(set, "groups: %q is no name for a group: letters, digits, _ and - are", name)
-		} else if _, err := hostfile.Expand(text); err != nil && text != "" {
+		} else if err != nil && text != "" {
 			f.fault(set, "groups: %s: %v", name, err)
 		}
 		f.groups[name] = text
+		groups = append(groups, checks.Group{Name: name, Nodes: nodes, At: f.at(set)})
 	}
+	slices.SortFunc(groups, func(a, b checks.Group) int { return strings.Compare(a.Name, b.Name) })
+	return groups
 }
 
 // groupName is a group in a node set, after the start, a comma or a blank.
@@ -120,19 +124,36 @@ func (f *policyFile) expectation(entry entry) checks.Expectation {
 	return e
 }
 
-// severity sets what a check, or all that a pattern such as gpu-* means, weighs.
-func (f *policyFile) severity(entry entry, s *stated) {
-	pattern := f.required(entry, "check")
-	severity := f.required(entry, "severity")
-	if severity != "" {
-		severity = f.choice(entry, "severity", "error", "warning", "off")
+// severities sets what checks weigh, or that they are off. What is said of one by its
+// name holds before what is said of all that a pattern such as gpu-* means, and of two
+// patterns the later.
+func (f *policyFile) severities(entries []entry, s *stated) {
+	weights, named := map[string]string{}, map[string]string{} // by check; where it is named
+	for _, entry := range entries {
+		pattern, severity := f.required(entry, "check"), f.required(entry, "severity")
+		if severity != "" {
+			severity = f.choice(entry, "severity", "error", "warning", "off")
+		}
+		ids := checksNamed(pattern)
+		if pattern != "" && len(ids) == 0 {
+			f.unknownCheck(entry.keys["check"], pattern)
+		}
+		byName := slices.Equal(ids, []string{pattern})
+		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
+		if byName && inList && named[pattern] != "" {
+			f.fault(entry.keys["check"], "severity: %s is weighed at %s already", pattern, named[pattern])
+		}
+		for _, id := range ids {
+			if byName || named[id] == "" {
+				weights[id] = severity
+			}
+		}
+		if byName {
+			named[pattern] = f.at(entry.node)
+		}
 	}
-	ids := checksNamed(pattern)
-	if pattern != "" && len(ids) == 0 {
-		f.unknownCheck(entry.keys["check"], pattern)
-	}
-	for _, id := range ids {
-		switch severity {
+	for _, id := range slices.Sorted(maps.Keys(weights)) {
+		switch severity := weights[id]; severity {
 		case "off":
 			s.off = append(s.off, id)
 		case "error", "warning":
@@ -154,7 +175,7 @@ func (f *policyFile) waiver(entry entry) checks.Waiver {
 	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
 		f.unknownCheck(entry.keys["check"], w.Check)
 	} else if err := w.Valid(); err != nil && known {
-		f.fault(entry.keys["fact"], "%v", err)
+		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
 		f.fault(entry.keys["until"], "until: %q is no date: write it like 2026-12-31", w.Until)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +70,9 @@ waivers:
 			{Fact: "shm.size", Is: []string{"1"}, Nodes: []string{"a", "b1", "b2"}, At: name + ":9"},
 			{Fact: "python.version", Is: []string{"3.10", "==3.11.2", "absent"}, At: name + ":10"},
 		},
-		off:        []string{"gpu-model-same", "gpu-mode"},
+		off:        []string{"gpu-mode", "gpu-model-same"},
 		severities: map[string]checks.Severity{"clock-skew": checks.Error},
+		groups:     []checks.Group{{Name: "Training", Nodes: []string{"gpu01", "gpu02"}, At: name + ":3"}},
 		waivers: []checks.Waiver{
 			{Check: "shm-size", Nodes: []string{"w3"}, Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":15"},
 			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":20"},
@@ -100,6 +102,28 @@ func TestPolicyInShort(t *testing.T) {
 	}
 	if len(short.off) != 1 || short.severities["clock-skew"] != checks.Error {
 		t.Errorf("off %q, severities %v", short.off, short.severities)
+	}
+}
+
+// TestSeverities: a name holds before a pattern, wherever it stands, and of two patterns
+// the later.
+func TestSeverities(t *testing.T) {
+	for text, want := range map[string]string{
+		"severity:\n  gpu-mode*: off\n  gpu-mode: error":                                   "error",
+		"severity:\n  gpu-mode: error\n  gpu-mode*: off":                                   "error",
+		"severity:\n  gpu-mode: off\n  gpu-*: error":                                       "off",
+		"severity:\n  gpu-*: off\n  gpu-mod*: warning":                                     "warning",
+		"severity:\n  gpu-mod*: warning\n  gpu-*: off":                                     "off",
+		"severity:\n- {check: gpu-*, severity: off}\n- {check: gpu-mode, severity: error}": "error",
+	} {
+		read, problems := readPolicy(t, text)
+		got := string(read.severities["gpu-mode"])
+		if slices.Contains(read.off, "gpu-mode") {
+			got += "off"
+		}
+		if got != want || problems != nil {
+			t.Errorf("%q: gpu-mode is %q, want %q (%q)", text, got, want, problems)
+		}
 	}
 }
 
@@ -134,7 +158,13 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n  shm-size: none":                     `p:2: severity: "none" is none of error, warning, off`,
 		"severity:\n  shm-size: off\n  shm-size: off":     `p:3: shm-size is there twice`,
 		"expect:\n- fact: shm.size\n  is: 1\n  nodes: ''": `p:4: nodes: node set "" names no host`,
-		"waivers: {check: shm-size}":                      `p:1: waivers: is a list: each entry begins with "- check:"`,
+		"severity:\n- {check: shm-size, severity: off}\n- {check: shm-size, severity: error}":                `p:3: severity: shm-size is weighed at p:2 already`,
+		"waivers:\n- {check: policy, reason: r, owner: o, until: 2026-12-31}":                                `p:2: policy watches over the waivers, so none covers it: repair what it finds`,
+		"waivers:\n- {check: drift, nodes: w3, reason: r, owner: o, until: 2026-12-31}":                      `p:2: drift finds many things, and a waiver of it says which: add fact: shm.size, or fact: "*" for whatever it finds`,
+		"waivers:\n- {check: drift, fact: net.interfaces.eth1.mtuu, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "net.interfaces.eth1.mtuu" to compare: the nearest is "net.interfaces.*.mtu"`,
+		"\nlauncher: yarn":           `p:2: launcher: "yarn" is none of pdsh, openmpi, mpich, impi, mvapich, slurm`,
+		"expect:\n  shm.size: '<0'":  `p:2: "<0" cannot be: no whole number from 0 on is so`,
+		"waivers: {check: shm-size}": `p:1: waivers: is a list: each entry begins with "- check:"`,
 		"waivers:\n- {check: shm-size, fact: shm.size, reason: r, owner: o, until: 2026-12-31}":    `p:2: findings of shm-size are not of single facts: those of expectation and drift are`,
 		"waivers:\n- {check: expectation, fact: shm.sise, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
 		"- strict":                                                         `p:1: settings are written as "name: value"`,

@@ -56,7 +56,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
@@ -197,22 +197,22 @@ func (c Config) valid() error {
 		}
 	}
 	if c.MasterPort < 1 || c.MasterPort > 65535 {
-		return fmt.Errorf("--master_port %d is not a TCP port", c.MasterPort)
+		return fmt.Errorf("%s %d is not a TCP port", c.flagOrPlace("master_port"), c.MasterPort)
 	}
 	if c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed {
 		return withHint(errors.New("--rdzv-endpoint is torchrun's, and this is a deepspeed launch"), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	}
 	if c.SSHPort < 0 || c.SSHPort > 65535 {
-		return fmt.Errorf("--ssh_port %d is not a TCP port", c.SSHPort)
+		return fmt.Errorf("%s %d is not a TCP port", c.flagOrPlace("ssh_port"), c.SSHPort)
 	}
 	if c.Timeout < time.Second {
-		return fmt.Errorf("--timeout %v leaves no time to look at a node: give it a second or more", c.Timeout)
+		return fmt.Errorf("%s %v leaves no time to look at a node: give it a second or more", c.flagOrPlace("timeout"), c.Timeout)
 	}
 	if _, err := version.NewVersion(c.DeepSpeed); c.DeepSpeed != "" && err != nil {
-		return fmt.Errorf("--deepspeed_version %q is not a version: write it like 0.15.2", c.DeepSpeed)
+		return fmt.Errorf("%s %q is not a version: write it like 0.15.2", c.flagOrPlace("deepspeed_version"), c.DeepSpeed)
 	}
 	if c.Python != "" && !filepath.IsAbs(c.Python) {
-		return withHint(fmt.Errorf("--python %q is not an absolute path", c.Python),
+		return withHint(fmt.Errorf("%s %q is not an absolute path", c.flagOrPlace("python"), c.Python),
 			"the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", c.Python)
 	}
 	return nil

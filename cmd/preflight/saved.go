@@ -1,89 +1,15 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"preflight"
 	"preflight/checks"
 	"preflight/report"
 )
-
-// snapshotCommand saves facts to compare with later.
-func snapshotCommand() *cobra.Command {
-	var normalize bool
-	cmd := &cobra.Command{
-		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
-		Short: "Save the facts of every node, to judge or compare later",
-		Args:  commandOnly,
-		RunE: func(cmd *cobra.Command, command []string) error {
-			config, err := readConfig(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			if err := commandDecides(cmd, command); err != nil {
-				return err
-			}
-			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // nothing is judged
-			began := time.Now()
-			job, closeJob, err := config.job(cmd.Context(), command)
-			if err != nil {
-				return err
-			}
-			defer closeJob()
-			if err := config.writable([]string{"json"}, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
-				return err
-			}
-			progress := startProgress(config)
-			job.Progress = progress.hear
-			fleet, prediction := preflight.Look(cmd.Context(), job)
-			progress.stop()
-			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
-			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
-			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
-			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
-			lost := 0
-			for _, node := range fleet.Nodes {
-				if !node.Reached {
-					lost++
-				}
-			}
-			if lost > 0 {
-				saved.Verdict, saved.ExitCode = checks.Unknown, exitTrouble
-			}
-			write := config.write
-			if normalize {
-				write = config.writeNormalized
-			}
-			if err := write(saved); err != nil {
-				return err
-			}
-			if lost > 0 {
-				fmt.Fprintf(os.Stderr, "preflight: the snapshot lacks %d of %d nodes that were not reached\n", lost, len(fleet.Nodes))
-			}
-			return verdictCode(saved)
-		},
-	}
-	launchFlags(cmd.Flags())
-	drillFlags(cmd.Flags())
-	progressFlag(cmd.Flags())
-	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
-	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
-	return cmd
-}
-
-// writeNormalized writes a snapshot that is the same until somebody changes a node.
-func (c Config) writeNormalized(saved checks.Report) error {
-	return c.deliver(c.outputs(), func(w io.Writer, _ string, _ report.Style) error {
-		return report.Normalized(w, saved)
-	})
-}
 
 // judgeCommand judges a saved run again.
 func judgeCommand() *cobra.Command {
@@ -148,9 +74,12 @@ func diffCommand() *cobra.Command {
 		Short: "Say what changed between two saved runs",
 		Long: `Say what changed between two saved runs, fact by fact: nodes that came or went,
 and every value that is not the same any more. Values that change by
-themselves (load, free memory) are left out.
+themselves (load, free memory) are left out. What only one of the runs saw is
+named, and not compared.
 
-Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
+Exit codes: 0 nothing changed, 1 something did, 2 could not compare: a file is
+no saved run, or nothing changed of what could be compared. What the first run
+was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, changeFormats); err != nil {
@@ -164,12 +93,17 @@ Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 			if err != nil {
 				return err
 			}
-			changes := checks.Changes(before.Fleet, after.Fleet)
-			if err := printChanges(changes, format); err != nil {
+			changed := report.Changed{
+				Schema: checks.Schema, Changes: checks.Changes(before.Fleet, after.Fleet), NotCompared: checks.Unseen(before.Fleet, after.Fleet),
+			}
+			if err := printChanges(changed, format); err != nil {
 				return err
 			}
-			if len(changes) > 0 {
+			switch {
+			case len(changed.Changes) > 0:
 				return exitCode(exitFail)
+			case slices.ContainsFunc(changed.NotCompared, func(n checks.NotCompared) bool { return !n.ByChoice }):
+				return exitCode(exitTrouble)
 			}
 			return nil
 		},
@@ -178,12 +112,12 @@ Exit codes: 0 nothing changed, 1 something did, 2 could not compare.`,
 	return cmd
 }
 
-func printChanges(changes []checks.Change, format string) error {
+func printChanges(changed report.Changed, format string) error {
 	switch format {
 	case "json":
-		return report.JSON(os.Stdout, report.Changed{Schema: checks.Schema, Changes: changes})
+		return report.JSON(os.Stdout, changed)
 	case "markdown":
-		return report.ChangesMarkdown(os.Stdout, changes)
+		return report.ChangesMarkdown(os.Stdout, changed)
 	}
-	return report.ChangesText(os.Stdout, changes, terminalStyle(os.Stdout))
+	return report.ChangesText(os.Stdout, changed, terminalStyle(os.Stdout))
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/term"
 
 	"preflight/report"
 )
@@ -23,15 +26,20 @@ func (c Config) writable(formats []string, those map[string]string) error {
 	}
 	outputs := c.outputs()
 	for _, o := range outputs {
-		if o.isReport() && !slices.Contains(formats, o.format) {
+		switch {
+		case o.isReport() && !slices.Contains(formats, o.format):
 			return o.unknownFormat(formats)
+		case o.isPrinted() && o.format == "html" && term.IsTerminal(int(os.Stdout.Fd())):
+			return withHint(errors.New("a page of HTML says nothing to a person on a terminal"), "-o html=report.html writes it to a file")
 		}
 	}
 	if err := distinct(outputs); err != nil {
 		return err
 	}
+	read := map[string]string{"the configuration": c.File}
+	maps.Copy(read, those)
 	for _, o := range outputs {
-		if err := o.writable(those); err != nil {
+		if err := o.writable(read); err != nil {
 			return err
 		}
 	}
@@ -69,18 +77,27 @@ func (o output) writable(those map[string]string) error {
 		return cannotWrite(o.said, err)
 	case info.IsDir():
 		return withHint(fmt.Errorf("%s is a directory", o.said), "name a file in it: %s/report", o.said)
-	case !info.Mode().IsRegular():
-		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
 	for what, path := range those {
 		if read, err := os.Stat(path); err == nil && os.SameFile(read, info) {
 			return withHint(fmt.Errorf("%s would overwrite %s", o.said, what), "name another file, as in -o report.json")
 		}
 	}
-	if err := o.replaceable(); err != nil {
-		return err
+	if stream(info) != nil || !info.Mode().IsRegular() {
+		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
-	return creatable(o.said, o.target())
+	return o.replaceable()
+}
+
+// stream is our own standard output or error where a file is that: whoever redirected it
+// holds it open, and what is printed behind the report is to stand behind it.
+func stream(info fs.FileInfo) *os.File {
+	for _, open := range []*os.File{os.Stdout, os.Stderr} {
+		if ours, err := open.Stat(); err == nil && os.SameFile(ours, info) {
+			return open
+		}
+	}
+	return nil
 }
 
 // target is the file itself, behind any symbolic links: those are kept. Of a file that is
@@ -134,27 +151,55 @@ func (o output) replaceable() error {
 // place during the run is not overwritten either, unless it is ours.
 func (o output) save(text []byte) error {
 	info, err := os.Stat(o.path)
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err != nil:
+	case stream(info) != nil:
+		if _, err := stream(info).Write(text); err != nil {
+			return cannotWrite(o.said, err)
+		}
+		return nil
+	case !info.Mode().IsRegular():
 		return o.feed(text)
-	}
-	if err == nil {
+	default:
 		if err := o.replaceable(); err != nil {
 			return err
 		}
 	}
 	file, err := beside(o.target())
 	if err != nil {
-		return cannotWrite(o.said, err)
+		return o.saveInPlace(text, info, err)
 	}
 	_, err = file.Write(text)
 	if info != nil {
 		err = errors.Join(err, file.Chmod(info.Mode().Perm()))
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), o.target())
-	}
-	if err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		os.Remove(file.Name())
+		return cannotWrite(o.said, err)
+	}
+	if err := os.Rename(file.Name(), o.target()); err != nil {
+		os.Remove(file.Name())
+		return o.saveInPlace(text, info, err)
+	}
+	return nil
+}
+
+// saveInPlace writes over a file that nothing can be renamed to, and why: it is a mount
+// point, as the termination log of Kubernetes and the single files of docker -v are, or
+// its directory is not ours to write to. What it held is cut off last, so that a reader
+// may meet half of each report, and never none.
+func (o output) saveInPlace(text []byte, there fs.FileInfo, why error) error {
+	if there == nil {
+		return cannotWrite(o.said, why)
+	}
+	file, err := os.OpenFile(o.path, os.O_WRONLY, 0)
+	if err != nil {
+		return cannotWrite(o.said, err)
+	}
+	if _, err = file.Write(text); err == nil {
+		err = file.Truncate(int64(len(text)))
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
 		return cannotWrite(o.said, err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ func readableVariables(v *viper.Viper, flags *pflag.FlagSet) error {
 		}
 		if kind := kindOf(field.Type); !readable(kind, v.Get(key)) {
 			return wrongValue(variable, kind, v.Get(key))
+		}
+		if choices[key] != nil && !slices.Contains(choices[key], os.Getenv(variable)) {
+			return fmt.Errorf("%s: %q is none of %s", variable, os.Getenv(variable), strings.Join(choices[key], ", "))
 		}
 	}
 	return nil

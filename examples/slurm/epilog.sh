@@ -22,6 +22,7 @@ report=$(preflight -q --timeout 20s -o "prometheus=$kept/nodes" -o - --only gpu-
 printf '%s\n' "$report" | log
 
 bad=$(sed -n 's/^preflight_finding{check=".*",node="\(..*\)",verdict="fail"} .*/\1/p' "$kept/nodes" | sort -u | paste -s -d , -)
+[ -n "$bad" ] || exit 0 # a preflight.yaml of SlurmUser may fail the launch as a whole
 said=$(scontrol update NodeName="$bad" State=DRAIN \
 	Reason="preflight after job $SLURM_JOB_ID: see the controller's syslog" 2>&1) ||
 	log "$bad could not be drained: $said"

@@ -34,6 +34,7 @@ if ! grep -q '^preflight_node_reached{.*} 1$' "$kept/nodes"; then
 	exit 0
 fi
 bad=$(sed -n 's/^preflight_finding{check=".*",node="\(..*\)",verdict="fail"} .*/\1/p' "$kept/nodes" | sort -u | paste -s -d , -)
+[ -n "$bad" ] || exit 0 # a preflight.yaml of SlurmUser may fail the launch as a whole
 
 # A job that is queued again and finds the same nodes comes back here for ever.
 if ! said=$(scontrol update NodeName="$bad" State=DRAIN \

@@ -53,15 +53,15 @@ const facts = {
     const body = element("tbody", {});
     let shown = 0;
     const add = (section, lines) => {
-      const rows = lines.filter(([path, value]) => (path + " " + value).toLowerCase().includes(asked));
+      const rows = lines.filter((line) => line.join(" ").toLowerCase().includes(asked));
       if (rows.length === 0) return;
       shown += rows.length;
       body.append(element("tr", { class: "section" }, element("th", { colspan: "2", scope: "rowgroup" }, section)));
-      for (const [path, value] of rows) {
-        body.append(element("tr", {}, element("th", { scope: "row" }, path), element("td", {}, value)));
+      for (const [path, text, number] of rows) {
+        body.append(element("tr", {}, element("th", { scope: "row" }, path), element("td", number ? { title: number } : {}, text)));
       }
     };
-    for (const [section, fields] of Object.entries(told)) add(section, flat(section, fields));
+    for (const [section, fields] of Object.entries(told)) add(section, flat(section, fields, store.unit(store.table.units, section)));
     add("not seen", Object.entries(store.untold(this.node)));
     byId("facts-count").textContent = count(shown, "fact") + " of " + visible(data.names[this.node]);
     const table = element("table", { class: "fact-table" }, element("caption", { class: "hidden-text" }, "Facts of " + data.names[this.node]), body);
@@ -69,14 +69,19 @@ const facts = {
   },
 };
 
-// flat is the leaves below a value: [path, text] each. A list of plain values is one.
-function flat(path, value) {
-  if (value === null || typeof value !== "object") return [[path, value === "" ? '""' : String(value)]];
+// flat is the leaves below a value: the path, the text and, of what is counted in
+// something, the number as it is. A list of plain values is one.
+function flat(path, value, unit) {
+  if (typeof value === "number" || typeof value === "bigint") {
+    const text = counted(path, value, unit);
+    return [[path, text, text === String(value) ? "" : String(value)]];
+  }
+  if (value === null || typeof value !== "object") return [[path, value === "" ? '""' : String(value), ""]];
   const entries = Object.entries(value);
-  if (entries.length === 0) return [[path, Array.isArray(value) ? "[]" : "{}"]];
+  if (entries.length === 0) return [[path, Array.isArray(value) ? "[]" : "{}", ""]];
   const plain = (v) => v === null || typeof v !== "object" || (Array.isArray(v) && v.every((w) => typeof w !== "object"));
-  if (Array.isArray(value) && value.every(plain)) return [[path, value.map((v) => (Array.isArray(v) ? v.join(" ") : String(v))).join(value.some(Array.isArray) ? "\n" : ", ")]];
-  return entries.flatMap(([key, each]) => flat(path + "." + key, each));
+  if (Array.isArray(value) && value.every(plain)) return [[path, value.map((v) => (Array.isArray(v) ? v.join(" ") : String(v))).join(value.some(Array.isArray) ? "\n" : ", "), ""]];
+  return entries.flatMap(([key, each]) => flat(path + "." + key, each, store.unit(unit, key)));
 }
 
 if (byId("facts")) facts.begin();

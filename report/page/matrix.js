@@ -124,7 +124,7 @@ const matrix = {
   name(row) {
     if (row.nodes.length === 0) return [row.label];
     if (row.nodes.length === 1) {
-      return [element("button", { type: "button", title: "Show its facts", onclick: () => facts.show(row.nodes[0], true) }, row.label)];
+      return [element("button", { type: "button", title: "Show the facts of " + row.label, onclick: () => facts.show(row.nodes[0], true) }, row.label)];
     }
     const toggle = () => {
       if (!this.open.delete(row.key)) this.open.add(row.key);

@@ -53,5 +53,11 @@ const store = {
     return facts;
   },
 
+  // unit leads one step down what the facts are counted in: a text at its end.
+  unit(above, key) {
+    if (typeof above !== "object") return undefined;
+    return Object.hasOwn(above, key) ? above[key] : above["*"];
+  },
+
   untold(i) { return this.table.untold[i] || {}; },
 };

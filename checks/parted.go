@@ -1,0 +1,75 @@
+package checks
+
+import "slices"
+
+// Parted is a fleet by what a run says of each node, in hostfile order.
+type Parted struct {
+	// Good are nodes that were reached and judged by every check that ran, and that
+	// nothing which counts is said of. A warning counts where warnings fail the run; what
+	// is waived does not.
+	Good []string
+	// Bad are named by a finding that fails the run, or were not reached.
+	Bad []string
+	// Untold are reached, accused of nothing, and not known to be good: a finding says
+	// that something could not be told of them, their connection broke, or a section that
+	// a check needs is missing. The exit code does not show them where another node has
+	// failed, for 1 wins over 2. By a normalized snapshot nobody is good, whatever is asked.
+	Untold []string
+	// Whole are the checks that failed and blame no node, or the launching machine: the
+	// launch as a whole is wrong, and no other nodes would help.
+	Whole []string
+}
+
+// Part parts the fleet of a report that is concluded.
+func (r Report) Part() Parted {
+	var parted Parted
+	accused, unsure := map[string]bool{}, map[string]bool{}
+	for _, f := range r.Findings {
+		counts := f.Verdict == Fail || f.Verdict == Warn && r.WarningsFail()
+		noNode := len(f.Nodes) == 0 || r.Head != nil && slices.Equal(f.Nodes, []string{r.Head.Name})
+		if counts && noNode && !slices.Contains(parted.Whole, f.Check) {
+			parted.Whole = append(parted.Whole, f.Check)
+		}
+		for _, node := range f.Nodes {
+			accused[node] = accused[node] || counts
+			unsure[node] = unsure[node] || f.Verdict == Unknown
+		}
+	}
+	ran := r.ran()
+	for i := range r.Nodes {
+		node := &r.Nodes[i]
+		lacks := func(check Check) bool { return missing(check, node) != "" }
+		switch broke := node.SSH != nil && node.SSH.Cause != ""; {
+		case !node.Reached || accused[node.Name]:
+			parted.Bad = append(parted.Bad, node.Name)
+		case r.Normalized, unsure[node.Name], broke, slices.ContainsFunc(ran, lacks):
+			parted.Untold = append(parted.Untold, node.Name)
+		default:
+			parted.Good = append(parted.Good, node.Name)
+		}
+	}
+	return parted
+}
+
+// ran are the checks of nodes that applied, whatever became of them, one for each set of
+// sections that they need.
+func (r Report) ran() (all []Check) {
+	for _, outcome := range r.Checks {
+		check, known := Lookup(outcome.Check)
+		applied := outcome.Verdict != Skip || outcome.Reason == AllWaived
+		alike := func(other Check) bool { return slices.Equal(other.Needs, check.Needs) }
+		if known && applied && !check.OnHead && !slices.ContainsFunc(all, alike) {
+			all = append(all, check)
+		}
+	}
+	return all
+}
+
+// WarningsFail is whether a warning is among the reasons why the run failed. Beside
+// real failures a report does not tell whether its warnings would have failed it too,
+// and then it makes no difference to the gate.
+func (r Report) WarningsFail() bool {
+	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Verdict == Fail }) ||
+		slices.ContainsFunc(r.Checks, func(o Outcome) bool { return o.Verdict == Fail })
+	return r.ExitCode == 1 && !failed
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+// factsCommand lists what a policy can state.
+func factsCommand() *cobra.Command {
+	format := "text"
+	cmd := &cobra.Command{
+		Use:   "facts",
+		Short: "List the facts that a policy can state",
+		Long: `List the facts that preflight.yaml can state, and what of each: these are the names
+that preflight diff, preflight -v and the JSON report print. A * stands for the name
+of an entry, as of an interface or a package.`,
+		Args: arguments(0, 0, "takes no arguments"),
+		RunE: func(_ *cobra.Command, _ []string) error {
+			if err := oneOf("format", format, pageFormats); err != nil {
+				return err
+			}
+			if format == "markdown" {
+				return report.FactNamesMarkdown(os.Stdout, checks.Stateable())
+			}
+			return report.FactNames(os.Stdout, checks.Stateable(), terminalStyle(os.Stdout))
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", format, "text or markdown")
+	return cmd
+}

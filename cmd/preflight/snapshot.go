@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/report"
+)
+
+// snapshotCommand saves facts to compare with later.
+func snapshotCommand() *cobra.Command {
+	var normalize bool
+	cmd := &cobra.Command{
+		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
+		Short: "Save the facts of every node, to judge or compare later",
+		Args:  commandOnly,
+		RunE: func(cmd *cobra.Command, command []string) error {
+			config, err := readConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if err := commandDecides(cmd, command); err != nil {
+				return err
+			}
+			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // nothing is judged
+			began := time.Now()
+			job, closeJob, err := config.job(cmd.Context(), command)
+			if err != nil {
+				return err
+			}
+			defer closeJob()
+			if err := config.writable([]string{"json"}, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
+				return err
+			}
+			progress := startProgress(config)
+			job.Progress = progress.hear
+			fleet, prediction := preflight.Look(cmd.Context(), job)
+			progress.stop()
+			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
+			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
+			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+			saved.Interrupted = cmd.Context().Err() != nil
+			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
+			if lacking(saved) != "" {
+				saved.Verdict, saved.ExitCode = checks.Unknown, exitTrouble
+			}
+			if err := config.save(saved, normalize); err != nil {
+				return err
+			}
+			return verdictCode(saved)
+		},
+	}
+	launchFlags(cmd.Flags())
+	drillFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
+	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
+	return cmd
+}
+
+// lacking is what a snapshot lacks that a whole one has, "" for nothing.
+func lacking(saved checks.Report) string {
+	lost := 0
+	for _, node := range saved.Nodes {
+		if !node.Reached || node.SSH != nil && node.SSH.Cause != "" {
+			lost++
+		}
+	}
+	var lacks []string
+	if saved.Interrupted {
+		lacks = append(lacks, "was interrupted")
+	}
+	if lost > 0 {
+		lacks = append(lacks, fmt.Sprintf("lacks %d of %d nodes that were not reached, or lost midway", lost, len(saved.Nodes)))
+	}
+	if lacks == nil {
+		return ""
+	}
+	return "the snapshot " + strings.Join(lacks, " and ")
+}
+
+// partialEnding is that of the file which stands beside one that is kept.
+const partialEnding = ".partial"
+
+// save writes a snapshot. What it lacks an earlier one may have, which nobody could compare
+// with any more: such a file is kept, and this one goes beside it.
+func (c Config) save(saved checks.Report, normalize bool) error {
+	outputs := c.outputs()
+	if lack := lacking(saved); lack != "" {
+		fmt.Fprintln(os.Stderr, "preflight: "+lack)
+		for i, o := range outputs {
+			if info, err := os.Stat(o.path); !o.isPrinted() && err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				outputs[i].path += partialEnding
+				outputs[i].said = "-o " + outputs[i].path
+				fmt.Fprintf(os.Stderr, "preflight: %s is kept as it was, this goes to %s\n", o.path, outputs[i].path)
+			}
+		}
+	}
+	render := report.JSON[checks.Report]
+	if normalize { // the same bytes until somebody changes a node
+		render = report.Normalized
+	}
+	return c.deliver(outputs, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) })
+}

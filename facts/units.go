@@ -1,0 +1,99 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Unit is what the numbers of a fact are counted in: "bytes", "bit/s", "s", "W", "MHz",
+// "°C", "%", or "" for plain counts. Keys of lists and maps in the path are skipped.
+func Unit(path string) string {
+	section, _, _ := strings.Cut(path, ".")
+	field, known := fieldOf[Section(section)]
+	if !known {
+		return ""
+	}
+	return unit(reflect.TypeFor[Facts]().Field(field).Type, strings.TrimPrefix(path, section), "")
+}
+
+func unit(kind reflect.Type, rest, found string) string {
+	switch kind.Kind() {
+	case reflect.Pointer:
+		return unit(kind.Elem(), rest, found)
+	case reflect.Slice, reflect.Map:
+		// The entry's key comes next and may itself hold dots, so the fields
+		// of the entry are matched from the end.
+		return unit(kind.Elem(), rest, found)
+	case reflect.Struct:
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 && name != "" {
+				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
+			}
+		}
+	}
+	return found
+}
+
+// Units are all facts that are counted in something, also those that are compared with
+// nothing: a tree of the JSON names, in which "*" stands for the entries of a list or a map
+// and the leaves are as [Unit]'s.
+func Units() map[string]any {
+	tree := map[string]any{}
+	for section, field := range fieldOf {
+		if below := unitsBelow(reflect.TypeFor[Facts]().Field(field).Type, "", nil); below != nil {
+			tree[string(section)] = below
+		}
+	}
+	return tree
+}
+
+// unitsBelow is nil where nothing is counted. A kind of facts that holds itself, as one
+// meeting leads to the next, is gone into once more: there is no third.
+func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
+	switch kind.Kind() {
+	case reflect.Pointer:
+		return unitsBelow(kind.Elem(), found, within)
+	case reflect.Slice, reflect.Map:
+		if below := unitsBelow(kind.Elem(), found, within); below != nil {
+			return map[string]any{"*": below}
+		}
+		return nil
+	case reflect.Struct:
+		if at := slices.Index(within, kind); at >= 0 && slices.Contains(within[at+1:], kind) {
+			return nil
+		}
+		return unitsOfFields(kind, found, append(slices.Clip(within), kind))
+	case reflect.String, reflect.Bool:
+		return nil
+	}
+	if found == "" {
+		return nil
+	}
+	return found
+}
+
+func unitsOfFields(kind reflect.Type, found string, within []reflect.Type) any {
+	tree := map[string]any{}
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), within)
+		fields, _ := below.(map[string]any)
+		switch {
+		case below == nil:
+		case name == "": // an embedded struct, whose fields JSON has among the others
+			maps.Copy(tree, fields)
+		default:
+			tree[name] = below
+		}
+	}
+	if len(tree) == 0 {
+		return nil
+	}
+	return tree
+}

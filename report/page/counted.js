@@ -1,0 +1,34 @@
+// counted writes a number in what it is counted in, as the rest of the page does:
+// 64 MiB, 3.1 ms.
+function counted(path, number, unit) {
+  if (number < 0 && path.startsWith("limits.")) return "unlimited";
+  const value = Number(number);
+  if (unit === "bytes" && value >= 0) return size(value);
+  if (unit === "bit/s") return rate(value) + unit;
+  if (unit === "s") return lasting(value);
+  return unit ? number + " " + unit : String(number);
+}
+
+function size(bytes) {
+  if (bytes < 10) return bytes + " B";
+  const power = Math.min(6, Math.floor(Math.log(bytes) / Math.log(1024)));
+  const value = Math.floor((bytes / 1024 ** power) * 10 + 0.5) / 10;
+  return (value < 10 ? value.toFixed(1) : value.toFixed(0)) + " " + ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][power];
+}
+
+function rate(bits) {
+  const power = bits < 1 ? 0 : Math.min(5, Math.floor(Math.log10(bits) / 3 + 1e-9));
+  return Math.trunc((bits / 1000 ** power) * 10) / 10 + " " + ["", "k", "M", "G", "T", "P"][power];
+}
+
+function lasting(seconds) {
+  const [minute, hour, day] = [60, 3600, 86400];
+  const long = Math.abs(seconds);
+  const three = (value) => String(Number(value.toPrecision(3)));
+  if (long === 0) return "0 s";
+  if (long < 1) return three(seconds * 1000) + " ms";
+  if (long < 2 * minute) return three(seconds) + " s";
+  if (long < 2 * hour) return (seconds / minute).toFixed(0) + " min";
+  if (long < 2 * day) return (seconds / hour).toFixed(0) + " h";
+  return (seconds / day).toFixed(0) + " days";
+}
