@@ -96,7 +96,7 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err := breakCluster(ctx, cluster); err != nil {
 		return err
 	}
-	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "5s"}
+	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "10s"}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
 	// Its report is written here: the hosts have a /tmp of their own.
 	var found bytes.Buffer
