@@ -11,19 +11,19 @@ import (
 
 var policyInForce = Check{
 	ID:         "policy",
-	Title:      "every waiver of the policy is in force and needed, and all it names is in the hostfile",
+	Title:      "every waiver of the policy is in force and needed",
 	Severity:   Error,
 	FromPolicy: true,
 	Doc: "Looks at preflight.yaml itself. A waived finding is shown and does not count, until its date is over: then it counts again, and the waiver itself fails the run, so that " +
-		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen. So is a group, " +
-		"an expectation or a waiver of which no node is in the hostfile: a name that was written otherwise there, or a rack that has gone, would switch it off without a word. Nodes that " +
+		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen. What the policy names and the hostfile " +
+		"does not is said with the verdict: one policy may serve many hostfiles, and a name that is written otherwise there would switch off what is stated of it without a word. Nodes that " +
 		"--include, --exclude or --num_nodes leave out are in the hostfile all the same, and where there is none (-w, a Slurm job) nobody can tell. The check itself cannot be waived.",
 	WouldSee: "the defect that was waived for a time, on a day when nobody remembers it",
 	Run:      judgePolicy,
 }
 
 func judgePolicy(view View) []Finding {
-	findings := nowhereListed(view)
+	findings := namesUnlisted(view)
 	switch {
 	case view.Policy.File == "" && len(view.Policy.Waivers) == 0:
 		return skip(noPolicy)
@@ -63,9 +63,9 @@ func (w Waiver) unused() Finding {
 	}
 }
 
-// nowhereListed are the groups, expectations and waivers of which no node is in the
-// hostfile, told once for each set of nodes: what names a group stands beside it.
-func nowhereListed(view View) (findings []Finding) {
+// namesUnlisted says which nodes the policy states something of and the hostfile does
+// not have, and where they stand.
+func namesUnlisted(view View) []Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
 	}
@@ -76,37 +76,27 @@ func nowhereListed(view View) (findings []Finding) {
 	for _, name := range view.Launch.LeftOut {
 		listed[name], listed[hostfile.Bare(name)] = true, true
 	}
-	at := map[string]int{}
-	tell := func(nodes []string, what, place string) {
-		if len(nodes) == 0 || slices.ContainsFunc(nodes, func(name string) bool { return listed[name] }) {
-			return
+	var names, places []string
+	note := func(nodes []string, at string) {
+		unlisted := slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return listed[name] })
+		if len(unlisted) > 0 {
+			names, places = append(names, unlisted...), append(places, at)
 		}
-		names := hostfile.Fold(nodes)
-		if i, told := at[names]; told {
-			findings[i].Got += ", " + what + " (" + place + ")"
-			return
-		}
-		at[names] = len(findings)
-		findings = append(findings, Finding{
-			Verdict:  Warn,
-			At:       place,
-			Summary:  "no node of the hostfile is " + names + ", so what the policy states of it holds nowhere",
-			Got:      what + " (" + place + ")",
-			Want:     "nodes as " + view.Launch.HostsFile + " names them",
-			WouldSee: "nothing: what is held against no node is missed by none",
-			Fix:      []string{"correct the nodes in " + place + ", or take out what has no nodes any more"},
-		})
 	}
 	for _, g := range view.Policy.Groups {
-		tell(g.Nodes, "the group "+g.Name, g.At)
+		note(g.Nodes, g.At)
 	}
 	for _, e := range view.Policy.Expect {
-		tell(e.Nodes, "what is expected of "+e.Fact, e.At)
+		note(e.Nodes, e.At)
 	}
 	for _, w := range view.Policy.Waivers {
-		tell(w.Nodes, "the waiver of "+w.Check, w.At)
+		note(w.Nodes, w.At)
 	}
-	return findings
+	if names == nil {
+		return nil
+	}
+	slices.Sort(names)
+	return []Finding{{Verdict: Pass, Summary: fmt.Sprintf("not in %s: %s (%s)", view.Launch.HostsFile, hostfile.Fold(slices.Compact(names)), strings.Join(places, ", "))}}
 }
 
 func (w Waiver) concernsAny(nodes []facts.Node) bool {
