@@ -28,13 +28,13 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 	if len(seen.Nodes) > 0 {
 		job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(seen.Nodes)})
 	}
-	places, asking := make(chan struct{}, AtOnce), make(chan struct{}, askersAtOnce)
+	places, asking, opening := make(chan struct{}, AtOnce), make(chan struct{}, askersAtOnce), job.opening(Asking, len(seen.Nodes))
 	for i, host := range job.Plan.Prediction.Hosts {
 		seen.Nodes[i].Node = facts.Node{Name: host.Name, Slots: len(host.Slots)}
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			job.askFrom(ctx, endpoint, asking, &seen.Nodes[i])
+			job.askFrom(ctx, endpoint, asking, opening, &seen.Nodes[i])
 		})
 	}
 	all.Wait()
@@ -44,8 +44,8 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointR
 	return seen
 }
 
-// askFrom has one node say who is at the endpoint.
-func (job Job) askFrom(ctx context.Context, endpoint string, asking chan struct{}, node *checks.EndpointNode) {
+// askFrom has one node say who is at the endpoint. opening is called once it may.
+func (job Job) askFrom(ctx context.Context, endpoint string, asking chan struct{}, opening func(), node *checks.EndpointNode) {
 	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	node.SSH, node.Address = sshFacts(trace, err), trace.Address
@@ -60,6 +60,7 @@ func (job Job) askFrom(ctx context.Context, endpoint string, asking chan struct{
 	ctx, cancel := within(ctx, endpointTime)
 	defer cancel()
 	until, _ := ctx.Deadline()
+	opening()
 	job.tell(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
 	seen, err := ask[facts.Endpoint](ctx, agent, methodEndpoint, endpointRequest{Endpoint: endpoint, Deadline: endpointTime})
 	job.ended(Asking, node.Name, err)

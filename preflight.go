@@ -73,6 +73,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	}
 	sections, options := job.probing(ctx)
 	job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
+	looking := job.opening(Looking, len(fleet.Nodes))
 	var all sync.WaitGroup
 	places := make(chan struct{}, AtOnce)
 	agents := make([]*remote.Agent, len(fleet.Nodes))
@@ -80,7 +81,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			agents[i] = job.look(ctx, &fleet.Nodes[i], sections, encode(options))
+			agents[i] = job.look(ctx, &fleet.Nodes[i], sections, encode(options), looking)
 		})
 	}
 	all.Wait()
@@ -139,8 +140,8 @@ func (job Job) lookAlone(ctx context.Context, fleet *facts.Fleet) {
 
 // look reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it
-// is nil when the node was lost.
-func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Section, options json.RawMessage) *remote.Agent {
+// is nil when the node was lost. looking is called once it is reached.
+func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Section, options json.RawMessage, looking func()) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
 	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
@@ -152,6 +153,7 @@ func (job Job) look(ctx context.Context, node *facts.Node, sections []facts.Sect
 		return nil
 	}
 	node.Reached = true
+	looking()
 	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: agent.Offset.Seconds(), Uncertainty: agent.Uncertainty.Seconds()}

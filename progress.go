@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"preflight/facts"
@@ -42,7 +43,7 @@ type Event struct {
 	Step  Step
 	Node  string // by its hostfile name; "" when the phase itself begins or ends
 
-	Nodes int           // of a phase that begins: how many take part, 0 where that shows later
+	Nodes int           // of a phase that begins: how many may take part; some may never come to it
 	Takes time.Duration // of a phase that begins: how long its work is meant to last, 0 where it is over when it is done
 	Until time.Time     // of a node, or of a phase of no nodes, that begins: when it is given up at the latest
 	Err   error         // of a lost node: what took it
@@ -52,6 +53,12 @@ func (job Job) tell(event Event) {
 	if job.Progress != nil {
 		job.Progress(event)
 	}
+}
+
+// opening tells that a phase begins when the first of so many nodes comes to it, and no
+// second time.
+func (job Job) opening(phase Phase, nodes int) func() {
+	return sync.OnceFunc(func() { job.tell(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
 // ended tells that a node is through with a phase, or was lost in it. Of one that

@@ -46,7 +46,7 @@ func TestProgressTellsEveryStep(t *testing.T) {
 	through, drilled := []string{"began", "ended"}, map[string][]string{"": {"began 2"}, "w1": {"began", "ended"}, "w3": {"began", "ended"}}
 	for phase, want := range map[Phase]map[string][]string{
 		Reaching: {"": {"began 3"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
-		Looking:  {"": {"ended"}, "w1": through, "w3": through},
+		Looking:  {"": {"began 3", "ended"}, "w1": through, "w3": through},
 		Meeting:  drilled,
 		Calling:  drilled,
 	} {

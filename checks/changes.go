@@ -3,7 +3,6 @@ package checks
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 
 	"preflight/facts"
 )
@@ -62,7 +61,8 @@ func headChanges(before, after *facts.Node) []Change {
 	if !sameMachine(before, after) {
 		return nil
 	}
-	return slices.DeleteFunc(changesOf(before, after), func(c Change) bool { return sectionOf(c.Fact) != facts.SectionLauncher })
+	launches, _ := parted(changesOf(before, after), func(c Change) bool { return sectionOf(c.Fact) == facts.SectionLauncher })
+	return launches
 }
 
 func sameMachine(before, after *facts.Node) bool {

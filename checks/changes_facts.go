@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +19,12 @@ func changesOf(was, is *facts.Node) []Change {
 		if !was.Has(section) || !is.Has(section) {
 			continue
 		}
-		launched := []string{workDir(was), workDir(is)}
-		before, after := valuesOf(was, section, launched), valuesOf(is, section, launched)
+		before, after := valuesOf(was, is, section), valuesOf(is, was, section)
 		whole := whollyMoved(was, is, section, before, after)
 		for path := range union(before, after) {
 			asked := isLookup(path) && (before[path] == "" || after[path] == "")
-			if before[path] == after[path] || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
+			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it told nothing, and is gone with what it was part of
+			if before[path] == after[path] || blank || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
 			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {
@@ -35,9 +36,12 @@ func changesOf(was, is *facts.Node) []Change {
 	return slices.CompactFunc(changes, func(a, b Change) bool { return a.Fact == b.Fact })
 }
 
-// valuesOf are the facts of a section that may be compared over time, and between launches
-// from these directories.
-func valuesOf(node *facts.Node, section facts.Section, launched []string) map[string]string {
+// ownFacts are those that are rightly a node's own, and are compared with what the same
+// node had.
+var ownFacts = []string{machineID, "nvml.cards.*.uuid", "net.interfaces.*.addresses"}
+
+// valuesOf are the facts of a section that may be compared with another look at the node.
+func valuesOf(node, other *facts.Node, section facts.Section) map[string]string {
 	values := map[string]string{}
 	node.EachComparable(section, func(path, value string) { values[path] = value })
 	switch {
@@ -50,11 +54,10 @@ func valuesOf(node *facts.Node, section facts.Section, launched []string) map[st
 			}
 		}
 	case section == facts.SectionNet:
-		compareInterfaces(node.Net, values)
+		compareInterfaces(node.Net, other.Net, values)
 	case section == facts.SectionPython:
-		// A launch puts its own directory first, and launches come from many.
-		own := func(directory string) bool { return slices.Contains(launched, directory) }
-		if paths := slices.DeleteFunc(slices.Clone(node.Python.SysPath), own); len(paths) > 0 {
+		delete(values, "python.sys_path")
+		if paths := node.Python.InstalledPath(node.WorkDir(), other.WorkDir()); len(paths) > 0 {
 			values["python.sys_path"] = string(quoted(paths))
 		}
 	}
@@ -62,12 +65,16 @@ func valuesOf(node *facts.Node, section facts.Section, launched []string) map[st
 }
 
 // compareInterfaces adds the IPv4 addresses of interfaces to their values, and leaves out
-// what follows the containers that run.
-func compareInterfaces(net *facts.Net, values map[string]string) {
+// what follows the containers that run. One that is a container's in this look alone, and
+// was an interface to call by in the other, has lost its address: that is a change.
+func compareInterfaces(net, other *facts.Net, values map[string]string) {
+	stays := func(name string) bool {
+		return slices.ContainsFunc(other.Interfaces, func(i facts.Interface) bool { return i.Name == name && !i.Passing() })
+	}
 	for _, nic := range net.Interfaces {
 		at := "net.interfaces." + nic.Name
 		switch {
-		case nic.Passing():
+		case nic.Passing() && !stays(nic.Name):
 			for path := range values {
 				if rest, of := strings.CutPrefix(path, at+"."); of && !strings.Contains(rest, ".") {
 					delete(values, path)
@@ -83,9 +90,25 @@ func compareInterfaces(net *facts.Net, values map[string]string) {
 }
 
 // ofAnotherLaunch is whether a fact tells of the working directory, and the launches of
-// the two looks had not the same.
+// the two looks had not the same, or a normalized snapshot does not say.
 func ofAnotherLaunch(path string, was, is *facts.Node) bool {
-	return (strings.HasPrefix(path, "disk.places.workdir.") || strings.HasPrefix(path, "files.workdir.")) && workDir(was) != workDir(is)
+	ofIt := strings.HasPrefix(path, "disk.places."+facts.PlaceWorkDir+".") || strings.HasPrefix(path, "files.workdir.")
+	return ofIt && was.WorkDir() != is.WorkDir()
+}
+
+// byMemory are the facts that follow the kernel's account of the memory, for want of a
+// setting: the size of a tmpfs, and how many files and processes there may be. A GPU's
+// memory follows what its driver keeps for itself.
+//
+// Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
+// kernel/fork.c, set_max_threads and fork_init.
+var byMemory = regexp.MustCompile(`^(memory\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
+
+// negligible is a change of what follows the kernel's account of the memory: that changes
+// by some pages with every new kernel, and from boot to boot.
+func negligible(c Change) bool {
+	now, then := sizeIn(c.After), sizeIn(c.Before)
+	return byMemory.MatchString(c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/noise
 }
 
 // keptSilent is whether a fact is one of those that a driver or a GPU out of order does not
@@ -99,12 +122,4 @@ func keptSilent(path string, node *facts.Node) bool {
 		rest, its := strings.CutPrefix(path, "nvml.cards."+strconv.Itoa(card.Index)+".")
 		return card.Failure != nil && (topology || its && !strings.HasPrefix(rest, "failure."))
 	})
-}
-
-// workDir is where the launch works on a node, "" for not seen.
-func workDir(node *facts.Node) string {
-	if node.Files == nil {
-		return ""
-	}
-	return node.Files.WorkDir.Path
 }

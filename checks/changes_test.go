@@ -126,3 +126,16 @@ func TestChangesVLAN(t *testing.T) {
 		t.Errorf("goes (-want +got):\n%s", diff)
 	}
 }
+
+// TestChangesAddressLost: a container's own interface that has lost its address looks like
+// the outer end of another's, and is none: the address is what went.
+func TestChangesAddressLost(t *testing.T) {
+	before, after := healthyFleet(2), healthyFleet(2)
+	nic := func(f launchable) *facts.Interface { return &f.Nodes[1].Net.Interfaces[1] }
+	nic(before).Kind, nic(after).Kind = "veth", "veth"
+	want := []Change{{Node: "w2", Fact: "net.interfaces.eth0.addresses", Before: quoted(nic(before).IPv4())}}
+	nic(after).Addresses = nil
+	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -38,7 +38,8 @@ type Check struct {
 	// and says itself what could not be seen.
 	FromPolicy bool
 	// Volatile says that it judges, if only for some of its findings, by facts that
-	// facts.Lasting leaves out: a normalized snapshot tells it nothing.
+	// facts.Lasting leaves out, or by what LastingLaunch does: a normalized snapshot
+	// tells it nothing.
 	Volatile bool
 	Doc      string // one paragraph: what it looks at, why it matters
 	WouldSee string // the message training would have died with

@@ -13,6 +13,7 @@ var deepspeedConfig = Check{
 	ID:       "deepspeed-config",
 	Title:    "the DeepSpeed configuration is taken as it is meant",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
 	Doc: "Reads the DeepSpeed configuration as the installed release does: keys it refuses, values of the wrong kind, batch sizes that do not " +

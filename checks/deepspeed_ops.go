@@ -12,6 +12,7 @@ var deepspeedOps = Check{
 	ID:       "deepspeed-ops",
 	Title:    "every node can compile the ops of DeepSpeed that the launch needs",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionToolchain},
 	Doc: "DeepSpeed compiles an op when it is first needed, on every node that does not share its cache, unless the installed package brings it: " +
 		"fused_adam for Adam, cpu_adam for an offloaded optimizer, async_io for NVMe, and on the CPU accelerator deepspeed_shm_comm for its collectives. That takes a C++ compiler, Python's headers, ninja in PATH of a session " +

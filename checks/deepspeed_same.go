@@ -13,6 +13,7 @@ var deepspeedSame = Check{
 	ID:       "deepspeed-same",
 	Title:    "deepspeed is on every node, in one version that can be imported there",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives. An old release does not import beside a new torch, pydantic or python, " +

@@ -37,14 +37,6 @@ var drift = Check{
 	Run:      drifted,
 }
 
-// notDrifting are the sections that are not compared: the files of the launch are the
-// user's work and rightly change, names are asked for as the hostfile has them, and the
-// others are what the nodes tried of each other at that moment.
-var notDrifting = []facts.Section{
-	facts.SectionFiles, facts.SectionNames, facts.SectionClock, facts.SectionMesh, facts.SectionPeerMesh,
-	facts.SectionRendezvous, facts.SectionPeerRendezvous, facts.SectionLogins, facts.SectionThroughput, facts.SectionRehearsal,
-}
-
 func drifted(view View) []Finding {
 	baseline := view.Policy.Baseline
 	if baseline == nil {

@@ -16,13 +16,24 @@ func Lasting(catalogue []Check) []Check {
 	judged := slices.Clone(catalogue)
 	for i := range judged {
 		check := &judged[i]
-		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) })
+		gone := func(s facts.Section) bool {
+			return slices.Contains(facts.Momentary, s) || check.OnHead && s != facts.SectionLauncher
+		}
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), gone)
 		if check.Volatile || len(lasting) < len(check.Needs) {
 			check.Needs = lasting // what the run was never to look at is still not judged
 			check.Run = func(View) []Finding { return []Finding{{Verdict: Unknown, Summary: LeftOut, Explained: true}} }
 		}
 	}
 	return judged
+}
+
+// LastingLaunch is a launch without what it takes from the shell and the directory that it
+// was typed in: whose cluster it is does not change with them.
+func LastingLaunch(p launch.Prediction) launch.Prediction {
+	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
+	p.Script, p.Arguments, p.Files, p.Config = "", nil, nil, nil
+	return p
 }
 
 // LastingFleet is a fleet read from a normalized snapshot, as the checks take it: in the

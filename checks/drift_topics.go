@@ -2,11 +2,9 @@ package checks
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"preflight/facts"
 )
@@ -26,7 +24,7 @@ var topics = []topic{
 	{"the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), nil},
 	{"the python environment", regexp.MustCompile(`^python\.`), packagesBack},
 	{"the MTU", mtuFact, mtuBack},
-	{"the network interfaces", regexp.MustCompile(`^net\.interfaces\.`), nil},
+	{"the network interfaces", regexp.MustCompile(`^net\.interfaces`), nil},
 	{"the network settings", regexp.MustCompile(`^net\.`), nil},
 	{"/dev/shm", regexp.MustCompile(`^shm\.`), shmBack},
 	{"InfiniBand", regexp.MustCompile(`^ib\.`), nil},
@@ -57,7 +55,6 @@ var (
 	mtuFact = regexp.MustCompile(`^net\.interfaces\.(.+)\.mtu$`)
 	nicFact = regexp.MustCompile(`^net\.interfaces\.(.+?)(\.addresses)?$`)
 	gpuFact = regexp.MustCompile(`^nvml\.cards\.\d+$`)
-	digits  = regexp.MustCompile(`\d+`)
 
 	// breaking are facts of which no other value is harmless: one node with another one
 	// cannot talk to its peers, or not start.
@@ -121,112 +118,4 @@ func sizeIn(size json.RawMessage) int64 {
 		return 0
 	}
 	return bytes
-}
-
-// inWords is a change's value now and before: sizes in the unit that tells them apart, of
-// lists what the other one lacks.
-func inWords(c Change) (now, then string) {
-	var is, was []string
-	if json.Unmarshal(c.After, &is) == nil && json.Unmarshal(c.Before, &was) == nil && len(is)*len(was) > 0 {
-		return beyond(is, was), beyond(was, is)
-	}
-	after, errAfter := strconv.ParseInt(string(c.After), 10, 64)
-	before, errBefore := strconv.ParseInt(string(c.Before), 10, 64)
-	if facts.Unit(c.Fact) == "bytes" && errAfter == nil && errBefore == nil && after >= 0 && before >= 0 {
-		return apart(after, before)
-	}
-	return plainValue(c.After), plainValue(c.Before)
-}
-
-// beyond is what a list has that another has not.
-func beyond(list, other []string) string {
-	extra := slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return slices.Contains(other, entry) })
-	switch {
-	case len(extra) > 0:
-		return "with " + strings.Join(extra, ", ")
-	case len(list) < len(other):
-		return "without it"
-	}
-	return "in the order " + strings.Join(list, ", ")
-}
-
-// byMemory are the facts that follow the kernel's account of the memory, for want of a
-// setting: the size of a tmpfs, and how many files and processes there may be.
-//
-// Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
-// kernel/fork.c, set_max_threads and fork_init.
-var byMemory = []string{"memory.total", "shm.size", "limits.file_max", "limits.nproc.soft", "limits.nproc.hard"}
-
-// negligible is a change of what follows the kernel's account of the memory: that changes
-// by some pages with every new kernel, and from boot to boot.
-func negligible(c Change) bool {
-	const share = 100 // of which one part may go or come
-	now, then := sizeIn(c.After), sizeIn(c.Before)
-	return slices.Contains(byMemory, c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/share
-}
-
-// plainValue is JSON as a person reads it: text without its quotation marks, a list of
-// texts without its brackets.
-func plainValue(raw json.RawMessage) string {
-	var text string
-	var list []string
-	switch {
-	case len(raw) == 0:
-		return "absent"
-	case json.Unmarshal(raw, &list) == nil && len(list) > 0:
-		return strings.Join(list, ", ")
-	case json.Unmarshal(raw, &text) == nil && text != "":
-		return text
-	}
-	return string(raw)
-}
-
-// driverBack installs the version that was there.
-func driverBack(_ View, node *facts.Node, changes []Change) []string {
-	at := slices.IndexFunc(changes, func(c Change) bool {
-		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && plainValue(c.Before) != `""`
-	})
-	if at < 0 || changes[at].came() || node.NVML == nil {
-		return nil
-	}
-	kind := ""
-	if node.GPU != nil && node.GPU.OpenModule {
-		kind = "open"
-	}
-	return []string{exactDriver(node, plainValue(changes[at].Before), kind)}
-}
-
-// packagesBack has pip install what was there, and remove what was not.
-func packagesBack(view View, node *facts.Node, changes []Change) []string {
-	var d difference
-	for _, c := range changes {
-		if name, is := strings.CutPrefix(c.Fact, "python.packages."); is && node.Python.Found {
-			was := ""
-			if !c.came() {
-				was = plainValue(c.Before)
-			}
-			d.Deviations = append(d.Deviations, deviation{Name: name, Want: was})
-		}
-	}
-	if d.Deviations == nil {
-		return nil
-	}
-	return pipFix(view, d)
-}
-
-func mtuBack(_ View, _ *facts.Node, changes []Change) (fix []string) {
-	for _, c := range changes {
-		name := mtuFact.FindStringSubmatch(c.Fact)[1]
-		fix = append(fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %s   # until the next boot", remoteWord(name), plainValue(c.Before)))
-	}
-	return fix
-}
-
-// shmBack makes it as large as it was.
-func shmBack(_ View, node *facts.Node, changes []Change) []string {
-	at := slices.IndexFunc(changes, func(c Change) bool { return c.Fact == "shm.size" })
-	if at < 0 || !breaks(node, changes[at]) {
-		return nil
-	}
-	return enlargeSHM(node, sizeIn(changes[at].Before))
 }

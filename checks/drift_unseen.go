@@ -15,9 +15,6 @@ type leftOut []string
 // out. A section that is missing now is told in the words of every other check that misses it.
 func (l *leftOut) note(unseen []NotCompared, node *facts.Node) (findings []Finding) {
 	for _, u := range unseen {
-		if slices.Contains(notDrifting, u.Section) {
-			continue
-		}
 		told := fmt.Sprintf("%s: %s", u.Section, u.Reason)
 		switch {
 		case u.ByChoice:

@@ -13,6 +13,7 @@ var envSame = Check{
 	ID:       "env-same",
 	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX and CUDA settings",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionEnv},
 	Doc: "Compares what a rank will see on each node: its ssh session's environment, overlaid by what the launcher exports, completed by " +
 		"$NCCL_CONF_FILE or ~/.nccl.conf and /etc/nccl.conf, which no env command shows. Variables that size buffers, choose algorithms or " +

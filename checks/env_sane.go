@@ -10,6 +10,7 @@ var envSane = Check{
 	ID:       "env-sane",
 	Title:    "the environment says what its author meant",
 	Severity: Warning,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionEnv},
 	Doc: "Looks at what the ranks will see on each node for names that no library reads (NCCL_TIMEOUT), renamed and misspelt ones, numbers that are none, " +
 		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, and switches that cost speed. " +

@@ -72,30 +72,6 @@ func prefixOf(name string) string {
 	return prefix
 }
 
-// editDistance is Levenshtein's, or limit when the distance is limit or more.
-func editDistance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return min(row[len(b)], limit)
-}
-
 // wrongNumbers warns of texts where NCCL reads a number: they count as 0, so
 // that NCCL_IB_DISABLE=true disables nothing.
 func wrongNumbers(r ranks) []Finding {

@@ -2,12 +2,9 @@ package checks
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -47,35 +44,6 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	return report
 }
 
-// Conclude sets the verdict and the exit code from the checks and findings: 1
-// when something failed (under strict also when something is warned of), 2 when
-// something could not be told, 1 before 2. A run in which every check was
-// skipped told nothing.
-func (r *Report) Conclude(strict bool) {
-	met := map[Verdict]bool{}
-	for _, outcome := range r.Checks {
-		met[outcome.Verdict] = true
-	}
-	for _, finding := range r.Findings { // a warning may hide behind its check's unknown
-		met[finding.Verdict] = true
-	}
-	switch {
-	case met[Fail], met[Warn] && strict:
-		r.Verdict, r.ExitCode = Fail, 1
-	case met[Unknown], r.Interrupted, !met[Pass] && !met[Warn]:
-		r.Verdict, r.ExitCode = Unknown, 2
-	case met[Warn]:
-		r.Verdict, r.ExitCode = Warn, 0
-	default:
-		r.Verdict, r.ExitCode = Pass, 0
-	}
-}
-
-// weight orders verdicts, the one that matters most first.
-func weight(v Verdict) int {
-	return slices.Index([]Verdict{Fail, Unknown, Warn, Pass, Skip}, v)
-}
-
 // SwitchedOff is the reason of a skip that the user asked for.
 const SwitchedOff = "switched off"
 
@@ -108,7 +76,7 @@ func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
 	}
 	for i := range findings {
 		complete(&findings[i], check)
-		view.Policy.reweigh(&findings[i])
+		findings[i].Verdict = view.Policy.weight(check.ID, check.Severity, findings[i].Verdict)
 	}
 	findings, waived := view.waiving.part(findings)
 	outcome.Verdict, outcome.Reason = conclude(findings, blind, len(view.Nodes))
@@ -131,112 +99,6 @@ func complete(f *Finding, check Check) {
 	if f.WouldSee == "" && (f.Verdict == Fail || f.Verdict == Warn) {
 		f.WouldSee = check.WouldSee
 	}
-}
-
-// conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
-// what it does not hold for. A skip needs every node: what was not seen there might have
-// applied.
-func conclude(findings []Finding, blind blindness, judged int) (Verdict, string) {
-	verdict, skipped, but := Pass, "", ""
-	var reasons []string
-	for _, f := range findings {
-		switch f.Verdict {
-		case Skip:
-			skipped = f.Summary
-			continue
-		case Pass:
-			but = f.Summary
-			continue
-		}
-		if weight(f.Verdict) < weight(verdict) {
-			verdict = f.Verdict
-		}
-		if f.Verdict == Unknown && !slices.Contains(reasons, f.Summary) {
-			reasons = append(reasons, f.Summary)
-		}
-	}
-	if blind.head != "" {
-		reasons = append(reasons, blind.head)
-	}
-	if len(blind.unreached) > 0 {
-		reasons = append(reasons, hostfile.Fold(blind.unreached)+" not reached")
-	}
-	if judged == 0 && len(reasons) == 0 {
-		reasons = append(reasons, "there is no node to look at")
-	}
-	if len(reasons) > 0 && weight(Unknown) < weight(verdict) {
-		verdict = Unknown
-	}
-	switch {
-	case verdict == Unknown:
-		if but != "" {
-			reasons = append(reasons, but)
-		}
-		return Unknown, strings.Join(reasons, "; ")
-	case verdict == Pass && skipped != "":
-		return Skip, skipped
-	case verdict == Pass:
-		return Pass, but
-	}
-	return verdict, ""
-}
-
-// blindness is what a check cannot see.
-type blindness struct {
-	head      string    // why the launching machine cannot be judged
-	unreached []string  // nodes whose way in failed: a finding of an ssh check says so, once
-	findings  []Finding // one unknown for each node that was reached and lacks a section
-}
-
-// visible parts the fleet into the nodes a check can judge and the others.
-func visible(check Check, fleet facts.Fleet, policy Policy) (nodes []*facts.Node, blind blindness) {
-	for i := range fleet.Nodes {
-		node := &fleet.Nodes[i]
-		reason := missing(check, node)
-		stopped := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
-		switch unreached := stoppedBefore(check.ID, node) || reason != "" && stopped; {
-		case unreached && node.SSH != nil && policy.SwitchesOff(rung(node.SSH)):
-			blind.findings = append(blind.findings, notReached(node))
-		case unreached:
-			blind.unreached = append(blind.unreached, node.Name)
-		case reason == "":
-			nodes = append(nodes, node)
-		default:
-			blind.findings = append(blind.findings, unknown(node, reason))
-		}
-	}
-	return nodes, blind
-}
-
-func everyNode(all []facts.Node) (nodes []*facts.Node) {
-	for i := range all {
-		nodes = append(nodes, &all[i])
-	}
-	return nodes
-}
-
-func headBlindness(check Check, head *facts.Node) blindness {
-	if head == nil {
-		return blindness{head: "the launching machine was not looked at"}
-	}
-	if reason := missing(check, head); reason != "" {
-		return blindness{head: "launching machine: " + reason}
-	}
-	return blindness{}
-}
-
-// missing says why the node cannot be judged by the check, "" when it can.
-func missing(check Check, node *facts.Node) string {
-	for _, section := range check.Needs {
-		if node.Has(section) {
-			continue
-		}
-		if reason := node.Missing[section]; reason != "" {
-			return fmt.Sprintf("%s: %s", section, reason)
-		}
-		return fmt.Sprintf("%s: not looked at", section)
-	}
-	return ""
 }
 
 // unsaid drops the unknowns an earlier check has already reported of the same

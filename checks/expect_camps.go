@@ -47,7 +47,7 @@ func (v View) alikeByPolicy(a aspect, nodes []*facts.Node, fact string) []compar
 // concerning are the statements of a fact that concern a node, and a name for these.
 func concerning(stated []*statement, node *facts.Node) (key string, those []*statement) {
 	for i, s := range stated {
-		if s.concerns(node) {
+		if s.names(node.Name) {
 			key += strconv.Itoa(i) + " "
 			those = append(those, s)
 		}
@@ -55,8 +55,8 @@ func concerning(stated []*statement, node *facts.Node) (key string, those []*sta
 	return key, those
 }
 
-// campsOf are the camps of a comparison: of those of which something is stated, and who
-// have it, all stay together that the policy does not keep apart.
+// campsOf are the camps of a comparison. Only nodes that are as stated of them make one;
+// what the policy allows on both sides joins two into one.
 func campsOf(a aspect, nodes []*facts.Node, stated []*statement) []camp {
 	var each []camp
 	at := map[string]int{}

@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
 )
@@ -38,94 +34,9 @@ type bound struct {
 	version *edition // nil for what is none
 }
 
-var (
-	operators = []string{">=", "<=", "==", "!=", ">", "<"}
-	operator  = regexp.MustCompile(`^(?:[><=!]=|[><])`)
-)
-
-// readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
-// for a fact of the kind described.
-func readConstraint(text string, about facts.Description) (constraint, error) {
-	c := constraint{text: text}
-	if text == absentWord {
-		c.absent = true
-		return c, nil
-	}
-	if about.Kind == facts.List {
-		return c, fmt.Errorf("%s is a list, of which nothing but %q can be expected", about.Path, absentWord)
-	}
-	parts := []string{text}
-	if operator.MatchString(text) {
-		parts = strings.Split(text, ",")
-	}
-	for _, part := range parts {
-		b, err := readBound(strings.TrimSpace(part), about)
-		if err != nil {
-			return c, err
-		}
-		c.bounds = append(c.bounds, b)
-	}
-	return c, c.possible(about)
-}
-
-func readBound(text string, about facts.Description) (bound, error) {
-	b := bound{kind: about.Kind, op: operator.FindString(text)}
-	b.text = strings.TrimSpace(text[len(b.op):])
-	stated := b.op != ""
-	if !stated {
-		b.op = "=="
-	}
-	ordered := b.op != "==" && b.op != "!="
-	switch {
-	case b.text == "":
-		return b, fmt.Errorf("%q compares with nothing", text)
-	case strings.ContainsAny(b.text[:1], "=<>!~^"):
-		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(operators, " "))
-	case about.Kind == facts.Text && strings.HasSuffix(b.text, ".*"):
-		return b, fmt.Errorf("%q: a * stands for nothing in a value: write a range, as in \">=3, <4\"", text)
-	case stated && b.text == absentWord:
-		return b, fmt.Errorf("%q compares with no value: write %q alone", text, absentWord)
-	}
-	switch about.Kind {
-	case facts.Number:
-		number, err := readNumber(b.text, about)
-		b.number = number
-		return b, err
-	case facts.Truth:
-		if ordered || b.text != "true" && b.text != "false" {
-			return b, fmt.Errorf("%q: %s is true or false", text, about.Path)
-		}
-	default:
-		b.version = readEdition(b.text)
-		if ordered && b.version == nil {
-			return b, fmt.Errorf("%q: %q is no version, and nothing else has an order", text, b.text)
-		}
-	}
-	return b, nil
-}
-
-// readNumber reads a number in what the fact is counted in: 9000, 16GiB, 100Gbit/s.
-func readNumber(text string, about facts.Description) (float64, error) {
-	if text == unlimitedWord && canBeUnlimited(about.Path) {
-		return math.Inf(1), nil
-	}
-	if number, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
-		return number, nil
-	}
-	switch about.Unit {
-	case "bytes":
-		if size, err := humanize.ParseBytes(text); err == nil {
-			return float64(size), nil
-		}
-		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
-	case "bit/s":
-		if rate, unit, err := humanize.ParseSI(text); err == nil && unit == "bit/s" {
-			return rate, nil
-		}
-		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s", text)
-	}
-	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
-}
+// begins is the comparison of a version that was stated without one: 3.11 takes 3.11.2.
+// Of everything else a plain value is that value.
+const begins = "begins"
 
 // canBeUnlimited is whether -1 stands for no limit.
 func canBeUnlimited(path string) bool {
@@ -162,12 +73,15 @@ func (b bound) holds(value string, about facts.Description) (bool, error) {
 	}
 	text := unquoted(value)
 	seen := readEdition(text)
-	switch equal := b.op == "==" || b.op == "!="; {
-	case equal && (b.version == nil || seen == nil):
+	ordered := b.op != "==" && b.op != "!=" && b.op != begins
+	switch {
+	case !ordered && (b.version == nil || seen == nil):
 		return b.within(strings.Compare(text, b.text)), nil
 	case seen == nil:
 		return false, errNoVersion
-	case equal:
+	case b.op == begins:
+		return seen.begins(b.version), nil
+	case !ordered:
 		return seen.meets(b.version) == (b.op == "=="), nil
 	}
 	return b.within(seen.compare(b.version)), nil
@@ -188,6 +102,15 @@ func (b bound) within(order int) bool {
 		return order != 0
 	}
 	return order == 0
+}
+
+// further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
+// may follow those of a plain version.
+func (b bound) further() string {
+	if b.op == begins && len(b.version.release) < 3 && strings.Trim(b.text, "0123456789.") == "" {
+		return ".*"
+	}
+	return ""
 }
 
 // unquoted is a fact's value without the quotes that JSON puts around text.

@@ -16,7 +16,7 @@ import (
 func (v View) meeting(nodes []*facts.Node, fact string) []*facts.Node {
 	missed := map[string]bool{}
 	for _, s := range v.statedOf(fact) {
-		if s.verdict(v.Policy) == Warn && v.severity == Error {
+		if s.weight(v.Policy) == Warn && v.severity == Error {
 			continue
 		}
 		for _, m := range s.missed {

@@ -2,14 +2,13 @@ package checks
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"preflight/facts"
 	"preflight/hostfile"
 )
 
-// expectationID is the check's, whose findings ask for their own weight.
+// expectationID is the check's, for what its own Run is made of: that cannot name the check.
 const expectationID = "expectation"
 
 // noPolicy is why the checks of a policy skip where it has nothing for them.
@@ -36,23 +35,16 @@ func judgeExpectations(view View) []Finding {
 		findings = append(findings, s.findings(view)...)
 		judged = judged || s.met || s.missed != nil
 	}
+	left := notJudged(view)
 	switch {
 	case view.stated == nil:
 		return skip(noPolicy)
-	case !judged && findings == nil:
-		return skip("the policy states nothing of what was looked at on these nodes")
+	case judged || findings != nil:
+		return append(findings, left...)
+	case left != nil:
+		return skip(left[0].Summary) // and nothing else was judged, which is no pass
 	}
-	return findings
-}
-
-// verdict is what missing it comes to under a policy, which may weigh all of them anew.
-func (s *statement) verdict(policy Policy) Verdict {
-	f := Finding{Check: expectationID, Verdict: Fail}
-	if s.Severity == Warning {
-		f.Verdict = Warn
-	}
-	policy.reweigh(&f)
-	return f.Verdict
+	return skip("the policy states nothing of what was looked at on these nodes")
 }
 
 func (s *statement) findings(view View) []Finding {
@@ -60,9 +52,16 @@ func (s *statement) findings(view View) []Finding {
 	if len(s.blind.unreached) > 0 {
 		findings = append(findings, Finding{Verdict: Unknown, Explained: true, Summary: hostfile.Fold(s.blind.unreached) + " not reached"})
 	}
+	if s.notTried != "" && s.demanded() {
+		for i := range view.All {
+			if node := &view.All[i]; s.names(node.Name) {
+				findings = append(findings, unknown(node, "nobody was to look at "+s.wanted()+": "+s.notTried))
+			}
+		}
+	}
 	for _, m := range s.missed {
 		findings = append(findings, Finding{
-			Verdict: s.verdict(view.Policy),
+			Verdict: s.weight(view.Policy),
 			Nodes:   []string{m.node},
 			Fact:    m.fact,
 			At:      s.At,
@@ -75,7 +74,17 @@ func (s *statement) findings(view View) []Finding {
 	return findings
 }
 
-// fix is the policy's own, else what installs such a package, else where to look.
+// weight is what missing it comes to under a policy, which may weigh all of them anew.
+func (s *statement) weight(policy Policy) Verdict {
+	stated := Fail
+	if s.Severity == Warning {
+		stated = Warn
+	}
+	return policy.weight(expectationID, Error, stated)
+}
+
+// fix is the policy's own, else what installs such a package, else where a command would
+// come from: what to do to a node is the team's to say, and only they know it.
 func (s *statement) fix(view View) string {
 	name, isPackage := strings.CutPrefix(s.Fact, packagePath(""))
 	wanted := strings.ReplaceAll(s.Is[0], " ", "")
@@ -83,28 +92,11 @@ func (s *statement) fix(view View) string {
 	case s.Fix != "":
 		return s.Fix
 	case !isPackage || strings.Contains(name, "*"):
-		return "make it so on {nodes}; a fix: at " + s.At + " would name the command here"
+		return "# no command is known: what the policy writes as fix: at " + s.At + " stands here"
 	case wanted == absentWord:
 		return byPip(view, "uninstall -y "+remoteWord(name))
 	case !operator.MatchString(wanted):
-		wanted = "==" + wanted
+		wanted = "==" + wanted + s.allowed[0].bounds[0].further()
 	}
 	return byPip(view, "install "+remoteWord(name+wanted))
-}
-
-// readable is a fact's value as a person reads it.
-func readable(value string, about facts.Description) string {
-	switch text := unquoted(value); {
-	case text == "":
-		return absentWord
-	case about.Kind != facts.Number || about.Unit != "bytes":
-		return text
-	case strings.HasPrefix(text, "-") && canBeUnlimited(about.Path):
-		return unlimitedWord
-	default:
-		if size, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return exactly(size)
-		}
-		return text
-	}
 }

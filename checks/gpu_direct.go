@@ -11,6 +11,7 @@ var gpuDirect = Check{
 	ID:       "gpu-direct",
 	Title:    "the RDMA adapters read and write GPU memory without a detour through the host's",
 	Severity: Warning,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB},
 	Doc: "GPUDirect RDMA takes a kernel module, nvidia_peermem or nv_peer_mem, which nobody loads at boot by itself, or DMA-BUF: the open kernel module of the driver, Linux 5.12 and NCCL 2.13. " +
 		"Without it NCCL copies through host memory, at a fraction of the adapters' rate. A setting that rules it out is warned of, and so are adapters that are all on another socket than every GPU of the launch: " +

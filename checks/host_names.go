@@ -51,54 +51,24 @@ func unanswered(node *facts.Node) []Finding {
 
 // unresolved says on which node many names do not resolve, and which names
 // resolve on few nodes: the side that needs mending gets the line.
-func (t nameTable) unresolved(view View) []Finding {
-	var nowhere, widely []*facts.Node
-	var askers, nodes []string         // who lacks the names of nowhere, of widely
-	here := map[string][]*facts.Node{} // observer → names it alone lacks
-	for _, target := range t.targets {
-		switch {
-		case target.SSH != nil && target.SSH.Cause == "name-unknown":
-			continue // that the name is no name at all has been said by ssh-reach
-		case len(t.answers[target.Name]) == 0:
-			continue // nobody asked, or nobody was answered
-		}
-		var lacking []string
-		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) == 0 {
-				lacking = append(lacking, answer.observer)
-			}
-		}
-		if len(lacking) == len(t.answers[target.Name]) && isAlias(view, target) {
-			nowhere = append(nowhere, target)
-			askers = append(askers, lacking...)
-			continue
-		}
-		if 2*len(lacking) > len(t.answers[target.Name]) {
-			widely = append(widely, target)
-			nodes = append(nodes, lacking...)
-			continue
-		}
-		for _, observer := range lacking {
-			here[observer] = append(here[observer], target)
-		}
-	}
-	var findings []Finding
-	if nowhere != nil {
+func (t nameTable) unresolved(view View) (findings []Finding) {
+	nowhere, widely, here := t.lacking(view)
+	if nowhere.names != nil {
 		findings = append(findings, Finding{
 			Verdict:  Warn,
-			Nodes:    askers,
-			Summary:  hostfile.Fold(bareNames(nowhere)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
+			Nodes:    nowhere.askers,
+			Summary:  hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
 			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
-			Fix:      hostsFix(nowhere),
+			Fix:      hostsFix(nowhere.names),
 			WouldSee: "nothing under pdsh, which hands around addresses",
 		})
 	}
-	if widely != nil {
+	if widely.names != nil {
 		findings = append(findings, Finding{
-			Nodes:   nodes,
-			Summary: hostfile.Fold(bareNames(widely)) + " cannot be resolved on most nodes",
+			Nodes:   widely.askers,
+			Summary: hostfile.Fold(bareNames(widely.names)) + " cannot be resolved on most nodes",
 			Want:    "the name in DNS, or in /etc/hosts of every node",
-			Fix:     hostsFix(widely),
+			Fix:     hostsFix(widely.names),
 		})
 	}
 	for _, node := range t.observers {
@@ -112,6 +82,41 @@ func (t nameTable) unresolved(view View) []Finding {
 		}
 	}
 	return findings
+}
+
+// unresolvable is names that do not resolve, and the nodes on which they do not.
+type unresolvable struct {
+	names  []*facts.Node
+	askers []string
+}
+
+// lacking parts the names that do not resolve somewhere: those that resolve nowhere and
+// hurt nobody, those that most nodes lack, and by node those that it lacks beside few.
+func (t nameTable) lacking(view View) (nowhere, widely unresolvable, here map[string][]*facts.Node) {
+	here = map[string][]*facts.Node{}
+	for _, target := range t.targets {
+		asked := t.answers[target.Name]
+		if len(asked) == 0 || target.SSH != nil && target.SSH.Cause == "name-unknown" {
+			continue // nobody was answered, or ssh-reach says that it is no name at all
+		}
+		var askers []string
+		for _, answer := range asked {
+			if len(answer.Addresses) == 0 {
+				askers = append(askers, answer.observer)
+			}
+		}
+		switch {
+		case len(askers) == len(asked) && isAlias(view, target):
+			nowhere.names, nowhere.askers = append(nowhere.names, target), append(nowhere.askers, askers...)
+		case 2*len(askers) > len(asked):
+			widely.names, widely.askers = append(widely.names, target), append(widely.askers, askers...)
+		default:
+			for _, observer := range askers {
+				here[observer] = append(here[observer], target)
+			}
+		}
+	}
+	return nowhere, widely, here
 }
 
 // isAlias reports whether a name that no node resolves hurts nobody: its node

@@ -11,6 +11,7 @@ var ibLinks = Check{
 	ID:       "ib-links",
 	Title:    "the InfiniBand and RoCE ports NCCL will use are up, at full rate and addressable",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "NCCL uses every ACTIVE port of the adapters that NCCL_IB_HCA selects, and falls back to TCP without a word where there is none; ranks that " +
 		"fell back cannot talk to ranks that did not. A port that is down everywhere is taken for unused, one that is down here and up on most nodes is not. " +

@@ -11,6 +11,7 @@ var ibSame = Check{
 	ID:       "ib-same",
 	Title:    "all nodes have the same RDMA adapters, link layers, partitions and firmware",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "A node without an adapter falls back to TCP and cannot talk to the others; a port that is InfiniBand here and Ethernet there cannot connect, " +
 		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +

@@ -17,6 +17,7 @@ var memlockLimit = Check{
 	ID:       "memlock-limit",
 	Title:    "ranks may lock as much memory as RDMA wants",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionIB},
 	Doc: "RDMA adapters write into memory that must not move, and the kernel counts it against RLIMIT_MEMLOCK of the ssh session the ranks are " +
 		"started in, unless they have CAP_IPC_LOCK, as root has outside containers. NVIDIA asks for unlimited. Without RDMA devices nothing in a " +

@@ -88,7 +88,7 @@ func requiredPackage(view View, name string) required {
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
-		Install: func(version string) string { return byPip(view, "install "+remoteWord(name+"=="+version)) },
+		Install: func(version string) string { return pipInstall(view, []deviation{{Name: name, Want: version}})[0] },
 		Look:    byPip(view, "list"),
 		Remove:  byPip(view, "uninstall -y "+remoteWord(name)),
 		Port:    view.Launch.SSHPort,

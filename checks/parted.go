@@ -8,12 +8,14 @@ type Parted struct {
 	// nothing which counts is said of. A warning counts where warnings fail the run; what
 	// is waived does not.
 	Good []string
-	// Bad are named by a finding that fails the run, or were not reached.
+	// Bad are named by a finding that fails the run.
 	Bad []string
-	// Untold are reached, accused of nothing, and not known to be good: a finding says
-	// that something could not be told of them, their connection broke, or a section that
-	// a check needs is missing. The exit code does not show them where another node has
-	// failed, for 1 wins over 2. By a normalized snapshot nobody is good, whatever is asked.
+	// Untold are accused of nothing and not known to be good: a finding says that
+	// something could not be told of them, a section that a check needs is missing, their
+	// connection broke, or they were not reached and nobody says that it is their fault.
+	// They had not answered when the run was interrupted, or the checks that would accuse
+	// them are switched off or waived. The exit code does not show them where another node
+	// has failed, for 1 wins over 2. By a normalized snapshot nobody is good.
 	Untold []string
 	// Whole are the checks that failed and blame no node, or the launching machine: the
 	// launch as a whole is wrong, and no other nodes would help.
@@ -25,7 +27,7 @@ func (r Report) Part() Parted {
 	var parted Parted
 	accused, unsure := map[string]bool{}, map[string]bool{}
 	for _, f := range r.Findings {
-		counts := f.Verdict == Fail || f.Verdict == Warn && r.WarningsFail()
+		counts := f.Verdict == Fail || f.Verdict == Warn && r.Strict
 		noNode := len(f.Nodes) == 0 || r.Head != nil && slices.Equal(f.Nodes, []string{r.Head.Name})
 		if counts && noNode && !slices.Contains(parted.Whole, f.Check) {
 			parted.Whole = append(parted.Whole, f.Check)
@@ -40,9 +42,9 @@ func (r Report) Part() Parted {
 		node := &r.Nodes[i]
 		lacks := func(check Check) bool { return missing(check, node) != "" }
 		switch broke := node.SSH != nil && node.SSH.Cause != ""; {
-		case !node.Reached || accused[node.Name]:
+		case accused[node.Name]:
 			parted.Bad = append(parted.Bad, node.Name)
-		case r.Normalized, unsure[node.Name], broke, slices.ContainsFunc(ran, lacks):
+		case !node.Reached, r.Normalized, unsure[node.Name], broke, slices.ContainsFunc(ran, lacks):
 			parted.Untold = append(parted.Untold, node.Name)
 		default:
 			parted.Good = append(parted.Good, node.Name)
@@ -63,13 +65,4 @@ func (r Report) ran() (all []Check) {
 		}
 	}
 	return all
-}
-
-// WarningsFail is whether a warning is among the reasons why the run failed. Beside
-// real failures a report does not tell whether its warnings would have failed it too,
-// and then it makes no difference to the gate.
-func (r Report) WarningsFail() bool {
-	failed := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Verdict == Fail }) ||
-		slices.ContainsFunc(r.Checks, func(o Outcome) bool { return o.Verdict == Fail })
-	return r.ExitCode == 1 && !failed
 }

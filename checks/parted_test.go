@@ -27,6 +27,9 @@ func TestPart(t *testing.T) {
 		"its answer ended in the middle": {func(f *launchable) {
 			f.Nodes[3].Facts = facts.Facts{SSH: &facts.SSH{Cause: "truncated"}}
 		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails there
+		"not heard when it was interrupted": {func(f *launchable) {
+			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "interrupted"}}
+		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2"}, Untold: []string{"w4"}}},
 		"not reached": {func(f *launchable) {
 			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Cause: "refused"}}
 		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}},
@@ -37,6 +40,52 @@ func TestPart(t *testing.T) {
 		got := Evaluate(Catalogue, fleet.Fleet, fleet.Launch, DefaultPolicy()).Part()
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestPartUnaccused: it is nobody's fault that a node was not reached where nobody was to
+// ask, or where that is waived.
+func TestPartUnaccused(t *testing.T) {
+	fleet := healthyFleet(3)
+	fleet.Nodes[2].Reached, fleet.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
+	for name, c := range map[string]struct {
+		policy Policy
+		want   Parted
+	}{
+		"accused": {Policy{}, Parted{Good: []string{"w1", "w2"}, Bad: []string{"w3"}}},
+		"waived":  {Policy{Today: "2026-11-21", Waivers: []Waiver{{Check: "ssh-reach", Until: "2026-12-31"}}}, Parted{Good: []string{"w1", "w2"}, Untold: []string{"w3"}}},
+		"off":     {Policy{Only: []string{"shm-writable"}}, Parted{Good: []string{"w1", "w2"}, Untold: []string{"w3"}}},
+	} {
+		got := Evaluate([]Check{sshReach, shmWritable}, fleet.Fleet, fleet.Launch, c.policy).Part()
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	nobody := Report{Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}}}}
+	if diff := cmp.Diff(Parted{Untold: []string{"w1"}}, nobody.Part()); diff != "" {
+		t.Errorf("nobody tried (-want +got):\n%s", diff)
+	}
+}
+
+// TestPartStrict: who is only warned of is bad under strict, whether another one fails or not.
+func TestPartStrict(t *testing.T) {
+	warned := Finding{Verdict: Warn, Nodes: []string{"w1"}, Summary: "odd"}
+	failed := Finding{Nodes: []string{"w2"}, Summary: "bad"}
+	for _, c := range []struct {
+		strict   bool
+		findings []Finding
+		bad      []string
+	}{
+		{true, []Finding{warned, failed}, []string{"w1", "w2"}},
+		{true, []Finding{warned}, []string{"w1"}},
+		{false, []Finding{warned, failed}, []string{"w2"}},
+		{false, []Finding{warned}, nil},
+	} {
+		fleet := healthyFleet(3)
+		r := Evaluate([]Check{says("x", c.findings...)}, fleet.Fleet, fleet.Launch, Policy{Strict: c.strict})
+		if diff := cmp.Diff(c.bad, r.Part().Bad); diff != "" || r.Strict != c.strict {
+			t.Errorf("strict %t, kept as %t (-want +got):\n%s", c.strict, r.Strict, diff)
 		}
 	}
 }

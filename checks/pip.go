@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,19 +15,63 @@ func pipFix(view View, d difference) []string {
 	if d.Split {
 		return []string{byPip(view, "list")}
 	}
-	var install, remove, fix []string
+	var install []deviation
+	var remove []string
 	for _, dev := range d.Deviations {
 		if dev.Want == "" {
 			remove = append(remove, remoteWord(dev.Name))
 		} else {
-			install = append(install, remoteWord(dev.Name+"=="+dev.Want))
+			install = append(install, dev)
 		}
 	}
-	if install != nil {
-		fix = append(fix, byPip(view, "install "+strings.Join(install, " ")))
-	}
+	fix := pipInstall(view, install)
 	if remove != nil {
 		fix = append(fix, byPip(view, "uninstall -y "+strings.Join(remove, " ")))
+	}
+	return fix
+}
+
+// pytorchLabel is what pytorch.org's own builds have behind the "+" of their versions.
+// There is an index for each.
+//
+// Source: https://download.pytorch.org/whl, as https://pytorch.org/get-started names it.
+var pytorchLabel = regexp.MustCompile(`^(cpu|cu\d+|rocm\d[\d.]*)$`)
+
+// pipInstall are the commands that install packages in the very versions wanted, one for
+// each index that has such builds. What a team has built itself ("2.6.0a0+ecddbd81a.nv24.12")
+// no index has, for PyPI takes no version with a "+".
+func pipInstall(view View, wanted []deviation) (fix []string) {
+	var indexes, built []string
+	packages := map[string][]string{} // by index, "" for the usual one
+	for _, p := range wanted {
+		public, label, labelled := strings.Cut(p.Want, "+")
+		index := ""
+		switch {
+		case pytorchLabel.MatchString(label) && strings.Contains(public, ".dev"):
+			index = "https://download.pytorch.org/whl/nightly/" + label
+		case pytorchLabel.MatchString(label):
+			index = "https://download.pytorch.org/whl/" + label
+		case labelled:
+			if !isPlain(p.Name) { // it goes behind a #, where a line must not end
+				p.Name = "a package"
+			}
+			built = append(built, p.Name)
+			continue
+		}
+		if !slices.Contains(indexes, index) {
+			indexes = append(indexes, index)
+		}
+		packages[index] = append(packages[index], remoteWord(p.Name+"=="+p.Want))
+	}
+	for _, index := range indexes {
+		command := "install " + strings.Join(packages[index], " ")
+		if index != "" {
+			command += " --index-url " + index
+		}
+		fix = append(fix, byPip(view, command))
+	}
+	if built != nil {
+		fix = append(fix, remarked(byPip(view, "list"), "no index has the build of "+strings.Join(built, ", ")+": install the wheel that it came from"))
 	}
 	return fix
 }

@@ -12,7 +12,7 @@ type Policy struct {
 	// Baseline is what drift holds the fleet against, nil for nothing.
 	Baseline *Baseline
 
-	File       string              // that states the rest, "" for none
+	File       string              // that may state the rest, "" for none
 	Today      string              // "2026-11-21", for waivers; "" where nobody said
 	Expect     []Expectation       // each of them Valid
 	Severities map[string]Severity // by check ID
@@ -47,4 +47,26 @@ func DefaultPolicy() Policy {
 // SwitchesOff reports whether a check is not to run.
 func (p Policy) SwitchesOff(check string) bool {
 	return slices.Contains(p.Skip, check) || len(p.Only) > 0 && !slices.Contains(p.Only, check)
+}
+
+// weighs is the severity of a check under the policy.
+func (p Policy) weighs(check Check) Severity {
+	if severity, stated := p.Severities[check.ID]; stated {
+		return severity
+	}
+	return check.Severity
+}
+
+// weight is what a finding of a check comes to under the policy, own being the check's
+// severity in the catalogue. A check that is raised to an error fails with what it would
+// have warned of; one that is an error anyway has milder findings for a reason.
+func (p Policy) weight(check string, own Severity, verdict Verdict) Verdict {
+	severity, stated := p.Severities[check]
+	switch {
+	case !stated || severity == own || verdict != Fail && verdict != Warn:
+		return verdict
+	case severity == Warning:
+		return Warn
+	}
+	return Fail
 }

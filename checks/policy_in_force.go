@@ -15,7 +15,7 @@ var policyInForce = Check{
 	Severity:   Error,
 	FromPolicy: true,
 	Doc: "Looks at preflight.yaml itself. A waived finding is shown and does not count, until its date is over: then it counts again, and the waiver itself fails the run, so that " +
-		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen. What the policy names and the hostfile " +
+		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen, and so is one that covers a part of a finding, which then counts. What the policy names and the hostfile " +
 		"does not is said with the verdict: one policy may serve many hostfiles, and a name that is written otherwise there would switch off what is stated of it without a word. Nodes that " +
 		"--include, --exclude or --num_nodes leave out are in the hostfile all the same, and where there is none (-w, a Slurm job) nobody can tell. The check itself cannot be waived.",
 	WouldSee: "the defect that was waived for a time, on a day when nobody remembers it",
@@ -36,7 +36,9 @@ func judgePolicy(view View) []Finding {
 		switch {
 		case w.expired(view.Policy.Today):
 			findings = append(findings, w.ended(view.Policy.Today))
-		case w.taken == nil && view.waiving.told[w.Check] && w.concernsAny(view.All):
+		case w.short != nil:
+			findings = append(findings, w.tooShort())
+		case !w.used && view.waiving.told[w.Check] && w.concernsAny(view.All):
 			findings = append(findings, w.unused())
 		}
 	}
@@ -60,6 +62,33 @@ func (w Waiver) unused() Finding {
 		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
 		Got:     w.said(),
 		Fix:     []string{"take the waiver out of " + w.At + ", so that the defect is seen when it comes back"},
+	}
+}
+
+// tooShort says which facts keep a finding that the waiver covers in part among those that
+// count.
+func (w waiver) tooShort() Finding {
+	var nodes, left []string
+	for _, s := range w.short {
+		left = append(left, s.left...)
+		if s.node != "" {
+			nodes = append(nodes, s.node)
+		}
+	}
+	slices.Sort(left)
+	others := shortList(slices.Compact(left))
+	on := "the launching machine"
+	if nodes != nil {
+		slices.Sort(nodes)
+		on = hostfile.Fold(slices.Compact(nodes))
+	}
+	return Finding{
+		Verdict: Warn,
+		At:      w.At,
+		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
+		Got:     w.said(),
+		Want:    "a waiver that covers this as well: " + others,
+		Fix:     []string{"where that was agreed, too, waive at " + w.At + " what is left: " + others},
 	}
 }
 

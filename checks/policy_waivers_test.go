@@ -59,6 +59,12 @@ func TestWaivers(t *testing.T) {
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
 		"one of two facts": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}), []Waiver{{Check: "x", Fact: "shm.size", Until: later, Reason: "known", At: "p:1"}},
 			[]string{"fail x w1", "warn policy "}, nil, Fail, 1},
+		"two facts by two": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}),
+			[]Waiver{{Check: "x", Fact: "shm.mode", Until: later, Reason: "a", At: "p:1"}, {Check: "x", Fact: "shm.size", Until: "2098-01-01", Reason: "b", At: "p:2"}},
+			nil, []string{"fail x w1 until 2098-01-01"}, Skip, 0},
+		"two facts by two, one of which has ended": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}),
+			[]Waiver{{Check: "x", Fact: "shm.mode", Until: later, Reason: "a", At: "p:1"}, {Check: "x", Fact: "shm.size", Until: past, Reason: "b", At: "p:2"}},
+			[]string{"fail x w1", "fail policy ", "warn policy "}, nil, Fail, 1},
 		"both facts": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}), []Waiver{{Check: "x", Fact: "shm.*", Until: later, Reason: "known"}},
 			nil, []string{"fail x w1 until " + later}, Skip, 0},
 		"a fact in short": {healthyFleet(3), says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fact: "nvml.driver"}), []Waiver{{Check: "x", Fact: "gpu.driver", Until: later, Reason: "known"}},
@@ -118,11 +124,56 @@ func TestAWaiverOfOnePackage(t *testing.T) {
 	}
 }
 
+// TestWaiverInPart: one that covers a part of what was found is not unused, and says what
+// it leaves.
+func TestWaiverInPart(t *testing.T) {
+	found := Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}
+	policy := Policy{Today: "2026-11-21", Waivers: []Waiver{{Check: "x", Fact: "shm.size", Until: "2099-12-31", Reason: "known", At: "p:1"}}}
+	_, _, r := waivedRun(healthyFleet(3), policy, says("x", found))
+	got := r.Findings[len(r.Findings)-1]
+	told := Finding{
+		Check: policyInForce.ID, Verdict: Warn, Nodes: []string{}, At: "p:1",
+		Summary:  "the waiver of x for shm.size does not cover all that x finds on w[1-2], which counts",
+		Got:      "known, stated at p:1",
+		Want:     "a waiver that covers this as well: shm.mode",
+		Fix:      []string{"where that was agreed, too, waive at p:1 what is left: shm.mode"},
+		WouldSee: policyInForce.WouldSee,
+	}
+	if diff := cmp.Diff(told, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWaivedTogether: what two waivers cover together has the words of both, each once.
+func TestWaivedTogether(t *testing.T) {
+	found := Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}
+	policy := Policy{Today: "2026-11-21", Waivers: []Waiver{
+		{Check: "x", Fact: "shm.size", Until: "2099-12-31", Reason: "known", Owner: "ops", At: "p:1"},
+		{Check: "x", Fact: "shm.mode", Until: "2027-01-01", Reason: "agreed", Owner: "ops", At: "p:5"},
+	}}
+	_, _, r := waivedRun(healthyFleet(3), policy, says("x", found))
+	if len(r.Waived) != 1 {
+		t.Fatalf("%d are waived, not one", len(r.Waived))
+	}
+	got := r.Waived[0]
+	got.Finding = Finding{Nodes: got.Nodes}
+	want := Waived{Finding: Finding{Nodes: []string{"w1", "w2"}}, Reason: "known; agreed", Owner: "ops", Until: "2027-01-01", At: "p:1, p:5"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestWaiversOfDrift: an interface that has gone is told of as a whole.
 func TestWaiversOfDrift(t *testing.T) {
-	for _, fact := range []string{"*", "net.interfaces.eth1", "net.interfaces.eth0.mtu", "net.mtu", "python.packages.*"} {
+	for _, fact := range []string{"*", "net.interfaces.eth1", "net.interfaces.eth0.mtu", "net.mtu", "python.packages.*",
+		"python.*", "python.*torch*", "nvml.*", "gpu.*", "net.*", "net.interfaces.eth0.100", "net.interfaces.eth0.addresses", "host.machine_id", "nvml.cards.3"} {
 		if err := (Waiver{Check: "drift", Fact: fact}).Valid(); err != nil {
 			t.Errorf("%s: %v", fact, err)
+		}
+	}
+	for _, fact := range []string{"pyton.*", "net.interfaces.eth0.mtuu", "nvml.cards.3.nothing", ""} {
+		if (Waiver{Check: "drift", Fact: fact}).Valid() == nil {
+			t.Errorf("there is no fact %q, and it may be waived", fact)
 		}
 	}
 	if (Waiver{Check: "expectation", Fact: "net.interfaces.eth1"}).Valid() == nil {
@@ -130,19 +181,36 @@ func TestWaiversOfDrift(t *testing.T) {
 	}
 }
 
+// TestSeverities: a severity that a check has anyway changes nothing, and an error's milder
+// findings stay milder.
 func TestSeverities(t *testing.T) {
-	bad, worse := Finding{Nodes: []string{"w1"}, Summary: "bad"}, Finding{Verdict: Warn, Nodes: []string{"w2"}, Summary: "less"}
-	for severity, want := range map[Severity][]string{"": {"fail x w1", "warn x w2"}, Warning: {"warn x w1", "warn x w2"}, Error: {"fail x w1", "fail x w2"}} {
-		policy := Policy{Today: "2026-11-21", Severities: map[string]Severity{"x": severity}}
-		if severity == "" {
-			policy.Severities = nil
+	plain := Finding{Nodes: []string{"w1"}, Summary: "bad"}
+	milder, graver := Finding{Verdict: Warn, Nodes: []string{"w2"}, Summary: "less"}, Finding{Verdict: Fail, Nodes: []string{"w2"}, Summary: "more"}
+	for _, c := range []struct {
+		own, stated Severity
+		other       Finding
+		want        []string
+	}{
+		{Error, "", milder, []string{"fail x w1", "warn x w2"}},
+		{Error, Error, milder, []string{"fail x w1", "warn x w2"}},
+		{Error, Warning, milder, []string{"warn x w1", "warn x w2"}},
+		{Warning, "", graver, []string{"fail x w2", "warn x w1"}},
+		{Warning, Warning, graver, []string{"fail x w2", "warn x w1"}},
+		{Warning, Error, graver, []string{"fail x w1", "fail x w2"}},
+		{Warning, Error, milder, []string{"fail x w1", "fail x w2"}},
+	} {
+		policy, reported := Policy{Today: "2026-11-21"}, c.own
+		if c.stated != "" {
+			policy.Severities, reported = map[string]Severity{"x": c.stated}, c.stated
 		}
-		counts, _, r := waivedRun(healthyFleet(2), policy, says("x", bad, worse))
-		if diff := cmp.Diff(want, counts); diff != "" {
-			t.Errorf("severity %q (-want +got):\n%s", severity, diff)
+		check := says("x", plain, c.other)
+		check.Severity = c.own
+		counts, _, r := waivedRun(healthyFleet(2), policy, check)
+		if diff := cmp.Diff(c.want, counts); diff != "" {
+			t.Errorf("%s stated as %q (-want +got):\n%s", c.own, c.stated, diff)
 		}
-		if severity != "" && r.Checks[0].Severity != severity {
-			t.Errorf("severity %q is reported as %q", severity, r.Checks[0].Severity)
+		if r.Checks[0].Severity != reported {
+			t.Errorf("%s stated as %q is reported as %q", c.own, c.stated, r.Checks[0].Severity)
 		}
 	}
 }

@@ -12,6 +12,7 @@ var pythonSame = Check{
 	ID:       "python-same",
 	Title:    "the interpreter of the launch is on every node, in one version",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "The launcher tells every node to run the same absolute path: the interpreter it runs under itself. " +
 		"A node without it ends at once while the others wait for its ranks. Another minor version loads other compiled packages " +

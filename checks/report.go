@@ -23,6 +23,8 @@ type Report struct {
 	Began string `json:"began,omitempty"`
 	// Interrupted is set when the run was stopped before every node answered.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Strict is set where warnings fail the run, whatever else does.
+	Strict bool `json:"strict,omitempty"`
 	// Normalized is set when facts that change by themselves were left out when it was
 	// saved: see [Lasting].
 	Normalized  bool `json:"normalized,omitempty"`
@@ -33,7 +35,8 @@ type Report struct {
 	Launch       launch.Prediction `json:"launch"`
 	Checks       []Outcome         `json:"checks"`
 	Findings     []Finding         `json:"findings"`
-	// Policy is the file that stated expectations, severities or waivers, "" for none.
+	// Policy is the configuration file: settings, expectations, severities, waivers. "" for
+	// none.
 	Policy string `json:"policy,omitempty"`
 	// Waived are findings that the policy has told not to count.
 	Waived []Waived   `json:"waived,omitempty"`

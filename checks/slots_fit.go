@@ -11,6 +11,7 @@ var slotsFit = Check{
 	ID:       "slots-fit",
 	Title:    "every node has an accelerator for each of its slots",
 	Severity: Error,
+	Volatile: true,
 	Needs:    []facts.Section{facts.SectionGPU},
 	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
 		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +

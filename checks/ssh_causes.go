@@ -22,13 +22,8 @@ type cure struct {
 	wouldSee string // "" is the check's own
 }
 
-// KnowsCause reports whether the catalogue has a cure for a cause of package
-// remote. Anything else is treated as "unexpected".
-func KnowsCause(cause string) bool {
-	_, known := cures[cause]
-	return known
-}
-
+// cureOf is that of the cause, which package remote names; of any other word it is that
+// of "unexpected".
 func cureOf(ssh *facts.SSH) cure {
 	if c, known := cures[ssh.Cause]; known {
 		return c

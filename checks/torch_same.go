@@ -65,18 +65,14 @@ func judgeTorch(view View) []Finding {
 }
 
 // installTorch installs the very build of the nodes that have the release, or
-// were built for what is wanted. The builds of pytorch.org have an index each.
+// were built for what is wanted.
 func installTorch(view View, nodes []*facts.Node, wanted string) string {
 	for _, node := range nodes {
 		torch := node.Python.Torch
 		if torch == nil || torchRelease(torch) != wanted && torchBuild(torch) != wanted {
 			continue
 		}
-		index := ""
-		if _, label, _ := strings.Cut(torch.Version, "+"); label == "cpu" || strings.HasPrefix(label, "cu") || strings.HasPrefix(label, "rocm") {
-			index = " --index-url " + remoteWord("https://download.pytorch.org/whl/"+label)
-		}
-		return byPip(view, "install "+remoteWord("torch=="+torch.Version)+index)
+		return pipInstall(view, []deviation{{Name: "torch", Want: torch.Version}})[0]
 	}
 	return byPip(view, "list")
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,9 @@ var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout"}
 // misused is the exit code where the real preflight refuses a flag.
 const misused = 70
 
+// remarks are lines of a hostfile that may name other nodes than the file lists.
+var remarks = regexp.MustCompile(`(?m)^#.*$`)
+
 // standIn has the real preflight judge the recording instead of reaching nodes, and
 // becomes the command behind a "--" where that passes. The real one reads all flags, the
 // hostfile and the command.
@@ -61,7 +65,7 @@ func standIn(args []string) int {
 	recorded := os.Getenv("STAND_IN_FLEET")
 	if at := slices.Index(command, "--hostfile"); at >= 0 {
 		if text, err := os.ReadFile(command[at+1]); err == nil { // a list of good hosts
-			recorded = narrowed(recorded, command[at+1]+".json", strings.Fields(string(text)))
+			recorded = narrowed(recorded, command[at+1]+".json", strings.Fields(remarks.ReplaceAllString(string(text), "")))
 		}
 	}
 	judge := append([]string{"judge", recorded}, others...)

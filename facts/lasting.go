@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Momentary are the sections that tell of one moment only: what the nodes tried of each
-// other, and how their clocks stood. A normalized snapshot has none of them.
+// Momentary are the sections that tell of one moment or of one launch only: what the nodes
+// tried of each other, how their clocks stood, the files that the launch names, which are
+// the user's work and rightly change, and how its names resolve. Drift compares none of
+// them, and a normalized snapshot has none.
 var Momentary = []Section{
-	SectionClock, SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous,
+	SectionFiles, SectionNames, SectionClock, SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous,
 	SectionLogins, SectionThroughput, SectionRehearsal,
 }
 
@@ -34,12 +36,26 @@ var passing = map[string]bool{
 // are not known, and nobody may take those for proven absent.
 var kept = map[string]bool{"nvml.cards.refused": true}
 
+// PlaceWorkDir is the Place.Role of the directory that the launch works in.
+const PlaceWorkDir = "workdir"
+
 // Lasting is the facts as JSON's maps and lists, without those that change by
-// themselves: nothing volatile, no section of Momentary. The same node gives the same at
-// any time, until somebody changes it. What is left out is not there at all, so that
-// nobody takes a zero for a value; read back into Facts it is zero.
+// themselves or with the launch: nothing volatile, no section of Momentary, nothing of
+// the working directory. The same node gives the same at any time, until somebody changes
+// it. What is left out is not there at all, so that nobody takes a zero for a value; read
+// back into Facts it is zero.
 func (f *Facts) Lasting() map[string]any {
 	most := *f
+	if f.Disk != nil {
+		disk := *f.Disk
+		disk.Places = slices.DeleteFunc(slices.Clone(disk.Places), func(p Place) bool { return p.Role == PlaceWorkDir })
+		most.Disk = &disk
+	}
+	if f.Python != nil {
+		python := *f.Python
+		python.SysPath = f.Python.InstalledPath(f.WorkDir())
+		most.Python = &python
+	}
 	for _, section := range Momentary {
 		most.Take(section, Facts{})
 	}
@@ -53,6 +69,34 @@ func (f *Facts) Lasting() map[string]any {
 		withoutContainers(net, most.Net.Interfaces)
 	}
 	return tree
+}
+
+// LastingOfHead is what drift compares of the launching machine: what it launches with, and
+// the id by which it is known for the same machine. What else is there, such as the shell's
+// variables, is that of whoever launches.
+func (f *Facts) LastingOfHead() map[string]any {
+	all, tree := f.Lasting(), map[string]any{}
+	if launcher, seen := all[string(SectionLauncher)]; seen {
+		tree[string(SectionLauncher)] = launcher
+	}
+	if f.Host != nil && f.Host.MachineID != "" {
+		tree[string(SectionHost)] = map[string]any{"machine_id": f.Host.MachineID}
+	}
+	return tree
+}
+
+// WorkDir is where the launch works on the node, "" for not seen.
+func (f *Facts) WorkDir() string {
+	if f.Files == nil {
+		return ""
+	}
+	return f.Files.WorkDir.Path
+}
+
+// InstalledPath is sys.path without the directories that launches were started from: the
+// interpreter puts its own first, and launches come from many.
+func (p *Python) InstalledPath(launched ...string) []string {
+	return slices.DeleteFunc(slices.Clone(p.SysPath), func(directory string) bool { return slices.Contains(launched, directory) })
 }
 
 // withoutContainers takes out of the interfaces what follows the containers that run.

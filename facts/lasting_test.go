@@ -16,6 +16,7 @@ import (
 func TestLasting(t *testing.T) {
 	var full Facts
 	everything(reflect.ValueOf(&full).Elem(), 0)
+	full.Python.SysPath = []string{"/usr/lib/python3"} // a launch's own directory is left out
 	text, err := json.Marshal(full.Lasting())
 	if err != nil {
 		t.Fatal(err)

@@ -84,6 +84,18 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	return typed, nil
 }
 
+// anyRelease stands for all of DeepSpeed's at once: every option that one of them has.
+const anyRelease = "any"
+
+// HostfileOf is the path of the hostfile that a command will read, "" for a program that
+// reads none. It asks for no release of DeepSpeed: what names one may lie beside that very
+// file. An error is, or holds, a [*UsageError]; a release may still take such a command,
+// where an abbreviation means one option in it and several in all of them.
+func HostfileOf(words []string, around Surroundings) (string, error) {
+	typed, err := Parse(words, anyRelease, around)
+	return typed.Hostfile, err
+}
+
 var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
 
 // recognise says which program a command starts, and with which interpreter

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"preflight/hostfile"
 )
 
 // TestParsePrograms is which program a command starts, and with which interpreter.
@@ -61,5 +63,26 @@ func TestRanksPython(t *testing.T) {
 		if err != nil || got.Interpreter != want {
 			t.Errorf("PYTHON_EXEC=%s: %q, %v", value, got.Interpreter, err)
 		}
+	}
+}
+
+// TestHostfileOf: no release has to be known, and what one alone takes is read.
+func TestHostfileOf(t *testing.T) {
+	for line, want := range map[string]string{
+		"deepspeed train.py": hostfile.DefaultPath,
+		"deepspeed --hostfile conf/hosts train.py --hostfile other":           "conf/hosts",
+		"python -m deepspeed.launcher.runner -H=conf/hosts train.py":          "conf/hosts",
+		"deepspeed --elastic_training -H conf/hosts train.py":                 "conf/hosts", // until 0.19.8
+		"deepspeed --venv_script v --min_elastic_nodes 1 --hostf h train.py":  "h",
+		"torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint w1 train.py": "",
+	} {
+		got, err := HostfileOf(strings.Fields(line), Surroundings{Getenv: func(string) string { return "" }})
+		if err != nil || got != want {
+			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
+		}
+	}
+	// An abbreviation of --save_pid until 0.10.2, and after it of --ssh_port as well.
+	if got, err := HostfileOf(strings.Fields("deepspeed --s --hostfile h train.py"), Surroundings{}); err == nil {
+		t.Errorf("an option that may be two is taken: %q", got)
 	}
 }

@@ -131,8 +131,12 @@ func changedRows(changes []checks.Change, all bool) (rows []changedRow) {
 		if end < 0 {
 			end = len(changes)
 		}
-		for _, d := range folded(changes[:end], all) {
-			r := changedRow{fact: d.Fact, before: Value(d.Fact, d.Groups[0].Value), after: Value(d.Fact, d.Groups[1].Value)}
+		own := changes[:end]
+		if !all {
+			own = checks.FoldChanges(own)
+		}
+		for _, c := range own {
+			r := changedRow{fact: c.Fact, before: Value(c.Fact, c.Before), after: Value(c.Fact, c.After)}
 			key := strings.Join([]string{r.fact, r.before, r.after}, "\x00")
 			i, seen := at[key]
 			if !seen {
@@ -145,19 +149,4 @@ func changedRows(changes []checks.Change, all bool) (rows []changedRow) {
 		changes = changes[end:]
 	}
 	return rows
-}
-
-// folded is the changes of one node, as if before and after were two nodes that
-// differ: facts told apart by a number alone are one row, unless all are asked for.
-func folded(changes []checks.Change, all bool) []checks.FactDiff {
-	var diffs []checks.FactDiff
-	for _, c := range changes {
-		diffs = append(diffs, checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{
-			{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}},
-		}})
-	}
-	if all {
-		return diffs
-	}
-	return foldSiblings(diffs)
 }

@@ -25,7 +25,7 @@ func (p *page) diff(diffs []checks.FactDiff) {
 		return
 	}
 	if !p.style.Verbose {
-		diffs = foldSiblings(foldEntries(diffs))
+		diffs = checks.FoldSiblings(foldEntries(diffs))
 	}
 	shown := diffs
 	if !p.style.Verbose && len(shown) > mostDifferences {

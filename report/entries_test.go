@@ -107,7 +107,7 @@ func TestFoldSiblings(t *testing.T) {
 	differs := func(fact, mine, others string) checks.FactDiff {
 		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(others, "w1", "w3"), group(mine, "w2")}}
 	}
-	got := foldSiblings([]checks.FactDiff{
+	got := checks.FoldSiblings([]checks.FactDiff{
 		differs("gpu.doors./dev/nvidia0.problem", `"EPERM"`, "null"), differs("gpu.doors./dev/nvidia10.problem", `"EPERM"`, "null"),
 		differs("host.kernel", `"6.1"`, `"6.2"`),
 		differs("nvml.cards.0.clock.app_sm", "1410", "0"), differs("nvml.cards.0.power.limit", "300", "700"), differs("nvml.cards.1.power.limit", "300", "700"),

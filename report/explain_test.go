@@ -69,7 +69,7 @@ func TestExplanationIsKnownAgain(t *testing.T) {
 		if err := JSON(&json, Explained{Report: r}); err != nil {
 			t.Fatal(err)
 		}
-		if !Wrote(&text) || !Wrote(&json) {
+		if Wrote(&text) != Rendering || Wrote(&json) != Rendering {
 			t.Errorf("%s: not known as a report of ours", name)
 		}
 	}

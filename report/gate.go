@@ -53,12 +53,18 @@ func judgements(r checks.Report) []judgement {
 	return all
 }
 
-// shortened cuts text to so many characters, the last of them "…" where it was cut.
+// shortened cuts text to so many characters, the last of them "…" where it was cut: behind
+// a blank or a comma, so that no name is half there, unless the half of it had to go for that.
 func shortened(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
 	}
-	return text
+	kept := string(runes[:most-1])
+	if at := strings.LastIndexAny(kept, " ,"); at+1 >= len(kept)/2 && !strings.ContainsRune(" ,", runes[most-1]) {
+		kept = kept[:at+1]
+	}
+	return kept + "…"
 }
 
 // escapedLines is Escape for text of several lines, which stay lines; printed to a log,

@@ -42,7 +42,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 		body := &page{style: p.style}
 		body.told(f)
 		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, p.whom(f)), unindented(body.out.String()), f.At}
-		if f.Verdict == checks.Fail || r.WarningsFail() {
+		if f.Verdict == checks.Fail || r.Strict {
 			errors = append(errors, one)
 		} else {
 			warnings = append(warnings, one)
@@ -68,11 +68,11 @@ func GitHub(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// unfinished is why checks are not complete, a line a reason.
+// unfinished is why nothing can be told, a line a reason.
 func unfinished(r checks.Report) string {
 	var lines []string
-	for _, group := range byReason(r, checks.Unknown) {
-		lines = append(lines, "not complete: "+strings.Join(group.checks, ", ")+": "+group.reason)
+	for _, one := range unsaid(r) {
+		lines = append(lines, one.label+": "+strings.Join(one.checks, ", ")+": "+one.reason)
 	}
 	return strings.Join(lines, "\n")
 }

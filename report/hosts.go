@@ -27,9 +27,9 @@ const (
 // --include they are used. Where nobody said how many (-w, some Slurm jobs) a line is the
 // name alone, which deepspeed refuses, and pdsh -w ^FILE and srun --nodefile take.
 //
-// The comments are left out for a DeepSpeed before v0.8.0, which knows none; such a file
-// is nobody's when it is to be written again. A name that cannot stand in a hostfile is
-// an error.
+// The comments are left out for a DeepSpeed before v0.8.0, which knows none. Without them
+// [Wrote] cannot tell that the file is ours, and it is not written over. A name that
+// cannot stand in a hostfile is an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
 	parted := r.Part()
 	if parted.Whole != nil {

@@ -32,7 +32,7 @@ func TestGoodAndBadHosts(t *testing.T) {
 	lost := fleet([]int{0, 1})
 	lost.Nodes[2].Reached = false
 	strictly := fleet([]int{0, 1}, found(checks.Warn, "w1"))
-	strictly.ExitCode = 1
+	strictly.Strict = true
 	older := fleet([]int{0, 1}, found(checks.Fail, "w1"))
 	older.Launch.DeepSpeed = "0.7.7"
 	idle := fleet([]int{})
@@ -51,7 +51,7 @@ func TestGoodAndBadHosts(t *testing.T) {
 		"warned, unknown": {fleet([]int{0}, found(checks.Warn, "w1"), found(checks.Unknown, "w2")),
 			"# good hosts, by preflight: 3 of 4 nodes; could not tell of 1: w2\nw1 slots=1\nw3 slots=1\nw4 slots=1\n", "# bad hosts, by preflight: 0 of 4 nodes; could not tell of 1: w2\n"},
 		"strict":             {strictly, "# good hosts, by preflight: 3 of 4 nodes\nw2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
-		"not reached":        {lost, "# good hosts, by preflight: 3 of 4 nodes\nw1 slots=2\nw2 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw3\n"},
+		"not reached":        {lost, "# good hosts, by preflight: 3 of 4 nodes; could not tell of 1: w3\nw1 slots=2\nw2 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 0 of 4 nodes; could not tell of 1: w3\n"},
 		"the launch failed":  {fleet([]int{0}, found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},
 		"it and a node":      {fleet([]int{0}, found(checks.Fail), found(checks.Fail, "w2"), found(checks.Fail)), "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 1 of 4 nodes\nw2\n"},
 		"launching machine":  {noPdsh, "# good hosts, by preflight: 0 of 4 nodes\n# no hosts would help: the launch as a whole fails c\n", "# bad hosts, by preflight: 0 of 4 nodes\n"},

@@ -124,7 +124,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Start:  template.HTML(htmlStart), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: p.conclusion(r), Summary: p.summary(r), Launched: Escape(launched(r)), Remarks: remarks(r),
+		Sentence: p.conclusion(r), Summary: Escape(p.summary(r)), Launched: Escape(launched(r)), Remarks: remarks(r),
 		Differences: differences(p, r.Diff),
 		Meetings:    meetings(p, r.Nodes),
 		Judged:      allJudged(r.Checks),

@@ -39,7 +39,7 @@ type way struct {
 }
 
 func differences(p *page, diffs []checks.FactDiff) (all []difference) {
-	for _, d := range foldSiblings(foldEntries(diffs)) {
+	for _, d := range checks.FoldSiblings(foldEntries(diffs)) {
 		row := difference{Fact: Escape(d.Fact)}
 		total, from := 0, 0
 		for _, g := range d.Groups {
@@ -111,7 +111,7 @@ const mostOddOnes = 8
 func oddOnes(p *page, diffs []checks.FactDiff) (all []oddNodes, more int) {
 	count := map[string]int{}
 	var order []string
-	for _, d := range foldSiblings(foldEntries(diffs)) {
+	for _, d := range checks.FoldSiblings(foldEntries(diffs)) {
 		for _, g := range d.Groups {
 			if !isOdd(d, g) {
 				continue

@@ -61,7 +61,7 @@ func TestHTML(t *testing.T) {
 	if again := htmlOf(t, everything()); again != htmlOf(t, everything()) {
 		t.Error("the same report makes two pages")
 	}
-	if !Wrote(strings.NewReader(htmlOf(t, passing()))) || Wrote(strings.NewReader("<!doctype html>\n<html><head><title>mine</title>")) {
+	if Wrote(strings.NewReader(htmlOf(t, passing()))) != Rendering || Wrote(strings.NewReader("<!doctype html>\n<html><head><title>mine</title>")) != Foreign {
 		t.Error("a page of ours is not told from another's")
 	}
 }

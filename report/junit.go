@@ -50,13 +50,13 @@ func JUnit(w io.Writer, r checks.Report) error {
 	suite.properties("version", r.Version)
 	suite.properties("hostfile", r.Hostfile)
 	suite.properties("policy", r.Policy)
-	failing := r.WarningsFail()
 	for _, one := range judgements(r) {
-		suite.add(p.testcase(one, failing))
+		suite.add(p.testcase(one, r.Strict))
 	}
 	if r.ExitCode != 0 && suite.Failures+suite.Errors == 0 {
-		text := Escape(p.conclusion(r))
-		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: text, Type: string(r.Verdict), Text: text}})
+		text := p.conclusion(r)
+		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: Escape(text), Type: string(r.Verdict),
+			Text: escapedLines(text + "\n" + unfinished(r))}})
 	}
 	all := junitSuites{Name: suite.Name, Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suite: suite}
 	if _, err := io.WriteString(w, xml.Header); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // normalized is a snapshot to be kept under version control. Its keys are those of
@@ -19,7 +20,7 @@ type normalized struct {
 	Normalized  bool                     `json:"normalized"`
 	Interrupted bool                     `json:"interrupted,omitempty"`
 	Hostfile    string                   `json:"hostfile"`
-	Launch      any                      `json:"launch"`
+	Launch      launch.Prediction        `json:"launch"`
 	NotTried    map[facts.Section]string `json:"not_tried,omitempty"`
 	Head        *lastingNode             `json:"head,omitempty"`
 	Nodes       []lastingNode            `json:"nodes"`
@@ -40,11 +41,12 @@ type lastingNode struct {
 // (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
 func Normalized(w io.Writer, r checks.Report) error {
 	n := normalized{
-		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: r.Launch,
+		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: checks.LastingLaunch(r.Launch),
 		NotTried: withoutMomentary(r.NotTried), Nodes: []lastingNode{},
 	}
 	if r.Head != nil {
 		head := lastingFacts(r.Head)
+		head.Facts = r.Head.LastingOfHead()
 		n.Head = &head
 	}
 	for i := range r.Nodes {

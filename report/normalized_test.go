@@ -50,7 +50,7 @@ func TestNormalized(t *testing.T) {
 	if strings.Index(text, `"w2",`) > strings.LastIndex(text, `"w10",`) {
 		t.Errorf("w2 does not come before w10:\n%s", text)
 	}
-	if !Wrote(strings.NewReader(text)) {
+	if Wrote(strings.NewReader(text)) != NormalizedSnapshot {
 		t.Error("it is not known for a report of ours, and would not be overwritten")
 	}
 	back, err := Read(&first)
@@ -69,6 +69,40 @@ func TestNormalized(t *testing.T) {
 	}
 	if diff := cmp.Diff(whole.Launch, back.Launch); diff != "" {
 		t.Errorf("the launch (-whole +back):\n%s", diff)
+	}
+}
+
+// TestNormalizedElsewhere: another directory and another shell to launch from change no byte,
+// for they change no node.
+func TestNormalizedElsewhere(t *testing.T) {
+	from := func(directory, debug string) string {
+		r := sampleSnapshot(1)
+		variable := facts.Setting{Name: "NCCL_DEBUG", Value: debug, Source: "environment"}
+		r.Launch.WorkDir, r.Launch.Exports, r.Launch.Command = directory, []facts.Setting{variable}, []string{"cd", directory}
+		r.Head = &facts.Node{Name: "launching machine", Reached: true, Facts: facts.Facts{
+			Host: &facts.Host{MachineID: "m", User: debug}, Env: &facts.Env{Vars: []facts.Setting{variable}}, Launcher: &facts.Launcher{SSHPath: "/usr/bin/ssh"},
+		}}
+		for i := range r.Nodes {
+			node := &r.Nodes[i]
+			node.Files = &facts.Files{WorkDir: facts.WorkDir{Path: directory}}
+			node.Names = &facts.Names{Own: directory}
+			node.Disk = &facts.Disk{Places: []facts.Place{{Role: facts.PlaceWorkDir, Path: directory}, {Role: "tmp", Path: "/tmp"}}}
+			node.Python = &facts.Python{SysPath: []string{directory, "/usr/lib/python3"}}
+		}
+		var out bytes.Buffer
+		if err := Normalized(&out, r); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	text := from("/home/a", "INFO")
+	if diff := cmp.Diff(text, from("/work/b", "WARN")); diff != "" {
+		t.Errorf("(-there +elsewhere):\n%s", diff)
+	}
+	for _, kept := range []string{"/usr/bin/ssh", `"machine_id": "m"`, "/usr/lib/python3", `"tmp"`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s is not there", kept)
+		}
 	}
 }
 
@@ -147,7 +181,7 @@ func TestChangesFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := out.String()[strings.Index(out.String(), "| nodes"):]
-	if lines := strings.Split(strings.TrimSpace(table), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[2], "| w&#91;1-2&#93; |") {
+	if lines := strings.Split(strings.TrimSpace(table), "\n"); len(lines) != 4 || !strings.HasPrefix(lines[2], "| w[1-2] |") {
 		t.Errorf("not one row for two nodes and one for the other:\n%s", table)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(strings.ReplaceAll(table, "<code>", ""), "</code>", ""), "`<@") {
@@ -198,7 +232,7 @@ not compared: anything on w4: not reached
 	if text := out.String(); strings.Contains(text, "<script>") || strings.Contains(text, "@all") || !strings.Contains(text, "| w3 | nvml | not seen before: timed out |") {
 		t.Errorf("what was not compared:\n%s", text)
 	}
-	if !Wrote(bytes.NewReader(out.Bytes())) {
+	if Wrote(bytes.NewReader(out.Bytes())) != Rendering {
 		t.Error("it is not known for a summary of ours, and would not be overwritten")
 	}
 }

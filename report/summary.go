@@ -18,7 +18,8 @@ const (
 	// mostForTables is how many of them the findings and the waivers take, so that there is
 	// room for what mends the first of them.
 	mostForTables = 40_000
-	// mostInCell and mostInBlock are how many characters of one text are written.
+	// mostInCell is how many characters of one text are written, mostInBlock how many of
+	// the commands that mend one finding.
 	mostInCell  = 400
 	mostInBlock = 4000
 )
@@ -78,7 +79,7 @@ func (s *summary) table(r checks.Report) {
 		}
 	}
 	for _, blind := range s.blind(r.Findings) {
-		rows = append(rows, row(words[checks.Unknown], code(strings.Join(blind.checks, ", ")), prose(blind.nodes), prose(blind.reason), "could not look", ""))
+		rows = append(rows, row(words[checks.Unknown], element(strings.Join(blind.checks, ", ")), prose(blind.nodes), prose(blind.reason), "could not look", ""))
 	}
 	s.rows(rows)
 }
@@ -115,7 +116,7 @@ func (s *summary) remedy(f checks.Finding) {
 	}
 	text := "\n**" + entities(f.Check) + "** on " + prose(s.whom(f)) + ":\n"
 	if len(f.Fix) > 0 {
-		text += "\n" + block("sh", strings.Join(f.Fix, "\n"))
+		text += "\n" + block("sh", wholeCommands(f.Fix))
 	}
 	if f.WouldSee != "" {
 		text += "\nor see: " + code(f.WouldSee) + "\n"
@@ -125,7 +126,7 @@ func (s *summary) remedy(f checks.Finding) {
 
 // differences are the facts on which the nodes differ, the majority first.
 func (s *summary) differences(diffs []checks.FactDiff) {
-	diffs = foldSiblings(foldEntries(diffs))
+	diffs = checks.FoldSiblings(foldEntries(diffs))
 	if len(diffs) == 0 {
 		return
 	}
@@ -144,20 +145,21 @@ func (s *summary) differences(diffs []checks.FactDiff) {
 	s.add(text + detailsEnd)
 }
 
-// outcomes says of every check without a finding what became of it.
+// outcomes says of every check without a finding what became of it, and names them all:
+// it is folded.
 func (s *summary) outcomes(r checks.Report) {
 	var lines []string
 	if passed := outcomes(r, checks.Pass); len(passed) > 0 {
-		lines = append(lines, "- passed: "+prose(strings.Join(passed, ", ")))
+		lines = append(lines, "- passed: "+whole(strings.Join(passed, ", ")))
 	}
 	for _, group := range byReason(r, checks.Unknown) {
-		lines = append(lines, "- not complete: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
+		lines = append(lines, "- not complete: "+whole(strings.Join(group.checks, ", "))+": "+prose(group.reason))
 	}
 	for _, group := range byReason(r, checks.Skip) {
 		if group.reason == checks.AllWaived {
 			continue // told in a table
 		}
-		lines = append(lines, "- not judged: "+prose(strings.Join(group.checks, ", ")+": "+group.reason))
+		lines = append(lines, "- not judged: "+whole(strings.Join(group.checks, ", "))+": "+prose(group.reason))
 	}
 	lines = append(lines, "- not covered: "+prose(checks.NotCovered))
 	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
@@ -172,57 +174,3 @@ func details(title string) string {
 
 // row is one of a table; its cells are Markdown already.
 func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
-
-// prose is text that holds what nodes said, in a line of Markdown. Words that GitHub
-// makes links, mentions of somebody or pictures of are code, where it does not.
-func prose(text string) string {
-	words := strings.Split(shortened(text, mostInCell), " ")
-	for i, word := range words {
-		inside := strings.TrimRight(word, ":") // w1:1234: holds an emoji
-		if strings.ContainsAny(word, "@#") || strings.Contains(inside, ":") || strings.Contains(strings.ToLower(word), "www.") {
-			words[i] = code(word)
-		} else {
-			words[i] = entities(word)
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-// code is text as code within a line. An element takes every text, the bar in a table
-// and backticks included, which a code span does not.
-func code(text string) string { return "<code>" + entities(shortened(text, mostInCell)) + "</code>" }
-
-// markup is the ASCII that means something to Markdown, HTML or GitHub inside a line; a
-// character reference never does.
-const markup = "\\`*_[]<>#|~&$@"
-
-// linking is what makes a link even inside an element.
-var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", "WWW&#46;")
-
-// entities escapes text for a line of Markdown. Lines become breaks, which a cell takes.
-func entities(text string) string {
-	lines := strings.Split(escapedLines(text), "\n")
-	for i, line := range lines {
-		var out strings.Builder
-		for _, r := range line {
-			if strings.ContainsRune(markup, r) {
-				fmt.Fprintf(&out, "&#%d;", r)
-				continue
-			}
-			out.WriteRune(r)
-		}
-		lines[i] = linking.Replace(out.String())
-	}
-	return strings.Join(lines, "<br>")
-}
-
-// block is text in a fence that is longer than any run of backticks in it.
-func block(language, text string) string {
-	text = escapedLines(shortened(text, mostInBlock))
-	longest := 0
-	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '`' }) {
-		longest = max(longest, len(run))
-	}
-	fence := strings.Repeat("`", max(longest+1, 3))
-	return fence + language + "\n" + text + "\n" + fence + "\n"
-}

@@ -56,11 +56,70 @@ func TestMarkdownOnGitHub(t *testing.T) {
 
 // TestMarkdownKeepsWords: what was escaped is on the page as it was said.
 func TestMarkdownKeepsWords(t *testing.T) {
-	r := failing()
-	r.Findings[0].Summary = `<a> & *b* _c_ [d](e) | \| ~f~ $g$ user@w1 http://h w1:100: &lt; #1` + " `i`"
-	page := markdownPage(t, rendered(t, MarkdownSummary, r))
-	if !slices.Contains(page.cells, r.Findings[0].Summary) {
-		t.Errorf("not in a cell: %q", page.cells)
+	for _, text := range []string{
+		"<a> & *b* _c_ [d](e) | \\| ~f~ $g$ user@w1 http://h w1:100: &lt; #1 `i`",
+		"a_b __c__ d__e _f g_ h._i_ (_j_) k_ _l _", "w[1-3] [m][n] ![o](p) [q] [[r]] [^s] [t]: u ](v) [w](",
+		">=570.86 <4 --> <!-- x -->",
+	} {
+		r := failing()
+		r.Findings[0].Summary, r.Findings[0].Got = text, "a"+text
+		page := markdownPage(t, rendered(t, MarkdownSummary, r))
+		if !slices.Contains(page.cells, text) || !slices.Contains(page.cells, "a"+text) {
+			t.Errorf("%q is not in a cell: %q", text, page.cells)
+		}
+	}
+}
+
+// TestMarkdownIsReadable: many read it in a log or in a mail, where nobody renders it.
+func TestMarkdownIsReadable(t *testing.T) {
+	for text, want := range map[string]string{
+		"w[1-3], gpu[07,09]":     "w[1-3], gpu[07,09]",
+		"NCCL_SOCKET_IFNAME":     "NCCL_SOCKET_IFNAME",
+		"d__e":                   "d__e",
+		"want >=570.86":          "want >=570.86",
+		"at 19:20 on w1:29500:":  "at 19:20 on <code>w1:29500:</code>",
+		"http://h [issue:1]":     "<code>http&#58;//h</code> <code>[issue:1]</code>",
+		"[a](b)":                 "[a&#93;(b)",
+		"_a_ __init__":           "&#95;a&#95; &#95;&#95;init&#95;&#95;",
+		"<b> & `c` | *d* ![e](f": "&#60;b> &#38; &#96;c&#96; &#124; &#42;d&#42; !&#91;e&#93;(f",
+	} {
+		if got := prose(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestNothingIsHalfThere: names and commands are whole or not there.
+func TestNothingIsHalfThere(t *testing.T) {
+	for text, want := range map[string]string{
+		"gpu-idle, shm-size":   "gpu-idle, …",
+		"gpu-idle shm-size":    "gpu-idle …",
+		"w1,w2,w33,w4":         "w1,w2,w33,w4",
+		"one two thr":          "one two thr",
+		"one two thre":         "one two thre",
+		"one two thre four":    "one two …",
+		"one two thr four":     "one two thr…",
+		"a onewordandnothing":  "a onewordan…",
+		"onewordandnothing":    "onewordandn…",
+		"ünïcödé, nöthïng mör": "ünïcödé, …",
+	} {
+		if got := shortened(text, 12); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+	r := passing()
+	r.Checks = nil
+	for i := range 60 {
+		r.Checks = append(r.Checks, checks.Outcome{Check: fmt.Sprint("a-long-check-", i), Verdict: checks.Pass})
+	}
+	long := "echo " + strings.Repeat("x", mostInBlock)
+	r.Findings = []checks.Finding{{Check: "drift", Verdict: checks.Fail, Fix: []string{"ssh w1 true", long, "ssh w2 true"}}}
+	text := rendered(t, MarkdownSummary, r)
+	if !strings.Contains(text, "a-long-check-58, a-long-check-59\n") {
+		t.Error("the list of what passed is cut")
+	}
+	if want := "```sh\nssh w1 true\n# 2 more: the report as text or JSON has them all\n```\n"; !strings.Contains(text, want) {
+		t.Errorf("no whole commands:\n%.300s", text)
 	}
 }
 

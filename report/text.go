@@ -40,10 +40,8 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		if style.Verbose {
 			p.topologies(r.Nodes)
 		}
-	case r.Verdict == checks.Unknown && !slices.ContainsFunc(r.Findings, isUnknown):
-		// Nothing above says why it cannot be told.
-		p.line("")
-		p.incomplete(r)
+	case r.Verdict == checks.Unknown:
+		p.untold(r)
 	}
 	return p.writeTo(w)
 }
@@ -154,80 +152,6 @@ func (p *page) headline(r checks.Report) {
 	for _, line := range p.split(p.summary(r), 0) {
 		p.line("%s", p.faint(line))
 	}
-}
-
-// conclusion is the verdict as a sentence, and whom it is about.
-func (p *page) conclusion(r checks.Report) string {
-	count := map[checks.Verdict]int{}
-	failing := map[string]bool{}
-	for _, f := range r.Findings {
-		count[f.Verdict]++
-		for _, node := range f.Nodes {
-			failing[node] = failing[node] || f.Verdict == checks.Fail
-		}
-	}
-	var sick []string
-	for _, node := range r.Nodes {
-		if failing[node.Name] {
-			sick = append(sick, node.Name)
-		}
-	}
-	var text string
-	switch r.Verdict {
-	case checks.Fail:
-		text = "this launch will not work: " + plural(count[checks.Fail], "problem")
-		if len(sick) > 0 {
-			text += " on " + p.briefly(sick)
-		}
-		if count[checks.Fail] == 0 {
-			text = plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
-		}
-	case checks.Unknown:
-		text = "cannot tell whether this launch will work"
-	default:
-		text = ready(r)
-		if r.Verdict == checks.Warn {
-			text += ", with " + plural(count[checks.Warn], "warning")
-		}
-	}
-	if r.Interrupted {
-		text += " (interrupted: this is what is known so far)"
-	}
-	return text
-}
-
-// ready is what a run may say that found nothing: a few checks do not make a
-// launch.
-func ready(r checks.Report) string {
-	if slices.ContainsFunc(r.Checks, func(o checks.Outcome) bool { return o.Reason == checks.SwitchedOff }) {
-		return "nothing is wrong that the checks asked for look at"
-	}
-	return "ready to launch"
-}
-
-// summary counts nodes and checks.
-func (p *page) summary(r checks.Report) string {
-	reached := 0
-	for _, node := range r.Nodes {
-		if node.Reached {
-			reached++
-		}
-	}
-	parts := []string{plural(len(r.Nodes), "node")}
-	if reached < len(r.Nodes) {
-		parts = append(parts, fmt.Sprintf("%d reached", reached))
-	}
-	for _, v := range []checks.Verdict{checks.Pass, checks.Fail, checks.Warn, checks.Unknown} {
-		if n := len(outcomes(r, v)); n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", plural(n, "check"), map[checks.Verdict]string{
-				checks.Pass: "passed", checks.Fail: "failed", checks.Warn: "warned", checks.Unknown: "not complete",
-			}[v]))
-		}
-	}
-	if r.Seconds > 0 {
-		parts = append(parts, fmt.Sprintf("%.1f s", r.Seconds))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // findings writes one block a root cause.

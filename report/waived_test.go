@@ -26,7 +26,7 @@ func TestWaivedIsToldInOneLine(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(out.String()) {
-		if strings.Contains(line, "waived") || strings.Contains(line, "shm-size") {
+		if strings.Contains(line, "waived  ") || strings.Contains(line, "shm-size") {
 			got = append(got, line)
 		}
 	}

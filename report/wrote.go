@@ -10,20 +10,33 @@ import (
 	"strings"
 )
 
-// Wrote is whether the file is a report of any schema in any of our formats, a list of
-// hosts of ours, or empty, so that nothing of a user's is lost with it.
-func Wrote(in io.Reader) bool {
+// Kept is what is lost with a file that is written over, the least first. What is worth
+// as much or more may replace it.
+type Kept int
+
+const (
+	Foreign            Kept = iota // a user's own: not to be written over at all
+	Rendering                      // a report that judging a run again would bring back, a list of hosts, or nothing
+	SavedRun                       // what nodes told, which only another run would bring
+	NormalizedSnapshot             // what [Normalized] writes, to be committed and reviewed
+)
+
+// Wrote is what a file holds: a report of any schema in any of our formats or a list of
+// hosts of ours, or else what is [Foreign]. A file that cannot be read is that, too.
+func Wrote(in io.Reader) Kept {
 	buffered := bufio.NewReaderSize(in, mostOfStart)
 	first, err := buffered.Peek(1)
 	switch {
 	case err == io.EOF:
-		return true
+		return Rendering
 	case err != nil:
-		return false
+		return Foreign
 	case first[0] == '{':
-		return beginsAsJSON(buffered)
+		return keptInJSON(buffered)
+	case beginsAsOurs(buffered) || beginsAsText(buffered):
+		return Rendering
 	}
-	return beginsAsOurs(buffered) || beginsAsText(buffered)
+	return Foreign
 }
 
 // beginnings are what a file of one of the formats begins with.
@@ -48,19 +61,47 @@ func beginsAsOurs(in *bufio.Reader) bool {
 	})
 }
 
-// beginsAsJSON looks no further than the schema, which JSON writes first.
-func beginsAsJSON(in io.Reader) bool {
+// keptInJSON looks no further than the schema, which JSON writes first, the key behind it,
+// by which a normalized snapshot is known, and the nodes. Of a file that was cut short
+// nobody reads any.
+func keptInJSON(in io.Reader) Kept {
 	decoder := json.NewDecoder(in)
-	var tokens [3]json.Token
-	for i := range tokens {
+	var start [3]json.Token
+	for i := range start {
 		token, err := decoder.Token()
 		if err != nil {
-			return false
+			return Foreign
 		}
-		tokens[i] = token
+		start[i] = token
 	}
-	_, isNumber := tokens[2].(float64)
-	return tokens[1] == "schema" && isNumber
+	if _, isNumber := start[2].(float64); start[1] != "schema" || !isNumber {
+		return Foreign
+	}
+	for second := true; decoder.More(); second = false {
+		key, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		if key == "nodes" {
+			return keptInNodes(decoder)
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			break
+		}
+		if second && key == "normalized" && string(value) == "true" {
+			return NormalizedSnapshot
+		}
+	}
+	return Rendering
+}
+
+// keptInNodes is whether there is a node in the list that comes.
+func keptInNodes(decoder *json.Decoder) Kept {
+	if begin, err := decoder.Token(); err == nil && begin == json.Delim('[') && decoder.More() {
+		return SavedRun
+	}
+	return Rendering
 }
 
 // summaryLine is how the second line of a text report begins.

@@ -16,7 +16,7 @@ func TestWroteKnowsOurReports(t *testing.T) {
 		if err := Text(&text, failing(), style); err != nil {
 			t.Fatal(err)
 		}
-		if !Wrote(&text) {
+		if Wrote(&text) != Rendering {
 			t.Errorf("%s is not known for a report", name)
 		}
 	}
@@ -27,7 +27,7 @@ func TestWroteKnowsOurReports(t *testing.T) {
 			if which == "hostile" && strings.Contains(name, "hosts") {
 				continue // its names are refused
 			}
-			if !Wrote(strings.NewReader(rendered(t, render, r))) {
+			if Wrote(strings.NewReader(rendered(t, render, r))) != Rendering {
 				t.Errorf("%s of %s is not known for a report", name, which)
 			}
 		}
@@ -36,33 +36,37 @@ func TestWroteKnowsOurReports(t *testing.T) {
 	if err := JSON(&out, failing()); err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{
-		out.String():              true,
-		out.String()[:20]:         true, // cut short by a full disk
-		`{"schema":9}`:            true,
-		"":                        true,
-		"w1 slots=8\nw2 slots=8":  false,
-		"{":                       false,
-		`{"schema":"x"}`:          false,
-		`{"name":1,"schema":1}`:   false,
-		"PASS  is my first line":  false,
-		"my notes\n4 nodes, idle": false,
+	for text, want := range map[string]Kept{
+		out.String():              SavedRun,
+		out.String()[:20]:         Rendering, // cut short by a full disk
+		`{"schema":1,"nodes":[]}`: Rendering, // as predict has it
+		`{"schema":1,"normalized":true,"nodes":[{}]}`:                NormalizedSnapshot,
+		`{"schema":1,"version":"v1","normalized":true,"nodes":[{}]}`: SavedRun, // a snapshot that was judged
+		`{"schema":1,"head":{"nodes":[{}]}}`:                         Rendering,
+		`{"schema":9}`:                                               Rendering,
+		"":                                                           Rendering,
+		"w1 slots=8\nw2 slots=8":                                     Foreign,
+		"{":                                                          Foreign,
+		`{"schema":"x"}`:                                             Foreign,
+		`{"name":1,"schema":1}`:                                      Foreign,
+		"PASS  is my first line":                                     Foreign,
+		"my notes\n4 nodes, idle":                                    Foreign,
 		// What others write in the same formats is theirs.
-		xml.Header + `<testsuites name="go test"`:            false,
-		"<!-- preflight notes -->\n":                         false,
-		"<!-- preflight report -->\n\nMy notes.\n":           false,
-		"<!-- preflight report -->\n## FAIL: mine":           false,
-		"::notice title=lint::all well\n":                    false,
-		"PREFLIGHT CHECKLIST - fuel | oil\n":                 false,
-		"PREFLIGHT OK - ready | time=1s\nmine\n":             false,
-		"PREFLIGHT OK - ready | time=1s\n\n":                 false,
-		"PREFLIGHT OK - ready | ti":                          true, // cut short
-		"PREFLIGHT OK - " + strings.Repeat("x", mostOfStart): false,
-		"# HELP node_load1 1m load average.\n":               false,
-		"# good hosts, by me\nw1 slots=8\n":                  false,
+		xml.Header + `<testsuites name="go test"`:            Foreign,
+		"<!-- preflight notes -->\n":                         Foreign,
+		"<!-- preflight report -->\n\nMy notes.\n":           Foreign,
+		"<!-- preflight report -->\n## FAIL: mine":           Foreign,
+		"::notice title=lint::all well\n":                    Foreign,
+		"PREFLIGHT CHECKLIST - fuel | oil\n":                 Foreign,
+		"PREFLIGHT OK - ready | time=1s\nmine\n":             Foreign,
+		"PREFLIGHT OK - ready | time=1s\n\n":                 Foreign,
+		"PREFLIGHT OK - ready | ti":                          Rendering, // cut short
+		"PREFLIGHT OK - " + strings.Repeat("x", mostOfStart): Foreign,
+		"# HELP node_load1 1m load average.\n":               Foreign,
+		"# good hosts, by me\nw1 slots=8\n":                  Foreign,
 	} {
 		if got := Wrote(strings.NewReader(text)); got != want {
-			t.Errorf("Wrote(%.30q) = %t", text, got)
+			t.Errorf("Wrote(%.60q) = %d, want %d", text, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -24,7 +25,7 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	}
 	saved, err := readReport(c.Baseline)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", c.said("baseline"), err)
 	}
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if p.HostsFile == "" {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -33,7 +33,7 @@ func checksCommand() *cobra.Command {
 			}
 			check, known := checks.Lookup(args[0])
 			if !known {
-				return withHint(fmt.Errorf("there is no check %q", args[0]), "preflight checks lists them")
+				return withHint(errors.New(noCheck(args[0])), "preflight checks lists them")
 			}
 			return report.Check(os.Stdout, check, style)
 		},

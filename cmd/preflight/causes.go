@@ -39,7 +39,7 @@ func causesCommand() *cobra.Command {
 			}
 			cause, known := catalogue.Lookup(args[0])
 			if !known {
-				return withHint(fmt.Errorf("there is no cause %q", args[0]), "preflight causes lists them")
+				return withHint(fmt.Errorf("there is no cause %q%s", args[0], nearest(args[0], causeIDs())), "preflight causes lists them")
 			}
 			return report.Cause(os.Stdout, catalogue, cause, style)
 		},

@@ -21,7 +21,7 @@ func cleanCommand() *cobra.Command {
 		Short: "Remove preflight's cached binary from every node",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}

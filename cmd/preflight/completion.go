@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,21 +21,26 @@ var (
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
 
-// choices are the settings of a fixed choice. A file is held to them whichever command
-// reads it: the same file will be read by the others.
-var choices = map[string][]string{
-	"launcher": launch.Launchers, "accelerator": accelerators, "rendezvous": rendezvousModes, "progress": progressModes, "format": reportFormats,
+// formatsOf are what a command prints.
+func formatsOf(cmd *cobra.Command) []string {
+	switch cmd.Name() {
+	case "checks", "facts":
+		return pageFormats
+	case "explain", "predict", "rendezvous":
+		return plainFormats
+	}
+	return reportFormats
+}
+
+// writesReports is whether a command writes runs in every format, so that the output that
+// the configuration file or the environment asks for is meant of it.
+func writesReports(cmd *cobra.Command) bool {
+	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
 // completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
-	formats := reportFormats
-	switch cmd.Name() {
-	case "checks", "facts":
-		formats = pageFormats
-	case "explain", "predict", "rendezvous":
-		formats = plainFormats
-	}
+	formats := formatsOf(cmd)
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,
 		"skip":        completeCheckList,

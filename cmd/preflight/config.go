@@ -1,20 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"maps"
-	"os"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	"preflight/checks"
 	"preflight/launch"
@@ -63,8 +57,12 @@ type Config struct {
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
 
-	File   string `mapstructure:"-"` // the configuration file, "" for none
-	Stated stated `mapstructure:"-"` // what the file holds beside settings
+	Stated stated `mapstructure:"-"` // what the configuration file holds
+
+	places map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
+	// unread is why the launch command could not be read before the configuration, so
+	// that the file beside its hostfile was not looked for; nil where it could.
+	unread error
 }
 
 // launchFlags adds the flags that say which launch to judge.
@@ -110,7 +108,7 @@ func judgeFlags(flags *pflag.FlagSet) {
 // outputFlags adds the flags that say where the report goes.
 func outputFlags(flags *pflag.FlagSet) {
 	flags.String("format", "text", "what to print: "+strings.Join(reportFormats, ", "))
-	flags.StringArrayP("output", "o", nil, "write the report to this `file` (- is standard output), or several at once: junit=report.xml,json=run.json")
+	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format that its ending tells (- is standard output), or several at once: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every difference and every check")
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
 }
@@ -138,84 +136,6 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// readConfig merges the configuration file, the environment and the flags.
-func readConfig(flags *pflag.FlagSet) (Config, error) {
-	v := viper.New()
-	var config Config
-	keys := map[string]string{} // a setting's name → the kind of its values
-	for field := range reflect.TypeFor[Config]().Fields() {
-		key := field.Tag.Get("mapstructure")
-		if key == "-" {
-			continue
-		}
-		keys[key] = kindOf(field.Type)
-		if flag := flags.Lookup(key); flag != nil {
-			if err := v.BindPFlag(key, flag); err != nil {
-				return config, err
-			}
-		}
-		if err := v.BindEnv(key, "PREFLIGHT_"+strings.ToUpper(key)); err != nil {
-			return config, err
-		}
-	}
-	if err := knownEnvironment(keys); err != nil {
-		return config, err
-	}
-	file, err := configFile(flags)
-	if err != nil {
-		return config, err
-	}
-	config.File = file
-	if config.Stated, err = readFile(v, file, keys); err != nil {
-		return config, err
-	}
-	maps.DeleteFunc(config.Stated.settings, func(key, _ string) bool { // said elsewhere, later
-		flag := flags.Lookup(key)
-		return flag != nil && flag.Changed || os.Getenv("PREFLIGHT_"+strings.ToUpper(key)) != ""
-	})
-	if err := readableVariables(v, flags); err != nil {
-		return config, err
-	}
-	if err := v.UnmarshalExact(&config); err != nil {
-		return config, err
-	}
-	if text, isText := v.Get("output").(string); isText { // viper cuts text at every comma, -o only before a format
-		config.Output = []string{text}
-	}
-	if err := oneOf("progress", cmp.Or(config.Progress, progressAuto), progressModes); err != nil {
-		return config, err // of every command: a file may say it for those that show none
-	}
-	return config, named(flags)
-}
-
-// named refuses -w, -H and --baseline that were given and name nothing, as an unset
-// shell variable makes them: the default would be another launch, and no drift.
-func named(flags *pflag.FlagSet) error {
-	for name, missing := range map[string]string{
-		"hosts":    "no host in -w: name some, as in -w 'node[01-16]'",
-		"hostfile": "no file in -H: name the hostfile",
-		"baseline": "no file in --baseline: name the snapshot to compare with",
-	} {
-		if flag := flags.Lookup(name); flag != nil && flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
-			return errors.New(missing)
-		}
-	}
-	return nil
-}
-
-// knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
-// would silently change nothing.
-func knownEnvironment(keys map[string]string) error {
-	for _, setting := range os.Environ() {
-		name, _, _ := strings.Cut(setting, "=")
-		key, ours := strings.CutPrefix(name, "PREFLIGHT_")
-		if ours && keys[strings.ToLower(key)] == "" {
-			return withHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
-		}
-	}
-	return nil
-}
-
 // checksNamed are the IDs that a name or a pattern (gpu-*) means.
 func checksNamed(pattern string) []string {
 	var ids []string
@@ -227,61 +147,23 @@ func checksNamed(pattern string) []string {
 	return ids
 }
 
-// place is what a person knows a setting by, with its line where the file says it.
-func (c Config) place(setting string) string {
-	if at := c.Stated.settings[setting]; at != "" {
-		return at + ": " + setting
-	}
-	return setting
-}
-
-// flagOrPlace is what a person gave a setting by: the flag, or the line of the file.
-func (c Config) flagOrPlace(setting string) string {
-	if c.Stated.settings[setting] == "" {
-		return "--" + setting
-	}
-	return c.place(setting)
-}
-
 // policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
 		File: c.Stated.file, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.expect, Severities: c.Stated.severities, Waivers: c.Stated.waivers, Groups: c.Stated.groups,
 		Skip: slices.Clone(c.Stated.off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
 	}
-	for _, list := range []struct {
-		name     string
-		patterns []string
-		to       *[]string
-	}{{"only", c.Only, &policy.Only}, {"skip", c.Skip, &policy.Skip}} {
-		for _, pattern := range list.patterns {
-			ids := checksNamed(pattern)
-			if len(ids) == 0 {
-				return policy, withHint(fmt.Errorf("%s: %s", c.place(list.name), noCheck(pattern)), "preflight checks lists them")
-			}
-			*list.to = append(*list.to, ids...)
-		}
+	for _, pattern := range c.Only {
+		policy.Only = append(policy.Only, checksNamed(pattern)...)
+	}
+	for _, pattern := range c.Skip {
+		policy.Skip = append(policy.Skip, checksNamed(pattern)...)
 	}
 	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
 		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")
 	}
-	for _, size := range []struct {
-		name, text string
-		to         *int64
-	}{{"shm_headroom", c.SHMHeadroom, &policy.SHMHeadroom}, {"disk_free", c.DiskFree, &policy.DiskFree}} {
-		bytes, err := humanize.ParseBytes(size.text)
-		if err != nil {
-			return policy, withHint(fmt.Errorf("%s: %q is not a size", c.place(size.name), size.text), "sizes look like 512MiB or 1GiB")
-		}
-		*size.to = int64(bytes)
-	}
-	switch {
-	case !(c.MemoryFree >= 0 && c.MemoryFree <= 1): // nor NaN
-		return policy, fmt.Errorf("%s: is %v, but it is a share between 0 and 1", c.place("memory_free"), c.MemoryFree)
-	case c.ClockSkew < 0:
-		return policy, fmt.Errorf("%s: is %v, and clocks do not differ by less than nothing", c.place("clock_skew"), c.ClockSkew)
-	case c.OpenFiles < 0:
-		return policy, fmt.Errorf("%s: is %d, and nobody has fewer than none", c.place("open_files"), c.OpenFiles)
-	}
-	return policy, nil
+	var err, also error
+	policy.SHMHeadroom, err = bytesIn(c.SHMHeadroom)
+	policy.DiskFree, also = bytesIn(c.DiskFree)
+	return policy, errors.Join(err, also)
 }

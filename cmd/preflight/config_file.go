@@ -14,22 +14,25 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+
+	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // mostOfFile is more than any policy takes: a file named by mistake is refused by its
 // size before it is read to its end, which a device has none of.
 const mostOfFile = 1 << 20
 
-// configFile is --config, else preflight.yaml beside the hostfile, else the
+// fileFor is --config, else preflight.yaml beside the hostfile of the launch, else the
 // one in the user's configuration directory, else none.
-func configFile(flags *pflag.FlagSet) (string, error) {
+func (c *Config) fileFor(flags *pflag.FlagSet, command []string) (string, error) {
 	if named, _ := flags.GetString("config"); named != "" {
 		return named, nil
 	}
-	hostfile, _ := flags.GetString("hostfile")
-	candidates := []string{filepath.Join(filepath.Dir(hostfile), "preflight.yaml")}
+	var hosts string
+	hosts, c.unread = launchHostfile(flags, command)
+	candidates := []string{besideHostfile(hosts)}
 	if dir, err := os.UserConfigDir(); err == nil {
 		candidates = append(candidates, filepath.Join(dir, "preflight", "preflight.yaml"))
 	}
@@ -38,16 +41,46 @@ func configFile(flags *pflag.FlagSet) (string, error) {
 		case err == nil:
 			return file, nil
 		case !errors.Is(err, os.ErrNotExist):
-			return "", fmt.Errorf("configuration: %w", err)
+			return "", unreadableFile(file, err)
 		}
 	}
 	return "", nil
 }
 
-// readFile adds the configuration file, if there is one: its settings to viper, and
-// apart what it states of nodes and checks. An unknown key is an error: a typo would
-// silently change nothing. Keys are the names of settings and the kinds of their values.
-func readFile(v *viper.Viper, file string, keys map[string]string) (stated, error) {
+// besideHostfile is where the policy of a hostfile lies: in the current directory where
+// there is no hostfile.
+func besideHostfile(hosts string) string { return filepath.Join(filepath.Dir(hosts), "preflight.yaml") }
+
+// launchHostfile is the hostfile that a launch will read, as far as that is known before
+// the configuration: that of -H or the environment, the command's own, or DeepSpeed's
+// default where it is there. It is "" where hosts come from elsewhere.
+func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
+	set := func(key string) string {
+		if flag := flags.Lookup(key); flag != nil && flag.Changed {
+			return flag.Value.String()
+		}
+		return os.Getenv(setting{key: key}.variable())
+	}
+	hosts, err := hostfile.DefaultPath, error(nil)
+	switch {
+	case set("hostfile") != "":
+		return set("hostfile"), nil
+	case flags.Lookup("hostfile") == nil, set("hosts") != "":
+		return "", nil
+	case len(command) > 0:
+		hosts, err = launch.HostfileOf(command, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	case os.Getenv("SLURM_JOB_NODELIST") != "":
+		return "", nil
+	}
+	if _, missing := os.Stat(hosts); hosts == hostfile.DefaultPath && errors.Is(missing, fs.ErrNotExist) {
+		return "", err // as DeepSpeed goes on without it
+	}
+	return hosts, err
+}
+
+// readFile reads the configuration file, if there is one. All that is wrong with it is
+// said at once. An unknown key is an error: a typo would silently change nothing.
+func readFile(file string) (stated, error) {
 	if file == "" {
 		return stated{}, nil
 	}
@@ -61,37 +94,59 @@ func readFile(v *viper.Viper, file string, keys map[string]string) (stated, erro
 		root = &yaml.Node{}
 	}
 	top := f.mapping(root)
-	settings, places := map[string]any{}, map[string]string{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
-		switch name := strings.ToLower(key.Value); {
-		case slices.Contains(sections, key.Value), key.Tag == "!!merge":
-		case keys[name] == "":
-			near := nearest(key.Value, slices.Concat(sections, slices.Sorted(maps.Keys(keys))))
-			f.fault(key, "there is no setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
-		default:
-			settings[name] = f.setting(name, keys[name], top[key.Value])
-			places[name] = f.at(key)
-		}
-	}
 	said := f.stated(top)
-	said.settings = places
-	return said, errors.Join(f.err(), v.MergeConfigMap(settings))
+	said.settings = f.settings(root, top)
+	return said, f.err()
 }
 
-// setting is the value of one.
-func (f *policyFile) setting(name, kind string, node *yaml.Node) any {
-	var value any
-	switch err := node.Decode(&value); {
-	case err != nil:
-		f.fault(node, "%s: %v", name, err)
-	case value == nil: // as if it were not there
-	case !readable(kind, value):
-		f.fault(node, "%v", wrongValue(name, kind, value))
-	case choices[name] != nil && !slices.Contains(choices[name], fmt.Sprint(value)):
-		f.fault(node, "%s: %q is none of %s", name, fmt.Sprint(value), strings.Join(choices[name], ", "))
+// inFile is what the configuration file says of one setting, and where.
+type inFile struct {
+	at     string // "preflight.yaml:3"
+	values []string
+}
+
+// settings reads those among the keys of a configuration file.
+func (f *policyFile) settings(root *yaml.Node, top map[string]*yaml.Node) map[string]inFile {
+	known := map[string]setting{}
+	for _, s := range settings() {
+		known[s.key] = s
 	}
-	return value
+	said := map[string]inFile{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		s, isSetting := known[strings.ToLower(key.Value)]
+		switch {
+		case slices.Contains(sections, key.Value), key.Tag == "!!merge":
+		case !isSetting:
+			near := nearest(key.Value, slices.Concat(sections, slices.Sorted(maps.Keys(known))))
+			f.fault(key, "there is no setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
+		case top[key.Value].Tag != "!!null": // else as if it were not there
+			said[s.key] = inFile{f.at(key), s.relativeTo(filepath.Dir(f.name), f.values(s, top[key.Value]))}
+		}
+	}
+	return said
+}
+
+// values are those of a setting, each held to its rule.
+func (f *policyFile) values(s setting, node *yaml.Node) (all []string) {
+	nodes := []*yaml.Node{node}
+	if s.kind == "stringSlice" && node.Kind == yaml.SequenceNode {
+		nodes = node.Content
+	}
+	for _, one := range nodes {
+		one = behind(one)
+		if one.Kind != yaml.ScalarNode || one.Tag == "!!null" {
+			f.fault(one, "%s: takes %s", s.key, allowed[s.kind])
+			continue
+		}
+		for _, text := range s.list(one.Value) {
+			if err := s.wrong(text); err != nil {
+				f.fail(one, fmt.Errorf("%s: %w", s.key, err))
+			}
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // document is the one that a YAML file holds, the zero node for none.
@@ -127,8 +182,5 @@ func document(file string) (*yaml.Node, error) {
 
 // unreadableFile says in one line, with the file first, why it cannot be used.
 func unreadableFile(file string, err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return fmt.Errorf("configuration file %s: %w", file, err)
+	return fmt.Errorf("configuration file %s: %w", file, systemReason(err))
 }

@@ -26,15 +26,16 @@ func demoCommand() *cobra.Command {
 		Long: `Raise eight hosts on this very machine, each in namespaces of its own with a
 real sshd, plant eight faults, and run the main job against them over ssh.
 Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
-		Example: "  preflight demo -o html=demo.html",
+		Example: "  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}
-			config.GoodHosts, config.BadHosts = "", "" // nobody launches on these
-			if err := config.writable(reportFormats, nil); err != nil {
+			// Lists that a configuration asks for are of the team's own cluster.
+			config.GoodHosts, config.BadHosts = cmd.Flag(goodHosts).Value.String(), cmd.Flag(badHosts).Value.String()
+			if err := config.writable(ofARun, nil); err != nil {
 				return err
 			}
 			if reason := cannotRaise(); reason != "" {
@@ -44,6 +45,7 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 		},
 	}
 	outputFlags(cmd.Flags())
+	hostListFlags(cmd.Flags())
 	return cmd
 }
 

@@ -38,12 +38,11 @@ not be read.`,
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}
-			config.GoodHosts, config.BadHosts = "", "" // logs part no fleet
-			if err := config.writable(plainFormats, nil); err != nil {
+			if err := config.writable(product{plainFormats, report.Rendering}, nil); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)
@@ -132,10 +131,7 @@ func source(ctx context.Context, name string, open func() (io.ReadCloser, error)
 		go func() {
 			file, err := open()
 			if err != nil {
-				if path, ok := errors.AsType[*fs.PathError](err); ok {
-					err = path.Err // the name is said already
-				}
-				in.CloseWithError(err)
+				in.CloseWithError(systemReason(err))
 				return
 			}
 			defer file.Close()

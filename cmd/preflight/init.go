@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"preflight"
 	"preflight/checks"
@@ -27,11 +27,11 @@ all nodes agree on become expectations, and what they differ in stands there
 commented out. Nothing that is there already is written over.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}
-			path, err := config.policyPath()
+			path, err := config.policyPath(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -51,9 +51,12 @@ commented out. Nothing that is there already is written over.`,
 }
 
 // policyPath is where the policy is to go: where a later run reads it, unless told.
-func (c Config) policyPath() (string, error) {
-	path := filepath.Join(filepath.Dir(c.Hostfile), "preflight.yaml")
+func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
+	hosts, err := launchHostfile(flags, nil)
+	path := besideHostfile(hosts)
 	switch {
+	case err != nil:
+		return "", err
 	case len(c.Output) > 1:
 		return "", errors.New("-o is there twice, and one file is written")
 	case len(c.Output) == 1:

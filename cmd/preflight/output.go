@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/go-multierror"
 	"golang.org/x/term"
@@ -88,10 +89,10 @@ func terminalStyle(file *os.File) report.Style {
 
 // oneOf refuses a value that is not among the allowed ones.
 func oneOf(flag, value string, allowed []string) error {
-	if slices.Contains(allowed, value) {
-		return nil
+	if err := among(value, allowed); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
 	}
-	return fmt.Errorf("--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+	return nil
 }
 
 // readReport reads a saved run; - is standard input.
@@ -100,17 +101,45 @@ func readReport(path string) (checks.Report, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return checks.Report{}, err
+			return checks.Report{}, noRun("%s cannot be read: %w", path, systemReason(err))
 		}
 		defer file.Close()
 		in = file
 	}
 	r, err := report.Read(in)
+	if _, unread := errors.AsType[*fs.PathError](err); unread { // as of a directory
+		return r, noRun("%s cannot be read: %w", path, systemReason(err))
+	}
 	if err != nil {
-		return r, withHint(fmt.Errorf("%s: %w", path, err), "preflight snapshot -H hostfile -o golden.json writes one")
+		return r, noRun("%s: %w", path, err)
 	}
 	if len(r.Nodes) == 0 { // as predict, explain and diff print it
-		return r, withHint(fmt.Errorf("%s: there is no node in it, it is no saved run", path), "preflight snapshot -H hostfile -o golden.json writes one")
+		return r, noRun("%s: there is no node in it, it is no saved run", path)
 	}
 	return r, nil
+}
+
+// noRun says why there is no saved run to read, and how one is made.
+func noRun(format string, args ...any) error {
+	return withHint(fmt.Errorf(format, args...), "preflight snapshot -H hostfile -o golden.json writes one")
+}
+
+// readOnce refuses two saved runs that are both to come from standard input.
+func readOnce(one, other string) error {
+	if one == "-" && other == "-" {
+		return withHint(errors.New("standard input can be read once, and - is there twice"), "name a file for one of them")
+	}
+	return nil
+}
+
+// systemReason is the system's own word for what went wrong, without the path that
+// whoever tells it has told already.
+func systemReason(err error) error {
+	if in, ok := errors.AsType[*fs.PathError](err); ok {
+		return in.Err
+	}
+	if in, ok := errors.AsType[*os.LinkError](err); ok {
+		return in.Err
+	}
+	return err
 }

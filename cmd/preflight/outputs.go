@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,8 +35,22 @@ var formatWord = regexp.MustCompile(`^[A-Za-z]+$`)
 // followedByFormat is a comma that parts two outputs. Any other belongs to a path.
 var followedByFormat = regexp.MustCompile(`,[A-Za-z]+=`)
 
-// outputs are where the report goes: every -o, which names a path, to be written in
-// --format, or FORMAT=PATH; the lists of hosts; and standard output, in --format, unless
+// byEnding are the formats that a file's name tells, and the word that stands for one.
+var byEnding = map[string]string{"html": "html", "htm": "html", "json": "json", "xml": "junit", "md": "markdown", "prom": "prometheus"}
+
+// formatOf is the format that a path is written in, another where its name tells none.
+func formatOf(path, other string) string {
+	ending := strings.TrimPrefix(filepath.Ext(path), ".")
+	return cmp.Or(byEnding[strings.ToLower(ending)], other)
+}
+
+// isBareFormat is whether a format was named where a file was to be.
+func (o output) isBareFormat() bool {
+	return o.isReport() && strings.HasSuffix(o.said, " "+o.path) && slices.Contains(reportFormats, o.path)
+}
+
+// outputs are where the report goes: every -o, which names a path, to be written in the
+// format that its ending tells, else in --format, or FORMAT=PATH; the lists of hosts; and standard output, in --format, unless
 // one of those says where that goes or takes standard output for itself.
 func (c Config) outputs() []output {
 	var all []output
@@ -43,14 +59,10 @@ func (c Config) outputs() []output {
 			if one == "" {
 				continue
 			}
-			o := output{said: "-o " + one, format: c.Format, path: one}
-			if format, path, isPair := strings.Cut(one, "="); isPair && formatWord.MatchString(format) {
-				o.format, o.path = format, path
-			}
-			all = append(all, o)
+			all = append(all, outputOf(c.said("output"), one, c.Format))
 		}
 	}
-	for _, list := range []output{{"--good-hosts " + c.GoodHosts, goodHosts, c.GoodHosts}, {"--bad-hosts " + c.BadHosts, badHosts, c.BadHosts}} {
+	for _, list := range []output{{c.said("good_hosts") + " " + c.GoodHosts, goodHosts, c.GoodHosts}, {c.said("bad_hosts") + " " + c.BadHosts, badHosts, c.BadHosts}} {
 		if list.path != "" {
 			all = append(all, list)
 		}
@@ -64,6 +76,15 @@ func (c Config) outputs() []output {
 		all = append(all, output{said: "--format " + c.Format, format: c.Format, path: "-"})
 	}
 	return all
+}
+
+// outputOf is the output that a text asks for, PATH or FORMAT=PATH, at a place such as -o.
+func outputOf(place, text, format string) output {
+	o := output{said: place + " " + text, format: formatOf(text, format), path: text}
+	if format, path, isPair := strings.Cut(text, "="); isPair && formatWord.MatchString(format) {
+		o.format, o.path = format, path
+	}
+	return o
 }
 
 // partedBefore cuts text at the commas that a pattern begins with.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/report"
 )
 
 func TestOutputs(t *testing.T) {
@@ -24,6 +26,11 @@ func TestOutputs(t *testing.T) {
 		{Config{Output: []string{"json=a,pdf=b"}}, []string{"json a", "pdf b", "text -"}},
 		{Config{Output: []string{"json=/dev/stdout"}}, []string{"json -"}},
 		{Config{Output: []string{"a,b"}}, []string{"text a,b"}},
+		{Config{Output: []string{"a.html", "b.HTM", "c.json", "d.xml", "e.md", "f.prom", "g.log"}}, []string{"html a.html", "html b.HTM", "json c.json", "junit d.xml", "markdown e.md", "prometheus f.prom", "text g.log"}},
+		{Config{Output: []string{"a.b/c", "text=d.html"}}, []string{"text a.b/c", "text d.html"}},
+		{Config{Output: []string{"a.html"}}, []string{"html a.html", "text -"}},
+		{Config{Output: []string{"a.html", "b"}, Format: "junit"}, []string{"html a.html", "junit b"}},
+		{Config{Output: []string{"markdown", "html=b"}}, []string{"text markdown", "html b"}}, // to be refused
 		{Config{Output: []string{"a,json=b,c,junit=d=e"}}, []string{"text a", "json b,c", "junit d=e"}},
 		{Config{Output: []string{"json=a", "junit=b"}}, []string{"json a", "junit b", "text -"}},
 		{Config{Output: []string{"json=a"}, Format: "json"}, []string{"json a"}},
@@ -49,7 +56,7 @@ func TestOutputs(t *testing.T) {
 func TestSaveKeepsWhatCameMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	o := output{said: "-o " + path, format: "text", path: path}
-	if err := o.writable(nil); err != nil {
+	if err := o.writable(nil, report.Rendering); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {

@@ -16,11 +16,11 @@ import (
 	"preflight/hostfile"
 )
 
-// stated is what preflight.yaml holds beside settings: what is expected of nodes, what
-// checks weigh, and which defects are known.
+// stated is what preflight.yaml holds: settings, what is expected of nodes, what checks
+// weigh, and which defects are known.
 type stated struct {
-	file       string            // "" where it states nothing
-	settings   map[string]string // where each stands, "preflight.yaml:3", by name
+	file       string            // "" where there is none
+	settings   map[string]inFile // by name
 	expect     []checks.Expectation
 	off        []string // check IDs
 	severities map[string]checks.Severity
@@ -33,7 +33,7 @@ var sections = []string{"expect", "groups", "severity", "waivers"}
 
 // stated reads the sections among the keys of a configuration file.
 func (f *policyFile) stated(document map[string]*yaml.Node) stated {
-	s := stated{severities: map[string]checks.Severity{}}
+	s := stated{file: f.name, severities: map[string]checks.Severity{}}
 	if groups := document["groups"]; groups != nil {
 		s.groups = f.readGroups(groups)
 	}
@@ -43,11 +43,6 @@ func (f *policyFile) stated(document map[string]*yaml.Node) stated {
 	f.severities(f.entries(document["severity"], "severity", "check", "severity"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
 		s.waivers = append(s.waivers, f.waiver(entry))
-	}
-	for _, section := range sections {
-		if document[section] != nil {
-			s.file = f.name
-		}
 	}
 	return s
 }
@@ -124,6 +119,9 @@ func (f *policyFile) expectation(entry entry) checks.Expectation {
 	return e
 }
 
+// policyCheck is the check of the policy itself, which no pattern of it weighs.
+const policyCheck = "policy"
+
 // severities sets what checks weigh, or that they are off. What is said of one by its
 // name holds before what is said of all that a pattern such as gpu-* means, and of two
 // patterns the later.
@@ -139,12 +137,15 @@ func (f *policyFile) severities(entries []entry, s *stated) {
 			f.unknownCheck(entry.keys["check"], pattern)
 		}
 		byName := slices.Equal(ids, []string{pattern})
+		if byName && pattern == policyCheck {
+			f.fault(entry.keys["check"], "severity: %s watches over the waivers, and a date that is over always fails: leave it out", policyCheck)
+		}
 		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
 		if byName && inList && named[pattern] != "" {
 			f.fault(entry.keys["check"], "severity: %s is weighed at %s already", pattern, named[pattern])
 		}
 		for _, id := range ids {
-			if byName || named[id] == "" {
+			if id != policyCheck && (byName || named[id] == "") {
 				weights[id] = severity
 			}
 		}

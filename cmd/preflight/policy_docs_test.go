@@ -2,12 +2,9 @@ package main
 
 import (
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
 
 // TestPolicyDocs: the page's examples are policies that are taken, and it has every
@@ -26,12 +23,11 @@ func TestPolicyDocs(t *testing.T) {
 		if err := os.WriteFile(path, []byte(block[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		flags.SetNormalizeFunc(bothSpellings)
-		launchFlags(flags)
-		judgeFlags(flags)
-		flags.String("config", path, "")
-		config, err := readConfig(flags)
+		root := rootCommand()
+		if err := root.ParseFlags([]string{"--config", path}); err != nil {
+			t.Fatal(err)
+		}
+		config, err := readConfig(root, nil)
 		if err == nil {
 			_, err = config.policy()
 		}
@@ -40,9 +36,9 @@ func TestPolicyDocs(t *testing.T) {
 		}
 	}
 	prose := regexp.MustCompile("(?ms)^```yaml\n.*?^```$").ReplaceAllString(string(page), "")
-	for field := range reflect.TypeFor[Config]().Fields() {
-		if key := field.Tag.Get("mapstructure"); key != "-" && !strings.Contains(prose, "`"+key+"`") {
-			t.Errorf("the setting %s is not there", key)
+	for _, s := range settings() {
+		if !strings.Contains(prose, "`"+s.key+"`") {
+			t.Errorf("the setting %s is not there", s.key)
 		}
 	}
 	for _, key := range []string{"expect", "groups", "severity", "waivers", "fact", "is", "nodes", "fix", "check", "reason", "owner", "until"} {

@@ -35,7 +35,12 @@ type entry struct {
 func (f *policyFile) at(node *yaml.Node) string { return fmt.Sprintf("%s:%d", f.name, node.Line) }
 
 func (f *policyFile) fault(node *yaml.Node, format string, args ...any) {
-	f.problems = append(f.problems, problem{node.Line, fmt.Errorf("%s: %s", f.at(node), fmt.Sprintf(format, args...))})
+	f.fail(node, fmt.Errorf(format, args...))
+}
+
+// fail is fault of an error, which may have a hint.
+func (f *policyFile) fail(node *yaml.Node, err error) {
+	f.problems = append(f.problems, problem{node.Line, fmt.Errorf("%s: %w", f.at(node), err)})
 }
 
 // err is all problems, from the top of the file to its end.

@@ -9,19 +9,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/viper"
 
 	"preflight/checks"
 )
 
-// readPolicy reads a file that holds the text, with a few settings known.
+// readPolicy reads a file that holds the text, and what is wrong with it, a line each.
 func readPolicy(t *testing.T, text string) (stated, []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "p")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := readFile(viper.New(), path, map[string]string{"strict": "bool", "only": "stringSlice", "skip": "stringSlice", "timeout": "duration", "launcher": "string"})
+	said, err := readFile(path)
 	if err == nil {
 		return said, nil
 	}
@@ -63,7 +62,7 @@ waivers:
 	name := got.file
 	want := stated{
 		file:     name,
-		settings: map[string]string{},
+		settings: map[string]inFile{},
 		expect: []checks.Expectation{
 			{Fact: "nvml.driver", Is: []string{">=570.86"}, Nodes: []string{"gpu01", "gpu02", "w9"}, At: name + ":5"},
 			{Fact: "net.interfaces.eth0.mtu", Is: []string{"9000"}, Severity: checks.Warning, Fix: "{ssh} ip link", At: name + ":8"},
@@ -78,7 +77,7 @@ waivers:
 			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":20"},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(stated{})); diff != "" || problems != nil {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(stated{}, inFile{})); diff != "" || problems != nil {
 		t.Errorf("%q (-want +got):\n%s", problems, diff)
 	}
 	policy, err := Config{Stated: got, SHMHeadroom: "1GiB", DiskFree: "1GiB", Skip: []string{"shm-size"}}.policy()
@@ -113,6 +112,7 @@ func TestSeverities(t *testing.T) {
 		"severity:\n  gpu-mode: error\n  gpu-mode*: off":                                   "error",
 		"severity:\n  gpu-mode: off\n  gpu-*: error":                                       "off",
 		"severity:\n  gpu-*: off\n  gpu-mod*: warning":                                     "warning",
+		"severity:\n  '*': off\n  gpu-mode: error":                                         "error",
 		"severity:\n  gpu-mod*: warning\n  gpu-*: off":                                     "off",
 		"severity:\n- {check: gpu-*, severity: off}\n- {check: gpu-mode, severity: error}": "error",
 	} {
@@ -120,6 +120,9 @@ func TestSeverities(t *testing.T) {
 		got := string(read.severities["gpu-mode"])
 		if slices.Contains(read.off, "gpu-mode") {
 			got += "off"
+		}
+		if slices.Contains(read.off, policyCheck) || read.severities[policyCheck] != "" {
+			t.Errorf("%q: a pattern takes the check of the policy itself with it", text)
 		}
 		if got != want || problems != nil {
 			t.Errorf("%q: gpu-mode is %q, want %q (%q)", text, got, want, problems)
@@ -150,7 +153,17 @@ func TestPolicyProblems(t *testing.T) {
 		"strict: maybe":                                   `p:1: strict: "maybe" is not true or false`,
 		"strict: yes":                                     `p:1: strict: "yes" is not true or false`,
 		"\ntimeout: 12":                                   `p:2: timeout: 12 has no unit: write 12s`,
-		"timeout: {a: 1}":                                 `p:1: timeout: "map[a:1]" is not a duration like 30s or 2m`,
+		"timeout: {a: 1}":                                 `p:1: timeout: takes a duration like 30s or 2m`,
+		"launcher: [pdsh]":                                `p:1: launcher: takes text`,
+		"skip: [{a: b}]":                                  `p:1: skip: takes a list of texts`,
+		"master_port: 70000":                              `p:1: master_port: 70000 is not a TCP port`,
+		"shm_headroom: lots":                              `p:1: shm_headroom: "lots" is not a size` + "\n  sizes look like 512MiB or 1GiB",
+		"skip:\n- shm-size\n- shm-sise":                   `p:3: skip: there is no check "shm-sise": the nearest is "shm-size"` + "\n  preflight checks lists them",
+		"output: [json=a, foo=x]":                         `p:1: output: foo=x: there is no format "foo": there are ` + strings.Join(reportFormats, ", ") + "\n  formats are " + strings.Join(reportFormats, ", ") + "; a file of such a name is ./foo=x",
+		"baseline: ''":                                    `p:1: baseline: is empty: name the snapshot to compare with`,
+		"memory_free: 10":                                 `p:1: memory_free: is 10, but it is a share between 0 and 1`,
+		"clock_skew: -1s":                                 `p:1: clock_skew: is -1s, and there is no less than none`,
+		"severity:\n  policy: warning":                    `p:2: severity: policy watches over the waivers, and a date that is over always fails: leave it out`,
 		"strict: true\n---\nstrict: false":                `p:2: a second document begins here, and one is read: take the line with --- out`,
 		"<<: {strict: true}":                              `p:1: << is not read here: write the keys out`,
 		"expect:\n  shm.sise: 1":                          `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
@@ -196,12 +209,12 @@ func TestPolicyProblems(t *testing.T) {
 		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-12-31, node: w}": `p:2: waivers: there is no key "node": the nearest is "nodes"`,
 	} {
 		_, problems := readPolicy(t, text)
-		if diff := cmp.Diff([]string{want}, problems); diff != "" {
+		if diff := cmp.Diff(strings.Split(want, "\n"), problems); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
-	_, problems := readPolicy(t, "waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}\nexpect:\n- {fact: shm.size, is: lots}\nstrictt: 1\n")
-	if len(problems) != 3 || !strings.HasPrefix(problems[0], "p:2:") || !strings.HasPrefix(problems[2], "p:5:") {
+	_, problems := readPolicy(t, "waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}\nexpect:\n- {fact: shm.size, is: lots}\nmaster_port: 0\nstrictt: 1\n")
+	if len(problems) != 4 || !strings.HasPrefix(problems[0], "p:2:") || !strings.HasPrefix(problems[2], "p:5:") || !strings.HasPrefix(problems[3], "p:6:") {
 		t.Errorf("not all at once, or not from the top: %q", problems)
 	}
 }

@@ -29,11 +29,11 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
   preflight predict --format json -- deepspeed --hostfile hostfile train.py`,
 		Args: commandOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, args)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(config.valid(), oneOf("format", config.Format, plainFormats), commandDecides(cmd, args)); err != nil {
+			if err := errors.Join(oneOf("format", config.Format, plainFormats), commandDecides(cmd, args)); err != nil {
 				return err
 			}
 			intent, err := config.intent(args)

@@ -98,11 +98,11 @@ func (p *progress) hear(event preflight.Event) {
 
 func (p *progress) take(now time.Time, event preflight.Event) {
 	current := p.current(event.Phase)
-	if event.Step == preflight.Began && (current == nil || event.Node == "") {
+	if event.Step == preflight.Began && event.Node == "" {
 		current = &phase{name: event.Phase, began: now, last: now, waits: map[string]wait{}}
 		p.phases = append(p.phases, current)
 	}
-	if current != nil { // else the end of what never began: nobody was reached
+	if current != nil { // else it is told to end and never began, for nobody was reached
 		current.take(now, event)
 	}
 }

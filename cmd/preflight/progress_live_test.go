@@ -115,9 +115,9 @@ func TestLiveProgress(t *testing.T) {
 	if page.writes != before {
 		t.Error("nothing is new, and it is drawn again")
 	}
-	step(3, "log in        1 of 2 nodes; waiting 3 s for w2, 57 s more …\nlook          0 of 1 node\n",
-		node(0.9, preflight.Reaching, preflight.Ended, "w1"), node(2.5, preflight.Looking, preflight.Began, "w1"))
-	step(4, "log in        2 of 2 nodes, 3.5 s\nlook          1 of 1 node\n",
+	step(3, "log in        1 of 2 nodes; waiting 3 s for w2, 57 s more …\nlook          0 of 2 nodes\n",
+		node(0.9, preflight.Reaching, preflight.Ended, "w1"), announced(2.5, preflight.Looking, 2), node(2.5, preflight.Looking, preflight.Began, "w1"))
+	step(4, "log in        2 of 2 nodes, 3.5 s\nlook          1 of 2 nodes\n",
 		node(3.5, preflight.Reaching, preflight.Ended, "w2"), node(3.5, preflight.Looking, preflight.Ended, "w1"))
 	step(4.1, "")
 }

@@ -53,12 +53,12 @@ const (
 // phase is how far one phase is.
 type phase struct {
 	name  preflight.Phase
-	nodes int           // that take part, 0 where that is not known
+	nodes int           // that may take part, 0 where it is this machine's alone
 	takes time.Duration // what its work is meant to last, 0 where it is over when it is done
 	until time.Time     // of a phase of no nodes: when it is given up
 
-	began, last   time.Time // its beginning and its last step
-	told          bool      // that it has ended
+	began, last   time.Time // its beginning and the last step of a node
+	told          time.Time // when it was said to be over, zero before: long after last, where others were waited for
 	through, lost int
 	spent         time.Duration // by those who are through, together
 	waits         map[string]wait
@@ -79,12 +79,14 @@ type loss struct {
 const mostLosses = 10
 
 func (p *phase) take(now time.Time, event preflight.Event) {
-	p.last = now
+	if event.Node != "" {
+		p.last = now
+	}
 	switch {
 	case event.Node == "" && event.Step == preflight.Began:
 		p.nodes, p.takes, p.until = event.Nodes, event.Takes, event.Until
 	case event.Node == "":
-		p.told = true
+		p.told = now
 	case event.Step == preflight.Began:
 		p.waits[event.Node] = wait{now, event.Until}
 	case event.Step == preflight.Ended:
@@ -102,14 +104,30 @@ func (p *phase) take(now time.Time, event preflight.Event) {
 
 // over is whether all who take part are through, or it was said to be over.
 func (p *phase) over() bool {
-	return p.told || p.nodes > 0 && p.through+p.lost == p.nodes
+	return !p.told.IsZero() || p.nodes > 0 && p.through+p.lost == p.nodes
+}
+
+// ended is when a phase that is over was known to be.
+func (p *phase) ended() time.Time {
+	if p.told.IsZero() {
+		return p.last
+	}
+	return p.told
+}
+
+// lasted is how long a phase that is over kept its nodes busy, or this machine.
+func (p *phase) lasted() time.Duration {
+	if p.through+p.lost == 0 {
+		return p.ended().Sub(p.began)
+	}
+	return p.last.Sub(p.began)
 }
 
 // state is how far the phase is now, in one line that is safe to show.
 func (p *phase) state(now time.Time) string {
 	counts := p.counts()
 	if p.over() {
-		return joined(", ", counts, fmt.Sprintf("%.1f s", p.last.Sub(p.began).Seconds()))
+		return joined(", ", counts, fmt.Sprintf("%.1f s", p.lasted().Seconds()))
 	}
 	left := ""
 	if rest := p.rest(now); rest > 0 {
@@ -120,15 +138,14 @@ func (p *phase) state(now time.Time) string {
 
 // counts is "97 of 100 nodes, 1 lost", "" for a phase of no nodes.
 func (p *phase) counts() string {
-	all := cmp.Or(p.nodes, p.through+p.lost+len(p.waits))
-	if all == 0 {
+	if p.nodes == 0 {
 		return ""
 	}
 	lost := ""
 	if p.lost > 0 {
 		lost = fmt.Sprintf("%d lost", p.lost)
 	}
-	return joined(", ", fmt.Sprintf("%d of %s", p.through, inNodes(all)), lost)
+	return joined(", ", fmt.Sprintf("%d of %s", p.through, inNodes(p.nodes)), lost)
 }
 
 // rest is how much longer the phase will take, 0 where nobody can say: by its

@@ -77,7 +77,7 @@ func (l *plainProgress) news(now time.Time, phases []*phase) (lines []news) {
 		case said.ended:
 		case phase.over():
 			said.ended = true
-			add(phase.last, ": %s", phase.state(now))
+			add(phase.ended(), ": %s", phase.state(now))
 		case waited >= said.nag && (len(phase.waits) > 0 || !phase.until.IsZero()): // else nobody is at it just now
 			add(now, ": %s", phase.state(now))
 		}

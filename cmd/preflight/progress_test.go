@@ -76,19 +76,21 @@ func TestPhaseState(t *testing.T) {
 		second  float64
 		want    string
 	}{
-		"begun":             {said(began, reach(0, preflight.Began, names...)), 0.9, "0 of 4 nodes"},
-		"waiting":           {said(began, reach(0, preflight.Began, names...), reach(0.3, preflight.Ended, "w1", "w3")), 3.4, "2 of 4 nodes; waiting 3 s for w[2,4], 57 s more at most"},
-		"many":              {said(began, reach(0, preflight.Began, names...)), 2, "0 of 4 nodes; waiting 2 s for w[1-3] and 1 more, 58 s more at most"},
-		"the slowest first": {said(began, reach(0, preflight.Began, "w4"), reach(1, preflight.Began, "w1")), 3, "0 of 4 nodes; waiting 3 s for w[1,4], 57 s more at most"},
-		"lost":              {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2")), 0.8, "0 of 4 nodes, 1 lost"},
-		"over":              {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2"), reach(1.25, preflight.Ended, "w1", "w3", "w4")), 9, "3 of 4 nodes, 1 lost, 1.2 s"},
-		"hostile":           {said(began, reach(0, preflight.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1\x0a, 58 s more at most`},
-		"past its deadline": {said(began, reach(0, preflight.Began, "w1")), 61, "0 of 4 nodes; waiting 61 s for w1"},
-		"a long wait":       {said(began, []moment{{0, preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1", Until: at(600)}}}), 180, "0 of 4 nodes; waiting 3 min for w1, 7 min more at most"},
-		"one node":          {[]moment{announced(0, preflight.Looking, 1), node(0, preflight.Looking, preflight.Began, "here"), node(0.5, preflight.Looking, preflight.Ended, "here")}, 1, "1 of 1 node, 0.5 s"},
-		"not announced":     {[]moment{node(0, preflight.Looking, preflight.Began, "w1"), node(0, preflight.Looking, preflight.Began, "w2"), node(0.5, preflight.Looking, preflight.Ended, "w1")}, 0.7, "1 of 2 nodes"},
-		"told to be over": {[]moment{node(0, preflight.Looking, preflight.Began, "w1"), node(0.5, preflight.Looking, preflight.Ended, "w1"),
-			{0.6, preflight.Event{Phase: preflight.Looking, Step: preflight.Ended}}}, 0.7, "1 of 1 node, 0.6 s"},
+		"begun":              {said(began, reach(0, preflight.Began, names...)), 0.9, "0 of 4 nodes"},
+		"waiting":            {said(began, reach(0, preflight.Began, names...), reach(0.3, preflight.Ended, "w1", "w3")), 3.4, "2 of 4 nodes; waiting 3 s for w[2,4], 57 s more at most"},
+		"many":               {said(began, reach(0, preflight.Began, names...)), 2, "0 of 4 nodes; waiting 2 s for w[1-3] and 1 more, 58 s more at most"},
+		"the slowest first":  {said(began, reach(0, preflight.Began, "w4"), reach(1, preflight.Began, "w1")), 3, "0 of 4 nodes; waiting 3 s for w[1,4], 57 s more at most"},
+		"lost":               {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2")), 0.8, "0 of 4 nodes, 1 lost"},
+		"over":               {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2"), reach(1.25, preflight.Ended, "w1", "w3", "w4")), 9, "3 of 4 nodes, 1 lost, 1.2 s"},
+		"hostile":            {said(began, reach(0, preflight.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1\x0a, 58 s more at most`},
+		"past its deadline":  {said(began, reach(0, preflight.Began, "w1")), 61, "0 of 4 nodes; waiting 61 s for w1"},
+		"a long wait":        {said(began, []moment{{0, preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1", Until: at(600)}}}), 180, "0 of 4 nodes; waiting 3 min for w1, 7 min more at most"},
+		"one node":           {[]moment{announced(0, preflight.Looking, 1), node(0, preflight.Looking, preflight.Began, "here"), node(0.5, preflight.Looking, preflight.Ended, "here")}, 1, "1 of 1 node, 0.5 s"},
+		"some still to come": {said([]moment{announced(0, preflight.Looking, 3)}, []moment{node(0, preflight.Looking, preflight.Began, "w1"), node(0.5, preflight.Looking, preflight.Ended, "w1")}), 0.7, "1 of 3 nodes"},
+		"told to be over, long after": {[]moment{announced(0, preflight.Looking, 2), node(0, preflight.Looking, preflight.Began, "w1"), node(0.5, preflight.Looking, preflight.Ended, "w1"),
+			{6.6, preflight.Event{Phase: preflight.Looking, Step: preflight.Ended}}}, 7, "1 of 2 nodes, 0.5 s"},
+		"this machine's, over": {[]moment{{0, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Began, Until: at(5)}},
+			{1.5, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Ended}}}, 2, "1.5 s"},
 		"work of a known time":          {throughput, 1.5, "0 of 2 nodes, about 2 s left"},
 		"work that should be over":      {throughput, 3.5, "0 of 2 nodes"},
 		"work that takes longer":        {throughput, 4.5, "0 of 2 nodes; w[1-2] waiting 4 s for others, 56 s more at most"},
@@ -132,7 +134,7 @@ func TestPlainProgress(t *testing.T) {
 		announced(0, preflight.Reaching, 3),
 		node(0, preflight.Reaching, preflight.Began, "w1"), node(0, preflight.Reaching, preflight.Began, "w2"), node(0, preflight.Reaching, preflight.Began, "w3"),
 		node(0.25, preflight.Reaching, preflight.Ended, "w1"),
-		node(0.25, preflight.Looking, preflight.Began, "w1"),
+		announced(0.25, preflight.Looking, 3), node(0.25, preflight.Looking, preflight.Began, "w1"),
 		lost(0.5, "w3", "connection\nrefused"),
 		node(0.75, preflight.Looking, preflight.Ended, "w1"),
 		lost(22, "w2", "no answer"),
@@ -148,14 +150,14 @@ func TestPlainProgress(t *testing.T) {
 		plain.update(at(second), p, false)
 	}
 	want := `preflight:   0.0 s  log in: begins, 3 nodes
-preflight:   0.2 s  look: begins
+preflight:   0.2 s  look: begins, 3 nodes
 preflight:   0.5 s  log in: lost w3: refused: connection\x0arefused
 preflight:   5.0 s  log in: 1 of 3 nodes, 1 lost; waiting 5 s for w2, 55 s more at most
 preflight:  10.0 s  log in: 1 of 3 nodes, 1 lost; waiting 10 s for w2, 50 s more at most
 preflight:  20.0 s  log in: 1 of 3 nodes, 1 lost; waiting 20 s for w2, 40 s more at most
 preflight:  22.0 s  log in: lost w2: refused: no answer
 preflight:  22.0 s  log in: 1 of 3 nodes, 2 lost, 22.0 s
-preflight:  22.0 s  look: 1 of 1 node, 21.8 s
+preflight:  22.0 s  look: 1 of 3 nodes, 0.5 s
 preflight:  22.5 s  mesh: begins, 1 node
 preflight:  23.0 s  mesh: begins, 1 node
 `

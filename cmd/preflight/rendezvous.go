@@ -33,7 +33,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			if err := validEndpoint(args[0]); err != nil {
 				return err
 			}
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}

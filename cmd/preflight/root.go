@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-version"
 	"github.com/spf13/cobra"
 
 	"preflight"
@@ -90,7 +88,7 @@ func arguments(least, most int, rule string) cobra.PositionalArgs {
 
 // judgeFleet is the main job.
 func judgeFleet(cmd *cobra.Command, command []string) error {
-	config, err := readConfig(cmd.Flags())
+	config, err := readConfig(cmd, command)
 	if err != nil {
 		return err
 	}
@@ -107,7 +105,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(reportFormats, map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(ofARun, map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
 		return err
 	}
 	if policy.Baseline, err = config.baseline(job.Plan.Prediction); err != nil {
@@ -160,9 +158,6 @@ func verdictCode(r checks.Report) error {
 // job turns the configuration into what a run needs. The returned function
 // closes the connections that outlive a node, such as those to jump hosts.
 func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
-	if err := c.valid(); err != nil {
-		return preflight.Job{}, nil, err
-	}
 	intent, err := c.intent(command)
 	if err != nil {
 		return preflight.Job{}, nil, err
@@ -170,6 +165,9 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	plan, err := preflight.Foresee(ctx, intent)
 	if err != nil {
 		return preflight.Job{}, nil, err
+	}
+	if c.unread != nil { // this release takes it: a policy that is there must not be left out
+		return preflight.Job{}, nil, withHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {
@@ -180,42 +178,6 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		job.Throughput = throughputTime
 	}
 	return job, func() { client.Close() }, nil
-}
-
-// valid refuses values that no launch could have.
-func (c Config) valid() error {
-	for _, one := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"launcher", c.Launcher, launch.Launchers},
-		{"accelerator", c.Accelerator, accelerators},
-		{"rendezvous", c.Rendezvous, rendezvousModes},
-	} {
-		if err := oneOf(one.name, one.value, one.allowed); err != nil {
-			return err
-		}
-	}
-	if c.MasterPort < 1 || c.MasterPort > 65535 {
-		return fmt.Errorf("%s %d is not a TCP port", c.flagOrPlace("master_port"), c.MasterPort)
-	}
-	if c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed {
-		return withHint(errors.New("--rdzv-endpoint is torchrun's, and this is a deepspeed launch"), "add --rendezvous c10d or static, or give --master_addr and --master_port")
-	}
-	if c.SSHPort < 0 || c.SSHPort > 65535 {
-		return fmt.Errorf("%s %d is not a TCP port", c.flagOrPlace("ssh_port"), c.SSHPort)
-	}
-	if c.Timeout < time.Second {
-		return fmt.Errorf("%s %v leaves no time to look at a node: give it a second or more", c.flagOrPlace("timeout"), c.Timeout)
-	}
-	if _, err := version.NewVersion(c.DeepSpeed); c.DeepSpeed != "" && err != nil {
-		return fmt.Errorf("%s %q is not a version: write it like 0.15.2", c.flagOrPlace("deepspeed_version"), c.DeepSpeed)
-	}
-	if c.Python != "" && !filepath.IsAbs(c.Python) {
-		return withHint(fmt.Errorf("%s %q is not an absolute path", c.flagOrPlace("python"), c.Python),
-			"the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", c.Python)
-	}
-	return nil
 }
 
 // accelerator is DS_ACCELERATOR's where auto leaves it open, "" where that does too.
@@ -245,6 +207,8 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
 	}}
 	switch {
+	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
+		err = withHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.said("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	case c.Hosts != "" && c.Hostfile != "":
 		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":

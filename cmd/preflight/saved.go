@@ -18,7 +18,7 @@ func judgeCommand() *cobra.Command {
 		Short: "Judge a saved run again, offline",
 		Args:  arguments(1, 1, "needs one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, nil)
 			if err != nil {
 				return err
 			}
@@ -26,11 +26,14 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := readOnce(args[0], config.Baseline); err != nil {
+				return err
+			}
 			saved, err := readReport(args[0])
 			if err != nil {
 				return err
 			}
-			if err := config.writable(reportFormats, map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
+			if err := config.writable(ofARun, map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -83,6 +86,9 @@ was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("format", format, changeFormats); err != nil {
+				return err
+			}
+			if err := readOnce(args[0], args[1]); err != nil {
 				return err
 			}
 			before, err := readReport(args[0])

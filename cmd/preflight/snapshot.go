@@ -22,7 +22,7 @@ func snapshotCommand() *cobra.Command {
 		Short: "Save the facts of every node, to judge or compare later",
 		Args:  commandOnly,
 		RunE: func(cmd *cobra.Command, command []string) error {
-			config, err := readConfig(cmd.Flags())
+			config, err := readConfig(cmd, command)
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,11 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			if err := config.writable([]string{"json"}, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
+			snapshot := product{[]string{"json"}, report.SavedRun}
+			if normalize {
+				snapshot.json = report.NormalizedSnapshot
+			}
+			if err := config.writable(snapshot, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}
 			progress := startProgress(config)
@@ -68,12 +72,7 @@ func snapshotCommand() *cobra.Command {
 
 // lacking is what a snapshot lacks that a whole one has, "" for nothing.
 func lacking(saved checks.Report) string {
-	lost := 0
-	for _, node := range saved.Nodes {
-		if !node.Reached || node.SSH != nil && node.SSH.Cause != "" {
-			lost++
-		}
-	}
+	lost := len(lostNodes(saved))
 	var lacks []string
 	if saved.Interrupted {
 		lacks = append(lacks, "was interrupted")
@@ -85,6 +84,26 @@ func lacking(saved checks.Report) string {
 		return ""
 	}
 	return "the snapshot " + strings.Join(lacks, " and ")
+}
+
+// despite is the way out for who wants the file written anew all the same, as a fleet with
+// a node that is gone for good does.
+func despite(saved checks.Report, kept, partial string) string {
+	way := "to replace it all the same: mv " + checks.ShellWord(partial) + " " + checks.ShellWord(kept)
+	if lost := lostNodes(saved); lost != nil {
+		way = "to leave them out: --exclude " + checks.ShellWord(strings.Join(lost, "@")) + "; " + way
+	}
+	return way
+}
+
+// lostNodes are those that were not reached, or lost midway.
+func lostNodes(saved checks.Report) (names []string) {
+	for _, node := range saved.Nodes {
+		if !node.Reached || node.SSH != nil && node.SSH.Cause != "" {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 // partialEnding is that of the file which stands beside one that is kept.
@@ -101,6 +120,7 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 				outputs[i].path += partialEnding
 				outputs[i].said = "-o " + outputs[i].path
 				fmt.Fprintf(os.Stderr, "preflight: %s is kept as it was, this goes to %s\n", o.path, outputs[i].path)
+				fmt.Fprintf(os.Stderr, "preflight: %s\n", despite(saved, o.path, outputs[i].path))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -17,18 +18,37 @@ import (
 	"preflight/report"
 )
 
+// product is what a command writes: the formats, and what its JSON is worth.
+type product struct {
+	formats []string
+	json    report.Kept
+}
+
+// ofARun is what the commands write that judge nodes.
+var ofARun = product{reportFormats, report.SavedRun}
+
+// in is what a file of one of the formats is worth.
+func (p product) in(format string) report.Kept {
+	if format == "json" {
+		return p.json
+	}
+	return report.Rendering
+}
+
 // writable refuses before the run outputs that could not be written after it, that
 // would cost their user a file, or whose format the command does not write. Those are
 // the files it reads, by what they are, such as "the hostfile"; a path may be "".
-func (c Config) writable(formats []string, those map[string]string) error {
-	if err := oneOf("format", c.Format, formats); err != nil {
+func (c Config) writable(written product, those map[string]string) error {
+	if err := oneOf("format", c.Format, written.formats); err != nil {
 		return err
 	}
 	outputs := c.outputs()
 	for _, o := range outputs {
 		switch {
-		case o.isReport() && !slices.Contains(formats, o.format):
-			return o.unknownFormat(formats)
+		case o.isReport() && !slices.Contains(written.formats, o.format):
+			return o.unknownFormat(written.formats)
+		case o.isBareFormat():
+			return withHint(fmt.Errorf("%s names a format and no file", o.said), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.path, o.path, o.path)
 		case o.isPrinted() && o.format == "html" && term.IsTerminal(int(os.Stdout.Fd())):
 			return withHint(errors.New("a page of HTML says nothing to a person on a terminal"), "-o html=report.html writes it to a file")
 		}
@@ -36,33 +56,32 @@ func (c Config) writable(formats []string, those map[string]string) error {
 	if err := distinct(outputs); err != nil {
 		return err
 	}
-	read := map[string]string{"the configuration": c.File}
+	read := map[string]string{"the configuration": c.Stated.file}
 	maps.Copy(read, those)
 	for _, o := range outputs {
-		if err := o.writable(read); err != nil {
+		if err := o.writable(read, written.in(o.format)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endings are those of files that a format is known by.
-var endings = map[string]string{"xml": "junit", "md": "markdown", "txt": "text", "prom": "prometheus"}
-
 // unknownFormat says which formats there are, the likely one first.
 func (o output) unknownFormat(formats []string) error {
 	if slices.Contains(reportFormats, o.format) {
-		return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s", strings.Join(formats, ", "))
+		return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s: -o %s=%s", strings.Join(formats, ", "), formats[0], o.path)
 	}
 	near := nearest(o.format, formats)
-	if meant := endings[strings.ToLower(o.format)]; slices.Contains(formats, meant) {
+	if meant := byEnding[strings.ToLower(o.format)]; slices.Contains(formats, meant) {
 		near = fmt.Sprintf(": the nearest is %q", meant)
 	}
 	return withHint(fmt.Errorf("%s: there is no format %q%s", o.said, o.format, near),
 		"formats are %s; a file of such a name is ./%s=%s", strings.Join(formats, ", "), o.format, o.path)
 }
 
-func (o output) writable(those map[string]string) error {
+// writable refuses an output that could not be written, or would cost its user a file;
+// kept is what the output will be worth.
+func (o output) writable(those map[string]string, kept report.Kept) error {
 	if o.isPrinted() {
 		return nil
 	}
@@ -86,7 +105,10 @@ func (o output) writable(those map[string]string) error {
 	if stream(info) != nil || !info.Mode().IsRegular() {
 		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
-	return o.replaceable()
+	if o.isStepSummary() {
+		return nil
+	}
+	return o.replaceable(kept)
 }
 
 // stream is our own standard output or error where a file is that: whoever redirected it
@@ -133,15 +155,48 @@ func beside(path string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// replaceable refuses a file that holds anything but an earlier report.
-func (o output) replaceable() error {
+// replaceable refuses a file that holds anything but an earlier report, and one that is
+// worth more than what is to be written: the facts of a run are in no page about it.
+func (o output) replaceable(by report.Kept) error {
 	file, err := os.OpenFile(o.path, os.O_RDWR, 0)
 	if err != nil {
 		return cannotWrite(o.said, err)
 	}
 	defer file.Close()
-	if !report.Wrote(file) {
+	switch there := report.Wrote(file); {
+	case there == report.Foreign:
 		return withHint(fmt.Errorf("%s is there already and is no preflight report", o.said), "name another file, or remove that one")
+	case there <= by:
+		return nil
+	case there == report.NormalizedSnapshot:
+		return withHint(fmt.Errorf("%s is there already and is a normalized snapshot", o.said), "name another file; preflight snapshot --normalize is what writes that one anew")
+	}
+	return withHint(fmt.Errorf("%s is there already and has the facts of a run, which would be lost", o.said), "name another file, or remove that one")
+}
+
+// stepSummary names the variable with the file that GitHub Actions shows as the summary
+// of a step. Every command of the step adds to it (docs.github.com, "Workflow commands",
+// Adding a job summary).
+const stepSummary = "GITHUB_STEP_SUMMARY"
+
+// isStepSummary is whether a summary goes where others of the same step stand.
+func (o output) isStepSummary() bool {
+	path := os.Getenv(stepSummary)
+	return o.format == "markdown" && path != "" && !o.isPrinted() && o.isAlso(output{path: path})
+}
+
+// add puts the text behind what the file holds, as a paragraph of its own.
+func (o output) add(text []byte) error {
+	file, err := os.OpenFile(o.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return cannotWrite(o.said, err)
+	}
+	if info, err := file.Stat(); err == nil && info.Size() > 0 {
+		text = append([]byte("\n\n"), text...)
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return cannotWrite(o.said, err)
 	}
 	return nil
 }
@@ -160,8 +215,11 @@ func (o output) save(text []byte) error {
 		return nil
 	case !info.Mode().IsRegular():
 		return o.feed(text)
+	case o.isStepSummary():
+		return o.add(text)
 	default:
-		if err := o.replaceable(); err != nil {
+		// Hosts for a DeepSpeed that knows no comments are nobody's, and replace reports.
+		if err := o.replaceable(max(report.Wrote(bytes.NewReader(text)), report.Rendering)); err != nil {
 			return err
 		}
 	}
@@ -224,11 +282,5 @@ func (o output) feed(text []byte) error {
 
 // cannotWrite says which output, and the system's reason without a path of its own.
 func cannotWrite(said string, err error) error {
-	if in, ok := errors.AsType[*fs.PathError](err); ok {
-		err = in.Err
-	}
-	if in, ok := errors.AsType[*os.LinkError](err); ok {
-		err = in.Err
-	}
-	return withHint(fmt.Errorf("%s cannot be written: %w", said, err), "name a file in a directory of yours")
+	return withHint(fmt.Errorf("%s cannot be written: %w", said, systemReason(err)), "name a file in a directory of yours")
 }

@@ -3,15 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+	"github.com/hashicorp/go-version"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -22,7 +23,7 @@ var allowed = map[string]string{
 	"float64":     "a number",
 	"duration":    "a duration like 30s or 2m",
 	"string":      "text",
-	"stringSlice": "a list",
+	"stringSlice": "a list of texts",
 }
 
 // kindOf is pflag's name for the type of a Config field.
@@ -36,42 +37,9 @@ func kindOf(t reflect.Type) string {
 	return t.String()
 }
 
-// readableVariables refuses values of the environment that are none of their
-// setting's, which viper would bend to fit or refuse in Go's terms: to it 12 is a
-// duration of 12 nanoseconds, and 1.5 nodes are 1. Those of the file are refused where
-// it is read, with their lines.
-func readableVariables(v *viper.Viper, flags *pflag.FlagSet) error {
-	for field := range reflect.TypeFor[Config]().Fields() {
-		key := field.Tag.Get("mapstructure")
-		variable := "PREFLIGHT_" + strings.ToUpper(key)
-		if flag := flags.Lookup(key); os.Getenv(variable) == "" || flag != nil && flag.Changed {
-			continue
-		}
-		if kind := kindOf(field.Type); !readable(kind, v.Get(key)) {
-			return wrongValue(variable, kind, v.Get(key))
-		}
-		if choices[key] != nil && !slices.Contains(choices[key], os.Getenv(variable)) {
-			return fmt.Errorf("%s: %q is none of %s", variable, os.Getenv(variable), strings.Join(choices[key], ", "))
-		}
-	}
-	return nil
-}
-
-// readable is whether a value, from YAML or as text, is one of the kind.
-func readable(kind string, value any) bool {
-	list, isList := value.([]any)
-	if isList && kind == "stringSlice" {
-		for _, entry := range list {
-			if !readable("string", entry) {
-				return false
-			}
-		}
-		return true
-	}
-	if _, isMap := value.(map[string]any); isMap || isList {
-		return false
-	}
-	text := fmt.Sprint(value)
+// ofKind refuses a text that is no value of the kind, which viper would bend to fit or
+// refuse in Go's terms: to it 12 is a duration of 12 nanoseconds, and 1.5 nodes are 1.
+func ofKind(kind, text string) error {
 	var err error
 	switch kind {
 	case "bool":
@@ -83,23 +51,123 @@ func readable(kind string, value any) bool {
 	case "duration":
 		_, err = time.ParseDuration(text)
 	}
-	return err == nil
-}
-
-// wrongValue says which setting, its value, and what it takes.
-func wrongValue(name, kind string, value any) error {
-	text := fmt.Sprint(value)
-	if _, err := strconv.ParseFloat(text, 64); err == nil && kind == "duration" {
-		return fmt.Errorf("%s: %s has no unit: write %ss", name, text, text)
+	if err == nil {
+		return nil
 	}
-	return fmt.Errorf("%s: %q is not %s", name, text, allowed[kind])
+	if _, err := strconv.ParseFloat(text, 64); err == nil && kind == "duration" {
+		return fmt.Errorf("%s has no unit: write %ss", text, text)
+	}
+	return fmt.Errorf("%q is not %s", text, allowed[kind])
 }
 
 // flagError puts pflag's words for a wrong value into ours.
 func flagError(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		kind := invalid.GetFlag().Value.Type()
-		return wrongValue("--"+invalid.GetFlag().Name, kind, invalid.GetValue())
+		if err := ofKind(invalid.GetFlag().Value.Type(), invalid.GetValue()); err != nil {
+			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, err)
+		}
 	}
 	return err
+}
+
+// among refuses a value that is none of the allowed ones.
+func among(value string, choices []string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	return fmt.Errorf("%q is none of %s", value, strings.Join(choices, ", "))
+}
+
+// given refuses an empty value, as an unset shell variable makes it: the default would be
+// another launch, or no baseline.
+func given(wayOut string) func(string) error {
+	return func(text string) error {
+		if strings.TrimSpace(text) == "" {
+			return errors.New("is empty: " + wayOut)
+		}
+		return nil
+	}
+}
+
+func port(text string) error {
+	if number, err := strconv.Atoi(text); err != nil || number < 1 || number > 65535 {
+		return fmt.Errorf("%s is not a TCP port", text)
+	}
+	return nil
+}
+
+// portOrDefault takes 0 as well: the port of ssh's own configuration.
+func portOrDefault(text string) error {
+	if text == "0" {
+		return nil
+	}
+	return port(text)
+}
+
+func absolute(path string) error {
+	if path == "" || filepath.IsAbs(path) {
+		return nil
+	}
+	return withHint(fmt.Errorf("%q is not an absolute path", path), "the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", path)
+}
+
+func release(text string) error {
+	if _, err := version.NewVersion(text); text != "" && err != nil {
+		return fmt.Errorf("%q is not a version: write it like 0.15.2", text)
+	}
+	return nil
+}
+
+func enoughTime(text string) error {
+	if limit, err := time.ParseDuration(text); err != nil || limit < time.Second {
+		return fmt.Errorf("%s leaves no time to look at a node: give it a second or more", text)
+	}
+	return nil
+}
+
+// check refuses what names no check and is no pattern of any.
+func check(pattern string) error {
+	if len(checksNamed(pattern)) == 0 {
+		return withHint(errors.New(noCheck(pattern)), "preflight checks lists them")
+	}
+	return nil
+}
+
+// bytesIn is how many bytes a size such as 512MiB means.
+func bytesIn(text string) (int64, error) {
+	bytes, err := humanize.ParseBytes(text)
+	if err != nil {
+		return 0, withHint(fmt.Errorf("%q is not a size", text), "sizes look like 512MiB or 1GiB")
+	}
+	return int64(bytes), nil
+}
+
+func size(text string) error {
+	_, err := bytesIn(text)
+	return err
+}
+
+func share(text string) error {
+	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // nor NaN
+		return fmt.Errorf("is %s, but it is a share between 0 and 1", text)
+	}
+	return nil
+}
+
+func notBelowZero(text string) error {
+	if strings.HasPrefix(text, "-") {
+		return fmt.Errorf("is %s, and there is no less than none", text)
+	}
+	return nil
+}
+
+// knownFormats refuses an output whose format there is not.
+func knownFormats(text string) error {
+	for _, one := range partedBefore(followedByFormat, text) {
+		if o := outputOf("", one, "text"); !slices.Contains(reportFormats, o.format) {
+			o.said = one // whoever asks says the place
+			return o.unknownFormat(reportFormats)
+		}
+	}
+	return nil
 }

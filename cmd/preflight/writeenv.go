@@ -22,15 +22,15 @@ func (c Config) envWritable() error {
 	text, err := os.ReadFile(c.WriteEnv)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return creatable("--write-env "+c.WriteEnv, c.WriteEnv)
+		return creatable(c.said("write_env")+" "+c.WriteEnv, c.WriteEnv)
 	case err != nil:
-		return cannotWrite("--write-env "+c.WriteEnv, err)
+		return cannotWrite(c.said("write_env")+" "+c.WriteEnv, err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
 	foreign := func(s facts.Setting) bool { return !slices.Contains(checks.AdvisedNames, s.Name) }
 	if len(text) > 0 && (len(problems) > 0 || slices.ContainsFunc(settings, foreign)) {
-		return withHint(fmt.Errorf("--write-env %s is there already and sets more than preflight advises", c.WriteEnv),
+		return withHint(fmt.Errorf("%s %s is there already and sets more than preflight advises", c.said("write_env"), c.WriteEnv),
 			"name another file, and append it: cat advised.env >> %s", c.WriteEnv)
 	}
 	return nil
@@ -51,7 +51,7 @@ func (c Config) writeEnv(advice checks.Advice) error {
 		fmt.Fprintf(&text, "%s=%s\n", env.Name, env.Value)
 	}
 	if err := os.WriteFile(c.WriteEnv, []byte(text.String()), 0o644); err != nil {
-		return cannotWrite("--write-env "+c.WriteEnv, err)
+		return cannotWrite(c.said("write_env")+" "+c.WriteEnv, err)
 	}
 	return nil
 }

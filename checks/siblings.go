@@ -1,4 +1,4 @@
-package report
+package checks
 
 import (
 	"fmt"
@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"preflight/checks"
 )
 
-// foldSiblings makes one row of facts that differ alike and are told apart by one
+// FoldSiblings makes one row of facts that differ alike and are told apart by one
 // number alone: the power limit of eight GPUs is one setting, nvml.cards.[0-7].power.limit.
 // The row stands where the first of them stood.
-func foldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
+func FoldSiblings(diffs []FactDiff) []FactDiff {
 	families := map[string][]sibling{}
 	for i, d := range diffs {
 		for _, s := range siblings(d.Fact) {
@@ -43,13 +41,26 @@ func foldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 			break
 		}
 	}
-	var kept []checks.FactDiff
+	var kept []FactDiff
 	for i, d := range folded {
 		if !gone[i] {
 			kept = append(kept, d)
 		}
 	}
 	return kept
+}
+
+// FoldChanges makes one change of those on a node that FoldSiblings takes for one, before
+// and after being as two nodes that differ.
+func FoldChanges(changes []Change) (folded []Change) {
+	var diffs []FactDiff
+	for _, c := range changes {
+		diffs = append(diffs, FactDiff{Fact: c.Fact, Groups: []FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}})
+	}
+	for _, d := range FoldSiblings(diffs) {
+		folded = append(folded, Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value})
+	}
+	return folded
 }
 
 // sibling is a fact's name around one of its numbers.
@@ -73,7 +84,7 @@ func siblings(fact string) (ways []sibling) {
 }
 
 // groupsKey is alike for facts on which the same nodes have the same values.
-func groupsKey(d checks.FactDiff) string {
+func groupsKey(d FactDiff) string {
 	var key strings.Builder
 	for _, g := range d.Groups {
 		fmt.Fprintf(&key, "%s%q", g.Value, g.Nodes)

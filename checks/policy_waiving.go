@@ -1,0 +1,181 @@
+package checks
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// waiving is what the waivers of a policy do to the findings of a run.
+type waiving struct {
+	today   string // "" where nobody said, and then nothing is waived
+	waivers []waiver
+	taken   []taking
+	told    map[string]bool // checks that judged all there is, by ID
+}
+
+// waiver is one, and what it could not take.
+type waiver struct {
+	Waiver
+	fact  *regexp.Regexp
+	used  bool
+	short []shortfall
+}
+
+// shortfall is a finding on a node of which a waiver covers some facts; left are those
+// that no waiver covers.
+type shortfall struct {
+	node string
+	left []string
+}
+
+// taking is what waivers cover together, by their places in the policy.
+type taking struct {
+	by       []int
+	findings []Finding
+}
+
+func newWaiving(policy Policy) *waiving {
+	w := &waiving{today: policy.Today, told: map[string]bool{}}
+	for _, one := range policy.Waivers {
+		w.waivers = append(w.waivers, waiver{Waiver: one, fact: pathPattern(inFull(one.Fact), ".*")})
+	}
+	return w
+}
+
+func (w *waiver) isOf(fact string) bool { return w.Fact == "" || w.fact.MatchString(inFull(fact)) }
+
+// inForce are the waivers of a check that hold on a node, by their places.
+func (w *waiving) inForce(check, node string) (places []int) {
+	for i, one := range w.waivers {
+		if w.today != "" && one.Check == check && !one.expired(w.today) && one.covers(node) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// factsOf are the facts of a finding that a waiver has to cover.
+func factsOf(f Finding) []string {
+	if len(f.Facts) == 0 {
+		return []string{f.Fact}
+	}
+	return f.Facts
+}
+
+// covering are the waivers that cover what was found on a node, all its facts together: one
+// alone where one does. What they leave is covered by none.
+func (w *waiving) covering(f Finding, node string) (by []int, left []string) {
+	inForce := w.inForce(f.Check, node)
+	for _, i := range inForce {
+		other := func(fact string) bool { return !w.waivers[i].isOf(fact) }
+		if !slices.ContainsFunc(factsOf(f), other) {
+			return []int{i}, nil
+		}
+	}
+	for _, fact := range factsOf(f) {
+		at := slices.IndexFunc(inForce, func(i int) bool { return w.waivers[i].isOf(fact) })
+		if at < 0 {
+			left = append(left, fact)
+			continue
+		}
+		by = append(by, inForce[at])
+	}
+	slices.Sort(by)
+	return slices.Compact(by), left
+}
+
+// waives is whether what a check found on a node will not count.
+func (w *waiving) waives(f Finding, node string) bool {
+	by, left := w.covering(f, node)
+	return by != nil && left == nil
+}
+
+// part takes what is waived out of a check's findings, node by node, and says whether
+// anything was.
+func (w *waiving) part(findings []Finding) (counting []Finding, waived bool) {
+	for _, f := range findings {
+		where := f.Nodes
+		if len(where) == 0 {
+			where = []string{""} // the launching machine's, or nobody's
+		}
+		var nodes []string
+		for _, node := range where {
+			if (f.Verdict == Fail || f.Verdict == Warn) && w.take(f, node) {
+				waived = true
+			} else {
+				nodes = append(nodes, node)
+			}
+		}
+		if nodes == nil {
+			continue
+		}
+		if len(f.Nodes) > 0 {
+			f.Nodes = nodes
+		}
+		counting = append(counting, f)
+	}
+	return counting, waived
+}
+
+// take takes what was found on a node, where waivers cover it, and otherwise notes with
+// those that cover some of it what is left.
+func (w *waiving) take(f Finding, node string) bool {
+	by, left := w.covering(f, node)
+	if left != nil {
+		for _, i := range by {
+			w.waivers[i].short = append(w.waivers[i].short, shortfall{node, left})
+		}
+		return false
+	}
+	for _, i := range by {
+		w.waivers[i].used = true
+	}
+	if node != "" {
+		f.Nodes = []string{node}
+	}
+	at := slices.IndexFunc(w.taken, func(t taking) bool { return slices.Equal(t.by, by) })
+	if at < 0 {
+		at = len(w.taken)
+		w.taken = append(w.taken, taking{by: by})
+	}
+	w.taken[at].findings = append(w.taken[at].findings, f)
+	return true
+}
+
+// note remembers whether a check judged all there is, so that a waiver which took
+// nothing is not needed.
+func (w *waiving) note(check Check, verdict Verdict, findings []Finding, blind blindness) {
+	unclear := slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict == Unknown })
+	w.told[check.ID] = verdict != Skip && !unclear && blind.head == "" && len(blind.unreached) == 0
+}
+
+// waived are the findings that do not count, in the order of the waivers. What several
+// waivers cover together counts again when the first of them ends.
+func (w *waiving) waived(r roster) (all []Waived) {
+	slices.SortFunc(w.taken, func(a, b taking) int { return slices.Compare(a.by, b.by) })
+	for _, t := range w.taken {
+		var reasons, owners, places []string
+		until := w.waivers[t.by[0]].Until
+		for _, i := range t.by {
+			one := w.waivers[i]
+			reasons, owners, places = append(reasons, one.Reason), append(owners, one.Owner), append(places, one.At)
+			until = min(until, one.Until)
+		}
+		for _, f := range r.fold(t.findings) {
+			all = append(all, Waived{Finding: f, Reason: joinedOnce(reasons, "; "), Owner: joinedOnce(owners, ", "), Until: until, At: joinedOnce(places, ", ")})
+		}
+	}
+	return all
+}
+
+// joinedOnce joins texts, each once and none that is empty.
+func joinedOnce(texts []string, between string) string {
+	var once []string
+	for _, text := range texts {
+		if text != "" && !slices.Contains(once, text) {
+			once = append(once, text)
+		}
+	}
+	return strings.Join(once, between)
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"preflight/launch"
+)
+
+// rule is what the values of a setting are held to beyond their kind.
+type rule struct {
+	choices []string           // all there are, nil where they are many
+	valid   func(string) error // of one value, nil for anything of the kind
+	// isPath makes what the configuration file says relative to that file.
+	isPath bool
+	// ofReports: the file and the environment say it for the commands that write a
+	// report in every format. A flag is of its command, which says what that writes.
+	ofReports bool
+}
+
+// rules are those of all settings that have any.
+var rules = map[string]rule{
+	"hostfile":          {isPath: true, valid: given("name the hostfile")},
+	"hosts":             {valid: given("name some hosts, as in 'node[01-16]'")},
+	"launcher":          {choices: launch.Launchers},
+	"accelerator":       {choices: accelerators},
+	"rendezvous":        {choices: rendezvousModes},
+	"progress":          {choices: progressModes},
+	"master_port":       {valid: port},
+	"ssh_port":          {valid: portOrDefault},
+	"python":            {valid: absolute},
+	"deepspeed_version": {valid: release},
+	"timeout":           {valid: enoughTime},
+	"only":              {valid: check},
+	"skip":              {valid: check},
+	"shm_headroom":      {valid: size},
+	"disk_free":         {valid: size},
+	"memory_free":       {valid: share},
+	"clock_skew":        {valid: notBelowZero},
+	"open_files":        {valid: notBelowZero},
+	"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
+	"write_env":         {isPath: true},
+	"good_hosts":        {isPath: true, ofReports: true},
+	"bad_hosts":         {isPath: true, ofReports: true},
+	"format":            {choices: reportFormats, ofReports: true},
+	"output":            {isPath: true, valid: knownFormats, ofReports: true},
+}
+
+// setting is one thing that a user may set.
+type setting struct {
+	key  string // "master_port", which the environment calls PREFLIGHT_MASTER_PORT
+	kind string // of its values: see allowed
+	rule
+}
+
+// settings are the fields of [Config] that a user may set, in their order.
+func settings() (all []setting) {
+	for field := range reflect.TypeFor[Config]().Fields() {
+		if key := field.Tag.Get("mapstructure"); key != "-" && field.IsExported() {
+			all = append(all, setting{key, kindOf(field.Type), rules[key]})
+		}
+	}
+	return all
+}
+
+func (s setting) variable() string { return "PREFLIGHT_" + strings.ToUpper(s.key) }
+
+// list is the values in a text. Commas part checks; of outputs they may belong to a path.
+func (s setting) list(text string) []string {
+	if s.kind == "stringSlice" && !s.ofReports {
+		return strings.Split(text, ",")
+	}
+	return []string{text}
+}
+
+// wrong is what is wrong with one value, nil for nothing.
+func (s setting) wrong(text string) error {
+	if err := ofKind(s.kind, text); err != nil {
+		return err
+	}
+	if s.choices != nil {
+		return among(text, s.choices)
+	}
+	if s.valid != nil {
+		return s.valid(text)
+	}
+	return nil
+}
+
+// readConfig merges the configuration file, the environment and the flags of a command.
+// Behind its "--" stands the launch, which may say where the file lies. Later wins, and
+// every value is held to its setting's rule, wherever it was set: an error says where.
+func readConfig(cmd *cobra.Command, command []string) (Config, error) {
+	config := Config{places: map[string]string{}}
+	if err := knownEnvironment(); err != nil {
+		return config, err
+	}
+	file, err := config.fileFor(cmd.Flags(), command)
+	if err != nil {
+		return config, err
+	}
+	if config.Stated, err = readFile(file); err != nil {
+		return config, err
+	}
+	v := viper.New()
+	for _, s := range settings() {
+		place, values, err := s.set(cmd, config.Stated.settings[s.key])
+		if err != nil {
+			return config, err
+		}
+		if place != "" {
+			config.places[s.key] = place
+		}
+		switch {
+		case values == nil:
+		case s.kind == "stringSlice":
+			v.Set(s.key, values)
+		default:
+			v.Set(s.key, values[0])
+		}
+	}
+	return config, v.UnmarshalExact(&config)
+}
+
+// set is where a setting was set last, as a person knows the place, and its values there:
+// "" with a flag's default, and nil where nothing says any.
+func (s setting) set(cmd *cobra.Command, inFile inFile) (place string, values []string, err error) {
+	flag := cmd.Flags().Lookup(s.key)
+	elsewhere := !s.ofReports || writesReports(cmd) // than in a flag it counts
+	switch text := os.Getenv(s.variable()); {
+	case flag != nil && flag.Changed:
+		place, values = spelled(flag), flagValues(flag)
+		if s.ofReports {
+			return place, values, nil // held to the formats of the command when those are known
+		}
+	case text != "" && elsewhere:
+		place, values = s.variable(), s.list(text)
+	case inFile.values != nil && elsewhere:
+		return inFile.at + ": " + s.key, inFile.values, nil // held to the rule when the file was read
+	case flag != nil:
+		return "", flagValues(flag), nil
+	}
+	for _, text := range values {
+		if err := s.wrong(text); err != nil {
+			return place, nil, fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	return place, values, nil
+}
+
+// spelled is a flag as it is typed: the short way where there is one.
+func spelled(flag *pflag.Flag) string {
+	if flag.Shorthand != "" {
+		return "-" + flag.Shorthand
+	}
+	return "--" + flag.Name
+}
+
+func flagValues(flag *pflag.Flag) []string {
+	if list, isList := flag.Value.(pflag.SliceValue); isList {
+		return list.GetSlice()
+	}
+	return []string{flag.Value.String()}
+}
+
+// said is what a person set a setting by: the flag, the variable, or the line of the file.
+func (c Config) said(key string) string { return cmp.Or(c.places[key], "--"+key) }
+
+// knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
+// would silently change nothing.
+func knownEnvironment() error {
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		ours := func(s setting) bool { return s.variable() == name }
+		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
+			return withHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
+		}
+	}
+	return nil
+}
+
+// relativeTo is where paths of a file in a directory lead. An output keeps its format,
+// and what was a path stays one.
+func (s setting) relativeTo(dir string, values []string) []string {
+	if !s.isPath || dir == "." {
+		return values
+	}
+	var moved []string
+	for _, value := range values {
+		if s.key != "output" {
+			moved = append(moved, relative(dir, value))
+			continue
+		}
+		for _, one := range partedBefore(followedByFormat, value) {
+			format, path, isPair := strings.Cut(one, "=")
+			if isPair && formatWord.MatchString(format) {
+				moved = append(moved, format+"="+relative(dir, path))
+			} else {
+				moved = append(moved, relative(dir, one))
+			}
+		}
+	}
+	return moved
+}
+
+// relative is a path as seen from a directory; - is no path, and "" none either.
+func relative(dir, path string) string {
+	if path == "" || path == "-" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
