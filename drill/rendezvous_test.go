@@ -169,15 +169,11 @@ func TestTheHopThatFails(t *testing.T) {
 			}
 		})
 	}
-	conn, err := net.Dial("tcp", at(foreignPort))
+	client, err := c10d.Dial(t.Context(), at(foreignPort), facts.GenerationPings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := c10d.NewClient(conn, facts.GenerationPings)
 	defer client.Close()
-	if err := client.Greet(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
 	if keys, err := client.NumKeys(t.Context()); keys != 0 || err != nil {
 		t.Errorf("a store that is not ours has %d keys after that, %v", keys, err)
 	}

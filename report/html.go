@@ -154,9 +154,6 @@ func remarks(r checks.Report) (all []string) {
 	if r.Normalized {
 		all = append(all, "Judged from a normalized snapshot: it lacks the facts that change by themselves, and so what rests on them.")
 	}
-	if r.Policy != "" {
-		all = append(all, "Policy: "+Escape(r.Policy))
-	}
 	return all
 }
 

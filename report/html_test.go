@@ -323,7 +323,7 @@ func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
 	page := htmlOf(t, r)
 	for _, part := range []string{
 		`<a href="#waived">1 waived</a>`, `<tr id="waived-1">`, "<td>docker default</td><td class=\"owner\">ops</td><td class=\"date\">2099-12-31</td>",
-		"Policy: preflight.yaml", "stopped before every node had answered", "normalized snapshot",
+		"policy preflight.yaml", "stopped before every node had answered", "normalized snapshot",
 	} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %q", part)

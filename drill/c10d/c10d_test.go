@@ -48,18 +48,13 @@ func serve(t *testing.T, g facts.Generation) (server *Server, address string) {
 	return server, listener.Addr().String()
 }
 
-// dial connects and begins as the generation does.
 func dial(t *testing.T, address string, g facts.Generation) *Client {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
+	client, err := Dial(patient(t), address, g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := NewClient(conn, g)
 	t.Cleanup(func() { client.Close() })
-	if err := client.Greet(patient(t), 1); err != nil {
-		t.Fatal(err)
-	}
 	return client
 }
 

@@ -34,6 +34,22 @@ func NewClient(conn net.Conn, g facts.Generation) *Client {
 	return &Client{conn: conn, replies: decoder{from: bufio.NewReader(conn)}, generation: g}
 }
 
+// Dial connects to host:port and begins as the generation does: since 2.1 with
+// Validate, since 2.5 with Ping too.
+func Dial(ctx context.Context, address string, g facts.Generation) (*Client, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := NewClient(conn, g)
+	if err := c.Greet(ctx, 1); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // Close ends the connection. The store forgets nothing.
 func (c *Client) Close() error { return c.conn.Close() }
 
