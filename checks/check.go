@@ -61,9 +61,10 @@ type View struct {
 	networks map[*facts.Node]launch.Network           // what ncclNetwork has, for the same reason
 	cards    func(*facts.Node) []*facts.Card          // what launchCards has
 
-	severity Severity    // what the check that runs weighs here
-	stated   []statement // the policy's expectations, held against the fleet
-	waiving  *waiving    // what its waivers have done so far
+	found    map[string]map[string]bool // what the checks before this one have found: nodes by check ID
+	severity Severity                   // what the check that runs weighs here
+	stated   []statement                // the policy's expectations, held against the fleet
+	waiving  *waiving                   // what its waivers have done so far
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills

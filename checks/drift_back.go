@@ -4,42 +4,50 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"preflight/facts"
 )
 
 // driverBack installs the version that was there.
-func driverBack(_ View, node *facts.Node, changes []Change) []string {
-	at := slices.IndexFunc(changes, func(c Change) bool {
+func driverBack(d deed) []string {
+	at := slices.IndexFunc(d.changes, func(c Change) bool {
 		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && unquoted(string(c.Before)) != ""
 	})
-	if at < 0 || node.NVML == nil {
+	if at < 0 || d.node.NVML == nil {
 		return nil
 	}
 	kind := ""
-	if node.GPU != nil && node.GPU.OpenModule {
+	if d.node.GPU != nil && d.node.GPU.OpenModule {
 		kind = "open"
 	}
-	return []string{exactDriver(node, unquoted(string(changes[at].Before)), kind)}
+	return []string{howInstalled, exactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
+}
+
+// gpusBack is for what is out of order where no check of this run has said so; of other
+// changes only a person can tell.
+func gpusBack(d deed) []string {
+	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
+	if !slices.ContainsFunc(d.changes, failed) || d.view.found[gpuHealthy.ID][d.node.Name] {
+		return nil
+	}
+	return []string{"preflight checks " + gpuHealthy.ID + "   # what finds and mends it: until then a new baseline takes the fault for what is good"}
 }
 
 // packagesBack has pip install what was there, and remove what was not.
-func packagesBack(view View, node *facts.Node, changes []Change) []string {
-	var d difference
-	for _, c := range changes {
-		if name, is := strings.CutPrefix(c.Fact, packagePath("")); is && node.Python.Found {
-			d.Deviations = append(d.Deviations, deviation{Name: name, Want: unquoted(string(c.Before))})
+func packagesBack(d deed) []string {
+	var unlike difference
+	for _, c := range d.changes {
+		if name, is := strings.CutPrefix(c.Fact, packagePath("")); is && d.node.Python.Found {
+			unlike.Deviations = append(unlike.Deviations, deviation{Name: name, Want: unquoted(string(c.Before))})
 		}
 	}
-	if d.Deviations == nil {
+	if unlike.Deviations == nil {
 		return nil
 	}
-	return pipFix(view, d)
+	return pipFix(d.view, unlike)
 }
 
 // mtuBack sets the MTU that an interface had. One that came or went has none to go back to.
-func mtuBack(_ View, _ *facts.Node, changes []Change) (fix []string) {
-	for _, c := range changes {
+func mtuBack(d deed) (fix []string) {
+	for _, c := range d.changes {
 		if !c.came() && !c.gone() {
 			name := mtuFact.FindStringSubmatch(c.Fact)[1]
 			fix = append(fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # until the next boot", remoteWord(name), sizeIn(c.Before)))
@@ -48,11 +56,17 @@ func mtuBack(_ View, _ *facts.Node, changes []Change) (fix []string) {
 	return fix
 }
 
-// shmBack makes it as large as it was.
-func shmBack(_ View, node *facts.Node, changes []Change) []string {
-	at := slices.IndexFunc(changes, func(c Change) bool { return c.Fact == "shm.size" })
-	if at < 0 || !breaks(node, changes[at]) {
+// shmBack makes it as large as it was, to the byte: what is rounded has changed as well.
+func shmBack(d deed) []string {
+	at := slices.IndexFunc(d.changes, func(c Change) bool { return c.Fact == "shm.size" })
+	if at < 0 || !breaks(d.node, d.changes[at]) {
 		return nil
 	}
-	return enlargeSHM(node, sizeIn(changes[at].Before))
+	fix := sizeSHM(d.node, sizeIn(d.changes[at].Before), "")
+	if d.view.found[shmSize.ID][d.node.Name] {
+		for i := range fix {
+			fix[i] = remarked(fix[i], "in place of what "+shmSize.ID+" says, if that is smaller")
+		}
+	}
+	return fix
 }

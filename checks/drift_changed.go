@@ -31,9 +31,9 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 		f := b.finding(node, own)
 		f.Summary = t.what + " changed since the baseline"
 		if t.back != nil {
-			f.Fix = append(t.back(view, node, own), f.Fix...)
+			f.Fix = append(t.back(deed{view, before, node, own}), f.Fix...)
 		}
-		f.Fix = append(f.Fix, b.anew(view))
+		f.Fix = append(slices.Concat(f.Fix, t.explained(view, node)), b.anew(view))
 		findings = append(findings, f)
 	}
 	return findings

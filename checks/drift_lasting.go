@@ -16,16 +16,22 @@ func Lasting(catalogue []Check) []Check {
 	judged := slices.Clone(catalogue)
 	for i := range judged {
 		check := &judged[i]
-		gone := func(s facts.Section) bool {
-			return slices.Contains(facts.Momentary, s) || check.OnHead && s != facts.SectionLauncher
-		}
-		lasting := slices.DeleteFunc(slices.Clone(check.Needs), gone)
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), check.goneFromLasting)
 		if check.Volatile || len(lasting) < len(check.Needs) {
 			check.Needs = lasting // what the run was never to look at is still not judged
 			check.Run = func(View) []Finding { return []Finding{{Verdict: Unknown, Summary: LeftOut, Explained: true}} }
 		}
 	}
 	return judged
+}
+
+// Lasts is whether a normalized snapshot holds something of what a check judges by.
+func Lasts(check Check) bool {
+	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !check.goneFromLasting(s) })
+}
+
+func (c *Check) goneFromLasting(s facts.Section) bool {
+	return slices.Contains(facts.Momentary, s) || c.OnHead && s != facts.SectionLauncher
 }
 
 // LastingLaunch is a launch without what it takes from the shell and the directory that it

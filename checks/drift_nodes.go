@@ -2,6 +2,7 @@ package checks
 
 import (
 	"cmp"
+	"strings"
 
 	"preflight/facts"
 	"preflight/hostfile"
@@ -33,7 +34,8 @@ func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 	}}
 }
 
-// lost are the nodes of the baseline that this launch should have and has not. Where no
+// lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
+// fewer nodes works, and the hostfile may be one that leaves out the broken ones. Where no
 // hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
 func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
 	if view.Launch.HostsFile == "" {
@@ -59,18 +61,24 @@ func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
 		}}
 	}
 	return []Finding{{
-		Nodes: names, Summary: "in the baseline, and in the hostfile no more",
+		Verdict: Warn, Nodes: names, Summary: "in the baseline, and in the hostfile no more",
 		Got: "not in the hostfile", Want: "in the baseline",
-		Fix: []string{"$EDITOR " + hostsFile(view) + "   # add again: " + hostfile.Fold(names), b.anew(view)},
+		Fix: []string{
+			"# left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude " + ShellWord(strings.Join(names, "@")),
+			"$EDITOR " + hostsFile(view) + "   # missing by mistake: add " + hostfile.Fold(names),
+			b.anewWhere(view, "they are gone for good"),
+		},
 	}}
 }
 
 func hostsFile(view View) string { return ShellWord(cmp.Or(view.Launch.HostsFile, "hostfile")) }
 
-// anew is the way out where the change was meant: the baseline is written again, from the
-// same hosts. A finding on the launching machine has it, too, so that nothing is left to
+// anew is the way out where the change was meant.
+func (b *Baseline) anew(view View) string { return b.anewWhere(view, "this was meant") }
+
+// anewWhere writes the baseline again, from the same hosts, where something is so. A finding on the launching machine has it, too, so that nothing is left to
 // be filled in by the nodes of the finding.
-func (b *Baseline) anew(view View) string {
+func (b *Baseline) anewWhere(view View, so string) string {
 	hosts := "-H " + hostsFile(view)
 	if view.Launch.HostsFile == "" {
 		var names []string
@@ -79,7 +87,7 @@ func (b *Baseline) anew(view View) string {
 		}
 		hosts = "-w " + ShellWord(hostfile.Fold(names))
 	}
-	return "preflight snapshot " + hosts + " --normalize -o " + ShellWord(b.File) + "   # if this was meant"
+	return "preflight snapshot " + hosts + " --normalize -o " + ShellWord(b.File) + "   # if " + so
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.

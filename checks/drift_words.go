@@ -64,12 +64,39 @@ func inWords(c Change) (now, then string) {
 	if json.Unmarshal(c.After, &is) == nil && json.Unmarshal(c.Before, &was) == nil && len(is)*len(was) > 0 {
 		return beyond(is, was), beyond(was, is)
 	}
+	if now, then, are := unlikeCells(c); are {
+		return now, then
+	}
 	after, errAfter := strconv.ParseInt(string(c.After), 10, 64)
 	before, errBefore := strconv.ParseInt(string(c.Before), 10, 64)
 	if facts.Unit(c.Fact) == "bytes" && errAfter == nil && errBefore == nil && after >= 0 && before >= 0 {
 		return apart(after, before)
 	}
 	return plainValue(c.After), plainValue(c.Before)
+}
+
+// unlikeCells is of two tables of one size, as what joins any two GPUs, those cells that
+// are not the same, "[3][4] NV16", and once what is so both ways: a table is too long to be
+// compared by eye.
+func unlikeCells(c Change) (now, then string, are bool) {
+	var is, was [][]string
+	if json.Unmarshal(c.After, &is) != nil || json.Unmarshal(c.Before, &was) != nil || len(is) != len(was) {
+		return "", "", false
+	}
+	var nows, thens []string
+	for i := range is {
+		if len(is[i]) != len(was[i]) {
+			return "", "", false
+		}
+		for j := range is[i] {
+			mirrored := j < i && i < len(is[j]) && is[j][i] == is[i][j] && was[j][i] == was[i][j]
+			if is[i][j] != was[i][j] && !mirrored {
+				at := fmt.Sprintf("[%d][%d] ", i, j)
+				nows, thens = append(nows, at+is[i][j]), append(thens, at+was[i][j])
+			}
+		}
+	}
+	return shortList(nows), shortList(thens), nows != nil
 }
 
 // beyond is what a list has that another has not.

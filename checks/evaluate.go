@@ -20,7 +20,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 		Policy:   policy.File,
 		Diff:     Diff(fleet.Nodes),
 	}
-	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
+	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, found: map[string]map[string]bool{}, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
 	view.cards = launchCards(view)
 	view.stated, view.waiving = hold(fleet, policy), newWaiving(policy)
 	report.Advice = advise(view)
@@ -32,6 +32,7 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	said := map[[2]string]bool{}
 	for _, check := range catalogue {
 		outcome, findings := judge(check, fleet, view)
+		view.found[check.ID] = concernedBy(findings)
 		findings = unsaid(said, findings)
 		report.Checks = append(report.Checks, outcome)
 		report.Findings = append(report.Findings, roster.fold(findings)...)
@@ -42,6 +43,17 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	})
 	report.Conclude(policy.Strict)
 	return report
+}
+
+// concernedBy are the nodes of findings that count.
+func concernedBy(findings []Finding) map[string]bool {
+	nodes := map[string]bool{}
+	for _, f := range findings {
+		for _, node := range f.Nodes {
+			nodes[node] = nodes[node] || f.Verdict == Fail || f.Verdict == Warn
+		}
+	}
+	return nodes
 }
 
 // SwitchedOff is the reason of a skip that the user asked for.

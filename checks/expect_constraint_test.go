@@ -103,6 +103,9 @@ func TestConstraintsMet(t *testing.T) {
 		{shm, ">=16GiB", `17179869183`, false},
 		{shm, "==16GiB", `17179869184`, true},
 		{shm, "<1GB", `999999999`, true},
+		{shm, "1024", `1024`, true}, // of plain numbers those below want a unit
+		{shm, "16B", `16`, true},
+		{shm, "0", `0`, true},
 		{mtu, "9000", `9000`, true},
 		{mtu, "9000", `1500`, false},
 		{mtu, ">=1500", `9000`, true},
@@ -161,6 +164,9 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"shm.size", ">=lots", `"lots" is no size: sizes look like`},
 		{"shm.size", ">=2GiB, <2147483648", "cannot be"},
 		{"shm.size", "unlimited", "is no size"},
+		{"shm.size", "16", "16 has no unit: write 16GiB, or 16B for bytes"},
+		{"shm.size", ">=1023.5", "1023.5 has no unit"},
+		{"shm.size", ">=9300000TiB", "is no size"},
 		{"net.interfaces.*.mtu", "jumbo", `"jumbo" is no number, and net.interfaces.*.mtu is one`},
 		{"net.interfaces.*.mtu", "NaN", "is no number"},
 		{"net.interfaces.*.speed", ">=100GB", `"100GB" is no rate`},
@@ -192,7 +198,7 @@ func TestImpossibleExpectations(t *testing.T) {
 		t.Error("an expectation that says nothing is valid")
 	}
 	for fact, is := range map[string]string{
-		"ib.devices.*.numa_node": "-1", "limits.memlock.soft": "unlimited", "nvml.cards.*.power.limit": ">300, <301", "net.interfaces.*.mtu": ">5, <7", "shm.size": "<1", "gpu.open_module": "!=true",
+		"ib.devices.*.numa_node": "-1", "limits.memlock.soft": "unlimited", "nvml.cards.*.power.limit": ">300, <301", "net.interfaces.*.mtu": ">5, <7", "shm.size": "<1B", "gpu.open_module": "!=true",
 	} {
 		if err := (Expectation{Fact: fact, Is: []string{is}}).Valid(); err != nil {
 			t.Errorf("%s: %v", fact, err)

@@ -23,6 +23,8 @@ func sizeToState(bytes string) string {
 		return strconv.FormatInt((size-size/noise)>>20, 10) + "MiB"
 	case size > 0 && size%1024 == 0:
 		return strconv.FormatInt(size/1024, 10) + "KiB"
+	case size > 0 && size < 1024: // which is no size without its unit: see [ReadSize]
+		return bytes + "B"
 	}
 	return bytes
 }

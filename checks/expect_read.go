@@ -86,15 +86,15 @@ func readNumber(text string, about facts.Description) (float64, error) {
 	if text == unlimitedWord && canBeUnlimited(about.Path) {
 		return math.Inf(1), nil
 	}
-	if number, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
+	number, err := strconv.ParseFloat(text, 64)
+	plain := err == nil && !math.IsNaN(number) && !math.IsInf(number, 0)
+	if counted := about.Unit == "bytes" && number > 0; plain && !counted {
 		return number, nil
 	}
 	switch about.Unit {
 	case "bytes":
-		if size, err := humanize.ParseBytes(text); err == nil {
-			return float64(size), nil
-		}
-		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
+		size, err := ReadSize(text)
+		return float64(size), err
 	case "bit/s":
 		if rate, unit, err := humanize.ParseSI(text); err == nil && unit == "bit/s" {
 			return rate, nil
@@ -102,4 +102,17 @@ func readNumber(text string, about facts.Description) (float64, error) {
 		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s", text)
 	}
 	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
+}
+
+// ReadSize is how many bytes a size such as 512MiB means. A number without a unit is
+// bytes; one below 1024 is refused, as its unit was likely forgotten.
+func ReadSize(text string) (int64, error) {
+	size, err := humanize.ParseBytes(text)
+	if err != nil || size > math.MaxInt64 {
+		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil && size > 0 && size < 1024 {
+		return 0, fmt.Errorf("%s has no unit: write %sGiB, or %sB for bytes", text, text, text)
+	}
+	return int64(size), nil
 }

@@ -161,7 +161,7 @@ func TestLinkLayersMeetThePolicy(t *testing.T) {
 // TestDraftedSizes: what somebody has set stays, and what follows the memory leaves room.
 func TestDraftedSizes(t *testing.T) {
 	for bytes, want := range map[string]string{
-		"549755813888": "512GiB", "67108864": "64MiB", "65536": "64KiB", "1000": "1000", "12638253056": "11932MiB", "0": "0",
+		"549755813888": "512GiB", "67108864": "64MiB", "65536": "64KiB", "1000": "1000B", "12638253056": "11932MiB", "0": "0",
 	} {
 		if got := sizeToState(bytes); got != want {
 			t.Errorf("%s is stated as %s, want %s", bytes, got, want)

@@ -68,7 +68,7 @@ func (s *statement) findings(view View) []Finding {
 			Summary: s.Fact + " is not what the policy states",
 			Got:     m.got,
 			Want:    s.wanted(),
-			Fix:     []string{s.fix(view)},
+			Fix:     []string{s.fix(view), s.otherwise()},
 		})
 	}
 	return findings
@@ -81,6 +81,15 @@ func (s *statement) weight(policy Policy) Verdict {
 		stated = Warn
 	}
 	return policy.weight(expectationID, Error, stated)
+}
+
+// otherwise is the way out where what the node has was meant.
+func (s *statement) otherwise() string {
+	file, line := s.At, ""
+	if at := strings.LastIndex(s.At, ":"); at >= 0 {
+		file, line = s.At[:at], s.At[at:]
+	}
+	return "$EDITOR " + ShellWord(file) + "   # if this was meant: change what " + file + line + " states"
 }
 
 // fix is the policy's own, else what installs such a package, else where a command would

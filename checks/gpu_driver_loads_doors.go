@@ -99,7 +99,7 @@ func lacksLibcuda(node *facts.Node) []Finding {
 	case container != "":
 		f.Fix = startWithGPUs(container)
 	case module != "":
-		f.Fix = append(f.Fix, onNodes("sudo apt-get install libnvidia-compute-%s-server", release(module, 1))+"   # Ubuntu; where it is not: of the kernel module's version")
+		f.Fix = append(f.Fix, onNodes("sudo apt-get install -y libnvidia-compute-%s-server", release(module, 1))+"   # Ubuntu; where it is not: of the kernel module's version")
 	}
 	return []Finding{f}
 }

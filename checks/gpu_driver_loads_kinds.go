@@ -97,7 +97,7 @@ func userHalfMissing(node *facts.Node) Finding {
 		f.Summary = "the driver's kernel module is loaded, and its libraries are not installed"
 		f.Got = "kernel module " + module
 		f.Fix = []string{
-			onNodes("sudo apt-get install libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", release(module, 1)) + "   # Ubuntu; what matters is that they are of the module's version",
+			onNodes("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", release(module, 1)) + "   # Ubuntu; what matters is that they are of the module's version",
 			"{ssh} 'ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L'",
 		}
 	default:

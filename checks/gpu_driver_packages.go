@@ -35,11 +35,23 @@ func openOnly(node *facts.Node) bool {
 	return slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Capability != "" && !launch.Before(card.Capability, least) })
 }
 
-// exactDriver installs a version and a kind of driver. A branch's packages are of its
-// newest version; a pin holds all of them, and what they need, to another one where
-// the repository still has it.
+// isUbuntu is whether the packages of driverPackages are a node's. Debian, and what NVIDIA
+// packages itself, have other ones, in versions of their own.
+func isUbuntu(node *facts.Node) bool {
+	return node.Host != nil && strings.HasPrefix(node.Host.OS, "Ubuntu")
+}
+
+// exactDriver installs a version and a kind of driver, behind howInstalled. A branch's
+// packages are of its newest version; a pin holds all of them, and what they need, to
+// another one where the repository still has it.
 func exactDriver(node *facts.Node, version, kind string) string {
-	pin := `"printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install `
+	if !isUbuntu(node) {
+		if kind != "" {
+			kind = " with the " + kind + " kernel module"
+		}
+		return "# install driver " + wordOr(version, "of the wanted version") + kind + " in the way that this one came to be installed, then reboot, and see with nvidia-smi that it is the wanted one"
+	}
+	pin := `"printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install -y `
 	packages := strings.Fields(driverPackages(node, version, kind))
 	words := strings.Repeat(" %s", len(packages))[1:]
 	return onMachine(node, onNodes(pin+words+`"`, append([]string{version}, packages...)...)+"   # Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one")

@@ -103,7 +103,7 @@ func tooOldDriver(view View, node *facts.Node, cards []*facts.Card) Finding {
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Fix = append(f.Fix, onNodes("sudo apt-get install cuda-compat-%s", dashed(torch.CUDA))+"   # or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH")
+		f.Fix = append(f.Fix, onNodes("sudo apt-get install -y cuda-compat-%s", dashed(torch.CUDA))+"   # or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH")
 	}
 	for _, fix := range otherTorch(view, node, cards) {
 		f.Fix = append(f.Fix, fix+"; or this: torch for the driver as it is")

@@ -84,7 +84,10 @@ func newerDriver(node *facts.Node, toolkit string) []string {
 	if least == "" {
 		return nil
 	}
-	return []string{onMachine(node, "{ssh} sudo apt-get install "+driverPackages(node, least, moduleKind(node))+"   # Ubuntu; "+least+" or later, then reboot")}
+	if !isUbuntu(node) {
+		return []string{"# install driver " + least + " or later in the way that the present one came to be installed, then reboot"}
+	}
+	return []string{onMachine(node, "{ssh} sudo apt-get install -y "+driverPackages(node, least, moduleKind(node))+"   # Ubuntu; "+least+" or later, then reboot")}
 }
 
 // dashed is a CUDA version as packages spell it, "12-4".

@@ -53,10 +53,10 @@ const startManager = "{ssh} sudo systemctl enable --now nvidia-fabricmanager"
 func installManager(driver string) []string {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
-		return []string{"{ssh} sudo apt-get install nvidia-fabricmanager-BRANCH   # of exactly the driver's version"}
+		return []string{"{ssh} sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version"}
 	}
 	return []string{
-		onNodes(`"sudo apt-get install 'nvidia-fabricmanager-%s=%s*'"`, branch, driver),
-		onNodes("sudo dnf install nvidia-fabric-manager-%s", driver) + "   # on Red Hat",
+		onNodes(`"sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'"`, branch, driver),
+		onNodes("sudo dnf install -y nvidia-fabric-manager-%s", driver) + "   # on Red Hat",
 	}
 }

@@ -97,12 +97,22 @@ func judgeFlags(flags *pflag.FlagSet) {
 	flags.StringSlice("skip", nil, "leave these checks out")
 	flags.Bool("strict", false, "warnings fail the run")
 	outputFlags(flags)
+	usual := thresholds()
+	flags.String("shm_headroom", usual.SHMHeadroom, "room in /dev/shm beyond NCCL's need, for DataLoader workers")
+	flags.String("disk_free", usual.DiskFree, "space that must be free where the launch writes")
+	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available")
+	flags.Duration("clock_skew", usual.ClockSkew, "how far two clocks may differ")
+	flags.Int64("open_files", usual.OpenFiles, "hard limit on open files wanted")
+}
+
+// thresholds are those that hold where nothing says others, as of a command that judges
+// and has no flags for them.
+func thresholds() Config {
 	policy := checks.DefaultPolicy()
-	flags.String("shm_headroom", humanize.IBytes(uint64(policy.SHMHeadroom)), "room in /dev/shm beyond NCCL's need, for DataLoader workers")
-	flags.String("disk_free", humanize.IBytes(uint64(policy.DiskFree)), "space that must be free where the launch writes")
-	flags.Float64("memory_free", policy.MemoryFree, "share of a node's memory that must be available")
-	flags.Duration("clock_skew", time.Duration(policy.ClockSkew*float64(time.Second)), "how far two clocks may differ")
-	flags.Int64("open_files", policy.OpenFiles, "hard limit on open files wanted")
+	return Config{
+		SHMHeadroom: humanize.IBytes(uint64(policy.SHMHeadroom)), DiskFree: humanize.IBytes(uint64(policy.DiskFree)),
+		MemoryFree: policy.MemoryFree, ClockSkew: time.Duration(policy.ClockSkew * float64(time.Second)), OpenFiles: policy.OpenFiles,
+	}
 }
 
 // outputFlags adds the flags that say where the report goes.
@@ -163,7 +173,7 @@ func (c Config) policy() (checks.Policy, error) {
 		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")
 	}
 	var err, also error
-	policy.SHMHeadroom, err = bytesIn(c.SHMHeadroom)
-	policy.DiskFree, also = bytesIn(c.DiskFree)
+	policy.SHMHeadroom, err = checks.ReadSize(c.SHMHeadroom)
+	policy.DiskFree, also = checks.ReadSize(c.DiskFree)
 	return policy, errors.Join(err, also)
 }

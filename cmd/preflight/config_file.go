@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
@@ -84,11 +84,15 @@ func readFile(file string) (stated, error) {
 	if file == "" {
 		return stated{}, nil
 	}
-	root, err := document(file)
+	text, err := configuration(file)
 	if err != nil {
 		return stated{}, err
 	}
 	f := &policyFile{name: file, groups: map[string]string{}}
+	root, err := f.document(text)
+	if err != nil {
+		return stated{}, err
+	}
 	if root.Kind != yaml.MappingNode && root.Kind != 0 && root.Tag != "!!null" {
 		f.fault(root, "settings are written as \"name: value\"")
 		root = &yaml.Node{}
@@ -149,33 +153,54 @@ func (f *policyFile) values(s setting, node *yaml.Node) (all []string) {
 	return all
 }
 
-// document is the one that a YAML file holds, the zero node for none.
-func document(file string) (*yaml.Node, error) {
+// configuration is what a file holds that is small enough to be one.
+func configuration(file string) (string, error) {
 	open, err := os.Open(file)
 	if err != nil {
-		return nil, unreadableFile(file, err)
+		return "", unreadableFile(file, err)
 	}
 	defer open.Close() // read only: nothing is lost
 	text, err := io.ReadAll(io.LimitReader(open, mostOfFile+1))
 	switch {
 	case err != nil:
-		return nil, unreadableFile(file, err)
+		return "", unreadableFile(file, err)
 	case len(text) > mostOfFile:
-		return nil, fmt.Errorf("configuration file %s: has more than 1 MiB, so it is hardly one", file)
+		return "", fmt.Errorf("configuration file %s: has more than 1 MiB, so it is hardly one", file)
 	}
+	return string(text), nil
+}
+
+// document is the one that a YAML text holds, the zero node for none. Where it is none,
+// or reads as what nobody writes, the slips in it are said, and it is read without them.
+func (f *policyFile) document(text string) (*yaml.Node, error) {
+	root, err := f.parse(text)
+	if err == nil && !isStrange(root) {
+		return root, nil
+	}
+	mended, again := f.parse(f.mend(text))
+	switch slipped := f.err(); {
+	case slipped == nil:
+		return root, err
+	case again != nil:
+		return nil, multierror.Append(slipped, again)
+	}
+	return mended, nil
+}
+
+func (f *policyFile) parse(text string) (*yaml.Node, error) {
 	var first, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder := yaml.NewDecoder(strings.NewReader(text))
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
 		return &first, nil
 	case err != nil:
-		return nil, fmt.Errorf("%s is not YAML: %w", file, err)
+		return nil, fmt.Errorf("%s is not YAML: %w", f.name, err)
 	}
 	switch err := decoder.Decode(&second); {
 	case err == nil:
-		return nil, fmt.Errorf("%s:%d: a second document begins here, and one is read: take the line with --- out", file, second.Line)
+		return nil, fmt.Errorf("%s:%d: a second document begins here, and one is read: take the line with --- out", f.name, second.Line)
 	case !errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%s is not YAML: %w", file, err)
+		return nil, fmt.Errorf("%s is not YAML: %w", f.name, err)
 	}
 	return behind(first.Content[0]), nil
 }

@@ -39,14 +39,14 @@ commented out. Nothing that is there already is written over.`,
 			if err != nil {
 				return err
 			}
-			return writePolicy(path, nodes)
+			return config.writePolicy(path, nodes)
 		},
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from", "", "a saved run to write it from, instead of looking at the nodes now")
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: preflight.yaml beside the hostfile; - is standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress, and no word of what was written")
 	return cmd
 }
 
@@ -87,11 +87,14 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 	job.Progress = progress.hear
 	fleet, _ := preflight.Look(cmd.Context(), job)
 	progress.stop()
-	return fleet.Nodes, cmd.Context().Err()
+	if cmd.Context().Err() != nil {
+		return nil, errors.New("interrupted: no policy is written from half a look")
+	}
+	return fleet.Nodes, nil
 }
 
 // writePolicy writes the policy of the nodes that were reached.
-func writePolicy(path string, nodes []facts.Node) error {
+func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	var reached []string
 	for _, node := range nodes {
 		if node.Reached {
@@ -120,5 +123,24 @@ func writePolicy(path string, nodes []facts.Node) error {
 		return cannotWrite(path, err)
 	}
 	_, err = file.Write(text.Bytes())
-	return errors.Join(err, file.Close())
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	c.tellWritten(path, len(reached), len(nodes), toCommit)
+	return nil
+}
+
+// toCommit is what to do with a file that others go by.
+const toCommit = "; review and commit it"
+
+// tellWritten says to who reads along that a file was written, from how many of its nodes.
+func (c Config) tellWritten(path string, reached, all int, next string) {
+	if c.Quiet {
+		return
+	}
+	count := inNodes(all)
+	if reached < all {
+		count = fmt.Sprintf("%d of %s", reached, count)
+	}
+	fmt.Fprintf(os.Stderr, "preflight: %s: written from %s%s\n", report.Escape(path), count, next)
 }

@@ -121,7 +121,7 @@ func readReport(path string) (checks.Report, error) {
 
 // noRun says why there is no saved run to read, and how one is made.
 func noRun(format string, args ...any) error {
-	return withHint(fmt.Errorf(format, args...), "preflight snapshot -H hostfile -o golden.json writes one")
+	return withHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
 }
 
 // readOnce refuses two saved runs that are both to come from standard input.

@@ -192,16 +192,34 @@ func noCheck(id string) string {
 	for _, check := range checks.Catalogue {
 		ids = append(ids, check.ID)
 	}
-	return fmt.Sprintf("there is no check %q%s", id, nearest(id, ids))
+	near := nearest(id, ids)
+	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
+		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
+		if at := slices.IndexFunc(ids, part); at >= 0 {
+			near = fmt.Sprintf(": the nearest is %q", ids[at])
+		}
+	}
+	return fmt.Sprintf("there is no check %q%s", id, near)
 }
+
+// leastPart is of how many letters the part of a name tells one.
+const leastPart = 3
 
 // nearest names the word that was likely meant, with what leads to it.
 func nearest(word string, among []string) string {
-	if near := checks.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
-		return fmt.Sprintf(": the nearest is %q", near)
+	if near := meant(word, among); near != "" {
+		return near
 	}
 	if len(among) > 0 && len(among) <= 8 {
 		return ": there are " + strings.Join(among, ", ")
+	}
+	return ""
+}
+
+// meant is the nearest of some words, "" where none is near.
+func meant(word string, among []string) string {
+	if near := checks.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
+		return fmt.Sprintf(": the nearest is %q", near)
 	}
 	return ""
 }

@@ -177,7 +177,7 @@ func (f *policyFile) list(node *yaml.Node, where string) (all []string) {
 func (f *policyFile) choice(e entry, key string, allowed ...string) string {
 	text := f.optional(e, key)
 	if text != "" && !slices.Contains(allowed, text) {
-		f.fault(e.keys[key], "%s: %q is none of %s", key, text, strings.Join(allowed, ", "))
+		f.fail(e.keys[key], fmt.Errorf("%s: %w", key, among(text, allowed)))
 		return ""
 	}
 	return text

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -68,12 +69,31 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	return root
 }
 
-// noArguments refuses stray words with the likely reason.
+// noArguments refuses stray words with the likely reason: a command misspelt, the file to
+// write, or else a hostfile.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return withHint(fmt.Errorf("unexpected argument %q", args[0]), "a hostfile is given as: %s -H %s", cmd.CommandPath(), args[0])
+	stray := fmt.Errorf("unexpected argument %q", args[0])
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	ending := filepath.Ext(args[0])
+	switch near := meant(args[0], names); {
+	case near != "":
+		return withHint(fmt.Errorf("there is no command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
+	case cmd.Flags().Lookup("output") != nil && slices.Contains([]string{".json", ".yaml", ".yml", ".html", ".xml", ".md"}, ending):
+		typed := cmd.CommandPath() + " -H hostfile"
+		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
+			typed += " --normalize"
+		}
+		return withHint(stray, "a file to write is given as: %s -o %s", typed, checks.ShellWord(args[0]))
+	}
+	return withHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), checks.ShellWord(args[0]))
 }
 
 // arguments refuses too few and too many words, and says how they are given.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
@@ -98,9 +99,11 @@ func (s setting) wrong(text string) error {
 
 // readConfig merges the configuration file, the environment and the flags of a command.
 // Behind its "--" stands the launch, which may say where the file lies. Later wins, and
-// every value is held to its setting's rule, wherever it was set: an error says where.
+// every value is held to its setting's rule, wherever it was set: the errors say where,
+// all at once.
 func readConfig(cmd *cobra.Command, command []string) (Config, error) {
-	config := Config{places: map[string]string{}}
+	config := thresholds()
+	config.places = map[string]string{}
 	if err := knownEnvironment(); err != nil {
 		return config, err
 	}
@@ -108,14 +111,16 @@ func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 	if err != nil {
 		return config, err
 	}
+	var problems *multierror.Error
 	if config.Stated, err = readFile(file); err != nil {
-		return config, err
+		problems = multierror.Append(problems, err)
 	}
 	v := viper.New()
 	for _, s := range settings() {
 		place, values, err := s.set(cmd, config.Stated.settings[s.key])
 		if err != nil {
-			return config, err
+			problems = multierror.Append(problems, err)
+			continue
 		}
 		if place != "" {
 			config.places[s.key] = place
@@ -127,6 +132,9 @@ func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 		default:
 			v.Set(s.key, values[0])
 		}
+	}
+	if err := problems.ErrorOrNil(); err != nil { // a value of the file may be of no kind that fits
+		return config, err
 	}
 	return config, v.UnmarshalExact(&config)
 }
@@ -149,12 +157,13 @@ func (s setting) set(cmd *cobra.Command, inFile inFile) (place string, values []
 	case flag != nil:
 		return "", flagValues(flag), nil
 	}
+	var wrong *multierror.Error
 	for _, text := range values {
 		if err := s.wrong(text); err != nil {
-			return place, nil, fmt.Errorf("%s: %w", place, err)
+			wrong = multierror.Append(wrong, fmt.Errorf("%s: %w", place, err))
 		}
 	}
-	return place, values, nil
+	return place, values, wrong.ErrorOrNil()
 }
 
 // spelled is a flag as it is typed: the short way where there is one.

@@ -26,10 +26,14 @@ func snapshotCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			policy, err := config.policy()
+			if err != nil {
+				return err
+			}
 			if err := commandDecides(cmd, command); err != nil {
 				return err
 			}
-			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // nothing is judged
+			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // no report is written
 			began := time.Now()
 			job, closeJob, err := config.job(cmd.Context(), command)
 			if err != nil {
@@ -58,6 +62,7 @@ func snapshotCommand() *cobra.Command {
 			if err := config.save(saved, normalize); err != nil {
 				return err
 			}
+			config.warnOf(faults(fleet, prediction, policy))
 			return verdictCode(saved)
 		},
 	}
@@ -65,7 +70,7 @@ func snapshotCommand() *cobra.Command {
 	drillFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolP("quiet", "q", false, "no progress, and no word of what was written")
 	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
 	return cmd
 }
@@ -128,5 +133,17 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	if normalize { // the same bytes until somebody changes a node
 		render = report.Normalized
 	}
-	return c.deliver(outputs, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) })
+	if err := c.deliver(outputs, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) }); err != nil {
+		return err
+	}
+	next := ""
+	if normalize && lacking(saved) == "" {
+		next = toCommit
+	}
+	for _, o := range outputs {
+		if !o.isPrinted() {
+			c.tellWritten(o.path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
+		}
+	}
+	return nil
 }

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/hashicorp/go-version"
 	"github.com/spf13/pflag"
+
+	"preflight/checks"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -75,7 +76,7 @@ func among(value string, choices []string) error {
 	if slices.Contains(choices, value) {
 		return nil
 	}
-	return fmt.Errorf("%q is none of %s", value, strings.Join(choices, ", "))
+	return fmt.Errorf("%q is none of %s%s", value, strings.Join(choices, ", "), meant(value, choices))
 }
 
 // given refuses an empty value, as an unset shell variable makes it: the default would be
@@ -133,17 +134,8 @@ func check(pattern string) error {
 	return nil
 }
 
-// bytesIn is how many bytes a size such as 512MiB means.
-func bytesIn(text string) (int64, error) {
-	bytes, err := humanize.ParseBytes(text)
-	if err != nil {
-		return 0, withHint(fmt.Errorf("%q is not a size", text), "sizes look like 512MiB or 1GiB")
-	}
-	return int64(bytes), nil
-}
-
 func size(text string) error {
-	_, err := bytesIn(text)
+	_, err := checks.ReadSize(text)
 	return err
 }
 

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestInterruptedInit: a look that was broken off makes no policy, and says so.
+func TestInterruptedInit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "preflight.yaml")
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	root := rootCommand()
+	root.SetArgs([]string{"init", "-w", "127.0.0.1", "--ssh-port", "1", "-q", "-o", path})
+	err := root.ExecuteContext(interrupted)
+	if err == nil || !strings.HasPrefix(err.Error(), "interrupted: ") {
+		t.Errorf("an interrupted init says %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("an interrupted init wrote its file")
+	}
+}
