@@ -52,19 +52,16 @@ func slips(all []ranks) map[string]string {
 // nearestName is the known name a misspelt one is meant for, "" when none is
 // near. Plugins read names of their own, so being unknown alone means nothing.
 func nearestName(name string) string {
-	const slips = 2 // letters missing, added or changed
-	nearest, least := "", slips+1
+	const slips = 2
+	var namesakes []string
 	for _, table := range []map[string]bool{ncclNumbers, ncclTexts, torchNames} {
 		for _, known := range slices.Sorted(maps.Keys(table)) {
-			if prefixOf(known) != prefixOf(name) {
-				continue
-			}
-			if d := editDistance(name, known, least); d < least {
-				nearest, least = known, d
+			if prefixOf(known) == prefixOf(name) {
+				namesakes = append(namesakes, known)
 			}
 		}
 	}
-	return nearest
+	return Nearest(name, namesakes, slips)
 }
 
 func prefixOf(name string) string {

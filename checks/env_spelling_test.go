@@ -2,27 +2,6 @@ package checks
 
 import "testing"
 
-func TestEditDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int // 9 is the limit
-	}{
-		{"", "", 0},
-		{"abc", "abc", 0},
-		{"abc", "abd", 1},
-		{"abc", "ab", 1},
-		{"abc", "xabc", 1},
-		{"IDX", "INDEX", 2},
-		{"kitten", "sitting", 3},
-		{"ab", "ba", 2},
-		{"a", "abcdefghijklm", 9},
-	} {
-		if got := editDistance(test.a, test.b, 9); got != test.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 // TestNearestName holds slips people were seen to make, and names of plugins,
 // containers and builds that only look like some.
 func TestNearestName(t *testing.T) {

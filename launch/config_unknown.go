@@ -3,6 +3,8 @@ package launch
 import (
 	"fmt"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // unknownKeys are what DeepSpeed reads over without a word: a spelling mistake as
@@ -56,7 +58,7 @@ func (r *configReader) unknown(s *section, name string) string {
 			continue
 		}
 		for _, known := range []string{setting.name, setting.field} {
-			if distance := edits(name, known); known != "" && distance < least {
+			if distance := levenshtein.ComputeDistance(name, known); known != "" && distance < least {
 				nearest, least = known, distance
 			}
 		}
@@ -65,24 +67,4 @@ func (r *configReader) unknown(s *section, name string) string {
 		return release + " does not know it"
 	}
 	return fmt.Sprintf("%s does not know it: is %q meant?", release, nearest)
-}
-
-// edits counts the letters to add, drop or change to make one word of another.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
