@@ -101,7 +101,7 @@ func (s *statement) fix(view View) string {
 	case s.Fix != "":
 		return s.Fix
 	case !isPackage || strings.Contains(name, "*"):
-		return "# no command is known: what the policy writes as fix: at " + s.At + " stands here"
+		return "# no command is known; a fix: at " + s.At + " would stand here"
 	case wanted == absentWord:
 		return byPip(view, "uninstall -y "+remoteWord(name))
 	case !operator.MatchString(wanted):
