@@ -37,6 +37,9 @@ type Check struct {
 	// FromPolicy says that the policy decides what is looked at: Run gets every node,
 	// and says itself what could not be seen.
 	FromPolicy bool
+	// Agreed says that it holds nodes to what a team has stated or recorded: a launch may
+	// work on nodes that fail it.
+	Agreed bool
 	// Volatile says that it judges, if only for some of its findings, by facts that
 	// facts.Lasting leaves out, or by what LastingLaunch does: a normalized snapshot
 	// tells it nothing.

@@ -22,6 +22,7 @@ var drift = Check{
 	ID:       "drift",
 	Title:    "nothing has changed since the baseline",
 	Severity: Error,
+	Agreed:   true,
 	Needs:    []facts.Section{facts.SectionHost},
 	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
 		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +

@@ -48,14 +48,11 @@ func (p *page) conclusion(r checks.Report) string {
 	return text
 }
 
-// agreements are the checks that hold the nodes to what a team has stated or recorded. A
-// launch may work on nodes that they fail.
-var agreements = []string{"drift", "expectation", policyCheck}
-
 // failure is what the findings that fail a run say of the launch.
 func failure(r checks.Report) string {
 	breaks := func(f checks.Finding) bool {
-		return f.Verdict == checks.Fail && !slices.Contains(agreements, f.Check)
+		check, _ := checks.Lookup(f.Check)
+		return f.Verdict == checks.Fail && !check.Agreed
 	}
 	if slices.ContainsFunc(r.Findings, breaks) {
 		return "this launch will not work"
