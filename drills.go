@@ -87,13 +87,13 @@ func (d *drills) notTried() map[facts.Section]string {
 			not[section] = checks.SwitchedOff
 		}
 	}
-	switch launcher := d.Plan.Prediction.Launcher; {
-	case launcher == "":
+	switch by := d.Plan.Prediction.StartedBy(); {
+	case by.Name == "":
 		not[facts.SectionLogins] = "the command is typed on every node, and needs no ssh between them"
-	case launcher == "slurm":
-		not[facts.SectionLogins] = "--launcher slurm starts ranks without ssh"
-	case launcher == "pdsh" && len(d.fleet.Nodes) > pdshLogins && !slices.Contains(d.Policy.Only, "ssh-between-nodes"):
-		not[facts.SectionLogins] = fmt.Sprintf("pdsh logs in from here only, and %d nodes are many: --only ssh-between-nodes tries it", len(d.fleet.Nodes))
+	case !by.SSH:
+		not[facts.SectionLogins] = "--launcher " + by.Name + " starts ranks without ssh"
+	case !by.NodesLogIn && len(d.fleet.Nodes) > pdshLogins && !slices.Contains(d.Policy.Only, "ssh-between-nodes"):
+		not[facts.SectionLogins] = fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only ssh-between-nodes tries it", by.Name, len(d.fleet.Nodes))
 	}
 	if why := d.noRehearsal(); why != "" {
 		not[facts.SectionRehearsal] = why

@@ -28,7 +28,7 @@ func (d *drills) noRehearsal() string {
 	switch {
 	case d.Policy.SwitchesOff("launcher-ready"):
 		return checks.SwitchedOff
-	case p.Torchrun(), p.NoSSH, p.Local, p.Launcher != "pdsh":
+	case p.Local, !p.StartedBy().PDSH:
 		return "this launch does not start by pdsh"
 	case head == nil || head.Launcher == nil || head.Launcher.PDSH == nil:
 		return "there is no pdsh on the launching machine"

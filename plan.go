@@ -47,7 +47,7 @@ type Plan struct {
 func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 	options := intent.Options
 	plan := Plan{Head: newHead(), Hostfile: intent.Hostfile}
-	look := probe.Options{WorkDir: options.WorkDir, Deadline: headTime}
+	look := probe.Options{WorkDir: options.WorkDir, Deadline: headTime, Launchers: launch.LauncherPrograms()}
 	if len(intent.Command) > 0 {
 		look.Program = intent.Command[0]
 	}

@@ -123,9 +123,8 @@ func (t nameTable) lacking(view View) (nowhere, widely unresolvable, here map[st
 // was reached all the same, by a name of the ssh configuration, calls itself
 // otherwise, and neither the launcher nor the ranks will hand it around.
 func isAlias(view View, target *facts.Node) bool {
-	byName := view.Launch.Launcher != "pdsh" && view.Launch.Launcher != ""
 	ownName := target.Names != nil && target.Names.Own == hostfile.Bare(target.Name)
-	return target.Reached && !ownName && !byName && view.Launch.MasterAddr != hostfile.Bare(target.Name)
+	return target.Reached && !ownName && !view.Launch.StartedBy().HandsNames && view.Launch.MasterAddr != hostfile.Bare(target.Name)
 }
 
 // elsewhere finds names that lead to another address than for the other nodes.

@@ -6,43 +6,36 @@ import (
 	"strings"
 
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
-// backends are the programs that DeepSpeed looks for, and what it then runs.
-//
-// Source: deepspeed/launcher/multinode_runner.py, backend_exists and get_cmd,
-// 0.8.3 to 0.19.8.
-var backends = map[string][]string{
-	"openmpi": {"ompi_info", "mpirun"},
-	"mpich":   {"mpirun"},
-	"impi":    {"mpirun"},
-	"mvapich": {"mpiname", "mpirun"},
-	"slurm":   {"sinfo", "srun"},
-}
-
-func backendFindings(view View, name string) []Finding {
-	for _, program := range backends[name] {
+// backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
+func backendFindings(view View, by launch.Launcher) []Finding {
+	for _, program := range by.Programs {
 		if view.Head.Launcher.Backends[program] == "" { // the others come with it
 			return []Finding{onHead(view, Finding{
-				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", name, program),
+				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", by.Name, program),
 				Want:     "its environment module loaded, or its directory in PATH",
-				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", name),
+				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", by.Name),
 				Fix:      []string{"command -v " + program, "deepspeed --launcher=pdsh …"},
 			})}
 		}
 	}
-	if name == "slurm" {
-		return outsideAllocation(view)
+	switch {
+	case by.Allocation != "":
+		return outsideAllocation(view, by)
+	case by.Program() == "mpirun":
+		return otherMPI(view, by)
 	}
-	return otherMPI(view, name)
+	return nil
 }
 
 // otherMPI warns of an mpirun that may be another MPI's: each has options of its
 // own, and DeepSpeed never asks which one it starts. Where two of them share a
 // directory a look at names cannot tell.
-func otherMPI(view View, name string) []Finding {
+func otherMPI(view View, by launch.Launcher) []Finding {
 	programs := view.Head.Launcher.Backends
-	mpirun := programs["mpirun"]
+	asked, mpirun := by.Programs[0], programs["mpirun"]
 	f := onHead(view, Finding{
 		Verdict:  Warn,
 		Got:      mpirun,
@@ -50,13 +43,13 @@ func otherMPI(view View, name string) []Finding {
 		WouldSee: "mpirun: Error: unknown option \"-genv\"",
 	})
 	switch {
-	case backends[name][0] != "mpirun" && directory(programs[backends[name][0]]) != directory(mpirun):
-		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another MPI's", backends[name][0])
-		f.Want = directory(programs[backends[name][0]]) + "mpirun"
+	case directory(programs[asked]) != directory(mpirun):
+		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another MPI's", asked)
+		f.Want = directory(programs[asked]) + "mpirun"
 		f.WouldSee = "an mpirun that refuses DeepSpeed's options"
-	case name != "openmpi" && programs["ompi_info"] != "" && directory(programs["ompi_info"]) == directory(mpirun):
-		f.Summary = fmt.Sprintf("ompi_info lies beside mpirun, which then is Open MPI's and does not take the options of %s", name)
-		f.Want = "the mpirun of " + name + ", whose process manager is hydra"
+	case asked != "ompi_info" && programs["ompi_info"] != "" && directory(programs["ompi_info"]) == directory(mpirun):
+		f.Summary = fmt.Sprintf("ompi_info lies beside mpirun, which then is Open MPI's and does not take the options of %s", by.Name)
+		f.Want = "the mpirun of " + by.Name + ", whose process manager is hydra"
 	default:
 		return nil
 	}
@@ -67,8 +60,8 @@ func directory(path string) string { return path[:strings.LastIndexByte(path, '/
 
 // outsideAllocation warns of hosts that srun will not start on, because the
 // allocation it is typed in does not have them.
-func outsideAllocation(view View) []Finding {
-	nodes := headVariable(view, "SLURM_JOB_NODELIST")
+func outsideAllocation(view View, by launch.Launcher) []Finding {
+	nodes := headVariable(view, by.Allocation)
 	allocated, err := hostfile.Expand(nodes)
 	if nodes == "" || err != nil {
 		return nil
@@ -86,7 +79,7 @@ func outsideAllocation(view View) []Finding {
 	return []Finding{{
 		Verdict: Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
-		Got:      "SLURM_JOB_NODELIST=" + nodes,
+		Got:      by.Allocation + "=" + nodes,
 		Fix:      []string{`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -65,7 +66,8 @@ func takenOut(view View, note hostfile.Note) []string {
 const longestArgument = 128 << 10
 
 func tooLong(view View) []Finding {
-	if view.Launch.Launcher != "pdsh" {
+	by := view.Launch.StartedBy()
+	if !by.Shell {
 		return nil
 	}
 	length := 0
@@ -81,7 +83,7 @@ func tooLong(view View) []Finding {
 		Summary:  "the exported variables are longer than one argument of a program may be",
 		Got:      exactly(int64(length)) + ", the longest of them " + longest.Name,
 		Want:     "less than " + exactly(longestArgument),
-		WouldSee: "OSError: [Errno 7] Argument list too long: 'pdsh'",
+		WouldSee: fmt.Sprintf("OSError: [Errno 7] Argument list too long: '%s'", by.Program()),
 		Fix:      takeOut(view, longest),
 	}}
 }

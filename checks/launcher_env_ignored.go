@@ -31,7 +31,7 @@ func ignored(view View) []Finding {
 	return append(findings, ignoredDevices(view)...)
 }
 
-// ignoredDevices: launch.py, which only pdsh starts, sets CUDA_VISIBLE_DEVICES to
+// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to
 // the slots of its node.
 func ignoredDevices(view View) []Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
@@ -39,7 +39,7 @@ func ignoredDevices(view View) []Finding {
 	asSlots := func(h hostfile.Host) bool {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") == value
 	}
-	if view.Launch.Launcher != "pdsh" || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return !asSlots(h) }) {
+	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return !asSlots(h) }) {
 		return nil
 	}
 	return []Finding{{

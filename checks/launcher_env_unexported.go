@@ -10,11 +10,10 @@ import (
 )
 
 // unexported warns of variables that are set where the launch is typed, matter
-// to the ranks, and reach none: pdsh and Open MPI get an explicit list. Nodes
+// to the ranks, and reach none where the launcher gets an explicit list. Nodes
 // whose environment was not seen are left out.
 func unexported(view View) []Finding {
-	launcher := view.Launch.Launcher
-	if launcher != "pdsh" && launcher != "openmpi" {
+	if view.Launch.StartedBy().Environment != launch.EnvironmentExported {
 		return nil
 	}
 	var findings []Finding

@@ -2,8 +2,10 @@ package checks
 
 import (
 	"fmt"
+	"strings"
 
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var launcherReady = Check{
@@ -28,22 +30,22 @@ func judgeLauncher(view View) []Finding {
 		return skip("torchrun is started on every node: there is no launcher")
 	}
 	findings := append(programFindings(view), sshClient(view)...)
-	switch name := view.Launch.Launcher; {
+	switch by := view.Launch.StartedBy(); {
 	case view.Launch.NoSSH && findings == nil:
 		return skip("--no_ssh: every node is started by hand, without a launcher")
 	case view.Launch.Local && findings == nil:
 		return skip("one active host: DeepSpeed starts the ranks itself, without a launcher")
 	case view.Launch.NoSSH, view.Launch.Local:
-	case name == "pdsh":
+	case by.PDSH:
 		findings = append(findings, pdshFindings(view, view.Head.Launcher.PDSH)...)
-	case backends[name] != nil:
-		findings = append(findings, backendFindings(view, name)...)
+	case by.Name != "":
+		findings = append(findings, backendFindings(view, by)...)
 	default:
 		findings = append(findings, onHead(view, Finding{
-			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", name),
-			Want:     "pdsh, openmpi, mpich, impi, mvapich or slurm",
-			WouldSee: "NotImplementedError: Unknown launcher " + name,
-			Fix:      []string{"deepspeed --launcher=pdsh …"},
+			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", view.Launch.Launcher),
+			Want:     "one of " + strings.Join(launch.LauncherNames(), ", "),
+			WouldSee: "NotImplementedError: Unknown launcher " + view.Launch.Launcher,
+			Fix:      []string{"deepspeed --launcher=" + launch.DefaultLauncher + " …"},
 		}))
 	}
 	return findings

@@ -31,9 +31,9 @@ func (m masterPlace) cure() (want string, fix []string) {
 // program is what the ranks are started by.
 func program(view View) string {
 	if view.Launch.Rendezvous == launch.RendezvousC10d || view.Launch.Rendezvous == launch.RendezvousStatic {
-		return "torchrun"
+		return launch.ProgramTorchrun
 	}
-	return "deepspeed"
+	return launch.ProgramDeepSpeed
 }
 
 // meetAt is the command that has the ranks meet at an address. A launcher that
@@ -52,7 +52,7 @@ func meetAt(view View, address string, port int) string {
 	told := view.Launch
 	told.MasterAddr = address
 	if told.MeetingHost() != address {
-		return fmt.Sprintf("deepspeed --launcher pdsh --master_addr=%s …   # --launcher %s passes no address on", ShellWord(address), told.Launcher)
+		return fmt.Sprintf("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", launch.DefaultLauncher, ShellWord(address), told.Launcher)
 	}
 	return fmt.Sprintf("deepspeed --master_addr=%s …", ShellWord(address))
 }

@@ -56,11 +56,11 @@ func limitsOfSHM(node *facts.Node, v View) []Finding {
 			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
 		})
 	}
-	if strings.EqualFold(shm.RemoveIPC, "yes") && v.Launch.Launcher != "pdsh" && v.Launch.Launcher != "" && (node.Host == nil || node.Host.User != "root") {
+	if by := v.Launch.StartedBy(); strings.EqualFold(shm.RemoveIPC, "yes") && by.Name != "" && !by.InSession && (node.Host == nil || node.Host.User != "root") {
 		findings = append(findings, Finding{
 			Verdict: Warn, Nodes: []string{node.Name},
 			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",
-			Want:     "RemoveIPC=no, because " + v.Launch.Launcher + " may leave ranks running without a session",
+			Want:     "RemoveIPC=no, because " + by.Name + " may leave ranks running without a session",
 			Fix:      []string{"{ssh} 'sudo mkdir -p /etc/systemd/logind.conf.d && printf \"[Login]\\nRemoveIPC=no\\n\" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind'"},
 			WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-XXXXXX (size 9637888), error: No such file or directory (2)",
 		})

@@ -22,11 +22,11 @@ var sshBetweenNodes = Check{
 const sshBetweenWouldSee = "ORTE was unable to reliably start one or more daemons, or Permission denied (publickey) from a node that is not this one"
 
 func judgeLogins(view View) []Finding {
-	switch {
+	switch by := view.Launch.StartedBy(); {
 	case len(view.All) == 1:
 		return skip("a single node has no peers")
-	case view.Launch.Launcher == "slurm":
-		return skip("srun starts ranks without ssh")
+	case by.Name != "" && !by.SSH:
+		return skip(by.Program() + " starts ranks without ssh")
 	}
 	l := newLoginTries(view)
 	findings := l.explained
@@ -41,11 +41,11 @@ func judgeLogins(view View) []Finding {
 	for _, s := range suspects(l.names, l.tries) {
 		findings = append(findings, l.finding(s))
 	}
-	if view.Launch.Launcher == "pdsh" {
+	if by := view.Launch.StartedBy(); by.SSH && !by.NodesLogIn {
 		for i := range findings {
 			if findings[i].Verdict == "" {
 				findings[i].Verdict = Warn
-				findings[i].WouldSee = "nothing under pdsh; under an MPI launcher, " + sshBetweenWouldSee
+				findings[i].WouldSee = "nothing under " + by.Name + "; under an MPI launcher, " + sshBetweenWouldSee
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -28,16 +29,12 @@ func workDirError(p launch.Prediction, node *facts.Node, said string) string {
 	if node.Host != nil && node.Host.Home != "" {
 		home = node.Host.Home
 	}
-	text := fmt.Sprintf("{node}: bash: line 1: cd: %s: %s", p.WorkDir, said)
-	switch {
-	case p.Torchrun() || p.NoSSH:
+	by := p.StartedBy()
+	if by.Name == "" {
 		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, said)
-	case p.Launcher == "slurm":
-		text = fmt.Sprintf("slurmstepd: error: couldn't chdir to `%s': %s: going to /tmp instead", p.WorkDir, said)
-		home = "/tmp"
-	case p.Launcher != "pdsh":
-		text = "mpirun starts the ranks in " + home
 	}
+	home = cmp.Or(by.Elsewhere, home)
+	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", said, "{home}", home).Replace(by.NoWorkDir)
 	script := p.Script
 	switch {
 	case script == "" || p.Module || p.NoPython && !strings.Contains(script, "/") || workDirVerdict(p) == Warn:

@@ -101,7 +101,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 	if isByHand {
 		words = append(words, "--node_rank", strconv.Itoa(*a.machineRank), "--no_ssh")
 	} else {
-		words = append(words, "--no_local_rank", "--launcher", cmp.Or(a.launcher, Launchers[0]))
+		words = append(words, "--no_local_rank", "--launcher", cmp.Or(a.launcher, DefaultLauncher))
 	}
 	notes := []hostfile.Note{{Trap: "accelerate-writes-env", Message: "accelerate appends its whole environment to .deepspeed_env in the working directory, at every launch anew, and DeepSpeed exports all of that to every node, PATH and LD_LIBRARY_PATH included: move it away before each launch, and keep lines of your own in ~/.deepspeed_env"}}
 	switch {

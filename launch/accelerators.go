@@ -44,7 +44,7 @@ const WindowsGPUs = "/dev/dxg"
 // sets CUDA_VISIBLE_DEVICES to the slots, whatever it was. Other launchers leave the
 // choice to LOCAL_RANK, and the variable to whoever set it.
 func (p Prediction) ChoosesDevices() bool {
-	return !p.Torchrun() && (p.Local || p.NoSSH || p.Launcher == "pdsh")
+	return !p.Torchrun() && (p.Local || p.NoSSH || p.StartedBy().LaunchPy)
 }
 
 // Visible are those of count accelerators that CUDA shows to a process with a value

@@ -110,7 +110,7 @@ func (a *deepSpeedArgs) ports() error {
 // of them, and its launcher or the nodes make something else of the command.
 func (a *deepSpeedArgs) empty(r *reading) error {
 	if r.given["--launcher"] && a.Launcher == "" {
-		return refuse("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", Launchers[0])
+		return refuse("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", DefaultLauncher)
 	}
 	for _, option := range []struct{ name, value string }{
 		{"--enable_each_rank_log", a.EachRankLog}, {"--bind_core_list", a.CoreList}, {"--venv_script", a.VenvScript},

@@ -23,12 +23,25 @@ const (
 
 // Exporter is what decides which variables reach the nodes, and how.
 type Exporter struct {
-	Launcher    string // pdsh, openmpi, …
+	Launcher    string // a name of [Launchers]
 	Accelerator string // of the launching machine, cuda or cpu
 	WorkDir     string
 	DeepSpeed   string // version, "" for the newest
 	// Accelerate is whether accelerate starts deepspeed, and so exports all it has.
 	Accelerate bool
+}
+
+// own are settings that the launcher itself makes, as NAME=VALUE.
+func (x Exporter) own(make func(Exporter) []string) []facts.Setting {
+	if make == nil {
+		return nil
+	}
+	var settings []facts.Setting
+	for _, pair := range make(x) {
+		name, value, _ := strings.Cut(pair, "=")
+		settings = append(settings, facts.Setting{Name: name, Value: value, Source: "launcher " + x.Launcher})
+	}
+	return settings
 }
 
 // withheld stands for a value that is not collected because it may be secret.
@@ -69,7 +82,8 @@ var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 // Source: runner.py, main, and multinode_runner.py, add_export.
 func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
 	all := map[string]facts.Setting{}
-	if x.Launcher == "slurm" && head != nil {
+	by := launcherNamed(x.Launcher)
+	if by.Environment == EnvironmentWhole && head != nil {
 		for _, s := range head.Vars {
 			all[s.Name] = facts.Setting{Name: s.Name, Value: s.Value, Source: wholeEnvironment}
 		}
@@ -79,8 +93,8 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 			all[s.Name] = s
 		}
 	}
-	if x.Launcher == "impi" && !Before(x.DeepSpeed, "0.11.2") { // after all exports (IMPIRunner.get_cmd)
-		all["I_MPI_PIN"] = facts.Setting{Name: "I_MPI_PIN", Value: "0", Source: "launcher impi"}
+	for _, s := range x.own(by.overrides) {
+		all[s.Name] = s
 	}
 	return x.sent(all)
 }
@@ -92,8 +106,9 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 //
 // Lines of the files that end the launch are left out.
 func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
-	if x.Launcher == "mpich" && Before(x.DeepSpeed, "0.9.2") {
-		return nil // put together and then forgotten (MPICHRunner.get_cmd)
+	by := launcherNamed(x.Launcher)
+	if by.exportsSince != "" && Before(x.DeepSpeed, by.exportsSince) {
+		return nil
 	}
 	var all []facts.Setting
 	set := func(s facts.Setting) {
@@ -104,7 +119,7 @@ func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting
 		}
 		all = append(all, s)
 	}
-	for _, s := range x.mpiSettings() {
+	for _, s := range x.own(by.presets) {
 		set(s)
 	}
 	for _, s := range x.environment(head) {
@@ -182,14 +197,15 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 func (x Exporter) sent(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note
+	shell := launcherNamed(x.Launcher).Shell
 	for _, s := range all {
 		word := x.quoted(s.Value)
 		switch {
 		case s.Source == wholeEnvironment, s.Value == withheld:
-		case x.Launcher == "pdsh" && !survives(s.Value, word):
+		case shell && !survives(s.Value, word):
 			notes = append(notes, hostfile.Note{Trap: "export-reread", Message: fmt.Sprintf(
 				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks see another value; take those characters out", s.Name, s.Value, s.Source)})
-		case x.Launcher != "pdsh" && word != s.Value:
+		case !shell && word != s.Value:
 			notes = append(notes, hostfile.Note{Trap: "export-keeps-quotes", Message: fmt.Sprintf(
 				`%s=%s (%s) arrives as %s with the quotes in it, because DeepSpeed quotes for a shell and --launcher %s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, word, x.Launcher)})
 			s.Value = word

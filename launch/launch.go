@@ -24,10 +24,9 @@ import (
 // otherwise (deepspeed/constants.py, TORCH_DISTRIBUTED_DEFAULT_PORT).
 const DefaultMasterPort = 29500
 
-// Launchers are the values of --launcher; the first is the default.
-var Launchers = []string{"pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"}
+// Programs are what a launch is typed with, the values of Options.Program.
+var Programs = []string{ProgramDeepSpeed, ProgramTorchrun, ProgramAccelerate}
 
-// The programs that a launch is typed with, the values of Options.Program.
 const (
 	ProgramDeepSpeed  = "deepspeed"
 	ProgramTorchrun   = "torchrun"
@@ -48,7 +47,7 @@ type Options struct {
 	NoSSH        bool // --no_ssh: every node is started by hand
 	NoSSHCheck   bool
 	NodeRank     int    // --node_rank
-	Launcher     string // any case; "" is pdsh
+	Launcher     string // a name of [Launchers] in any case; "" is the default
 	LauncherArgs string
 	MasterAddr   string
 	MasterPort   int // 0 is the default
@@ -103,7 +102,7 @@ type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
-	Launcher  string          `json:"launcher"`            // pdsh, openmpi, mpich, impi, mvapich, slurm; "" with NoSSH and for torchrun
+	Launcher  string          `json:"launcher"`            // a name of [Launchers]; "" with NoSSH and for torchrun
 	// Total is how many ranks srun is asked for where a filter has left another number
 	// of slots: before v0.19.7 as many as the whole hostfile has.
 	Total int `json:"total,omitempty"`
@@ -188,7 +187,8 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	if head != nil {
 		seen = head.Facts
 	}
-	r := runner{Options: o, env: o.inherited(seen.Env), launcher: strings.ToLower(cmp.Or(o.Launcher, Launchers[0]))}
+	r := runner{Options: o, env: o.inherited(seen.Env), launcher: strings.ToLower(cmp.Or(o.Launcher, DefaultLauncher))}
+	r.by = launcherNamed(r.launcher)
 	var notes []hostfile.Note
 	var err error
 	if err = o.Refused(); err != nil {
@@ -250,7 +250,7 @@ func (r runner) prediction() Prediction {
 	if r.NoSSH || p.Torchrun() {
 		p.Launcher = ""
 	}
-	if all := slotsOf(r.Hosts); p.Launcher == "slurm" && !p.Local && r.before("0.19.7") && all != slotsOf(r.active) {
+	if all := slotsOf(r.Hosts); p.Launcher != "" && !p.Local && r.asksForAllSlots() && all != slotsOf(r.active) {
 		p.Total = all
 	}
 	return p
@@ -287,11 +287,4 @@ func (r runner) foresee(p *Prediction, head *facts.Node) error {
 	r.arguments, r.words = masked(r.arguments), masked(r.words)
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
-}
-
-// concernsNobody is whether a note of the hostfile is about a launcher that will
-// not read it, or about ranks that are started by hand.
-func (p Prediction) concernsNobody(note hostfile.Note) bool {
-	byPDSH := !p.Local && !p.NoSSH && !p.Torchrun() && p.Launcher == "pdsh"
-	return strings.HasPrefix(note.Trap, "pdsh-") && !byPDSH || note.Trap == "single-host-runs-here" && (p.NoSSH || p.Torchrun())
 }

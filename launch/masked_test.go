@@ -39,7 +39,7 @@ func TestMasked(t *testing.T) {
 
 // No launcher's prediction, and no note in it, tells a secret of the command line.
 func TestPredictionTellsNoSecret(t *testing.T) {
-	for _, launcher := range Launchers {
+	for _, launcher := range LauncherNames() {
 		for _, release := range []string{"", "0.10.2"} {
 			o := job(launcher, func(o *Options) {
 				o.DeepSpeed, o.LauncherArgs = release, "--mca btl_tcp_if_include eth1 -x WANDB_API_KEY=hunter2"

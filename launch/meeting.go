@@ -66,7 +66,7 @@ func (p Prediction) MeetingHost() string {
 	switch {
 	case p.Torchrun():
 		return p.Meeting(nil).Host
-	case !p.Local && !handsMasterOn(p.Launcher):
+	case p.discoversMaster():
 		return ""
 	}
 	return p.MasterAddr
@@ -98,15 +98,8 @@ func (p Prediction) staticMeeting() Meeting {
 	return Meeting{Host: host, Port: port, Rule: rule}
 }
 
-// handsMasterOn is whether the ranks learn master address and port from the
-// launcher. Under the others they ask MPI who is rank 0, and that one runs
-// `hostname -I` itself and takes the default port.
-//
-// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, and
-// deepspeed/comm/comm.py, mpi_discovery, 0.19.6 of development.
-func handsMasterOn(launcher string) bool {
-	return !slices.Contains([]string{"openmpi", "mvapich", "slurm"}, launcher)
-}
+// discoversMaster is whether the ranks themselves find out where they meet.
+func (p Prediction) discoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
 // deepspeedMeeting is --master_addr, else the first word that `ssh first
 // hostname -I` prints, whatever prints it: what start-up files print comes before
@@ -118,7 +111,7 @@ func (p Prediction) deepspeedMeeting(first *facts.Node) Meeting {
 	asks := "DeepSpeed takes the first word that `hostname -I` prints on " + first.Name
 	port := p.MasterPort
 	switch {
-	case !p.Local && !handsMasterOn(p.Launcher):
+	case p.discoversMaster():
 		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 takes the first word of its own `hostname -I`", p.Launcher)
 		port = DefaultMasterPort
 	case p.MasterAddr != "":

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -165,31 +164,22 @@ func sameSlots(hosts []hostfile.Host) bool {
 	return !slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return len(host.Slots) != len(hosts[0].Slots) })
 }
 
-// isMPI is whether a launcher is one of MPI.
-func isMPI(launcher string) bool {
-	return slices.Contains([]string{"openmpi", "mpich", "impi", "mvapich"}, launcher)
+// What MPI launchers export before anything else (multinode_runner.py, __init__ of
+// OpenMPIRunner and MVAPICHRunner) and after it (IMPIRunner.get_cmd).
+
+func openMPIPresets(Exporter) []string { return []string{"UCX_TLS=tcp"} }
+
+func mvapichPresets(x Exporter) []string {
+	presets := []string{"MV2_SMP_USE_CMA=0", "MV2_DEBUG_SHOW_BACKTRACE=1", "MV2_SUPPORT_DL=1", "MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_CUDA_USE_NAIVE=0"}
+	if x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.8.1") {
+		presets = slices.Insert(presets, 2, "MV2_USE_CUDA=1")
+	}
+	return presets
 }
 
-// mpiSettings are what an MPI launcher exports before anything else
-// (multinode_runner.py, __init__ of OpenMPIRunner and MVAPICHRunner).
-func (x Exporter) mpiSettings() []facts.Setting {
-	var settings []facts.Setting
-	add := func(name, value string) {
-		settings = append(settings, facts.Setting{Name: name, Value: value, Source: "launcher " + x.Launcher})
+func impiOverrides(x Exporter) []string {
+	if Before(x.DeepSpeed, "0.11.2") {
+		return nil
 	}
-	switch x.Launcher {
-	case "openmpi":
-		add("UCX_TLS", "tcp")
-	case "mvapich":
-		add("MV2_SMP_USE_CMA", "0")
-		add("MV2_DEBUG_SHOW_BACKTRACE", "1")
-		if x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.8.1") {
-			add("MV2_USE_CUDA", "1")
-		}
-		add("MV2_SUPPORT_DL", "1")
-		add("MV2_ENABLE_AFFINITY", "0")
-		add("MV2_INTER_ALLGATHER_TUNING", "5")
-		add("MV2_CUDA_USE_NAIVE", "0")
-	}
-	return settings
+	return []string{"I_MPI_PIN=0"}
 }

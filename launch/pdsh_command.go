@@ -62,20 +62,9 @@ func (r runner) pdshArgument(argument string) string {
 	return argument
 }
 
-// environment is what the runner sets for the command that it starts: PYTHONPATH
-// always, since it reads the exports from there, and what pdsh goes by.
-func (r runner) environment() []facts.Setting {
-	if r.alone() {
-		return nil
-	}
-	set := func(name, value string) facts.Setting {
-		return facts.Setting{Name: name, Value: value, Source: "deepspeed"}
-	}
-	settings := []facts.Setting{set("PYTHONPATH", pythonPath(r.WorkDir, r.env))}
-	if r.launcher != "pdsh" {
-		return settings
-	}
-	settings = append(settings, set("PDSH_RCMD_TYPE", "ssh"))
+// pdshEnvironment is what pdsh goes by.
+func (r runner) pdshEnvironment() []facts.Setting {
+	settings := []facts.Setting{{Name: "PDSH_RCMD_TYPE", Value: "ssh", Source: "deepspeed"}}
 	if r.SSHPort == 0 {
 		return settings
 	}
@@ -87,7 +76,7 @@ func (r runner) environment() []facts.Setting {
 	case !r.before("0.14.1"):
 		blanks = strings.Repeat(" ", 13) // the indentation of a line that the source continues
 	}
-	return append(settings, set(sshArgsAppend, before+blanks+"-p "+strconv.Itoa(r.SSHPort)))
+	return append(settings, facts.Setting{Name: sshArgsAppend, Value: before + blanks + "-p " + strconv.Itoa(r.SSHPort), Source: "deepspeed"})
 }
 
 // sshArgsAppend is what pdsh adds to the command line of its ssh.

@@ -10,10 +10,6 @@ import (
 	"preflight/hostfile"
 )
 
-// launcherSince is the first release of each launcher that came later than the
-// others (deepspeed/launcher/runner.py).
-var launcherSince = map[string]string{"slurm": "0.7.4", "mpich": "0.8.2", "impi": "0.9.3"}
-
 // refuse is what DeepSpeed would say and what to do instead.
 func refuse(said, format string, values ...any) *UsageError {
 	return &UsageError{Program: ProgramDeepSpeed, Said: said, Message: fmt.Sprintf(format, values...)}
@@ -75,8 +71,8 @@ func (r *runner) refused() error {
 	if r.Autotuning != "" { // which starts deepspeed anew, with options of its own
 		return nil
 	}
-	if r.launcher == "slurm" && !r.before("0.19.7") {
-		if err := slurmSlots(r.active); err != nil {
+	if r.by.refusesHosts != nil {
+		if err := r.by.refusesHosts(*r); err != nil {
 			return err
 		}
 	}
@@ -96,7 +92,7 @@ func (r *runner) refused() error {
 			return err
 		}
 	}
-	if r.Module && r.NoPython && (r.alone() || r.launcher == "pdsh") {
+	if r.Module && r.NoPython && (r.alone() || r.by.LaunchPy) {
 		return refuse("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
 	}
 	return nil
@@ -127,11 +123,13 @@ func (r runner) refusedWithoutHosts(err error) error {
 	return r.refused()
 }
 
-// slurmSlots is SlurmRunner.validate_active_resources, which is asked even where
-// a single host is left.
-func slurmSlots(active []hostfile.Host) error {
-	counts := make([]string, len(active))
-	for i, host := range active {
+// slurmRefuses is SlurmRunner.validate_active_resources.
+func (r runner) slurmRefuses() error {
+	if r.before("0.19.7") {
+		return nil
+	}
+	counts := make([]string, len(r.active))
+	for i, host := range r.active {
 		counts[i] = fmt.Sprintf("%s: %d", hostfile.PythonRepr(host.Name), len(host.Slots))
 		for j, slot := range host.Slots {
 			if slot != j {
@@ -140,7 +138,7 @@ func slurmSlots(active []hostfile.Host) error {
 			}
 		}
 	}
-	if !sameSlots(active) {
+	if !sameSlots(r.active) {
 		return refuse(fmt.Sprintf("ValueError: slurm backend needs the same slot count on every host, got {%s}.", strings.Join(counts, ", ")),
 			"--launcher slurm starts as many ranks on every host, and their slots differ: make them equal in the hostfile, or by --num_gpus")
 	}
@@ -157,37 +155,42 @@ func joined(slots []int) string {
 
 // launcherRefused is what a launcher refuses by itself.
 func (r *runner) launcherRefused() error {
-	release, late := launcherSince[r.launcher]
+	if r.by.Name == "" || r.before(r.by.since) {
+		known := slices.DeleteFunc(slices.Clone(Launchers), func(l Launcher) bool { return r.before(l.since) })
+		return refuse("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(launcherNames(known), ", "))
+	}
+	if r.by.refuses != nil {
+		if err := r.by.refuses(*r); err != nil {
+			return err
+		}
+	}
 	switch {
-	case !slices.Contains(Launchers, r.launcher), late && r.before(release):
-		return refuse("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(r.launchers(), ", "))
-	case r.launcher == "openmpi" && r.within("0.16.4", "0.18.4") && r.env != nil && !r.underMPI():
-		return refuse("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
-			"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
-	case isMPI(r.launcher) && (r.Filter.Include != "" || r.Filter.Exclude != ""):
+	case r.by.wholeHostfile && (r.Filter.Include != "" || r.Filter.Exclude != ""):
 		return refuse(fmt.Sprintf("ValueError: %s backend does not support worker include/exclusion", r.launcher),
 			"--launcher %s takes the hostfile whole, without --include and --exclude: write a hostfile with the wanted hosts", r.launcher)
-	case isMPI(r.launcher) && (r.Filter.NumNodes.Given || r.Filter.NumGPUs.Given):
+	case r.by.wholeHostfile && (r.Filter.NumNodes.Given || r.Filter.NumGPUs.Given):
 		return refuse(fmt.Sprintf("ValueError: %s backend does not support limiting num nodes/gpus", r.launcher),
 			"--launcher %s takes the hostfile whole, without --num_nodes and --num_gpus: write a hostfile with the wanted hosts and slots", r.launcher)
-	case isMPI(r.launcher) && r.needsEqualSlots() && !sameSlots(r.Hosts):
-		name := map[string]string{"mpich": "MPICH", "impi": "Intel MPI", "mvapich": "mvapich"}[r.launcher]
-		return refuse(fmt.Sprintf("ValueError: %s requires same number of devices per node", name),
+	case r.by.evenName != "" && !r.before(r.by.evenSince) && !sameSlots(r.Hosts):
+		return refuse(fmt.Sprintf("ValueError: %s requires same number of devices per node", r.by.evenName),
 			"--launcher %s starts as many ranks on every host, and the hostfile's slots differ: make them equal, or use --launcher pdsh", r.launcher)
-	case r.launcher == "pdsh" && r.appendsBlindly() && r.env != nil && !r.has(sshArgsAppend):
-		return refuse("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
 	}
 	return nil
 }
 
-// launchers are those that the release has.
-func (r runner) launchers() []string {
-	return slices.DeleteFunc(slices.Clone(Launchers), func(name string) bool { return launcherSince[name] != "" && r.before(launcherSince[name]) })
+func (r runner) openMPIRefuses() error {
+	if !r.within("0.16.4", "0.18.4") || r.env == nil || r.underMPI() {
+		return nil
+	}
+	return refuse("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
+		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
 }
 
-// needsEqualSlots is whether an MPI launcher compares the hosts' slots.
-func (r runner) needsEqualSlots() bool {
-	return r.launcher != "openmpi" && !(r.launcher == "mpich" && r.before("0.9.3"))
+func (r runner) pdshRefuses() error {
+	if !r.appendsBlindly() || r.env == nil || r.has(sshArgsAppend) {
+		return nil
+	}
+	return refuse("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
 }
 
 // underMPI is whether Open MPI has started the launching machine's shell.
@@ -218,9 +221,4 @@ func (r runner) splitLauncherArgs() ([]string, error) {
 	return words, nil
 }
 
-func (r runner) forgetsLauncherArgs() bool {
-	if r.launcher == "pdsh" || r.launcher == "slurm" {
-		return r.before("0.8.1")
-	}
-	return r.before("0.6.6")
-}
+func (r runner) forgetsLauncherArgs() bool { return r.before(r.by.argsSince) }

@@ -27,6 +27,7 @@ type runner struct {
 	Options
 	active   []hostfile.Host // what the filter left
 	launcher string          // in lower case
+	by       Launcher        // of that name, zero for none
 	python   string          // sys.executable
 	env      *facts.Env      // of the launching machine, nil when it was not seen
 	words    []string        // of --launcher_args
@@ -69,18 +70,28 @@ func (r runner) command() []string {
 	switch {
 	case r.alone():
 		return r.localCommand()
-	case r.launcher == "pdsh":
-		return r.pdshCommand()
-	case r.launcher == "openmpi":
-		return r.openMPICommand()
-	case r.launcher == "mpich":
-		return r.mpichCommand()
-	case r.launcher == "impi":
-		return r.impiCommand()
-	case r.launcher == "mvapich":
-		return r.mvapichCommand()
+	case r.by.command == nil:
+		return nil
 	}
-	return r.slurmCommand()
+	return r.by.command(r)
+}
+
+// environment is what the runner sets for the command that it starts: PYTHONPATH
+// always, since it reads the exports from there, and what the launcher goes by.
+func (r runner) environment() []facts.Setting {
+	if r.alone() {
+		return nil
+	}
+	settings := []facts.Setting{{Name: "PYTHONPATH", Value: pythonPath(r.WorkDir, r.env), Source: "deepspeed"}}
+	if r.by.environment != nil {
+		settings = append(settings, r.by.environment(r)...)
+	}
+	return settings
+}
+
+// asksForAllSlots is whether as many ranks are asked for as the whole hostfile has slots.
+func (r runner) asksForAllSlots() bool {
+	return r.by.allSlotsUntil != "" && r.before(r.by.allSlotsUntil)
 }
 
 func noSlotsStated(host hostfile.Host) bool { return host.Slots == nil }

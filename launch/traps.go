@@ -19,10 +19,13 @@ func (r runner) traps() []hostfile.Note {
 	if r.alone() {
 		return notes
 	}
-	if r.launcher == "pdsh" {
-		return slices.Concat(notes, r.rereadTraps(), r.pdshTraps())
+	if r.MasterAddr != "" && r.by.MPIDiscovery {
+		notes = append(notes, trap("master-addr-ignored", "--launcher %s passes no master address on; the ranks take the first word of `hostname -I` on rank 0 and port %d, not %s", r.launcher, DefaultMasterPort, r.MasterAddr))
 	}
-	return slices.Concat(notes, r.launcherTraps())
+	if r.by.traps == nil {
+		return notes
+	}
+	return append(notes, r.by.traps(r)...)
 }
 
 func trap(name, format string, values ...any) hostfile.Note {
@@ -52,26 +55,25 @@ func (r runner) optionTraps() []hostfile.Note {
 	if r.alone() {
 		return nil
 	}
-	pdsh, slurm := r.launcher == "pdsh", r.launcher == "slurm"
 	var lost []string
 	for _, option := range []struct {
-		name        string
-		given, lost bool
+		name  string
+		given bool
 	}{
-		{"--launcher_args", r.LauncherArgs != "", r.forgetsLauncherArgs()},
-		{"--ssh_port", r.SSHPort != 0, !pdsh},
-		{"--venv_script", r.VenvScript != "", !pdsh},
-		{"--module", r.Module, slurm},
-		{"--no_python", r.NoPython, slurm},
-		{"--save_pid", r.SavePID, !pdsh},
-		{"--enable_each_rank_log", r.EachRankLog != "" && r.EachRankLog != "None", !pdsh || r.before("0.16.2")},
-		{"--elastic_training", r.Elastic, !pdsh},
-		{"--bind_cores_to_rank", r.BindCores, r.launcher != "impi"},
-		{"--bind_core_list", r.CoreList != "", r.launcher != "impi"},
-		{"--quiet", r.Quiet, true},
-		{"--log_level", r.LogLevel != "" && r.LogLevel != "info", true},
+		{"--launcher_args", r.LauncherArgs != ""},
+		{"--ssh_port", r.SSHPort != 0},
+		{"--venv_script", r.VenvScript != ""},
+		{"--module", r.Module},
+		{"--no_python", r.NoPython},
+		{"--save_pid", r.SavePID},
+		{"--enable_each_rank_log", r.EachRankLog != "" && r.EachRankLog != "None"},
+		{"--elastic_training", r.Elastic},
+		{"--bind_cores_to_rank", r.BindCores},
+		{"--bind_core_list", r.CoreList != ""},
+		{"--quiet", r.Quiet},
+		{"--log_level", r.LogLevel != "" && r.LogLevel != "info"},
 	} {
-		if option.given && option.lost {
+		if option.given && !r.forwards(option.name) {
 			lost = append(lost, option.name)
 		}
 	}
@@ -81,9 +83,20 @@ func (r runner) optionTraps() []hostfile.Note {
 	return []hostfile.Note{trap("option-not-forwarded", "with --launcher %s DeepSpeed does not hand %s on, and the nodes run as if it were not there: leave it out", r.launcher, strings.Join(lost, ", "))}
 }
 
+// forwards is whether an option goes further than the launching machine.
+func (r runner) forwards(option string) bool {
+	switch option {
+	case "--launcher_args":
+		return !r.forgetsLauncherArgs()
+	case "--enable_each_rank_log":
+		return slices.Contains(r.by.forwards, option) && !r.before("0.16.2")
+	}
+	return slices.Contains(r.by.forwards, option)
+}
+
 // pdshTraps are about pdsh itself.
 func (r runner) pdshTraps() []hostfile.Note {
-	var notes []hostfile.Note
+	notes := r.rereadTraps()
 	for _, word := range r.words {
 		switch {
 		case strings.HasPrefix(word, "-w"), strings.HasPrefix(word, "-a"), strings.HasPrefix(word, "-A"), strings.HasPrefix(word, "-g"):
@@ -136,30 +149,6 @@ func (r runner) rereadTraps() []hostfile.Note {
 // not known does.
 func rereadSafely(word string) bool { return word == "" || survives(word, word) }
 
-// launcherTraps are the ways in which a launcher other than pdsh does not do what
-// its command line asks for.
-func (r runner) launcherTraps() []hostfile.Note {
-	var notes []hostfile.Note
-	if r.MasterAddr != "" && !handsMasterOn(r.launcher) {
-		notes = append(notes, trap("master-addr-ignored", "--launcher %s passes no master address on; the ranks take the first word of `hostname -I` on rank 0 and port %d, not %s", r.launcher, DefaultMasterPort, r.MasterAddr))
-	}
-	filtered := r.Filter.Include != "" || r.Filter.Exclude != ""
-	switch {
-	case r.launcher == "openmpi":
-		notes = append(notes, r.openMPITraps()...)
-	case r.launcher == "mpich" && r.before("0.9.2"):
-		notes = append(notes, trap("exports-forgotten", "DeepSpeed 0.8.2 to 0.9.1 hands no variables on with --launcher mpich: set them in the nodes' own environment"))
-	case r.launcher == "slurm" && r.before("0.19.7") && filtered:
-		option := cmp.Or(r.Filter.Include, r.Filter.Exclude)
-		notes = append(notes, trap("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", option))
-	case r.launcher == "slurm" && r.before("0.19.7") && r.Filter.Given():
-		notes = append(notes, trap("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total()))
-	case r.launcher == "slurm" && !filtered:
-		notes = append(notes, trap("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice"))
-	}
-	return notes
-}
-
 func (r runner) openMPITraps() []hostfile.Note {
 	var notes []hostfile.Note
 	if r.within("0.16.4", "0.18.4") && r.env == nil {
@@ -173,4 +162,24 @@ func (r runner) openMPITraps() []hostfile.Note {
 		notes = append(notes, trap("openmpi-eth0", "DeepSpeed tells Open MPI to use eth0, whatever the nodes call their interfaces: %s", way))
 	}
 	return notes
+}
+
+func (r runner) mpichTraps() []hostfile.Note {
+	if !r.before(r.by.exportsSince) {
+		return nil
+	}
+	return []hostfile.Note{trap("exports-forgotten", "DeepSpeed 0.8.2 to 0.9.1 hands no variables on with --launcher mpich: set them in the nodes' own environment")}
+}
+
+func (r runner) slurmTraps() []hostfile.Note {
+	filtered := r.Filter.Include != "" || r.Filter.Exclude != ""
+	switch {
+	case r.asksForAllSlots() && filtered:
+		return []hostfile.Note{trap("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", cmp.Or(r.Filter.Include, r.Filter.Exclude))}
+	case r.asksForAllSlots() && r.Filter.Given():
+		return []hostfile.Note{trap("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total())}
+	case !filtered:
+		return []hostfile.Note{trap("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice")}
+	}
+	return nil
 }

@@ -210,7 +210,7 @@ func parsedOf(o launch.Typed) *parsedArgs {
 		Hostfile: o.Hostfile, Include: o.Filter.Include, Exclude: o.Filter.Exclude,
 		NumNodes: limit(o.Filter.NumNodes), NumGPUs: limit(o.Filter.NumGPUs), ForceMulti: o.Filter.ForceMulti,
 		MasterAddr: o.MasterAddr, MasterPort: cmp.Or(o.MasterPort, launch.DefaultMasterPort),
-		Launcher: cmp.Or(o.Launcher, launch.Launchers[0]), LauncherArgs: o.LauncherArgs,
+		Launcher: cmp.Or(o.Launcher, launch.DefaultLauncher), LauncherArgs: o.LauncherArgs,
 		NoSSH: o.NoSSH, NoSSHCheck: o.NoSSHCheck, NodeRank: o.NodeRank, SSHPort: o.SSHPort,
 		ElasticTraining: o.Elastic, MinElasticNodes: o.MinElastic, MaxElasticNodes: o.MaxElastic,
 		UserScript: o.Script, UserArgs: o.Arguments, Module: o.Module, NoPython: o.NoPython, NoLocalRank: o.NoLocalRank,

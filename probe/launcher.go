@@ -14,11 +14,6 @@ import (
 	"preflight/facts"
 )
 
-// backendPrograms are what DeepSpeed looks for to see whether a launcher other
-// than pdsh is there (deepspeed/launcher/multinode_runner.py, backend_exists),
-// and the programs those launchers then start.
-var backendPrograms = []string{"mpiname", "mpirun", "ompi_info", "sinfo", "srun"}
-
 // versionLimit is for one program that only has to say its version.
 const versionLimit = 2 * time.Second
 
@@ -33,7 +28,7 @@ func collectLauncher(ctx context.Context, o Options) (*facts.Launcher, error) {
 	if path, err := exec.LookPath("pdsh"); err == nil {
 		launcher.PDSH = lookAtPDSH(ctx, path)
 	}
-	for _, program := range backendPrograms {
+	for _, program := range o.Launchers {
 		if path, err := exec.LookPath(program); err == nil {
 			launcher.Backends[program] = path
 		}

@@ -150,7 +150,7 @@ func TestCollectLauncher(t *testing.T) {
 	t.Setenv("PATH", bin)
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
-	got, err := collectLauncher(t.Context(), Options{WorkDir: t.TempDir()})
+	got, err := collectLauncher(t.Context(), Options{WorkDir: t.TempDir(), Launchers: []string{"mpirun", "srun"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,
 		"skip":        completeCheckList,
-		"launcher":    cobra.FixedCompletions(launch.Launchers, cobra.ShellCompDirectiveNoFileComp),
+		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"progress":    cobra.FixedCompletions(progressModes, cobra.ShellCompDirectiveNoFileComp),

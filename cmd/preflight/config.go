@@ -76,7 +76,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single host")
 	flags.String("master_addr", "", "as deepspeed: address of the first host (default: the first word that hostname -I prints there)")
 	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed")
-	flags.String("launcher", "pdsh", "as deepspeed: "+strings.Join(launch.Launchers, ", "))
+	flags.String("launcher", launch.DefaultLauncher, "as deepspeed: "+strings.Join(launch.LauncherNames(), ", "))
 	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
 	flags.String("python", "", "the interpreter the launch will use (default: the one of the deepspeed script here)")
 	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu a slot is a process")

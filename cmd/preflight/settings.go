@@ -29,31 +29,33 @@ type rule struct {
 }
 
 // rules are those of all settings that have any.
-var rules = map[string]rule{
-	"hostfile":          {isPath: true, valid: given("name the hostfile")},
-	"hosts":             {valid: given("name some hosts, as in 'node[01-16]'")},
-	"launcher":          {choices: launch.Launchers},
-	"accelerator":       {choices: accelerators},
-	"rendezvous":        {choices: rendezvousModes},
-	"progress":          {choices: progressModes},
-	"master_port":       {valid: port},
-	"ssh_port":          {valid: portOrDefault},
-	"python":            {valid: absolute},
-	"deepspeed_version": {valid: release},
-	"timeout":           {valid: enoughTime},
-	"only":              {valid: check},
-	"skip":              {valid: check},
-	"shm_headroom":      {valid: size},
-	"disk_free":         {valid: size},
-	"memory_free":       {valid: share},
-	"clock_skew":        {valid: notBelowZero},
-	"open_files":        {valid: notBelowZero},
-	"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
-	"write_env":         {isPath: true},
-	"good_hosts":        {isPath: true, ofReports: true},
-	"bad_hosts":         {isPath: true, ofReports: true},
-	"format":            {choices: reportFormats, ofReports: true},
-	"output":            {isPath: true, valid: knownFormats, ofReports: true},
+func rules() map[string]rule {
+	return map[string]rule{
+		"hostfile":          {isPath: true, valid: given("name the hostfile")},
+		"hosts":             {valid: given("name some hosts, as in 'node[01-16]'")},
+		"launcher":          {choices: launch.LauncherNames()},
+		"accelerator":       {choices: accelerators},
+		"rendezvous":        {choices: rendezvousModes},
+		"progress":          {choices: progressModes},
+		"master_port":       {valid: port},
+		"ssh_port":          {valid: portOrDefault},
+		"python":            {valid: absolute},
+		"deepspeed_version": {valid: release},
+		"timeout":           {valid: enoughTime},
+		"only":              {valid: check},
+		"skip":              {valid: check},
+		"shm_headroom":      {valid: size},
+		"disk_free":         {valid: size},
+		"memory_free":       {valid: share},
+		"clock_skew":        {valid: notBelowZero},
+		"open_files":        {valid: notBelowZero},
+		"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
+		"write_env":         {isPath: true},
+		"good_hosts":        {isPath: true, ofReports: true},
+		"bad_hosts":         {isPath: true, ofReports: true},
+		"format":            {choices: reportFormats, ofReports: true},
+		"output":            {isPath: true, valid: knownFormats, ofReports: true},
+	}
 }
 
 // setting is one thing that a user may set.
@@ -65,6 +67,7 @@ type setting struct {
 
 // settings are the fields of [Config] that a user may set, in their order.
 func settings() (all []setting) {
+	rules := rules()
 	for field := range reflect.TypeFor[Config]().Fields() {
 		if key := field.Tag.Get("mapstructure"); key != "-" && field.IsExported() {
 			all = append(all, setting{key, kindOf(field.Type), rules[key]})

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/launch"
 )
 
 // commandOnly takes words behind a "--" only: they are the launch to judge.
@@ -25,7 +26,7 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 			return withHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", cmd.CommandPath())
 		}
 	}
-	if len(before) > 0 && slices.Contains([]string{"deepspeed", "torchrun", "accelerate"}, filepath.Base(before[0])) {
+	if len(before) > 0 && slices.Contains(launch.Programs, filepath.Base(before[0])) {
 		// The options among the words were taken for ours, so they are told as typed.
 		typed := os.Args[max(slices.Index(os.Args, before[0]), 0):]
 		return withHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))

@@ -1,0 +1,195 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// DefaultLauncher is what DeepSpeed starts without --launcher.
+const DefaultLauncher = "pdsh"
+
+// Launcher is what a value of --launcher stands for. Whatever differs from one to
+// another is said in its row of [Launchers], and whoever has to know asks the row.
+type Launcher struct {
+	Name  string
+	since string // the first release that has it, "" for all
+
+	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
+	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
+	Programs []string
+	// PDSH is whether it is pdsh, whose modules facts tell and which can be run over the
+	// nodes beforehand.
+	PDSH bool
+	// Allocation is the variable that lists the nodes it may start on, "" for any.
+	Allocation string
+
+	// SSH is whether ranks are started over ssh, and NodesLogIn whether the nodes log in
+	// to each other for it, not the launching machine alone.
+	SSH, NodesLogIn bool
+	// InSession is whether ranks live in a login session, which ends when they do.
+	InSession bool
+	// HandsNames is whether the hosts' names are handed on to the nodes.
+	HandsNames bool
+	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
+	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
+	// (deepspeed/comm/comm.py, mpi_discovery).
+	MPIDiscovery bool
+	// LaunchPy is whether every node runs DeepSpeed's launch.py, which starts the ranks
+	// there and sets CUDA_VISIBLE_DEVICES to the slots, whatever it was.
+	LaunchPy bool
+	// Shell is whether the exports are a part of one command that a shell on every node reads.
+	Shell bool
+	// NoWorkDir is what becomes of a node without the working directory {dir}, where
+	// {error} is the system's word for that; ranks then start in Elsewhere, "" for the home
+	// directory, {home}.
+	NoWorkDir, Elsewhere string
+
+	// Environment is what of the launching machine's environment reaches the ranks.
+	Environment Environment
+	// exportsSince is the release before which the exports are put together and forgotten.
+	exportsSince string
+	// presets are exported before anything else, and overrides after all of it.
+	presets, overrides func(Exporter) []string
+
+	// wholeHostfile is whether it takes every host and slot of the hostfile and refuses
+	// filters; allSlotsUntil is the release up to which it asks for as many ranks as the
+	// whole hostfile has slots, whatever a filter leaves of them.
+	wholeHostfile bool
+	allSlotsUntil string
+	// evenName is what it calls itself where it refuses hosts whose slots differ, from
+	// evenSince on; "" where it does not.
+	evenName, evenSince string
+	argsSince           string   // the release that first hands --launcher_args on
+	forwards            []string // the options that go further than the launching machine
+
+	command     func(runner) []string        // that the runner starts
+	environment func(runner) []facts.Setting // that it sets for that, beside PYTHONPATH
+	// refusesHosts is asked first of all and even where a single host is left, refuses
+	// where the launcher will start.
+	refusesHosts, refuses func(runner) error
+	traps                 func(runner) []hostfile.Note // see runner.traps
+}
+
+// Environment is what of the launching machine's environment reaches the ranks.
+type Environment int
+
+const (
+	// EnvironmentOpen is what DeepSpeed exports, and whatever the nodes and MPI's process
+	// manager add to it.
+	EnvironmentOpen Environment = iota
+	// EnvironmentExported is what DeepSpeed exports and nothing else.
+	EnvironmentExported
+	// EnvironmentWhole is all of it, as it is, with the exports over it.
+	EnvironmentWhole
+)
+
+const mpirunWorkDir = "mpirun starts the ranks in {home}"
+
+// scriptOptions are those that are words of the script's own command.
+var scriptOptions = []string{"--module", "--no_python"}
+
+// Launchers are the values of --launcher; the first is the default.
+//
+// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, each class of a
+// runner, v0.6.0 to 0.19.8.
+var Launchers = []Launcher{
+	{
+		Name: DefaultLauncher, Programs: []string{"pdsh"}, PDSH: true,
+		SSH: true, InSession: true, LaunchPy: true, Shell: true, Environment: EnvironmentExported,
+		NoWorkDir: "{node}: bash: line 1: cd: {dir}: {error}",
+		argsSince: "0.8.1",
+		forwards:  append([]string{"--ssh_port", "--venv_script", "--save_pid", "--enable_each_rank_log", "--elastic_training"}, scriptOptions...),
+		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, traps: runner.pdshTraps,
+	},
+	{
+		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"},
+		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
+		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
+		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
+		command: runner.openMPICommand, refuses: runner.openMPIRefuses, traps: runner.openMPITraps,
+	},
+	{
+		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"},
+		SSH: true, NodesLogIn: true, HandsNames: true,
+		NoWorkDir: mpirunWorkDir, exportsSince: "0.9.2",
+		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
+		command: runner.mpichCommand, traps: runner.mpichTraps,
+	},
+	{
+		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"},
+		SSH: true, NodesLogIn: true, HandsNames: true,
+		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
+		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
+		command: runner.impiCommand,
+	},
+	{
+		Name: "mvapich", Programs: []string{"mpiname", "mpirun"},
+		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true,
+		NoWorkDir: mpirunWorkDir, presets: mvapichPresets,
+		wholeHostfile: true, evenName: "mvapich", argsSince: "0.6.6", forwards: scriptOptions,
+		command: runner.mvapichCommand,
+	},
+	{
+		Name: "slurm", since: "0.7.4", Programs: []string{"sinfo", "srun"}, Allocation: "SLURM_JOB_NODELIST",
+		HandsNames: true, MPIDiscovery: true, Environment: EnvironmentWhole,
+		NoWorkDir: "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
+		allSlotsUntil: "0.19.7", argsSince: "0.8.1",
+		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, traps: runner.slurmTraps,
+	},
+}
+
+// Program is what it runs.
+func (l Launcher) Program() string { return l.Programs[len(l.Programs)-1] }
+
+// LauncherNames are the values of --launcher.
+func LauncherNames() []string { return launcherNames(Launchers) }
+
+func launcherNames(launchers []Launcher) []string {
+	names := make([]string, len(launchers))
+	for i, l := range launchers {
+		names[i] = l.Name
+	}
+	return names
+}
+
+// LauncherPrograms are the programs of all launchers but pdsh, which facts tell more of.
+func LauncherPrograms() []string {
+	var programs []string
+	for _, l := range Launchers {
+		if !l.PDSH {
+			programs = append(programs, l.Programs...)
+		}
+	}
+	slices.Sort(programs)
+	return slices.Compact(programs)
+}
+
+// launcherNamed is the launcher of a name in lower case, the zero value for none.
+func launcherNamed(name string) Launcher {
+	if i := slices.IndexFunc(Launchers, func(l Launcher) bool { return l.Name == name }); i >= 0 {
+		return Launchers[i]
+	}
+	return Launcher{}
+}
+
+// StartedBy is the launcher of the ranks, the zero value where every node is started by
+// hand or by torchrun.
+func (p Prediction) StartedBy() Launcher {
+	if p.NoSSH || p.Torchrun() {
+		return Launcher{}
+	}
+	return launcherNamed(p.Launcher)
+}
+
+// concernsNobody is whether a note is about a launcher that this launch does not use,
+// by whose name it then begins, or about ranks that are started by hand.
+func (p Prediction) concernsNobody(note hostfile.Note) bool {
+	if note.Trap == "single-host-runs-here" {
+		return p.NoSSH || p.Torchrun()
+	}
+	isOf := func(l Launcher) bool { return strings.HasPrefix(note.Trap, l.Name+"-") }
+	return slices.ContainsFunc(Launchers, isOf) && (p.Local || !isOf(p.StartedBy()))
+}
