@@ -1,0 +1,84 @@
+package launch
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// withLauncher adds a row to the table for one test.
+func withLauncher(t *testing.T, row Launcher) {
+	before := Launchers
+	t.Cleanup(func() { Launchers = before })
+	Launchers = append(slices.Clone(before), row)
+}
+
+// TestMadeUpLauncher: a row is all that a launcher needs.
+func TestMadeUpLauncher(t *testing.T) {
+	withLauncher(t, Launcher{
+		Name: "armada", since: "0.16.0", Programs: []string{"armadactl", "armada"},
+		MPIDiscovery: true, Environment: EnvironmentExported, exportsSince: "0.17.0",
+		presets:   func(Exporter) []string { return []string{"ARMADA=1"} },
+		overrides: func(Exporter) []string { return []string{"ARMADA_PIN=0"} },
+		evenName:  "Armada", argsSince: "0.18.0", forwards: []string{"--module"},
+		command:     func(r runner) []string { return append([]string{"armada", "-n", r.total()}, r.scriptCommand()...) },
+		environment: func(runner) []facts.Setting { return []facts.Setting{{Name: "ARMADA_LOG", Value: "x"}} },
+		traps:       func(runner) []hostfile.Note { return []hostfile.Note{{Trap: "armada-sinks"}} },
+	})
+	if names := LauncherNames(); names[0] != DefaultLauncher || !slices.Contains(names, "armada") {
+		t.Errorf("names %q", names)
+	}
+	if programs := LauncherPrograms(); !slices.Contains(programs, "armadactl") || slices.Contains(programs, "pdsh") || !slices.IsSorted(programs) {
+		t.Errorf("programs %q", programs)
+	}
+	o := Options{Hosts: hosts(2, 2), Launcher: "Armada", WorkDir: "/job", Interpreter: "/py", Script: "train.py", MasterAddr: "10.0.0.1",
+		LauncherArgs: "-x", Module: true, NoPython: false, SavePID: true, Notes: []hostfile.Note{{Trap: "pdsh-range"}}}
+	p, err := Predict(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{p.StartedBy().Program(), strings.Join(p.Command, " "), p.MeetingHost()}
+	for _, s := range slices.Concat(p.Exports, p.CommandEnv) {
+		got = append(got, s.Name+"="+s.Value)
+	}
+	want := []string{"armada", "armada -n 4 /py -u -m train.py", "", "ARMADA=1", "ARMADA_PIN=0", "PYTHONPATH=/job", "PYTHONPATH=/job", "ARMADA_LOG=x"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"option-not-forwarded", "master-addr-ignored", "armada-sinks"}, traps(p.Notes)); diff != "" {
+		t.Errorf("traps (-want +got)\n%s", diff)
+	}
+	if !strings.Contains(p.Notes[0].Message, "hand --save_pid on") {
+		t.Errorf("%q: --module goes on, --save_pid does not", p.Notes[0].Message)
+	}
+	for release, want := range map[string]string{"0.15.9": "NotImplementedError: Unknown launcher armada", "0.19.8": "ValueError: Armada requires same number of devices per node"} {
+		uneven := o
+		uneven.Hosts, uneven.DeepSpeed = hosts(1, 2), release
+		_, err := Predict(uneven, nil)
+		if refused, ok := errors.AsType[*UsageError](err); !ok || refused.Said != want {
+			t.Errorf("DeepSpeed %s: %v, want %s", release, err, want)
+		}
+	}
+	o.DeepSpeed = "0.16.5"
+	if p, err := Predict(o, nil); err != nil || len(p.Exports) != 1 || p.Exports[0].Name != "ARMADA_PIN" || !strings.Contains(p.Notes[0].Message, "--launcher_args") {
+		t.Errorf("an older release: %v, %+v", err, p)
+	}
+}
+
+// A launcher knows what it runs, and its notes bear its name.
+func TestLaunchers(t *testing.T) {
+	for _, l := range Launchers {
+		if len(l.Programs) == 0 || l.command == nil || l.NoWorkDir == "" || l.argsSince == "" || l.NodesLogIn && !l.SSH || strings.ToLower(l.Name) != l.Name {
+			t.Errorf("%s lacks something", l.Name)
+		}
+	}
+	if Launchers[0].Name != DefaultLauncher {
+		t.Error("the first is the default")
+	}
+}
