@@ -52,7 +52,9 @@ func (d *drills) callEachOther(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // ends the listeners
 	defer cancel()
-	ranks := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, d.Plan.Prediction.RankAddress)
+	ranks := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, func(node *facts.Node) launch.Choice {
+		return launch.RankAddress(d.Plan.Prediction, node)
+	})
 	peers := d.lane(facts.SectionPeerMesh, func(m *member) **facts.Mesh { return &m.PeerMesh }, launch.PeerAddress)
 	lanes := []*lane{ranks}
 	if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b launch.Choice) bool { return a.Address == b.Address }) {

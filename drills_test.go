@@ -126,7 +126,7 @@ func TestLaneSharesNothing(t *testing.T) {
 	}
 	d := drills{crew: c, Job: Job{Plan: Plan{Prediction: planned(t, launch.Options{Hosts: make([]hostfile.Host, 3)}).Prediction}}}
 	d.shared = launch.SharedAddresses(c.nodes())
-	lane := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, d.Plan.Prediction.RankAddress)
+	lane := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, func(node *facts.Node) launch.Choice { return launch.RankAddress(d.Plan.Prediction, node) })
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
 	if diff := cmp.Diff(want, lane.unfit); diff != "" {
 		t.Errorf("unfit (-want +got):\n%s", diff)

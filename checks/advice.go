@@ -46,8 +46,8 @@ func adviseInterfaces(view View) []AdvisedEnv {
 		choose      func(launch.Prediction, *facts.Node) launch.Choice
 		isRead      bool
 	}{
-		{"NCCL_SOCKET_IFNAME", launch.IfnameFor(view.Nodes, wanted), launch.Prediction.NCCL, view.Launch.Accelerator != "cpu"},
-		{"GLOO_SOCKET_IFNAME", commonName(view.Nodes, wanted), launch.Prediction.Gloo, true},
+		{"NCCL_SOCKET_IFNAME", launch.IfnameFor(view.Nodes, wanted), launch.Bootstrap, view.Launch.Accelerator != "cpu"},
+		{"GLOO_SOCKET_IFNAME", commonName(view.Nodes, wanted), launch.Gloo, true},
 	} {
 		told := told(view.Launch, candidate.name, candidate.value)
 		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }

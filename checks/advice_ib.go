@@ -35,7 +35,7 @@ func adviseAdapters(view View) []AdvisedEnv {
 // layers: "mlx5_0:1/InfiniBand mlx5_2:1/Ethernet".
 func activePorts(view View, node *facts.Node) string {
 	var ports []string
-	for _, port := range view.Launch.HCAPorts(node) {
+	for _, port := range launch.HCAPorts(view.Launch, node) {
 		ports = append(ports, port.Name()+"/"+port.LinkLayer)
 	}
 	slices.Sort(ports)
@@ -74,7 +74,7 @@ func adviseGID(view View) []AdvisedEnv {
 		if version == "" {
 			return nil
 		}
-		for _, port := range view.Launch.HCAPorts(node) {
+		for _, port := range launch.HCAPorts(view.Launch, node) {
 			if port.LinkLayer != "Ethernet" {
 				continue
 			}

@@ -193,7 +193,7 @@ func TestAdviceIsProven(t *testing.T) {
 		}
 		for _, advised := range advise(View{All: fleet.Nodes, Launch: fleet.Launch}).Env {
 			choose, isInterface := map[string]func(launch.Prediction, *facts.Node) launch.Choice{
-				"NCCL_SOCKET_IFNAME": launch.Prediction.NCCL, "GLOO_SOCKET_IFNAME": launch.Prediction.Gloo,
+				"NCCL_SOCKET_IFNAME": launch.Bootstrap, "GLOO_SOCKET_IFNAME": launch.Gloo,
 			}[advised.Name]
 			if !isInterface {
 				continue

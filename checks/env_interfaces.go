@@ -21,7 +21,7 @@ func ncclInterfaces(r ranks) []Finding {
 		return nil
 	}
 	var usable []string
-	for _, choice := range r.fleet.view.Launch.NCCLCandidates(r.node) {
+	for _, choice := range launch.Candidates(r.fleet.view.Launch, r.node) {
 		usable = append(usable, choice.Interface)
 	}
 	selected, chosen := launch.MatchIfname(spec, usable)

@@ -56,7 +56,7 @@ func judgeDirect(view View, nodes []*facts.Node, cardsOf func(*facts.Node) []*fa
 	})
 	for _, node := range nodes {
 		network := ncclNetwork(view, node)
-		direct := view.Launch.GPUDirect(node, network)
+		direct := network.GPUDirect(node)
 		switch what, known := lacks(node); {
 		case !known:
 			findings = append(findings, unknown(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen"))

@@ -87,7 +87,7 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 func ncclNetwork(view View, node *facts.Node) launch.Network {
 	network, known := view.networks[node]
 	if !known {
-		network = view.Launch.Network(node)
+		network = launch.NetworkOf(view.Launch, node)
 		if view.networks != nil {
 			view.networks[node] = network
 		}

@@ -23,7 +23,7 @@ func interconnects(nodes []facts.Node, prediction launch.Prediction) []Interconn
 	}
 	var groups []Interconnect
 	at := map[[2]launch.Transport]int{}
-	transports := prediction.Transports(nodes)
+	transports := launch.NewTransports(prediction, nodes)
 	for i := range nodes {
 		node := &nodes[i]
 		if !node.Reached {

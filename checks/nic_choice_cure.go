@@ -21,7 +21,7 @@ func (p *placement) cure(node *facts.Node) (want string, fix []string) {
 	switch {
 	case peer.Interface == "", peer.Interface == p.choices[node].Interface:
 		return "an address of its own that the other nodes can call", []string{look}
-	case p.library == "gloo", named.NCCL(node).Address == peer.Address:
+	case p.library == "gloo", launch.Bootstrap(named, node).Address == peer.Address:
 		return want, p.setInterface(peer.Interface)
 	}
 	env := rankEnv(p.view, node)

@@ -70,7 +70,7 @@ func newPlacement(view View) *placement {
 		if node.Net == nil {
 			continue
 		}
-		p.choices[node] = view.Launch.RankAddress(node)
+		p.choices[node] = launch.RankAddress(view.Launch, node)
 		if address, err := netip.ParseAddr(p.choices[node].Address); err == nil && !address.IsLoopback() {
 			families[address.Unmap().Is6()]++
 		}

@@ -20,7 +20,7 @@ func (p *placement) sideways() []Finding {
 	sockets := map[*facts.Node][]launch.Choice{}
 	members := map[netip.Prefix]map[string]bool{} // network → addresses on it
 	for _, node := range p.view.Nodes {
-		sockets[node] = p.view.Launch.NCCLSockets(node)
+		sockets[node] = launch.Sockets(p.view.Launch, node)
 		for _, socket := range sockets[node] {
 			if network, known := networkOf(node, socket.Address); known {
 				if members[network] == nil {

@@ -88,7 +88,7 @@ func (a *accelerateArgs) perMachine() (int, error) {
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env.
 func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed, error) {
 	isByHand := a.launcher == "nossh"
-	if isByHand && Before(deepspeed, "0.14.5") {
+	if isByHand && hostfile.Before(deepspeed, "0.14.5") {
 		return Typed{}, refuseAccelerate("ValueError: nossh launcher requires DeepSpeed >= 0.14.5", "--deepspeed_multinode_launcher nossh needs DeepSpeed 0.14.5, and here is %s: install that, or take another launcher", deepspeed)
 	}
 	if err := a.refused(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // Choice is the interface and address that a library will take on one node.
@@ -22,11 +23,11 @@ type Choice struct {
 
 // RankAddress is where the ranks of the node will listen for the others: NCCL's
 // choice, or gloo's where a slot is a process.
-func (p Prediction) RankAddress(node *facts.Node) Choice {
+func RankAddress(p Prediction, node *facts.Node) Choice {
 	if p.Accelerator == "cpu" {
-		return p.Gloo(node)
+		return Gloo(p, node)
 	}
-	return p.NCCL(node)
+	return Bootstrap(p, node)
 }
 
 // unseenNet is the choice of whoever chooses among interfaces that nobody saw.
@@ -68,7 +69,7 @@ func getifaddrs(node *facts.Node) []heldAddress {
 // them in the order of newer kernels, which costs nothing then.
 func inKernelOrder(node *facts.Node) []facts.Interface {
 	interfaces, inTurn := node.Net.Interfaces, byIndex
-	if kernel := node.Host; kernel != nil && Before(release(kernel.Kernel), "6.9") {
+	if kernel := node.Host; kernel != nil && hostfile.Before(release(kernel.Kernel), "6.9") {
 		inTurn = byHash
 	}
 	for i := 1; i < len(interfaces); i++ {
@@ -108,8 +109,8 @@ func holder(held []heldAddress, address netip.Addr) (*facts.Interface, bool) {
 	return held[at].Interface, true
 }
 
-// told is a setting with the place where its author would look for it.
-func (p Prediction) told(setting facts.Setting) string {
+// cite is a setting with the place where its author would look for it.
+func cite(p Prediction, setting facts.Setting) string {
 	from := setting.Source
 	exported := slices.ContainsFunc(p.Exports, func(s facts.Setting) bool { return s.Name == setting.Name })
 	switch {

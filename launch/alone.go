@@ -58,7 +58,7 @@ func (o Options) devices(head *facts.Node) []int {
 	if count == 0 && o.torchrun() {
 		return nil
 	}
-	if count == 0 && (o.Accelerator == "cpu" || o.Accelerator == "" && !Before(o.DeepSpeed, cpuFallback)) {
+	if count == 0 && (o.Accelerator == "cpu" || o.Accelerator == "" && !hostfile.Before(o.DeepSpeed, cpuFallback)) {
 		if head.Host == nil {
 			return nil
 		}

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/hostfile"
 )
 
 // match is what a word that looks like an option stands for.
@@ -21,7 +23,7 @@ type match struct {
 //
 // Source: python/cpython, issue 58573, mended in 3.12.8 and 3.13.1.
 func looksBehind(python string) bool {
-	return python == "" || Before(python, "3.12.8") || Before(python, "3.13.1") && !Before(python, "3.13.0")
+	return python == "" || hostfile.Before(python, "3.12.8") || hostfile.Before(python, "3.13.1") && !hostfile.Before(python, "3.13.0")
 }
 
 // negativeNumber is argparse's: a word like that is no option.

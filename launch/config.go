@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"preflight/hostfile"
 )
 
 // Config is what a DeepSpeed configuration means for the launch. Numbers are nil
@@ -97,7 +99,7 @@ func (r *configReader) failed(key string) bool {
 }
 
 // since is whether the release is at least this one; the newest is.
-func (r *configReader) since(release string) bool { return !Before(r.release, release) }
+func (r *configReader) since(release string) bool { return !hostfile.Before(r.release, release) }
 
 // removedKeys are refused by name since DeepSpeed 0.19.7, before anything else is read.
 func (r *configReader) removedKeys() {

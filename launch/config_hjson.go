@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"preflight/hostfile"
 )
 
 // object is a JSON object in the order of the file. Its values are nil, bool,
@@ -36,7 +38,7 @@ func (o *object) object(name string) *object {
 // dict_raise_error_on_duplicate_keys; hjson 3.1.0, decoder.py.
 func parseConfig(text, release string) (*object, *ConfigProblem) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	if Before(release, "0.8.1") && !json.Valid([]byte(text)) {
+	if hostfile.Before(release, "0.8.1") && !json.Valid([]byte(text)) {
 		return nil, &ConfigProblem{Fatal: true, Said: "json.decoder.JSONDecodeError",
 			Message: "the file is no JSON, and DeepSpeed reads Hjson (comments, a comma too many) from 0.8.1 on only: look with `python3 -m json.tool FILE`"}
 	}

@@ -3,6 +3,8 @@ package launch
 import (
 	"slices"
 	"strings"
+
+	"preflight/hostfile"
 )
 
 // optimizer is one that DeepSpeed makes by its name in the configuration.
@@ -78,7 +80,7 @@ func (r *configReader) optimizer() {
 // made is the optimizer that DeepSpeed makes for a name, if the release does.
 func (r *configReader) made(name string) (optimizer, bool) {
 	i := slices.IndexFunc(optimizers, func(o optimizer) bool {
-		return o.name == strings.ToLower(name) && (o.since == "" || r.since(o.since)) && (o.until == "" || Before(r.release, o.until))
+		return o.name == strings.ToLower(name) && (o.since == "" || r.since(o.since)) && (o.until == "" || hostfile.Before(r.release, o.until))
 	})
 	if i < 0 {
 		return optimizer{}, false
@@ -98,7 +100,7 @@ func (r *configReader) ops() {
 			ops = append(ops, op)
 		}
 	}
-	need(Before(r.release, "0.9.5"), "utils")
+	need(hostfile.Before(r.release, "0.9.5"), "utils")
 	offloaded, nvme := false, false
 	for _, place := range r.config.Offload {
 		offloaded = offloaded || place.What == "optimizer"
@@ -114,7 +116,7 @@ func (r *configReader) ops() {
 	}
 	aio := r.root.object("aio")
 	need(aio != nil && aio.values["use_gds"] == true && r.since("0.15.0"), "gds")
-	need(r.root.object("sparse_attention") != nil && Before(r.release, "0.19.7"), "sparse_attn")
+	need(r.root.object("sparse_attention") != nil && hostfile.Before(r.release, "0.19.7"), "sparse_attn")
 	r.config.Ops = ops
 }
 

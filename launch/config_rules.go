@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"preflight/hostfile"
 )
 
 // dataTypes are the types that gradients are sent in.
 func (r *configReader) dataTypes() {
 	known := []string{"fp16", "bf16", "fp32"}
-	if Before(r.release, "0.14.1") {
+	if hostfile.Before(r.release, "0.14.1") {
 		known[1] = "bfp16"
 	}
 	if given, isText := r.root.values["communication_data_type"].(string); isText && given != "auto" && !slices.Contains(known, strings.ToLower(given)) {

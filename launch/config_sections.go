@@ -3,6 +3,8 @@ package launch
 import (
 	"fmt"
 	"slices"
+
+	"preflight/hostfile"
 )
 
 // mistake is one line of pydantic's complaint; key is "" for the whole section.
@@ -80,7 +82,7 @@ func (r *configReader) isStrict(s *section) bool {
 
 // knows is whether the release knows the setting.
 func (r *configReader) knows(s setting) bool {
-	return (s.since == "" || r.since(s.since)) && (s.until == "" || Before(r.release, s.until))
+	return (s.since == "" || r.since(s.since)) && (s.until == "" || hostfile.Before(r.release, s.until))
 }
 
 // refuse reports what pydantic says of a section: all of it in one exception.
@@ -117,7 +119,7 @@ func (r *configReader) refuse(name string, s *section, o *object) {
 
 // pydantic1 is whether the release speaks as pydantic 1 does, by itself or by the
 // copy in pydantic 2.
-func (r *configReader) pydantic1() bool { return Before(r.release, "0.15.0") }
+func (r *configReader) pydantic1() bool { return hostfile.Before(r.release, "0.15.0") }
 
 // mistakes are those of the known settings in their own order, then the unknown
 // ones: in the file's order, or with pydantic 1 sorted.

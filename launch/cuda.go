@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // leastDrivers are the oldest Linux drivers for programs built with a CUDA toolkit,
@@ -49,12 +50,12 @@ func DriverRuns(driver, cuda, toolkit string) (runs, known bool) {
 	switch {
 	case toolkit == "" || driver == "" && cuda == "":
 		return false, false
-	case cuda != "" && !Before(cuda, toolkit):
+	case cuda != "" && !hostfile.Before(cuda, toolkit):
 		return true, true
 	case driver != "" && least != "":
-		return !Before(driver, least), true
+		return !hostfile.Before(driver, least), true
 	case cuda != "":
-		return major(cuda) == major(toolkit) && !Before(toolkit, "11"), true
+		return major(cuda) == major(toolkit) && !hostfile.Before(toolkit, "11"), true
 	}
 	return false, false
 }
@@ -113,7 +114,7 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 		return "", ""
 	}
 	for _, row := range torchWheels {
-		if row.cuda != torch.CUDA || Before(wheel[1], row.since) || !Before(wheel[1], row.before) {
+		if row.cuda != torch.CUDA || hostfile.Before(wheel[1], row.since) || !hostfile.Before(wheel[1], row.before) {
 			continue
 		}
 		return codeFor(row.archs, capability), row.archs
@@ -145,10 +146,10 @@ func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wh
 			continue
 		}
 		w := Wheels{Index: "cu" + strings.ReplaceAll(row.cuda, ".", ""), Since: row.since, Before: row.before}
-		if release != "" && !Before(release, row.since) && Before(release, row.before) {
+		if release != "" && !hostfile.Before(release, row.since) && hostfile.Before(release, row.before) {
 			w.Release = release
 		}
-		isOwn := best != "" && cuda != "" && !Before(cuda, best)
+		isOwn := best != "" && cuda != "" && !hostfile.Before(cuda, best)
 		if order := nearer(release, w, wheels); !found || order < 0 || order == 0 && !isOwn {
 			wheels, best, found = w, row.cuda, true
 		}
@@ -166,7 +167,7 @@ func nearer(release string, a, b Wheels) int {
 		switch {
 		case w.Release != "":
 			return here
-		case release != "" && Before(release, w.Since):
+		case release != "" && hostfile.Before(release, w.Since):
 			return later
 		}
 		return earlier
@@ -183,9 +184,9 @@ func nearer(release string, a, b Wheels) int {
 // compareReleases is [cmp.Compare] of versions.
 func compareReleases(a, b string) int {
 	switch {
-	case Before(a, b):
+	case hostfile.Before(a, b):
 		return -1
-	case Before(b, a):
+	case hostfile.Before(b, a):
 		return 1
 	}
 	return 0
@@ -201,9 +202,9 @@ func codeFor(archs, capability string) GPUCode {
 	code, newest := CodeNone, ""
 	for _, arch := range strings.Fields(archs) {
 		switch {
-		case arch == "+PTX" && code == CodeNone && !Before(capability, newest):
+		case arch == "+PTX" && code == CodeNone && !hostfile.Before(capability, newest):
 			code = CodePTX
-		case arch != "+PTX" && major(arch) == major(capability) && !Before(capability, arch):
+		case arch != "+PTX" && major(arch) == major(capability) && !hostfile.Before(capability, arch):
 			code = CodeNative
 		}
 		newest = arch

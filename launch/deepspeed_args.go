@@ -44,7 +44,7 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 
 // isOf is whether a release has the option.
 func (o option) isOf(deepspeed string) bool {
-	return (o.since == "" || !Before(deepspeed, o.since)) && (o.until == "" || Before(deepspeed, o.until))
+	return (o.since == "" || !hostfile.Before(deepspeed, o.since)) && (o.until == "" || hostfile.Before(deepspeed, o.until))
 }
 
 // options are those of all releases, in the order of add_argument, which never
@@ -53,7 +53,7 @@ func (o option) isOf(deepspeed string) bool {
 // Source: deepspeed/launcher/runner.py, parse_args, v0.3.0 to 0.19.8.
 func (a *deepSpeedArgs) options(deepspeed string) []option {
 	gpus := []string{"--num_gpus", "--num_accelerators"}
-	if Before(deepspeed, "0.9.3") {
+	if hostfile.Before(deepspeed, "0.9.3") {
 		gpus = gpus[:1]
 	}
 	return []option{

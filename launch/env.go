@@ -107,7 +107,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 // Lines of the files that end the launch are left out.
 func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
-	if by.exportsSince != "" && Before(x.DeepSpeed, by.exportsSince) {
+	if by.exportsSince != "" && hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
 	}
 	var all []facts.Setting
@@ -159,7 +159,7 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 	named := func(name string) bool {
 		return slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
 	}
-	if !Before(x.DeepSpeed, "0.9.3") && named("AISC_JOB_NAME") {
+	if !hostfile.Before(x.DeepSpeed, "0.9.3") && named("AISC_JOB_NAME") {
 		all = slices.DeleteFunc(all, func(s facts.Setting) bool { return slices.Contains(excludedOnAISC, s.Name) })
 	}
 	slices.SortFunc(all, byName)
@@ -171,7 +171,7 @@ func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 func (x Exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	for _, e := range exported {
-		if slices.ContainsFunc(e.prefixes, begins) && !(e.since != "" && Before(x.DeepSpeed, e.since)) && (e.until == "" || Before(x.DeepSpeed, e.until)) {
+		if slices.ContainsFunc(e.prefixes, begins) && !(e.since != "" && hostfile.Before(x.DeepSpeed, e.since)) && (e.until == "" || hostfile.Before(x.DeepSpeed, e.until)) {
 			return true
 		}
 	}
@@ -185,9 +185,9 @@ func (x Exporter) exports(name string) bool {
 // Source: runner.py, main and DEEPSPEED_ENVIRONMENT_NAME.
 func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	switch {
-	case Before(deepspeed, "0.10.1"):
+	case hostfile.Before(deepspeed, "0.10.1"):
 		return slices.DeleteFunc(slices.Clone(files), func(file facts.EnvFile) bool { return path.Base(file.Path) != ".deepspeed_env" })
-	case Before(deepspeed, "0.13.1") && len(files) > 1:
+	case hostfile.Before(deepspeed, "0.13.1") && len(files) > 1:
 		return files[len(files)-1:]
 	}
 	return files
@@ -229,11 +229,11 @@ func (x Exporter) quoted(value string) string {
 	})
 	ascii := !strings.ContainsFunc(value, func(r rune) bool { return r > unicode.MaxASCII })
 	switch {
-	case Before(x.DeepSpeed, "0.6.2") && (special || !ascii || value == ""):
+	case hostfile.Before(x.DeepSpeed, "0.6.2") && (special || !ascii || value == ""):
 		return "'" + strings.ReplaceAll(value, "'", `'"'"'`) + "'"
-	case Before(x.DeepSpeed, "0.15.2"):
+	case hostfile.Before(x.DeepSpeed, "0.15.2"):
 		return value
-	case Before(x.DeepSpeed, "0.16.5"), special:
+	case hostfile.Before(x.DeepSpeed, "0.16.5"), special:
 		return `"` + value + `"`
 	}
 	return value

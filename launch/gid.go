@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // GIDIndex is the index of the GID that NCCL will use on a port. For RoCE it is
@@ -21,7 +22,7 @@ func GIDIndex(port facts.IBPort, env []facts.Setting, nccl string) int {
 		return flidIndex(port, env, nccl)
 	}
 	given, set := parameter(env, "NCCL_IB_GID_INDEX")
-	if set && given >= 0 || Before(nccl, "2.21") {
+	if set && given >= 0 || hostfile.Before(nccl, "2.21") {
 		return int(given)
 	}
 	walk := gidWalk{wantsIPv4: textOf(env, "NCCL_IB_ADDR_FAMILY") != "AF_INET6", version: 2}
@@ -45,7 +46,7 @@ func flidIndex(port facts.IBPort, env []facts.Setting, nccl string) int {
 	if given, set := parameter(env, "NCCL_IB_ROUTABLE_FLID_GID_INDEX"); set {
 		routable = given
 	}
-	if Before(nccl, "2.22") {
+	if hostfile.Before(nccl, "2.22") {
 		return 0
 	}
 	for _, gid := range port.GIDs {

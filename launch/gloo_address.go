@@ -14,13 +14,13 @@ import (
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default;
 // facebookincubator/gloo, transport/tcp/device.cc, lookupAddrForIface.
-func (p Prediction) Gloo(node *facts.Node) Choice {
+func Gloo(p Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
 	given, set := rankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
 	if !set || len(given.Value) < 2 {
-		return ownName(node, "gloo")
+		return ownName(node)
 	}
 	var first Choice
 	for _, name := range strings.Split(strings.TrimSuffix(given.Value, ","), ",") {
@@ -32,32 +32,10 @@ func (p Prediction) Gloo(node *facts.Node) Choice {
 			return Choice{Error: "Unable to find address for: " + name}
 		case first == Choice{}:
 			first = choice
-			first.Rule = p.told(given)
+			first.Rule = cite(p, given)
 		}
 	}
 	return first
-}
-
-// TensorPipe is the address that torch's RPC will use on the node: that of the
-// one interface that TP_SOCKET_IFNAME names, else the one of the node's own
-// name. It never dies of it: what it cannot find is the loopback.
-//
-// Source: pytorch/pytorch, torch/csrc/distributed/rpc/tensorpipe_agent.cpp,
-// guessAddress, 1.8 and later; pytorch/tensorpipe, transport/uv/utility.cc.
-func (p Prediction) TensorPipe(node *facts.Node) Choice {
-	if node.Net == nil {
-		return unseenNet
-	}
-	given, set := rankEnv(node.Env, p.Exports)["TP_SOCKET_IFNAME"]
-	if !set {
-		return ownName(node, "tensorpipe")
-	}
-	choice, found := firstAddress(node, given.Value)
-	if !found {
-		return fallback(node.Net, p.told(given)+" names no interface with an address, and tensorpipe falls back to the loopback")
-	}
-	choice.Rule = p.told(given)
-	return choice
 }
 
 // firstAddress is the first address of the interface with exactly this name.
@@ -74,9 +52,8 @@ func firstAddress(node *facts.Node, name string) (choice Choice, found bool) {
 // there. A loopback address can, and is taken without a word: that is what
 // Debian's line "127.0.1.1 hostname" does.
 //
-// Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice; the
-// like in tensorpipe's lookupAddrForHostname.
-func ownName(node *facts.Node, library string) Choice {
+// Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice.
+func ownName(node *facts.Node) Choice {
 	if node.Names == nil {
 		return Choice{Rule: "not known: how the node resolves its own name was not seen"}
 	}
@@ -95,7 +72,7 @@ func ownName(node *facts.Node, library string) Choice {
 			return Choice{Interface: loopbackName(node.Net), Address: address.String(), Rule: rule}
 		}
 	}
-	return fallback(node.Net, fmt.Sprintf("its own name %s resolves to no address of the node, and %s falls back to the loopback", own, library))
+	return fallback(node.Net, fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own))
 }
 
 func fallback(net *facts.Net, rule string) Choice {

@@ -47,41 +47,18 @@ func TestGloo(t *testing.T) {
 		{"names not seen", nil, nil, "?"},
 		{"no answer in time", &facts.Names{Own: "w1", Lookups: []facts.Lookup{{Name: "w1", Unanswered: true}}}, nil, "?"},
 	} {
-		if diff := cmp.Diff(c.want, place(Prediction{}.Gloo(nodeOf(net, c.names, c.env...)))); diff != "" {
+		if diff := cmp.Diff(c.want, place(Gloo(Prediction{}, nodeOf(net, c.names, c.env...)))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
-	if got := place(Prediction{}.Gloo(nodeOf(netOf("eth0 10.0.0.1/24", "lo 127.0.0.1/8"), own))); got != "eth0 10.0.0.1" {
+	if got := place(Gloo(Prediction{}, nodeOf(netOf("eth0 10.0.0.1/24", "lo 127.0.0.1/8"), own))); got != "eth0 10.0.0.1" {
 		t.Errorf("the very first address: %s", got)
 	}
-	if got := place(Prediction{}.Gloo(nodeOf(nil, own))); got != "?" {
+	if got := place(Gloo(Prediction{}, nodeOf(nil, own))); got != "?" {
 		t.Errorf("without interfaces: %s", got)
 	}
-	fallback := Prediction{}.Gloo(nodeOf(net, namesOf("w1 203.0.113.5")))
+	fallback := Gloo(Prediction{}, nodeOf(net, namesOf("w1 203.0.113.5")))
 	if !strings.Contains(fallback.Rule, "gloo falls back to the loopback") {
 		t.Errorf("rule of the fallback: %s", fallback.Rule)
-	}
-}
-
-// pytorch/pytorch, rpc/tensorpipe_agent.cpp, guessAddress.
-func TestTensorPipe(t *testing.T) {
-	net := netOf("lo 127.0.0.1/8", "eth0 10.0.0.1/24", "eth1 10.1.0.1/24")
-	for _, c := range []struct {
-		name string
-		env  []string
-		want string
-	}{
-		{"by name", nil, "eth0 10.0.0.1"},
-		{"exactly named", []string{"TP_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
-		{"a list is one name", []string{"TP_SOCKET_IFNAME=eth1,eth0"}, "lo 127.0.0.1"},
-		{"not there", []string{"TP_SOCKET_IFNAME=eth"}, "lo 127.0.0.1"},
-		{"empty is a name", []string{"TP_SOCKET_IFNAME="}, "lo 127.0.0.1"},
-	} {
-		if diff := cmp.Diff(c.want, place(Prediction{}.TensorPipe(nodeOf(net, namesOf("w1 10.0.0.1"), c.env...)))); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
-		}
-	}
-	if got := place(Prediction{}.TensorPipe(nodeOf(nil, nil))); got != "?" {
-		t.Errorf("without interfaces: %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // HCAPort is one port of an RDMA adapter as NCCL's NET/IB takes it.
@@ -19,7 +20,7 @@ type HCAPort struct {
 func (h HCAPort) Name() string { return fmt.Sprintf("%s:%d", h.Adapter.Name, h.Port) }
 
 // HCAPorts are the ports of a node that the ranks would have NET/IB take, whether or
-// not anything keeps it from opening them (see [Prediction.Network] for that):
+// not anything keeps it from opening them (see [NetworkOf] for that):
 // ACTIVE, of link layer InfiniBand or Ethernet, selected by NCCL_IB_HCA, at most 32
 // of them (16 before 2.18.5). Since 2.29.7 they come in the order of their PCI
 // addresses, unless NCCL_IB_DEVICE_PCI_ORDER is 0, before that in the one of libibverbs,
@@ -27,7 +28,7 @@ func (h HCAPort) Name() string { return fmt.Sprintf("%s:%d", h.Adapter.Name, h.P
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices and
 // ncclIbCompareDevs; 2.12 to 2.28, transport/net_ib.cc, ncclIbInit.
-func (p Prediction) HCAPorts(node *facts.Node) []HCAPort {
+func HCAPorts(p Prediction, node *facts.Node) []HCAPort {
 	if node.IB == nil {
 		return nil
 	}
@@ -36,7 +37,7 @@ func (p Prediction) HCAPorts(node *facts.Node) []HCAPort {
 
 func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort {
 	filter, limit := parseNameFilter(env["NCCL_IB_HCA"].Value, maxHCAs), maxHCAs
-	if Before(nccl, "2.18.5") {
+	if hostfile.Before(nccl, "2.18.5") {
 		limit = 16
 	}
 	var ports []HCAPort
@@ -50,7 +51,7 @@ func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort
 		}
 	}
 	given, set := Number(env["NCCL_IB_DEVICE_PCI_ORDER"].Value)
-	if !Before(nccl, "2.29.7") && (!set || given != 0) {
+	if !hostfile.Before(nccl, "2.29.7") && (!set || given != 0) {
 		slices.SortStableFunc(ports, func(a, b HCAPort) int { return byPCIAddress(a.Adapter, b.Adapter) })
 	}
 	return ports
@@ -87,9 +88,9 @@ func byPCIAddress(a, b *facts.HCA) int {
 // Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7,
 // graph/topo.cc, ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
 func (n Network) NICs() [][]HCAPort {
-	merges := !Before(n.nccl, "2.20") && !isZero(n.env["NCCL_IB_MERGE_NICS"]) && (Before(n.nccl, "2.22") || n.env["NCCL_NET_MERGE_LEVEL"].Value != "LOC")
+	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env["NCCL_IB_MERGE_NICS"]) && (hostfile.Before(n.nccl, "2.22") || n.env["NCCL_NET_MERGE_LEVEL"].Value != "LOC")
 	withVFs, most := !isZero(n.env["NCCL_IB_MERGE_VFS"]), 4
-	if Before(n.nccl, "2.24") {
+	if hostfile.Before(n.nccl, "2.24") {
 		most = 2
 	}
 	nics := make([][]HCAPort, 0, len(n.Ports))

@@ -68,7 +68,7 @@ func TestHCAPorts(t *testing.T) {
 		{"selected, none", "2.30.7", []string{"NCCL_IB_HCA=^mlx5,rxe"}, ""},
 		{"a state that is not seen", "2.30.7", []string{"NCCL_IB_HCA==mlx5_1"}, ""},
 	} {
-		got := portNames(Prediction{}.HCAPorts(rdmaNode(usual, c.nccl, c.env...)))
+		got := portNames(HCAPorts(Prediction{}, rdmaNode(usual, c.nccl, c.env...)))
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -78,11 +78,11 @@ func TestHCAPorts(t *testing.T) {
 		many = append(many, fmt.Sprintf("mlx5_%d:1/I ACTIVE -", i))
 	}
 	for nccl, want := range map[string]int{"2.18.3": 16, "2.18.5": 32, "2.30.7": 32} {
-		if got := len(Prediction{}.HCAPorts(rdmaNode(ibOf(many...), nccl))); got != want {
+		if got := len(HCAPorts(Prediction{}, rdmaNode(ibOf(many...), nccl))); got != want {
 			t.Errorf("NCCL %s takes %d of 40 ports, want %d", nccl, got, want)
 		}
 	}
-	if got := (Prediction{}).HCAPorts(&facts.Node{}); got != nil {
+	if got := HCAPorts((Prediction{}), &facts.Node{}); got != nil {
 		t.Errorf("a node that showed no adapters has %v", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestNICs(t *testing.T) {
 		{"a level that 2.21 does not know", "2.21.5", []string{"NCCL_NET_MERGE_LEVEL=LOC"}, "mlx5_0+mlx5_1 mlx5_2 mlx5_3 mlx5_4+mlx5_5 mlx5_6 rxe0 rxe1"},
 	} {
 		var got []string
-		for _, nic := range (Prediction{}).Network(rdmaNode(dual, c.nccl, c.env...)).NICs() {
+		for _, nic := range NetworkOf((Prediction{}), rdmaNode(dual, c.nccl, c.env...)).NICs() {
 			var names []string
 			for _, port := range nic {
 				names = append(names, port.Adapter.Name)

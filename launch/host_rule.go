@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // Serves is whether a node will hold itself for the host of the store at the
@@ -60,7 +61,7 @@ func sharesAddress(host string, node *facts.Node, own []netip.Addr) (shares bool
 	if _, err := netip.ParseAddr(host); err == nil {
 		return false, no
 	}
-	if node.Python != nil && node.Python.Torch != nil && Before(node.Python.Torch.Version, "2.0") {
+	if node.Python != nil && node.Python.Torch != nil && hostfile.Before(node.Python.Torch.Version, "2.0") {
 		return false, fmt.Sprintf("its hostname is %s, and torch before 2.0 does not compare what %s resolves to", node.Names.Own, host)
 	}
 	theirs, known := lookedUp(node.Names, host)

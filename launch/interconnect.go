@@ -25,8 +25,8 @@ type Transports struct {
 	domains  nvlinkDomains
 }
 
-// Transports looks at the whole fleet first: NVLink may join GPUs of several nodes.
-func (p Prediction) Transports(nodes []facts.Node) Transports {
+// NewTransports looks at the whole fleet first: NVLink may join GPUs of several nodes.
+func NewTransports(p Prediction, nodes []facts.Node) Transports {
 	t := Transports{Prediction: p, gpusUsed: p.GPUsUsed()}
 	t.domains = t.findDomains(nodes)
 	return t
@@ -39,40 +39,40 @@ func (t Transports) Between(node *facts.Node) Transport {
 	case len(t.Hosts) < 2:
 		return Transport{}
 	case t.Accelerator == "cpu":
-		choice := t.Gloo(node)
+		choice := Gloo(t.Prediction, node)
 		return sockets(node, []Choice{choice}, "gloo talks TCP")
 	case t.domains.altered:
 		return Transport{}
 	}
-	return t.acrossDomain(node, t.overNetwork(node))
+	return t.acrossDomain(node, overNetwork(t.Prediction, node))
 }
 
 // overNetwork is the network that NCCL takes, whoever needs it.
-func (p Prediction) overNetwork(node *facts.Node) Transport {
+func overNetwork(p Prediction, node *facts.Node) Transport {
 	if node.IB == nil {
 		return Transport{}
 	}
-	network := p.Network(node)
+	network := NetworkOf(p, node)
 	switch {
 	case network.Plugin != "":
-		return Transport{Name: network.Plugin, Detail: pluginPath(node.IB, network.Plugin), Why: "NCCL asks a network plugin first; where it finds no device, " + p.withoutPlugin(network)}
+		return Transport{Name: network.Plugin, Detail: pluginPath(node.IB, network.Plugin), Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
 	case len(network.Ports) > 0:
-		return p.overPorts(node, network)
+		return overPorts(node, network)
 	case network.Demanded:
 		return Transport{} // it ends there: a check says so
 	}
-	return sockets(node, p.NCCLSockets(node), p.whyNot(network))
+	return sockets(node, Sockets(p, node), network.whyNot())
 }
 
 // overPorts is InfiniBand or RoCE in words.
-func (p Prediction) overPorts(node *facts.Node, network Network) Transport {
+func overPorts(node *facts.Node, network Network) Transport {
 	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.NICs())}
 	for _, port := range network.Ports {
 		if name := layerName(port.LinkLayer); name != t.Name {
 			t.Name = "InfiniBand and RoCE"
 		}
 	}
-	switch direct := p.GPUDirect(node, network); {
+	switch direct := network.GPUDirect(node); {
 	case direct.By != "":
 		t.Detail += ", GPUDirect"
 	case direct.Why != "":
@@ -130,7 +130,7 @@ func pluginPath(ib *facts.IB, plugin string) string {
 }
 
 // withoutPlugin is what NCCL turns to where the plugin has no device.
-func (p Prediction) withoutPlugin(n Network) string {
+func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
 		return "sockets"
 	}
@@ -156,12 +156,12 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 }
 
 // whyNot is why NET/IB has no device, in words.
-func (p Prediction) whyNot(n Network) string {
+func (n Network) whyNot() string {
 	switch n.Obstacle {
 	case ObstacleDisabled:
-		return p.told(n.Setting)
+		return cite(n.prediction, n.Setting)
 	case ObstacleHCA:
-		return p.told(n.Setting) + " selects no active port"
+		return cite(n.prediction, n.Setting) + " selects no active port"
 	case ObstacleInactive:
 		return "no InfiniBand or RoCE port is active"
 	case ObstacleNoLibrary:

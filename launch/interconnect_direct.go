@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // GPUDirect is whether adapters read and write the memory of GPUs themselves, and
@@ -23,10 +24,10 @@ type GPUDirect struct {
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
 // graph/paths.cc, ncclTopoCheckGdr; graph/topo.cc, ncclTopoGetSystem.
-func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
+func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	direct := GPUDirect{By: "nvidia_peermem"}
 	if node.IB == nil || !node.IB.Peermem {
-		direct = byDMABuf(node, network)
+		direct = byDMABuf(node, n)
 	}
 	if direct.By == "" || node.NVML == nil || len(node.NVML.Cards) == 0 {
 		return direct
@@ -35,19 +36,19 @@ func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
 		return GPUDirect{Why: "cards made for games do not take it"}
 	}
 	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
-	if given, set := level(network.env["NCCL_NET_GDR_LEVEL"]); set {
-		farthest, rule = given, p.told(network.env["NCCL_NET_GDR_LEVEL"])
+	if given, set := level(n.env["NCCL_NET_GDR_LEVEL"]); set {
+		farthest, rule = given, cite(n.prediction, n.env["NCCL_NET_GDR_LEVEL"])
 	}
 	switch {
 	case farthest == slices.Index(pathTypes, "SYS"):
 		return direct
-	case network.env["NCCL_TOPO_FILE"].Value != "":
+	case n.env["NCCL_TOPO_FILE"].Value != "":
 		return GPUDirect{}
 	}
 	nearest, told := "", true
 	for card := range node.NVML.Cards {
-		for _, port := range network.Ports {
-			switch distance := network.distance(node, card, *port.Adapter); {
+		for _, port := range n.Ports {
+			switch distance := n.distance(node, card, *port.Adapter); {
 			case distance == "":
 				told = false
 			case pathType(distance) <= farthest:
@@ -71,11 +72,11 @@ func (p Prediction) GPUDirect(node *facts.Node, network Network) GPUDirect {
 func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string {
 	distance := Distance(node, card, adapter)
 	wanted, asked := Number(n.env["NCCL_NET_GDR_C2C"].Value)
-	byC2C := !Before(n.nccl, "2.26") && (asked && wanted != 0 || !asked && !Before(n.nccl, "2.27"))
+	byC2C := !hostfile.Before(n.nccl, "2.26") && (asked && wanted != 0 || !asked && !hostfile.Before(n.nccl, "2.27"))
 	switch {
 	case pathType(distance) != pathType("PHB") || !byC2C || !hasC2C(node.NVML.Cards[card]):
 		return distance
-	case Before(n.nccl, "2.29"):
+	case hostfile.Before(n.nccl, "2.29"):
 		return "C2C"
 	}
 	return "P2C"
@@ -119,15 +120,15 @@ func LacksForDMABuf(node *facts.Node, enable, nccl string) (lacks string, known 
 	switch {
 	case enable != "" && isZero(facts.Setting{Value: enable}):
 		return "NCCL_DMABUF_ENABLE=" + enable, true
-	case Before(nccl, "2.13"):
+	case hostfile.Before(nccl, "2.13"):
 		return "NCCL " + nccl, true
 	case node.GPU == nil || node.GPU.Module == "" || node.Host == nil:
 		return "", false
 	case !node.GPU.OpenModule:
 		return "the driver's kernel module is not the open one", true
-	case node.NVML != nil && Before(node.NVML.CUDA, "11.7"):
+	case node.NVML != nil && hostfile.Before(node.NVML.CUDA, "11.7"):
 		return "the driver's CUDA " + node.NVML.CUDA, true
-	case !Before(release(node.Host.Kernel), "5.12"):
+	case !hostfile.Before(release(node.Host.Kernel), "5.12"):
 		return "", true
 	case strings.Contains(node.Host.Kernel, ".el8"):
 		return "", false

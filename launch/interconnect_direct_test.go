@@ -38,7 +38,7 @@ func TestGPUDirect(t *testing.T) {
 		ib.Peermem = c.peermem
 		node := rdmaNode(ib, c.nccl, c.env...)
 		node.GPU, node.NVML, node.Host = c.gpu, &facts.NVML{CUDA: c.cuda}, &facts.Host{Kernel: c.kernel}
-		if diff := cmp.Diff(c.want, Prediction{}.GPUDirect(node, Prediction{}.Network(node))); diff != "" {
+		if diff := cmp.Diff(c.want, NetworkOf(Prediction{}, node).GPUDirect(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -83,7 +83,7 @@ func TestGPUDirectByDistance(t *testing.T) {
 				node.GPU.OnBus = append(node.GPU.OnBus, facts.PCIGPU{Address: address, NUMANode: 1, Path: path})
 			}
 		}
-		if diff := cmp.Diff(c.want, Prediction{}.GPUDirect(node, Prediction{}.Network(node))); diff != "" {
+		if diff := cmp.Diff(c.want, NetworkOf(Prediction{}, node).GPUDirect(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -116,7 +116,7 @@ func TestGPUDirectByC2C(t *testing.T) {
 		node := rdmaNode(ib, c.nccl, c.env...)
 		node.GPU = &facts.GPU{OnBus: []facts.PCIGPU{{Address: "0008:01:00.0", Path: []string{"pci0008:00", "0008:01:00.0"}}}}
 		node.NVML = &facts.NVML{Cards: []facts.Card{{Name: c.card, Address: "0008:01:00.0"}}}
-		if diff := cmp.Diff(c.want, Prediction{}.GPUDirect(node, Prediction{}.Network(node))); diff != "" {
+		if diff := cmp.Diff(c.want, NetworkOf(Prediction{}, node).GPUDirect(node)); diff != "" {
 			t.Errorf("%s, NCCL %s, %v (-want +got):\n%s", c.card, c.nccl, c.env, diff)
 		}
 	}

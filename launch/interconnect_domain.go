@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // nvlinkDomains are the nodes whose GPUs NVLink joins, as in NVIDIA's racks of 72.
@@ -66,7 +67,7 @@ func (t Transports) domainOf(node *facts.Node) string {
 func (t Transports) leavesNode(node *facts.Node) bool {
 	env := rankEnv(node.Env, t.Exports)
 	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
-	return !Before(ncclOf(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
+	return !hostfile.Before(ncclOf(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
 // acrossDomain is what a node's ranks use where NVLink leads to some of the others or

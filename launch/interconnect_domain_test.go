@@ -95,7 +95,7 @@ func TestBetweenOverNVLink(t *testing.T) {
 			c.change(nodes)
 		}
 		var got []Transport
-		transports := p.Transports(nodes)
+		transports := NewTransports(p, nodes)
 		for i := range nodes {
 			got = append(got, transports.Between(&nodes[i]))
 		}

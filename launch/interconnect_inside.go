@@ -31,7 +31,7 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
 	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
 	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
-		m.rest, m.restWhy = "the network", t.told(env["NCCL_SHM_DISABLE"])
+		m.rest, m.restWhy = "the network", cite(t.Prediction, env["NCCL_SHM_DISABLE"])
 	}
 	return m.transport()
 }
@@ -73,7 +73,7 @@ func (m matrix) way(i, j int) (way int, why string) {
 	case kind < 0 || !linked && (peers == "" || m.fromFile):
 		return notTold, ""
 	case kind > m.farthest && m.by.Name != "":
-		return overRest, m.prediction.told(m.by)
+		return overRest, cite(m.prediction, m.by)
 	case kind > m.farthest:
 		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
 	case peers != "ok" && peers != "":

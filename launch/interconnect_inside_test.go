@@ -104,7 +104,7 @@ func TestInside(t *testing.T) {
 	} {
 		node := rdmaNode(nil, c.nccl, c.env...)
 		node.NVML, node.Host = c.nvml, &facts.Host{Arch: "x86_64", CPU: facts.CPU{Model: c.cpu}}
-		if diff := cmp.Diff(c.want, Prediction{Launcher: "pdsh"}.Transports(nil).Inside(node)); diff != "" {
+		if diff := cmp.Diff(c.want, NewTransports(Prediction{Launcher: "pdsh"}, nil).Inside(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -129,7 +129,7 @@ func TestInsideOfTheLaunch(t *testing.T) {
 	} {
 		node := rdmaNode(nil, "")
 		node.NVML, node.Slots = nvml, c.slots
-		if got := c.p.Transports(nil).Inside(node).Detail; got != c.want {
+		if got := NewTransports(c.p, nil).Inside(node).Detail; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // pathTypes are how far two devices of a machine are from each other, nearest first,
@@ -61,9 +62,9 @@ func peerLevel(node *facts.Node, env map[string]facts.Setting, gpus int) (farthe
 	}
 	isX86, model := node.Host.Arch == "x86_64", node.Host.CPU.Model
 	switch {
-	case isX86 && strings.Contains(model, "AMD") && (gpus <= 2 || Before(ncclOf(node), "2.23")):
+	case isX86 && strings.Contains(model, "AMD") && (gpus <= 2 || hostfile.Before(ncclOf(node), "2.23")):
 		return far, facts.Setting{}
-	case strings.HasPrefix(node.Host.Arch, "ppc64") && Before(ncclOf(node), "2.23"):
+	case strings.HasPrefix(node.Host.Arch, "ppc64") && hostfile.Before(ncclOf(node), "2.23"):
 		return far, facts.Setting{}
 	}
 	return near, facts.Setting{}

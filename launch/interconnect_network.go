@@ -35,22 +35,23 @@ type Network struct {
 	// Demanded is whether NCCL_NET=IB rules sockets out.
 	Demanded bool
 
-	env  map[string]facts.Setting // what the ranks see
-	nccl string                   // their version
+	prediction Prediction
+	env        map[string]facts.Setting // what the ranks see
+	nccl       string                   // their version
 }
 
 // Sockets is whether all that is left are TCP sockets.
 func (n Network) Sockets() bool { return n.Plugin == "" && len(n.Ports) == 0 && !n.Demanded }
 
-// Network is what the ranks of a node will use, by its InfiniBand section, which must
+// NetworkOf is what the ranks of a node will use, by its InfiniBand section, which must
 // have been seen. What an older probe did not tell is taken to be there.
 //
 // Source: NVIDIA/nccl 2.30.7, plugin/net.cc, ncclNetInit, plugin/plugin_open.cc,
 // openPluginLib, and transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
-func (p Prediction) Network(node *facts.Node) Network {
+func NetworkOf(p Prediction, node *facts.Node) Network {
 	env := rankEnv(node.Env, p.Exports)
 	wanted := env["NCCL_NET"]
-	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), env: env, nccl: ncclOf(node)}
+	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), prediction: p, env: env, nccl: ncclOf(node)}
 	if !n.Demanded && !strings.EqualFold(wanted.Value, "Socket") {
 		n.Plugin = netPlugin(node.IB, env["NCCL_NET_PLUGIN"].Value)
 	}

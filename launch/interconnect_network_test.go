@@ -71,7 +71,7 @@ func TestNetwork(t *testing.T) {
 		if tt.change != nil {
 			tt.change(ib)
 		}
-		got := (Prediction{}).Network(rdmaNode(ib, "", tt.env...))
+		got := NetworkOf((Prediction{}), rdmaNode(ib, "", tt.env...))
 		if portNames(got.Ports) != tt.ports || got.Obstacle != tt.obstacle || got.Plugin != tt.plugin {
 			t.Errorf("%s: ports %q, obstacle %q, plugin %q, want %q, %q, %q", tt.name, portNames(got.Ports), got.Obstacle, got.Plugin, tt.ports, tt.obstacle, tt.plugin)
 		}

@@ -63,7 +63,7 @@ func TestBetween(t *testing.T) {
 		node, speed := rdmaNode(c.ib, "", env...), int64(25e9)
 		node.Net = netOf("eth0 10.0.0.1/24", "eth1 10.1.0.1/24")
 		node.Net.Interfaces[0].Speed = &speed
-		if diff := cmp.Diff(c.want, c.p.Transports(nil).Between(node)); diff != "" {
+		if diff := cmp.Diff(c.want, NewTransports(c.p, nil).Between(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}

@@ -171,14 +171,14 @@ func openMPIPresets(Exporter) []string { return []string{"UCX_TLS=tcp"} }
 
 func mvapichPresets(x Exporter) []string {
 	presets := []string{"MV2_SMP_USE_CMA=0", "MV2_DEBUG_SHOW_BACKTRACE=1", "MV2_SUPPORT_DL=1", "MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_CUDA_USE_NAIVE=0"}
-	if x.Accelerator == "cuda" || Before(x.DeepSpeed, "0.8.1") {
+	if x.Accelerator == "cuda" || hostfile.Before(x.DeepSpeed, "0.8.1") {
 		presets = slices.Insert(presets, 2, "MV2_USE_CUDA=1")
 	}
 	return presets
 }
 
 func impiOverrides(x Exporter) []string {
-	if Before(x.DeepSpeed, "0.11.2") {
+	if hostfile.Before(x.DeepSpeed, "0.11.2") {
 		return nil
 	}
 	return []string{"I_MPI_PIN=0"}

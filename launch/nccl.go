@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // opPool is how much one proxy reserves in /dev/shm since a release.
@@ -99,8 +100,8 @@ func poolOf(nccl string) (pool opPool, which string) {
 		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
 	}
 	for _, row := range opPools {
-		if !Before(nccl, row.since) {
-			if row == newest && !Before(nccl, beyondPools) {
+		if !hostfile.Before(nccl, row.since) {
+			if row == newest && !hostfile.Before(nccl, beyondPools) {
 				return row, fmt.Sprintf("NCCL %s is newer than the table, taken as %s", nccl, row.label)
 			}
 			return row, "NCCL " + row.label
@@ -129,7 +130,7 @@ func count(n int, noun string) string {
 // by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
 // NCCL_CUMEM_ENABLE first.
 func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.Setting) bool {
-	if Before(library.Version, "2.26.3") || Before(library.CUDA, "12.2") || Before(driverCUDA, "12.2") {
+	if hostfile.Before(library.Version, "2.26.3") || hostfile.Before(library.CUDA, "12.2") || hostfile.Before(driverCUDA, "12.2") {
 		return false
 	}
 	if enable, set := parameter(env, "NCCL_CUMEM_ENABLE"); set && enable == 0 {
@@ -138,7 +139,7 @@ func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.S
 	if host, set := parameter(env, "NCCL_CUMEM_HOST_ENABLE"); set && host != -1 {
 		return host != 0
 	}
-	return !Before(driverCUDA, "12.6")
+	return !hostfile.Before(driverCUDA, "12.6")
 }
 
 // parameter is the value of a numeric variable as NCCL reads it.

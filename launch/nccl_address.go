@@ -7,18 +7,19 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
-// NCCL is the interface that NCCL's bootstrap will use on the node: exactly one,
+// Bootstrap is the interface that NCCL's bootstrap will use on the node: exactly one,
 // in the subnet of NCCL_COMM_ID where that is set, else the first that NET/Socket
 // would use.
 //
 // Source: NVIDIA/nccl 2.30.7, bootstrap.cc, bootstrapNetInit and netGetDevice.
-func (p Prediction) NCCL(node *facts.Node) Choice {
+func Bootstrap(p Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
-	s := p.ncclSearch(node)
+	s := newSearch(p, node)
 	choice := Choice{Error: "Bootstrap : no socket interface found"}
 	if id, set := s.env["NCCL_COMM_ID"]; set {
 		choice = s.inSubnetOf(id)
@@ -31,29 +32,29 @@ func (p Prediction) NCCL(node *facts.Node) Choice {
 	return choice
 }
 
-// NCCLSockets are the interfaces that NCCL's NET/Socket will use on the node
+// Sockets are the interfaces that NCCL's NET/Socket will use on the node
 // where it uses sockets at all, as its devices are numbered: at most 16, and
 // without NCCL_COMM_ID bootstrap's first. Where it finds none the only entry has
 // an Error.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_socket.cc, ncclNetSocketInit.
-func (p Prediction) NCCLSockets(node *facts.Node) []Choice {
+func Sockets(p Prediction, node *facts.Node) []Choice {
 	if node.Net == nil {
 		return []Choice{unseenNet}
 	}
-	if found := p.ncclSearch(node).find(); len(found) > 0 {
+	if found := newSearch(p, node).find(); len(found) > 0 {
 		return found
 	}
 	return []Choice{{Error: "NET/Socket : no interface found"}}
 }
 
-// NCCLCandidates are the interfaces that NCCL_SOCKET_IFNAME selects from on the
+// Candidates are the interfaces that NCCL_SOCKET_IFNAME selects from on the
 // node, in the kernel's order, each with the address that NCCL would take there.
-func (p Prediction) NCCLCandidates(node *facts.Node) []Choice {
+func Candidates(p Prediction, node *facts.Node) []Choice {
 	if node.Net == nil {
 		return nil
 	}
-	return p.ncclSearch(node).candidates
+	return newSearch(p, node).candidates
 }
 
 // ncclSearch is one node as NCCL sees it when it looks for interfaces.
@@ -66,11 +67,8 @@ type ncclSearch struct {
 	candidates []Choice
 }
 
-func (p Prediction) ncclSearch(node *facts.Node) ncclSearch {
-	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), env: rankEnv(node.Env, p.Exports)}
-	if node.Python != nil && len(node.Python.NCCL) > 0 {
-		s.version = node.Python.NCCL[0].Version
-	}
+func newSearch(p Prediction, node *facts.Node) ncclSearch {
+	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), version: ncclOf(node), env: rankEnv(node.Env, p.Exports)}
 	s.candidates = s.eligible()
 	return s
 }
@@ -84,7 +82,7 @@ func (p Prediction) ncclSearch(node *facts.Node) ncclSearch {
 // os/linux.cc, ncclOsFindInterfaces, 2.28.3 to 2.30.7.
 func (s ncclSearch) eligible() []Choice {
 	family := s.env["NCCL_SOCKET_FAMILY"].Value
-	wantsCarrier := !Before(s.version, "2.28.3")
+	wantsCarrier := !hostfile.Before(s.version, "2.28.3")
 	var found []Choice
 	for _, h := range s.held {
 		isOther := family == "AF_INET" && !h.Addr().Is4() || family == "AF_INET6" && h.Addr().Is4()
@@ -105,7 +103,7 @@ func (s ncclSearch) eligible() []Choice {
 // virbr told apart since 2.28.3.
 func (s ncclSearch) find() []Choice {
 	if given, set := s.env["NCCL_SOCKET_IFNAME"]; set {
-		if found, chosen := s.matching(given.Value, s.prediction.told(given)); chosen {
+		if found, chosen := s.matching(given.Value, cite(s.prediction, given)); chosen {
 			return found[:min(maxIfs, len(found))]
 		}
 	}
@@ -117,7 +115,7 @@ func (s ncclSearch) find() []Choice {
 		}
 	}
 	others, last := "^docker,lo,virbr", []string{"docker", "lo", "virbr"}
-	if Before(s.version, "2.28.3") {
+	if hostfile.Before(s.version, "2.28.3") {
 		others, last = "^docker,lo", []string{"docker", "lo"}
 	}
 	if len(found) == 0 {
@@ -163,7 +161,7 @@ func (s ncclSearch) inSubnetOf(id facts.Setting) Choice {
 			scope = h.Name
 		}
 		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
-			return h.choice("in the subnet of " + s.prediction.told(id))
+			return h.choice("in the subnet of " + cite(s.prediction, id))
 		}
 	}
 	return Choice{Error: "NET/Socket : No usable listening interface found"}
@@ -206,7 +204,7 @@ func (s ncclSearch) commID(id facts.Setting) (address netip.Addr, problem Choice
 func (s ncclSearch) ringFailure() string {
 	enabled, _ := Number(s.env["NCCL_OOB_NET_ENABLE"].Value)
 	spec := s.env["NCCL_OOB_NET_IFNAME"].Value
-	if enabled == 0 || spec == "" || !strings.EqualFold(s.env["NCCL_NET"].Value, "Socket") || Before(s.version, "2.23") {
+	if enabled == 0 || spec == "" || !strings.EqualFold(s.env["NCCL_NET"].Value, "Socket") || hostfile.Before(s.version, "2.23") {
 		return ""
 	}
 	filter := parseNameFilter(spec, maxIfs)

@@ -96,7 +96,7 @@ func TestNCCL(t *testing.T) {
 	} {
 		node := nodeOf(c.net, namesOf("w1 10.0.0.1", "w2 10.0.0.2 10.1.0.2", "w3"), c.env...)
 		node.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: c.version}}}
-		if diff := cmp.Diff(c.want, place(Prediction{}.NCCL(node))); diff != "" {
+		if diff := cmp.Diff(c.want, place(Bootstrap(Prediction{}, node))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
@@ -128,7 +128,7 @@ func TestNCCLSockets(t *testing.T) {
 		{"sixteen", netOf(many...), nil, first16},
 		{"none", two, []string{"NCCL_SOCKET_IFNAME=enp"}, []string{"NET/Socket : no interface found"}},
 	} {
-		if diff := cmp.Diff(c.want, places(Prediction{}.NCCLSockets(nodeOf(c.net, nil, c.env...)))); diff != "" {
+		if diff := cmp.Diff(c.want, places(Sockets(Prediction{}, nodeOf(c.net, nil, c.env...)))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
@@ -136,27 +136,27 @@ func TestNCCLSockets(t *testing.T) {
 
 func TestNCCLCandidates(t *testing.T) {
 	node := nodeOf(netOf("lo 127.0.0.1/8 ::1/128", "~eth0 10.0.0.1/24", "eth1 10.1.0.1/24 fd00::1/64", "eth2"), nil, "NCCL_SOCKET_IFNAME=eth0")
-	if diff := cmp.Diff([]string{"lo 127.0.0.1", "eth1 10.1.0.1"}, places(Prediction{}.NCCLCandidates(node))); diff != "" {
+	if diff := cmp.Diff([]string{"lo 127.0.0.1", "eth1 10.1.0.1"}, places(Candidates(Prediction{}, node))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestNCCLWithoutNet(t *testing.T) {
 	node := &facts.Node{Name: "w1"}
-	if got := place(Prediction{}.NCCL(node)); got != "?" {
+	if got := place(Bootstrap(Prediction{}, node)); got != "?" {
 		t.Errorf("NCCL: %s", got)
 	}
-	if diff := cmp.Diff([]string{"?"}, places(Prediction{}.NCCLSockets(node))); diff != "" {
+	if diff := cmp.Diff([]string{"?"}, places(Sockets(Prediction{}, node))); diff != "" {
 		t.Errorf("NCCLSockets: (-want +got)\n%s", diff)
 	}
-	if got := (Prediction{}).NCCLCandidates(node); got != nil {
+	if got := Candidates((Prediction{}), node); got != nil {
 		t.Errorf("NCCLCandidates: %v", got)
 	}
 }
 
 func TestNCCLWithoutNames(t *testing.T) {
 	node := nodeOf(netOf("eth0 10.0.0.1/24"), nil, "NCCL_COMM_ID=w2:4000")
-	if got := place(Prediction{}.NCCL(node)); got != "?" {
+	if got := place(Bootstrap(Prediction{}, node)); got != "?" {
 		t.Errorf("%s", got)
 	}
 }
@@ -178,7 +178,7 @@ func TestChoiceRule(t *testing.T) {
 		{Prediction{}, nodeOf(netOf("ib0 10.0.0.1/16"), nil), "NCCL's default: interfaces named ib… come first"},
 		{Prediction{}, nodeOf(netOf("eth0 10.0.0.1/16"), nil), "NCCL's default: all but docker…, lo…, virbr…"},
 	} {
-		if diff := cmp.Diff(c.want, c.p.NCCL(c.node).Rule); diff != "" {
+		if diff := cmp.Diff(c.want, Bootstrap(c.p, c.node).Rule); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	}
@@ -199,7 +199,7 @@ func TestOldKernelOrder(t *testing.T) {
 	} {
 		node := nodeOf(net, nil)
 		node.Host = &facts.Host{Kernel: kernel}
-		if diff := cmp.Diff(want, places(Prediction{}.NCCLCandidates(node))); diff != "" {
+		if diff := cmp.Diff(want, places(Candidates(Prediction{}, node))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", kernel, diff)
 		}
 	}
@@ -208,7 +208,7 @@ func TestOldKernelOrder(t *testing.T) {
 func TestRankAddress(t *testing.T) {
 	node := nodeOf(netOf("lo 127.0.0.1/8", "eth0 10.0.0.1/24"), namesOf("w1 127.0.1.1"))
 	for accelerator, want := range map[string]string{"cuda": "eth0 10.0.0.1", "": "eth0 10.0.0.1", "cpu": "lo 127.0.1.1"} {
-		if got := place(Prediction{Accelerator: accelerator}.RankAddress(node)); got != want {
+		if got := place(RankAddress(Prediction{Accelerator: accelerator}, node)); got != want {
 			t.Errorf("%q: %s, want %s", accelerator, got, want)
 		}
 	}
@@ -221,7 +221,7 @@ func BenchmarkNCCL(b *testing.B) {
 	}
 	node := nodeOf(netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), nil, pairs...)
 	for b.Loop() {
-		if !strings.HasPrefix(place(Prediction{}.NCCL(node)), "eth0") {
+		if !strings.HasPrefix(place(Bootstrap(Prediction{}, node)), "eth0") {
 			b.Fatal("not eth0")
 		}
 	}

@@ -1,6 +1,10 @@
 package launch
 
-import "slices"
+import (
+	"slices"
+
+	"preflight/hostfile"
+)
 
 // CommOp is what DeepSpeed's own collectives need on the CPU accelerator, once a
 // script calls them (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
@@ -13,7 +17,7 @@ func (p Prediction) Ops() []string {
 	if p.Config != nil {
 		ops = slices.Clone(p.Config.Ops)
 	}
-	if p.Accelerator == "cpu" && p.Script != "" && !p.Torchrun() && !Before(p.DeepSpeed, "0.14.2") {
+	if p.Accelerator == "cpu" && p.Script != "" && !p.Torchrun() && !hostfile.Before(p.DeepSpeed, "0.14.2") {
 		ops = append(ops, CommOp)
 	}
 	return ops

@@ -3,6 +3,8 @@ package launch
 import (
 	"cmp"
 	"strconv"
+
+	"preflight/hostfile"
 )
 
 // Rank is one process of the launch.
@@ -66,7 +68,7 @@ func (p Prediction) Ranks() []Rank {
 
 // rotates is whether launch.py of v0.9.4 or later numbers the processes.
 func (p Prediction) rotates() bool {
-	return p.ChoosesDevices() && !Before(p.DeepSpeed, "0.9.4")
+	return p.ChoosesDevices() && !hostfile.Before(p.DeepSpeed, "0.9.4")
 }
 
 // starters is how many of the hosts start processes of this launch: all, unless a

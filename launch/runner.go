@@ -37,7 +37,7 @@ type runner struct {
 }
 
 // before is whether the runner is of an older release.
-func (r runner) before(release string) bool { return Before(r.DeepSpeed, release) }
+func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
 // within is whether the runner is of a release from first to before end.
 func (r runner) within(first, end string) bool { return !r.before(first) && r.before(end) }

@@ -1,6 +1,9 @@
 package launch
 
-import "preflight/facts"
+import (
+	"preflight/facts"
+	"preflight/hostfile"
+)
 
 // Settled is the prediction once the nodes have shown what they have. Where nobody
 // said which accelerator is meant and no node that was reached has one, DeepSpeed
@@ -8,7 +11,7 @@ import "preflight/facts"
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func (p Prediction) Settled(nodes []facts.Node) Prediction {
-	if !p.AcceleratorOpen || !p.Torchrun() && Before(p.DeepSpeed, cpuFallback) {
+	if !p.AcceleratorOpen || !p.Torchrun() && hostfile.Before(p.DeepSpeed, cpuFallback) {
 		return p
 	}
 	seen := false

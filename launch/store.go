@@ -1,6 +1,9 @@
 package launch
 
-import "preflight/facts"
+import (
+	"preflight/facts"
+	"preflight/hostfile"
+)
 
 // GenerationOf is the store protocol of a torch release, the newest for "" and
 // for what is no version.
@@ -9,9 +12,9 @@ import "preflight/facts"
 // 107607, PING with 129261 and 129985.
 func GenerationOf(torch string) facts.Generation {
 	switch {
-	case Before(torch, "2.1"):
+	case hostfile.Before(torch, "2.1"):
 		return facts.GenerationLegacy
-	case Before(torch, "2.5"):
+	case hostfile.Before(torch, "2.5"):
 		return facts.GenerationValidates
 	}
 	return facts.GenerationPings

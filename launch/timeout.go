@@ -21,7 +21,7 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 	switch {
 	case p.Torchrun():
 		return 0, "", nil
-	case Before(p.DeepSpeed, "0.11.2"):
+	case hostfile.Before(p.DeepSpeed, "0.11.2"):
 		return 30 * minute, "DeepSpeed's default", nil
 	}
 	seen := p.Exports
@@ -43,7 +43,7 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 		}
 		return max(0, float64(minutes)*minute), timeoutVariable + " from " + s.Source, notes
 	}
-	if Before(p.DeepSpeed, "0.19.6") {
+	if hostfile.Before(p.DeepSpeed, "0.19.6") {
 		return 30 * minute, "DeepSpeed's default, unless the nodes set " + timeoutVariable, nil
 	}
 	return 10 * minute, "DeepSpeed's default since 0.19.6, unless the nodes set " + timeoutVariable, nil

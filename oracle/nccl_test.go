@@ -99,7 +99,7 @@ func predictNCCL(node *facts.Node, version string, settings []string) launch.Cho
 		name, value, _ := strings.Cut(setting, "=")
 		ranks.Env.Vars = append(ranks.Env.Vars, facts.Setting{Name: name, Value: value, Source: "environment"})
 	}
-	return launch.Prediction{}.NCCL(&ranks)
+	return launch.Bootstrap(launch.Prediction{}, &ranks)
 }
 
 // puzzle is one network with the environments to try on it.
