@@ -58,6 +58,15 @@ func TestHjson(t *testing.T) {
 		{"{a: '''x", "IndexError: string index out of range"},
 		{"{a:\n'''x", error + "Bad multiline string: line 2 column 5 (char 8)"},
 		{"{/* x", "IndexError: string index out of range"},
+		// What hjson-go 4.6.0 reads otherwise, or where it goes on.
+		{"{a: \"x\ty\"}", error + `Invalid control character 'y' at: line 1 column 8 (char 7)`},
+		{"{a: '''x'''}", "IndexError: string index out of range"},
+		{"a: 1 /* x", "IndexError: string index out of range"},
+		{"{a: 1e400}", "OverflowError: cannot convert float infinity to integer"},
+		{"{a: 5e\n}", map[string]any{"a": "5e"}},
+		{`{a: "\ud83d\ude0"}`, error + `Invalid \uXXXX escape sequence: line 1 column 12 (char 11)`},
+		{"\ufeff{\"a: 1", error + "Unterminated string starting at: line 1 column 3 (char 2)"},
+		{"a: 1\na: 2\nb: 3\nb: 4", "ValueError: Duplicate keys in DeepSpeed config: ['a', 'b']"},
 	} {
 		root, problem := parseConfig(c.text, "")
 		var got any

@@ -74,7 +74,7 @@ func TestBetweenWithoutGPUDirect(t *testing.T) {
 	node := rdmaNode(ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0"), "")
 	node.GPU, node.Host = &facts.GPU{Module: "550.54.15"}, &facts.Host{Kernel: "5.15.0-107-generic"}
 	want := Transport{Name: "InfiniBand", Detail: "mlx5_0, 100 Gbit/s, no GPUDirect", Why: "nvidia_peermem is not loaded, and for DMA-BUF: the driver's kernel module is not the open one"}
-	if diff := cmp.Diff(want, Prediction{Hosts: []hostfile.Host{{Name: "w1"}, {Name: "w2"}}}.Transports(nil).Between(node)); diff != "" {
+	if diff := cmp.Diff(want, NewTransports(Prediction{Hosts: []hostfile.Host{{Name: "w1"}, {Name: "w2"}}}, nil).Between(node)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
