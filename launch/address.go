@@ -39,7 +39,7 @@ type heldAddress struct {
 	netip.Prefix
 }
 
-func (a heldAddress) choice(rule string) Choice {
+func choiceOf(a heldAddress, rule string) Choice {
 	return Choice{Interface: a.Name, Address: a.Addr().String(), Rule: rule}
 }
 

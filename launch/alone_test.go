@@ -8,11 +8,12 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
 
 func TestAlone(t *testing.T) {
 	machine := func(gpus, numa int, vars ...string) *facts.Node {
-		node := &facts.Node{Facts: facts.Facts{Host: &facts.Host{}, GPU: &facts.GPU{}, Env: &facts.Env{Vars: env("environment", vars...)}}}
+		node := &facts.Node{Facts: facts.Facts{Host: &facts.Host{}, GPU: &facts.GPU{}, Env: &facts.Env{Vars: launchtest.Env("environment", vars...)}}}
 		for range gpus {
 			node.GPU.Devices = append(node.GPU.Devices, "/dev/nvidia")
 		}

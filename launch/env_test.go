@@ -8,17 +8,8 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
-
-// env makes settings of "NAME=VALUE", all from one source.
-func env(source string, pairs ...string) []facts.Setting {
-	var settings []facts.Setting
-	for _, pair := range pairs {
-		name, value, _ := strings.Cut(pair, "=")
-		settings = append(settings, facts.Setting{Name: name, Value: value, Source: source})
-	}
-	return settings
-}
 
 // shown is "NAME=VALUE" of every setting.
 func shown(settings []facts.Setting) []string {
@@ -38,7 +29,7 @@ func traps(notes []hostfile.Note) []string {
 }
 
 func TestExports(t *testing.T) {
-	head := env("environment", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0", "PYTHONHASHSEED=0", "UCX_TLS=rc", "UCX_NET_DEVICES=mlx5_0:1",
+	head := launchtest.Env("environment", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0", "PYTHONHASHSEED=0", "UCX_TLS=rc", "UCX_NET_DEVICES=mlx5_0:1",
 		"MV2_USE_CUDA=1", "LD_LIBRARY_PATH=/opt/lib", "TORCH_NCCL_TRACE_BUFFER_SIZE=1", "GLOO_SOCKET_IFNAME=eth0", "DEEPSPEED_TIMEOUT=10")
 	file := func(path string, lines ...string) facts.EnvFile { return facts.EnvFile{Path: path, Lines: lines} }
 	pdsh := Exporter{Launcher: "pdsh", Accelerator: "cuda", WorkDir: "/job"}
@@ -53,33 +44,33 @@ func TestExports(t *testing.T) {
 		traps []string
 	}{
 		{"nothing but the path", pdsh, nil, nil, []string{"PYTHONPATH=/job"}, nil},
-		{"the working directory comes first", pdsh, env("", "PYTHONPATH=/lib:/more"), nil, []string{"PYTHONPATH=/job:/lib:/more"}, nil},
+		{"the working directory comes first", pdsh, launchtest.Env("", "PYTHONPATH=/lib:/more"), nil, []string{"PYTHONPATH=/job:/lib:/more"}, nil},
 		{"by prefix, cuda", pdsh, head, nil, []string{"MV2_USE_CUDA=1", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0",
 			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
 		{"by prefix, cpu", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu" }), head, nil, []string{"MV2_USE_CUDA=1",
 			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
 		{"NCCL for all before v0.12.6", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu"; x.DeepSpeed = "0.12.5" }),
-			env("", "NCCL_DEBUG=INFO"), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
-		{"prefix, not part", pdsh, env("", "TORCH_NCCL_X=1", "NCCLX=1"), nil, []string{"NCCLX=1", "PYTHONPATH=/job"}, nil},
-		{"AISC keeps two to itself", pdsh, env("", "AISC_JOB_NAME=x", "NCCL_IB_HCA=mlx5_0", "UCX_NET_DEVICES=a", "UCX_TLS=rc"), nil,
+			launchtest.Env("", "NCCL_DEBUG=INFO"), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
+		{"prefix, not part", pdsh, launchtest.Env("", "TORCH_NCCL_X=1", "NCCLX=1"), nil, []string{"NCCLX=1", "PYTHONPATH=/job"}, nil},
+		{"AISC keeps two to itself", pdsh, launchtest.Env("", "AISC_JOB_NAME=x", "NCCL_IB_HCA=mlx5_0", "UCX_NET_DEVICES=a", "UCX_TLS=rc"), nil,
 			[]string{"PYTHONPATH=/job", "UCX_TLS=rc"}, nil},
-		{"files export anything, the later wins", pdsh, env("", "NCCL_DEBUG=INFO"),
+		{"files export anything, the later wins", pdsh, launchtest.Env("", "NCCL_DEBUG=INFO"),
 			[]facts.EnvFile{file("/home/u/.deepspeed_env", "NCCL_DEBUG=WARN", "HF_HOME=/hf"), file("/job/.deepspeed_env", "NCCL_DEBUG = TRACE ", "PYTHONPATH=/mine")},
 			[]string{"HF_HOME=/hf", "NCCL_DEBUG=TRACE", "PYTHONPATH=/mine"}, nil},
-		{"stripped", pdsh, env("", "NCCL_DEBUG= INFO "), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
-		{"live in the shell", pdsh, env("", "NCCL_TOPO_FILE=$HOME/t.xml"), nil, []string{"NCCL_TOPO_FILE=$HOME/t.xml", "PYTHONPATH=/job"}, []string{"export-reread"}},
-		{"pdsh's own", pdsh, env("", "NCCL_DEBUG_FILE=/tmp/n.%h.%p"), nil, []string{"NCCL_DEBUG_FILE=/tmp/n.%h.%p", "PYTHONPATH=/job"}, []string{"export-reread"}},
-		{"quoted and unharmed", pdsh, env("", "NCCL_SOCKET_IFNAME=^docker0"), nil, []string{"NCCL_SOCKET_IFNAME=^docker0", "PYTHONPATH=/job"}, nil},
-		{"quoted since v0.15.2 only", with(pdsh, func(x *Exporter) { x.DeepSpeed = "0.15.1" }), env("", "PYTHONWARNINGS=a b"), nil,
+		{"stripped", pdsh, launchtest.Env("", "NCCL_DEBUG= INFO "), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
+		{"live in the shell", pdsh, launchtest.Env("", "NCCL_TOPO_FILE=$HOME/t.xml"), nil, []string{"NCCL_TOPO_FILE=$HOME/t.xml", "PYTHONPATH=/job"}, []string{"export-reread"}},
+		{"pdsh's own", pdsh, launchtest.Env("", "NCCL_DEBUG_FILE=/tmp/n.%h.%p"), nil, []string{"NCCL_DEBUG_FILE=/tmp/n.%h.%p", "PYTHONPATH=/job"}, []string{"export-reread"}},
+		{"quoted and unharmed", pdsh, launchtest.Env("", "NCCL_SOCKET_IFNAME=^docker0"), nil, []string{"NCCL_SOCKET_IFNAME=^docker0", "PYTHONPATH=/job"}, nil},
+		{"quoted since v0.15.2 only", with(pdsh, func(x *Exporter) { x.DeepSpeed = "0.15.1" }), launchtest.Env("", "PYTHONWARNINGS=a b"), nil,
 			[]string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, []string{"export-reread"}},
-		{"the same when quoted", pdsh, env("", "PYTHONWARNINGS=a b"), nil, []string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, nil},
-		{"quotes arrive without a shell", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), env("", "NCCL_SOCKET_IFNAME=^docker0", "NCCL_DEBUG=INFO"), nil,
+		{"the same when quoted", pdsh, launchtest.Env("", "PYTHONWARNINGS=a b"), nil, []string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, nil},
+		{"quotes arrive without a shell", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "NCCL_SOCKET_IFNAME=^docker0", "NCCL_DEBUG=INFO"), nil,
 			[]string{"NCCL_DEBUG=INFO", `NCCL_SOCKET_IFNAME="^docker0"`, "PYTHONPATH=/job", "UCX_TLS=tcp"}, []string{"export-keeps-quotes"}},
-		{"always quoted before v0.16.5", with(pdsh, func(x *Exporter) { x.Launcher = "mpich"; x.DeepSpeed = "0.16.4" }), env("", "NCCL_DEBUG=INFO"), nil,
+		{"always quoted before v0.16.5", with(pdsh, func(x *Exporter) { x.Launcher = "mpich"; x.DeepSpeed = "0.16.4" }), launchtest.Env("", "NCCL_DEBUG=INFO"), nil,
 			[]string{`NCCL_DEBUG="INFO"`, `PYTHONPATH="/job"`}, []string{"export-keeps-quotes", "export-keeps-quotes"}},
-		{"the environment overrides the launcher's own", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), env("", "UCX_TLS=rc"), nil,
+		{"the environment overrides the launcher's own", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "UCX_TLS=rc"), nil,
 			[]string{"PYTHONPATH=/job", "UCX_TLS=rc"}, nil},
-		{"slurm sends all, unquoted", with(pdsh, func(x *Exporter) { x.Launcher = "slurm" }), env("", "LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO"), nil,
+		{"slurm sends all, unquoted", with(pdsh, func(x *Exporter) { x.Launcher = "slurm" }), launchtest.Env("", "LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO"), nil,
 			[]string{"LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
 		{"mvapich on cpu", Exporter{Launcher: "mvapich", Accelerator: "cpu", WorkDir: "/job"}, nil, nil, []string{"MV2_CUDA_USE_NAIVE=0", "MV2_DEBUG_SHOW_BACKTRACE=1",
 			"MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_SMP_USE_CMA=0", "MV2_SUPPORT_DL=1", "PYTHONPATH=/job"}, nil},
@@ -96,7 +87,7 @@ func TestExports(t *testing.T) {
 
 func TestExportsSayWhere(t *testing.T) {
 	x := Exporter{Launcher: "slurm", Accelerator: "cuda", WorkDir: "/job"}
-	got, _ := x.Settings(&facts.Env{Vars: env("", "NCCL_DEBUG=INFO", "PATH=/bin")}, []facts.EnvFile{{Path: "/home/u/.deepspeed_env", Lines: []string{"A=1"}}})
+	got, _ := x.Settings(&facts.Env{Vars: launchtest.Env("", "NCCL_DEBUG=INFO", "PATH=/bin")}, []facts.EnvFile{{Path: "/home/u/.deepspeed_env", Lines: []string{"A=1"}}})
 	want := []facts.Setting{
 		{Name: "A", Value: "1", Source: "/home/u/.deepspeed_env"},
 		{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"},
@@ -165,7 +156,7 @@ func TestRankEnv(t *testing.T) {
 		var settings []facts.Setting
 		for _, pair := range pairs {
 			rest, source, _ := strings.Cut(pair, "@")
-			settings = append(settings, env(source, rest)...)
+			settings = append(settings, launchtest.Env(source, rest)...)
 		}
 		return settings
 	}
@@ -175,15 +166,15 @@ func TestRankEnv(t *testing.T) {
 		exports []facts.Setting
 		want    []string
 	}{
-		{"unseen node", nil, env("", "A=1"), []string{"A=1"}},
+		{"unseen node", nil, launchtest.Env("", "A=1"), []string{"A=1"}},
 		{"nothing", &facts.Env{}, nil, nil},
-		{"exports over the session", &facts.Env{Vars: env("", "NCCL_DEBUG=WARN", "B=2")}, env("", "NCCL_DEBUG=INFO"), []string{"B=2", "NCCL_DEBUG=INFO"}},
-		{"files below both", &facts.Env{Vars: env("", "NCCL_A=1"), NCCL: nccl("NCCL_A=1@environment", "NCCL_B=file@/root/.nccl.conf", "NCCL_C=file@/etc/nccl.conf")},
-			env("", "NCCL_B=2"), []string{"NCCL_A=1", "NCCL_B=2", "NCCL_C=file"}},
+		{"exports over the session", &facts.Env{Vars: launchtest.Env("", "NCCL_DEBUG=WARN", "B=2")}, launchtest.Env("", "NCCL_DEBUG=INFO"), []string{"B=2", "NCCL_DEBUG=INFO"}},
+		{"files below both", &facts.Env{Vars: launchtest.Env("", "NCCL_A=1"), NCCL: nccl("NCCL_A=1@environment", "NCCL_B=file@/root/.nccl.conf", "NCCL_C=file@/etc/nccl.conf")},
+			launchtest.Env("", "NCCL_B=2"), []string{"NCCL_A=1", "NCCL_B=2", "NCCL_C=file"}},
 		{"an exported file replaces the home's", &facts.Env{NCCL: nccl("NCCL_B=home@/root/.nccl.conf", "NCCL_C=system@/etc/nccl.conf")},
-			env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_C=system", "NCCL_CONF_FILE=/job/nccl.conf"}},
+			launchtest.Env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_C=system", "NCCL_CONF_FILE=/job/nccl.conf"}},
 		{"and is known when the node looked at it", &facts.Env{NCCL: nccl("NCCL_B=job@/job/nccl.conf")},
-			env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_B=job", "NCCL_CONF_FILE=/job/nccl.conf"}},
+			launchtest.Env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_B=job", "NCCL_CONF_FILE=/job/nccl.conf"}},
 	} {
 		if diff := cmp.Diff(c.want, shown(RankEnv(c.node, c.exports))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
@@ -194,7 +185,7 @@ func TestRankEnv(t *testing.T) {
 // What each release exports: the last that does a thing, and the first that does
 // it otherwise.
 func TestExportsByRelease(t *testing.T) {
-	vars := env("", "AISC_JOB_NAME=x", "AZUREML_RUN_ID=1", "MASTER_HOST=h", "MLFLOW_URI=u", "NCCL_IB_HCA=m", "UCX_TLS=rc")
+	vars := launchtest.Env("", "AISC_JOB_NAME=x", "AZUREML_RUN_ID=1", "MASTER_HOST=h", "MLFLOW_URI=u", "NCCL_IB_HCA=m", "UCX_TLS=rc")
 	home := facts.EnvFile{Path: "/home/u/.deepspeed_env", Lines: []string{"A=home"}}
 	work := facts.EnvFile{Path: "/job/.deepspeed_env", Lines: []string{"B=work"}}
 	other := facts.EnvFile{Path: "/job/cluster.env", Lines: []string{"C=other"}}
@@ -212,9 +203,9 @@ func TestExportsByRelease(t *testing.T) {
 		{"0.9.3", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
 		{"0.19.6", "pdsh", "cuda", vars, nil, nebula + "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
 		{"0.19.7", "pdsh", "cuda", vars, nil, "MLFLOW_URI=u PYTHONPATH=/job UCX_TLS=rc"},
-		{"0.12.5", "pdsh", "cpu", env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
-		{"0.12.6", "pdsh", "cpu", env("", "NCCL_X=1"), nil, "PYTHONPATH=/job"},
-		{"0.12.6", "pdsh", "cuda", env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
+		{"0.12.5", "pdsh", "cpu", launchtest.Env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
+		{"0.12.6", "pdsh", "cpu", launchtest.Env("", "NCCL_X=1"), nil, "PYTHONPATH=/job"},
+		{"0.12.6", "pdsh", "cuda", launchtest.Env("", "NCCL_X=1"), nil, "NCCL_X=1 PYTHONPATH=/job"},
 
 		{"0.10.0", "pdsh", "cuda", nil, []facts.EnvFile{home, other}, "A=home PYTHONPATH=/job"},
 		{"0.10.0", "pdsh", "cuda", nil, []facts.EnvFile{home, work}, "A=home B=work PYTHONPATH=/job"},

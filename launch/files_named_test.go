@@ -43,7 +43,11 @@ func TestFilesNamed(t *testing.T) {
 		{"twice", Options{Script: "train.py"}, "train.py ./train.py", "script /w/train.py"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.options.WorkDir, c.options.Arguments = "/w", split(t, c.words)
+			words, err := SplitWords(c.words)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.options.WorkDir, c.options.Arguments = "/w", words
 			if diff := cmp.Diff(c.want, named(FilesNamed(c.options))); diff != "" {
 				t.Error(diff)
 			}

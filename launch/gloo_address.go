@@ -42,7 +42,7 @@ func Gloo(p Prediction, node *facts.Node) Choice {
 func firstAddress(node *facts.Node, name string) (choice Choice, found bool) {
 	for _, h := range getifaddrs(node) {
 		if h.Name == name {
-			return h.choice(""), true
+			return choiceOf(h, ""), true
 		}
 	}
 	return Choice{}, false

@@ -7,6 +7,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
 
 func TestGPUsUsed(t *testing.T) {
@@ -35,7 +36,7 @@ func TestGPUsUsed(t *testing.T) {
 	} {
 		node := &facts.Node{Name: "w1", Facts: facts.Facts{NVML: &facts.NVML{Cards: make([]facts.Card, 4)}}}
 		if c.visible != "" {
-			node.Env = &facts.Env{Vars: env("environment", "CUDA_VISIBLE_DEVICES="+c.visible)}
+			node.Env = &facts.Env{Vars: launchtest.Env("environment", "CUDA_VISIBLE_DEVICES="+c.visible)}
 		}
 		if diff := cmp.Diff(c.slots, c.p.SlotsUsed()(node)); diff != "" {
 			t.Errorf("%s, slots (-want +got):\n%s", c.name, diff)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 // ibOf makes adapters of "name:port/layer state PCI-address", with 100 Gbit/s each: "I"
@@ -36,7 +37,7 @@ func ibOf(ports ...string) *facts.IB {
 }
 
 func rdmaNode(ib *facts.IB, nccl string, pairs ...string) *facts.Node {
-	node := nodeOf(netOf("eth0 10.0.0.1/24"), nil, pairs...)
+	node := launchtest.Node(launchtest.Net("eth0 10.0.0.1/24"), nil, pairs...)
 	node.IB = ib
 	if nccl != "" {
 		node.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: nccl}}}

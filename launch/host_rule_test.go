@@ -6,12 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 // pytorch/pytorch, _matches_machine_hostname of 1.13, 2.0, 2.4 and 2.15.
 func TestServesC10d(t *testing.T) {
-	debian := namesOf("w1 127.0.1.1", "user@node1 10.0.0.1", "w1.cluster 127.0.1.1", "w2 10.0.0.2", "gone")
-	full := namesOf("w1 10.0.0.1 fd00::1", "node1 10.0.0.1", "w2 10.0.0.2")
+	debian := launchtest.Names("w1 127.0.1.1", "user@node1 10.0.0.1", "w1.cluster 127.0.1.1", "w2 10.0.0.2", "gone")
+	full := launchtest.Names("w1 10.0.0.1 fd00::1", "node1 10.0.0.1", "w2 10.0.0.2")
 	full.FQDN = "w1.cluster"
 	for _, c := range []struct {
 		name  string
@@ -39,12 +40,12 @@ func TestServesC10d(t *testing.T) {
 		{"another's name", "w2", full, "", false, "no address of its hostname w1 (10.0.0.1, fd00::1) is w2 (10.0.0.2)"},
 		{"a name that does not resolve", "gone", debian, "", false, "its hostname is w1, and gone does not resolve on it"},
 		{"a name nobody asked for", "w9", debian, "", false, "not known: what w9 resolves to on it was not seen"},
-		{"its own name does not resolve", "10.0.0.1", namesOf("w1"), "", false, "its own hostname w1 does not resolve, and torchrun dies of it (socket.gaierror)"},
+		{"its own name does not resolve", "10.0.0.1", launchtest.Names("w1"), "", false, "its own hostname w1 does not resolve, and torchrun dies of it (socket.gaierror)"},
 		{"its own name got no answer", "10.0.0.1", &facts.Names{Own: "w1", Lookups: []facts.Lookup{{Name: "w1", Unanswered: true}}}, "", false,
 			"not known: what its own hostname w1 resolves to was not seen"},
 		{"names not seen", "w1", nil, "", false, "not known: how it resolves names was not seen"},
 	} {
-		node := nodeOf(nil, c.names)
+		node := launchtest.Node(nil, c.names)
 		if c.torch != "" {
 			node.Python = &facts.Python{Torch: &facts.Torch{Version: c.torch}}
 		}

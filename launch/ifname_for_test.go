@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 func TestIfnameFor(t *testing.T) {
@@ -54,7 +55,7 @@ func TestIfnameForManyNames(t *testing.T) {
 	var nodes []*facts.Node
 	for i := range 17 {
 		name := fmt.Sprintf("%cnic", 'a'+i)
-		nodes = append(nodes, &facts.Node{Facts: facts.Facts{Net: netOf(name + " 10.0.0.1/24")}})
+		nodes = append(nodes, &facts.Node{Facts: facts.Facts{Net: launchtest.Net(name + " 10.0.0.1/24")}})
 	}
 	own := func(n *facts.Node) string { return n.Net.Interfaces[0].Name }
 	if got := IfnameFor(nodes, own); got != "" {

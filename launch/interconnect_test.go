@@ -7,6 +7,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
 
 func TestBetween(t *testing.T) {
@@ -61,7 +62,7 @@ func TestBetween(t *testing.T) {
 			env = append(env, "NCCL_SOCKET_IFNAME=eth0")
 		}
 		node, speed := rdmaNode(c.ib, "", env...), int64(25e9)
-		node.Net = netOf("eth0 10.0.0.1/24", "eth1 10.1.0.1/24")
+		node.Net = launchtest.Net("eth0 10.0.0.1/24", "eth1 10.1.0.1/24")
 		node.Net.Interfaces[0].Speed = &speed
 		if diff := cmp.Diff(c.want, NewTransports(c.p, nil).Between(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)

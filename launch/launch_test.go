@@ -7,6 +7,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
 
 // hosts are w1, w2, … with that many slots each.
@@ -42,7 +43,7 @@ func TestInterpreter(t *testing.T) {
 
 func TestPredict(t *testing.T) {
 	head := &facts.Node{Facts: facts.Facts{
-		Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")},
+		Env: &facts.Env{Vars: launchtest.Env("environment", "NCCL_DEBUG=INFO")},
 		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3",
 			EnvFiles: []facts.EnvFile{{Path: "/job/.deepspeed_env", Lines: []string{"A=$B"}}}},
 	}}
@@ -121,7 +122,7 @@ func TestPredictKeepsWhatConcernsTheLaunch(t *testing.T) {
 
 func TestPredictByHand(t *testing.T) {
 	p, err := Predict(Options{Hosts: hosts(2, 2), NoSSH: true, NodeRank: 1, MasterAddr: "10.0.0.1", Launcher: "openmpi"},
-		&facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")}}})
+		&facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", "NCCL_DEBUG=INFO")}}})
 	if err != nil || p.Local || !p.NoSSH || p.Launcher != "" || p.Exports != nil || len(p.Hosts) != 2 {
 		t.Errorf("%+v, %v: want both hosts, no launcher and no exports", p, err)
 	}
@@ -137,15 +138,10 @@ func TestPredictReadsTheConfiguration(t *testing.T) {
 // torchrun needs no launcher and exports nothing, whichever backend keeps its
 // rendezvous.
 func TestPredictTorchrun(t *testing.T) {
-	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: env("environment", "NCCL_DEBUG=INFO")},
+	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", "NCCL_DEBUG=INFO")},
 		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3"}}}
 	for _, backend := range []string{RendezvousStatic, RendezvousC10d, "etcd", "etcd-v2", "mine"} {
-		typed, err := Parse([]string{"torchrun", "--nnodes", "2", "--nproc-per-node", "3", "--rdzv-backend", backend, "--rdzv-endpoint", "e:2379", "train.py"}, "", bare)
-		if err != nil {
-			t.Fatal(err)
-		}
-		typed.Hosts = hosts(2, 2)
-		p, err := Predict(typed.Options, head)
+		p, err := Predict(Options{Program: ProgramTorchrun, Hosts: hosts(2, 2), Rendezvous: backend, RdzvEndpoint: "e:2379", MinNodes: 2, MaxNodes: 2, PerNode: "3", Script: "train.py"}, head)
 		if err != nil || !p.Torchrun() || p.Launcher != "" || p.Command != nil || p.Exports != nil || p.Timeout != 0 || p.WorldSize() != 6 {
 			t.Errorf("%s: %d ranks by %q, %v, exports %v, %v", backend, p.WorldSize(), p.Launcher, p.Command, p.Exports, err)
 		}

@@ -6,12 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 // deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery,
 // 0.19.6 of development.
 func TestDeepSpeedMeeting(t *testing.T) {
-	docker := netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
+	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
 	const asks = "DeepSpeed takes the first word that `hostname -I` prints on w1"
 	for _, c := range []struct {
 		name  string
@@ -36,14 +37,14 @@ func TestDeepSpeedMeeting(t *testing.T) {
 			Meeting{Host: "10.0.0.1", Port: 4000, Rule: "--master_addr"}},
 		{"openmpi does not, and rank 0 has no login", Prediction{Launcher: "openmpi", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, []string{"hi"},
 			Meeting{Host: "172.17.0.1", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 takes the first word of its own `hostname -I`: docker0's"}},
-		{"IPv6 only", Prediction{Launcher: "pdsh", MasterPort: 29500}, netOf("eth0 fd00::1/64"), nil,
+		{"IPv6 only", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("eth0 fd00::1/64"), nil,
 			Meeting{Host: "fd00::1", Port: 29500, Rule: asks + ": eth0's"}},
-		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, netOf("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
+		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
 			Meeting{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface but the loopback is up and has an address)"}},
 		{"not seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, nil,
 			Meeting{Port: 29500, Rule: asks, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
 	} {
-		first := nodeOf(c.net, nil)
+		first := launchtest.Node(c.net, nil)
 		first.SSH = &facts.SSH{Noise: c.noise}
 		if diff := cmp.Diff(c.want, c.p.Meeting(first)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
@@ -54,7 +55,7 @@ func TestDeepSpeedMeeting(t *testing.T) {
 // Debian's hostname 3.23 printed this line on these interfaces, added in another
 // order than their names and their indexes.
 func TestHostnameI(t *testing.T) {
-	net := netOf(
+	net := launchtest.Net(
 		"lo 127.0.0.1/8 10.0.0.9/32 ::1/128",
 		"z0 10.9.0.1/24 10.1.0.1/24 2001:db8::5/64 fe80::7a:dcff:fe26:72aa/64",
 		"a1 10.2.0.1/16 fd01::1/64 fe80::d4c6:3aff:fe86:bd00/64",
@@ -62,7 +63,7 @@ func TestHostnameI(t *testing.T) {
 		"!e4 10.77.0.1/24")
 	want := []string{"10.9.0.1", "10.1.0.1", "10.2.0.1", "127.0.9.9", "169.254.3.3", "2001:db8::5", "fd01::1", "fec0::1"}
 	var got []string
-	for _, h := range hostnameI(nodeOf(net, nil)) {
+	for _, h := range hostnameI(launchtest.Node(net, nil)) {
 		got = append(got, h.Addr().String())
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

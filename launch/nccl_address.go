@@ -90,7 +90,7 @@ func (s ncclSearch) eligible() []Choice {
 		if isOther || isListed || wantsCarrier && !h.Running || h.Addr() == netip.IPv6Loopback() {
 			continue
 		}
-		found = append(found, h.choice(""))
+		found = append(found, choiceOf(h, ""))
 	}
 	return found
 }
@@ -161,7 +161,7 @@ func (s ncclSearch) inSubnetOf(id facts.Setting) Choice {
 			scope = h.Name
 		}
 		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
-			return h.choice("in the subnet of " + cite(s.prediction, id))
+			return choiceOf(h, "in the subnet of " + cite(s.prediction, id))
 		}
 	}
 	return Choice{Error: "NET/Socket : No usable listening interface found"}

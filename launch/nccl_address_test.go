@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 // compared with the real library (ncclGetUniqueId of NCCL 2.20.5 and 2.30.7) over
 // random interfaces and environments in network namespaces.
 func TestNCCL(t *testing.T) {
-	plain := netOf("lo 127.0.0.1/8 ::1/128", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24")
-	docker := netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
+	plain := launchtest.Net("lo 127.0.0.1/8 ::1/128", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24")
+	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
 	for _, c := range []struct {
 		name    string
 		net     *facts.Net
@@ -32,32 +33,32 @@ func TestNCCL(t *testing.T) {
 		// misc/socket.cc, ncclFindInterfaces: the defaults (seen)
 		{"the first interface", plain, "", nil, "eth0 10.0.0.1"},
 		{"not docker", docker, "", nil, "eth0 10.0.0.1"},
-		{"ib first", netOf("lo 127.0.0.1/8", "eth0 10.0.0.1/24", "ib0 10.9.0.1/24"), "", nil, "ib0 10.9.0.1"},
-		{"ib with nothing but a link-local address", netOf("eth0 10.0.0.1/24", "ib0 fe80::2/64"), "", nil, "ib0 fe80::2"},
-		{"docker before lo", netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16"), "", nil, "docker0 172.17.0.1"},
-		{"lo", netOf("lo 127.0.0.1/8 ::1/128"), "", nil, "lo 127.0.0.1"},
-		{"lo hides all that begins with it", netOf("lo 127.0.0.1/8", "local0 10.0.0.1/24"), "", nil, "lo 127.0.0.1"},
-		{"virbr is avoided", netOf("virbr0 192.168.122.1/24", "eth0 10.0.0.1/24"), "2.28.3", nil, "eth0 10.0.0.1"},
-		{"before 2.28.3 it is not", netOf("virbr0 192.168.122.1/24", "eth0 10.0.0.1/24"), "2.27.7", nil, "virbr0 192.168.122.1"},
-		{"virbr last of all", netOf("virbr0 192.168.122.1/24", "lo 127.0.0.1/8"), "2.30.7", nil, "lo 127.0.0.1"},
-		{"virbr rather than nothing", netOf("virbr0 192.168.122.1/24"), "2.30.7", nil, "virbr0 192.168.122.1"},
-		{"bridges of compose and tunnels are not avoided", netOf("br-12 172.18.0.1/16", "eth0 10.0.0.1/24"), "", nil, "br-12 172.18.0.1"},
-		{"nothing at all", netOf("eth0", "lo"), "", nil, noBootstrap},
+		{"ib first", launchtest.Net("lo 127.0.0.1/8", "eth0 10.0.0.1/24", "ib0 10.9.0.1/24"), "", nil, "ib0 10.9.0.1"},
+		{"ib with nothing but a link-local address", launchtest.Net("eth0 10.0.0.1/24", "ib0 fe80::2/64"), "", nil, "ib0 fe80::2"},
+		{"docker before lo", launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16"), "", nil, "docker0 172.17.0.1"},
+		{"lo", launchtest.Net("lo 127.0.0.1/8 ::1/128"), "", nil, "lo 127.0.0.1"},
+		{"lo hides all that begins with it", launchtest.Net("lo 127.0.0.1/8", "local0 10.0.0.1/24"), "", nil, "lo 127.0.0.1"},
+		{"virbr is avoided", launchtest.Net("virbr0 192.168.122.1/24", "eth0 10.0.0.1/24"), "2.28.3", nil, "eth0 10.0.0.1"},
+		{"before 2.28.3 it is not", launchtest.Net("virbr0 192.168.122.1/24", "eth0 10.0.0.1/24"), "2.27.7", nil, "virbr0 192.168.122.1"},
+		{"virbr last of all", launchtest.Net("virbr0 192.168.122.1/24", "lo 127.0.0.1/8"), "2.30.7", nil, "lo 127.0.0.1"},
+		{"virbr rather than nothing", launchtest.Net("virbr0 192.168.122.1/24"), "2.30.7", nil, "virbr0 192.168.122.1"},
+		{"bridges of compose and tunnels are not avoided", launchtest.Net("br-12 172.18.0.1/16", "eth0 10.0.0.1/24"), "", nil, "br-12 172.18.0.1"},
+		{"nothing at all", launchtest.Net("eth0", "lo"), "", nil, noBootstrap},
 
 		// os/linux.cc, ncclOsFindInterfaces: who is a candidate (seen)
-		{"all IPv4 before any IPv6", netOf("eth0 fd00::1/64", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
-		{"an interface's first address", netOf("eth0 10.0.0.1/24 10.0.0.2/24"), "", nil, "eth0 10.0.0.1"},
+		{"all IPv4 before any IPv6", launchtest.Net("eth0 fd00::1/64", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
+		{"an interface's first address", launchtest.Net("eth0 10.0.0.1/24 10.0.0.2/24"), "", nil, "eth0 10.0.0.1"},
 		{"by index, not by position", &facts.Net{Interfaces: []facts.Interface{
 			{Name: "eth1", Index: 9, Running: true, Addresses: []string{"10.1.0.1/24"}},
 			{Name: "eth0", Index: 2, Running: true, Addresses: []string{"10.0.0.1/24"}}}}, "", nil, "eth0 10.0.0.1"},
-		{"no carrier", netOf("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.28.3", nil, "eth1 10.1.0.1"},
-		{"no carrier, unknown version", netOf("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
-		{"no carrier before 2.28.3", netOf("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.27.7", nil, "eth0 10.0.0.1"},
-		{"down before 2.28.3", netOf("!eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.20.5+cuda12.4", nil, "eth0 10.0.0.1"},
+		{"no carrier", launchtest.Net("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.28.3", nil, "eth1 10.1.0.1"},
+		{"no carrier, unknown version", launchtest.Net("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
+		{"no carrier before 2.28.3", launchtest.Net("~eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.27.7", nil, "eth0 10.0.0.1"},
+		{"down before 2.28.3", launchtest.Net("!eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), "2.20.5+cuda12.4", nil, "eth0 10.0.0.1"},
 		{"family 6", plain, "", []string{"NCCL_SOCKET_FAMILY=AF_INET6"}, "eth0 fe80::1"},
-		{"family 4", netOf("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET"}, "eth0 10.0.0.1"},
-		{"another family is no family", netOf("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=inet"}, "ib0 fd00::1"},
-		{"::1 never", netOf("lo ::1/128"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET6"}, noBootstrap},
+		{"family 4", launchtest.Net("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET"}, "eth0 10.0.0.1"},
+		{"another family is no family", launchtest.Net("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=inet"}, "ib0 fd00::1"},
+		{"::1 never", launchtest.Net("lo ::1/128"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET6"}, noBootstrap},
 
 		// the value of NCCL_SOCKET_IFNAME (seen; the grammar is TestMatchIfname's)
 		{"a prefix", plain, "", []string{"NCCL_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
@@ -65,16 +66,16 @@ func TestNCCL(t *testing.T) {
 		{"no fallback", plain, "", []string{"NCCL_SOCKET_IFNAME=enp"}, noBootstrap},
 		{"lo when asked for", plain, "", []string{"NCCL_SOCKET_IFNAME=lo"}, "lo 127.0.0.1"},
 		{"too short to count", docker, "", []string{"NCCL_SOCKET_IFNAME=d"}, "eth0 10.0.0.1"},
-		{"no carrier, although named", netOf("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_SOCKET_IFNAME=eth0"}, noBootstrap},
+		{"no carrier, although named", launchtest.Net("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_SOCKET_IFNAME=eth0"}, noBootstrap},
 
 		// bootstrap.cc, bootstrapNetInit: NCCL_COMM_ID (seen)
 		{"in its subnet", plain, "", []string{"NCCL_COMM_ID=10.1.0.7:4000"}, "eth1 10.1.0.1"},
 		{"whatever the names say", plain, "", []string{"NCCL_COMM_ID=10.1.0.7:4000", "NCCL_SOCKET_IFNAME=eth0"}, "eth1 10.1.0.1"},
-		{"whatever the carrier", netOf("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_COMM_ID=10.0.0.7:1"}, "eth0 10.0.0.1"},
-		{"an interface's second address", netOf("eth0 10.0.0.1/24 10.5.0.1/24"), "", []string{"NCCL_COMM_ID=10.5.0.9:1"}, "eth0 10.5.0.1"},
-		{"IPv6", netOf("eth0 10.0.0.1/24 fd00::1/64"), "", []string{"NCCL_COMM_ID=[fd00::9]:1"}, "eth0 fd00::1"},
-		{"link-local", netOf("eth0 fe80::1/64", "eth1 fe80::2/64"), "", []string{"NCCL_COMM_ID=[fe80::9%eth1]:1"}, "eth1 fe80::2"},
-		{"link-local without an interface", netOf("eth0 fe80::1/64"), "", []string{"NCCL_COMM_ID=[fe80::9]:1"}, noSubnet},
+		{"whatever the carrier", launchtest.Net("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_COMM_ID=10.0.0.7:1"}, "eth0 10.0.0.1"},
+		{"an interface's second address", launchtest.Net("eth0 10.0.0.1/24 10.5.0.1/24"), "", []string{"NCCL_COMM_ID=10.5.0.9:1"}, "eth0 10.5.0.1"},
+		{"IPv6", launchtest.Net("eth0 10.0.0.1/24 fd00::1/64"), "", []string{"NCCL_COMM_ID=[fd00::9]:1"}, "eth0 fd00::1"},
+		{"link-local", launchtest.Net("eth0 fe80::1/64", "eth1 fe80::2/64"), "", []string{"NCCL_COMM_ID=[fe80::9%eth1]:1"}, "eth1 fe80::2"},
+		{"link-local without an interface", launchtest.Net("eth0 fe80::1/64"), "", []string{"NCCL_COMM_ID=[fe80::9]:1"}, noSubnet},
 		{"two characters", plain, "", []string{"NCCL_COMM_ID=w2"}, "eth0 10.0.0.1"},
 		{"in no subnet", plain, "", []string{"NCCL_COMM_ID=192.168.0.1:1"}, noSubnet},
 		{"a name", plain, "", []string{"NCCL_COMM_ID=w2:4000"}, "eth0 10.0.0.1"},
@@ -94,7 +95,7 @@ func TestNCCL(t *testing.T) {
 		{"not enabled", plain, "", []string{"NCCL_NET=Socket", "NCCL_OOB_NET_IFNAME=ib"}, "eth0 10.0.0.1"},
 		{"before there was one", plain, "2.22.3", []string{"NCCL_NET=Socket", "NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_IFNAME=ib"}, "eth0 10.0.0.1"},
 	} {
-		node := nodeOf(c.net, namesOf("w1 10.0.0.1", "w2 10.0.0.2 10.1.0.2", "w3"), c.env...)
+		node := launchtest.Node(c.net, launchtest.Names("w1 10.0.0.1", "w2 10.0.0.2 10.1.0.2", "w3"), c.env...)
 		node.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: c.version}}}
 		if diff := cmp.Diff(c.want, place(Bootstrap(Prediction{}, node))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
@@ -111,7 +112,7 @@ func TestNCCLSockets(t *testing.T) {
 			first16 = append(first16, fmt.Sprintf("eth%d 10.0.%d.1", i, i))
 		}
 	}
-	two := netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 fd00::1/64", "cni0 10.244.0.1/24")
+	two := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 fd00::1/64", "cni0 10.244.0.1/24")
 	for _, c := range []struct {
 		name string
 		net  *facts.Net
@@ -120,22 +121,22 @@ func TestNCCLSockets(t *testing.T) {
 	}{
 		{"all of the first default that finds any", two, nil, []string{"eth0 10.0.0.1", "cni0 10.244.0.1"}},
 		{"all that are selected", two, []string{"NCCL_SOCKET_IFNAME=eth,docker"}, []string{"docker0 172.17.0.1", "eth0 10.0.0.1"}},
-		{"only ib", netOf("eth0 10.0.0.1/24", "ib0 10.1.0.1/24", "ib1 10.2.0.1/24"), nil, []string{"ib0 10.1.0.1", "ib1 10.2.0.1"}},
+		{"only ib", launchtest.Net("eth0 10.0.0.1/24", "ib0 10.1.0.1/24", "ib1 10.2.0.1/24"), nil, []string{"ib0 10.1.0.1", "ib1 10.2.0.1"}},
 		{"one in the subnet of NCCL_COMM_ID", two, []string{"NCCL_COMM_ID=10.244.0.9:1"}, []string{"cni0 10.244.0.1"}},
 		{"none in it", two, []string{"NCCL_COMM_ID=10.99.0.9:1"}, []string{"eth0 10.0.0.1", "cni0 10.244.0.1"}},
-		{"ib counts for more", netOf("ib0 10.0.0.1/24", "eth0 10.1.0.1/24"), []string{"NCCL_COMM_ID=10.1.0.9:1"}, []string{"ib0 10.0.0.1"}},
+		{"ib counts for more", launchtest.Net("ib0 10.0.0.1/24", "eth0 10.1.0.1/24"), []string{"NCCL_COMM_ID=10.1.0.9:1"}, []string{"ib0 10.0.0.1"}},
 		{"names count for more", two, []string{"NCCL_COMM_ID=10.244.0.9:1", "NCCL_SOCKET_IFNAME=eth0"}, []string{"eth0 10.0.0.1"}},
-		{"sixteen", netOf(many...), nil, first16},
+		{"sixteen", launchtest.Net(many...), nil, first16},
 		{"none", two, []string{"NCCL_SOCKET_IFNAME=enp"}, []string{"NET/Socket : no interface found"}},
 	} {
-		if diff := cmp.Diff(c.want, places(Sockets(Prediction{}, nodeOf(c.net, nil, c.env...)))); diff != "" {
+		if diff := cmp.Diff(c.want, places(Sockets(Prediction{}, launchtest.Node(c.net, nil, c.env...)))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
 }
 
 func TestNCCLCandidates(t *testing.T) {
-	node := nodeOf(netOf("lo 127.0.0.1/8 ::1/128", "~eth0 10.0.0.1/24", "eth1 10.1.0.1/24 fd00::1/64", "eth2"), nil, "NCCL_SOCKET_IFNAME=eth0")
+	node := launchtest.Node(launchtest.Net("lo 127.0.0.1/8 ::1/128", "~eth0 10.0.0.1/24", "eth1 10.1.0.1/24 fd00::1/64", "eth2"), nil, "NCCL_SOCKET_IFNAME=eth0")
 	if diff := cmp.Diff([]string{"lo 127.0.0.1", "eth1 10.1.0.1"}, places(Candidates(Prediction{}, node))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -155,17 +156,17 @@ func TestNCCLWithoutNet(t *testing.T) {
 }
 
 func TestNCCLWithoutNames(t *testing.T) {
-	node := nodeOf(netOf("eth0 10.0.0.1/24"), nil, "NCCL_COMM_ID=w2:4000")
+	node := launchtest.Node(launchtest.Net("eth0 10.0.0.1/24"), nil, "NCCL_COMM_ID=w2:4000")
 	if got := place(Bootstrap(Prediction{}, node)); got != "?" {
 		t.Errorf("%s", got)
 	}
 }
 
 func TestChoiceRule(t *testing.T) {
-	exports := env("environment", "NCCL_SOCKET_IFNAME=eth0")
-	session := nodeOf(netOf("eth0 10.0.0.1/24"), nil, "NCCL_SOCKET_IFNAME=eth")
-	file := nodeOf(netOf("eth0 10.0.0.1/24"), nil)
-	file.Env.NCCL = env("/etc/nccl.conf", "NCCL_SOCKET_IFNAME==eth0")
+	exports := launchtest.Env("environment", "NCCL_SOCKET_IFNAME=eth0")
+	session := launchtest.Node(launchtest.Net("eth0 10.0.0.1/24"), nil, "NCCL_SOCKET_IFNAME=eth")
+	file := launchtest.Node(launchtest.Net("eth0 10.0.0.1/24"), nil)
+	file.Env.NCCL = launchtest.Env("/etc/nccl.conf", "NCCL_SOCKET_IFNAME==eth0")
 	for _, c := range []struct {
 		p    Prediction
 		node *facts.Node
@@ -174,9 +175,9 @@ func TestChoiceRule(t *testing.T) {
 		{Prediction{}, session, "NCCL_SOCKET_IFNAME=eth from the ssh session's environment"},
 		{Prediction{Exports: exports}, session, "NCCL_SOCKET_IFNAME=eth0 from the launching machine's environment"},
 		{Prediction{}, file, "NCCL_SOCKET_IFNAME==eth0 from /etc/nccl.conf"},
-		{Prediction{}, nodeOf(netOf("docker0 172.17.0.1/16"), nil), "NCCL's default: there is nothing but docker…"},
-		{Prediction{}, nodeOf(netOf("ib0 10.0.0.1/16"), nil), "NCCL's default: interfaces named ib… come first"},
-		{Prediction{}, nodeOf(netOf("eth0 10.0.0.1/16"), nil), "NCCL's default: all but docker…, lo…, virbr…"},
+		{Prediction{}, launchtest.Node(launchtest.Net("docker0 172.17.0.1/16"), nil), "NCCL's default: there is nothing but docker…"},
+		{Prediction{}, launchtest.Node(launchtest.Net("ib0 10.0.0.1/16"), nil), "NCCL's default: interfaces named ib… come first"},
+		{Prediction{}, launchtest.Node(launchtest.Net("eth0 10.0.0.1/16"), nil), "NCCL's default: all but docker…, lo…, virbr…"},
 	} {
 		if diff := cmp.Diff(c.want, Bootstrap(c.p, c.node).Rule); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
@@ -187,7 +188,7 @@ func TestChoiceRule(t *testing.T) {
 // Linux 6.8, inet_dump_ifaddr: the first address of a node whose interfaces have
 // the indexes 2, 45, 258 and 300.
 func TestOldKernelOrder(t *testing.T) {
-	net := netOf("br-2 10.0.1.44/24", "eth0 10.0.0.2/24", "br-1 10.0.1.2/24", "eth1 10.0.0.45/24")
+	net := launchtest.Net("br-2 10.0.1.44/24", "eth0 10.0.0.2/24", "br-1 10.0.1.2/24", "eth1 10.0.0.45/24")
 	for i, index := range []int{300, 2, 258, 45} {
 		net.Interfaces[i].Index = index
 	}
@@ -197,7 +198,7 @@ func TestOldKernelOrder(t *testing.T) {
 		"5.15.0-91-generic": old, "5.14.0-362.8.1.el9_3.x86_64": old, "6.8.0-31-generic": old,
 		"6.9.0": straight, "6.18.44-fc-v657": straight, "": straight,
 	} {
-		node := nodeOf(net, nil)
+		node := launchtest.Node(net, nil)
 		node.Host = &facts.Host{Kernel: kernel}
 		if diff := cmp.Diff(want, places(Candidates(Prediction{}, node))); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", kernel, diff)
@@ -206,7 +207,7 @@ func TestOldKernelOrder(t *testing.T) {
 }
 
 func TestRankAddress(t *testing.T) {
-	node := nodeOf(netOf("lo 127.0.0.1/8", "eth0 10.0.0.1/24"), namesOf("w1 127.0.1.1"))
+	node := launchtest.Node(launchtest.Net("lo 127.0.0.1/8", "eth0 10.0.0.1/24"), launchtest.Names("w1 127.0.1.1"))
 	for accelerator, want := range map[string]string{"cuda": "eth0 10.0.0.1", "": "eth0 10.0.0.1", "cpu": "lo 127.0.1.1"} {
 		if got := place(RankAddress(Prediction{Accelerator: accelerator}, node)); got != want {
 			t.Errorf("%q: %s, want %s", accelerator, got, want)
@@ -219,7 +220,7 @@ func BenchmarkNCCL(b *testing.B) {
 	for i := range 40 {
 		pairs = append(pairs, fmt.Sprintf("NCCL_%d=1", i))
 	}
-	node := nodeOf(netOf("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), nil, pairs...)
+	node := launchtest.Node(launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24", "eth1 10.1.0.1/24"), nil, pairs...)
 	for b.Loop() {
 		if !strings.HasPrefix(place(Bootstrap(Prediction{}, node)), "eth0") {
 			b.Fatal("not eth0")

@@ -43,7 +43,7 @@ func PeerAddress(node *facts.Node) Choice {
 	}
 	for _, h := range held {
 		if h.Name == way.Interface {
-			return h.choice(rule)
+			return choiceOf(h, rule)
 		}
 	}
 	return Choice{Interface: way.Interface, Rule: "not known: the interface that its routes to the peers leave by has no address"}

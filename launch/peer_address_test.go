@@ -6,10 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 func TestPeerAddress(t *testing.T) {
-	net := netOf("lo 127.0.0.1/8 10.9.9.9/32", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 192.168.0.1/24 fd00::1/64", "eth1 10.1.0.1/24 fe80::1/64")
+	net := launchtest.Net("lo 127.0.0.1/8 10.9.9.9/32", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 192.168.0.1/24 fd00::1/64", "eth1 10.1.0.1/24 fe80::1/64")
 	way := func(name, source string) facts.Route { return facts.Route{Interface: name, Source: source} }
 	for _, c := range []struct {
 		name    string
@@ -33,7 +34,7 @@ func TestPeerAddress(t *testing.T) {
 		{"not reached", "", nil, "?"},
 		{"a way without an address", "", []facts.Route{way("eth7", "")}, "?"},
 	} {
-		node := nodeOf(net, nil)
+		node := launchtest.Node(net, nil)
 		node.Address = c.address
 		node.Net.Routes = c.routes
 		if diff := cmp.Diff(c.want, place(PeerAddress(node))); diff != "" {

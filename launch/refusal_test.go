@@ -2,7 +2,6 @@ package launch
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"preflight/facts"
@@ -143,31 +142,6 @@ func TestPredictRefuses(t *testing.T) {
 		o.DeepSpeed = c.release
 		if got := saidOf(t, o, c.head); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// Refused tells before the hosts are known, and nothing of what torchrun starts.
-func TestRefused(t *testing.T) {
-	for _, c := range []struct {
-		command, release string
-		refused          bool
-	}{
-		{"deepspeed --elastic_training train.py", "0.19.7", true},
-		{"deepspeed --elastic_training --master_addr h train.py", "0.19.7", false},
-		{"deepspeed train.py it's", "0.10.1", true},
-		{"deepspeed train.py it's", "0.12.5", false},
-		{"torchrun train.py it's", "0.10.1", false},
-		{"torchrun --nnodes 2 --rdzv-backend etcd train.py it's", "0.10.1", false},
-		{"accelerate launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py it's", "0.10.1", true},
-		{"accelerate launch --multi_gpu --num_processes 4 train.py it's", "0.10.1", false},
-	} {
-		typed, err := Parse(strings.Fields(c.command), c.release, bare)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := typed.Refused(); (err != nil) != c.refused {
-			t.Errorf("%s, %s: %v", c.release, c.command, err)
 		}
 	}
 }

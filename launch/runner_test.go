@@ -8,6 +8,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/launchtest"
 )
 
 // job is a command of two hosts that leaves nothing open.
@@ -22,7 +23,7 @@ func job(by string, change func(*Options)) Options {
 
 // seen is a launching machine with that environment.
 func seen(pairs ...string) *facts.Node {
-	return &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: env("environment", pairs...)}}}
+	return &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", pairs...)}}}
 }
 
 // commandOf is the words of a predicted command between bars.

@@ -6,11 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 func TestSharedAddresses(t *testing.T) {
 	node := func(name string, host *facts.Host, interfaces ...string) *facts.Node {
-		return &facts.Node{Name: name, Facts: facts.Facts{Host: host, Net: netOf(interfaces...)}}
+		return &facts.Node{Name: name, Facts: facts.Facts{Host: host, Net: launchtest.Net(interfaces...)}}
 	}
 	one := &facts.Host{BootID: "b1", MachineID: "m1", NetNamespace: "1"}
 	two := &facts.Host{BootID: "b2", MachineID: "m2", NetNamespace: "1"}

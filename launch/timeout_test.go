@@ -7,10 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/launch/launchtest"
 )
 
 func TestStartTimeout(t *testing.T) {
-	here := &facts.Env{Vars: env("environment", "DEEPSPEED_TIMEOUT=7")}
+	here := &facts.Env{Vars: launchtest.Env("environment", "DEEPSPEED_TIMEOUT=7")}
 	for _, c := range []struct {
 		name    string
 		p       Prediction
@@ -21,12 +22,12 @@ func TestStartTimeout(t *testing.T) {
 		{"newest", Prediction{}, 600, "DeepSpeed's default since 0.19.6, unless", nil},
 		{"since 0.19.6", Prediction{DeepSpeed: "0.19.6"}, 600, "DeepSpeed's default since 0.19.6, unless", nil},
 		{"before 0.19.6", Prediction{DeepSpeed: "0.19.5"}, 1800, "DeepSpeed's default, unless", nil},
-		{"no variable before 0.11.2", Prediction{DeepSpeed: "0.11.1", Exports: env("/f", "DEEPSPEED_TIMEOUT=5")}, 1800, "DeepSpeed's default", nil},
-		{"exported", Prediction{DeepSpeed: "0.11.2", Exports: env("/f", "A=1", "DEEPSPEED_TIMEOUT= 5 ")}, 300, "DEEPSPEED_TIMEOUT from /f", nil},
+		{"no variable before 0.11.2", Prediction{DeepSpeed: "0.11.1", Exports: launchtest.Env("/f", "DEEPSPEED_TIMEOUT=5")}, 1800, "DeepSpeed's default", nil},
+		{"exported", Prediction{DeepSpeed: "0.11.2", Exports: launchtest.Env("/f", "A=1", "DEEPSPEED_TIMEOUT= 5 ")}, 300, "DEEPSPEED_TIMEOUT from /f", nil},
 		{"the environment here is not the nodes'", Prediction{}, 600, "DeepSpeed's default", nil},
 		{"but that of local ranks", Prediction{Local: true}, 420, "DEEPSPEED_TIMEOUT from environment", nil},
-		{"no number", Prediction{Exports: env("/f", "DEEPSPEED_TIMEOUT=1.5")}, 0, "", []string{"timeout-no-number"}},
-		{"no time", Prediction{Exports: env("/f", "DEEPSPEED_TIMEOUT=0")}, 0, "DEEPSPEED_TIMEOUT", []string{"timeout-not-positive"}},
+		{"no number", Prediction{Exports: launchtest.Env("/f", "DEEPSPEED_TIMEOUT=1.5")}, 0, "", []string{"timeout-no-number"}},
+		{"no time", Prediction{Exports: launchtest.Env("/f", "DEEPSPEED_TIMEOUT=0")}, 0, "DEEPSPEED_TIMEOUT", []string{"timeout-not-positive"}},
 		{"torchrun", Prediction{Rendezvous: RendezvousC10d}, 0, "", nil},
 	} {
 		seconds, from, notes := startTimeout(c.p, here)
