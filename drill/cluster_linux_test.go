@@ -107,7 +107,7 @@ func raise(t *testing.T, nodes int) *testhosts.Cluster {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("drill%d%s", os.Getpid(), strings.ToLower(t.Name()[4:]))
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Share: []string{filepath.Dir(self)}})
+	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Share: []string{filepath.Dir(self)}, LightLogins: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,7 @@ func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
 	a.dir = t.TempDir()
 	venvs := filepath.Join(a.bin, "../..")
 	c, err := testhosts.Raise(t.Context(), testhosts.Options{
-		Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs},
+		Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs}, LightLogins: true,
 	})
 	if err != nil {
 		t.Fatal(err)

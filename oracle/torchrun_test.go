@@ -183,7 +183,7 @@ func (tr trial) name() string {
 func (tr trial) works() bool { return len(tr.fault.named) == 0 || tr.fault.luck }
 
 func (tr trial) run(t *testing.T, cluster string) {
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: cluster, Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}})
+	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: cluster, Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}, LightLogins: true})
 	if err != nil {
 		t.Fatal(err)
 	}

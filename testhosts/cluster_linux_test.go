@@ -35,7 +35,7 @@ func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	t.Helper()
 	needRoot(t)
 	name := fmt.Sprintf("test%d", os.Getpid())
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Slots: 2, Share: []string{}})
+	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Slots: 2, Share: []string{}, LightLogins: true})
 	if err != nil {
 		t.Fatal(err)
 	}
