@@ -152,27 +152,13 @@ var atOnce = make(chan struct{}, 2)
 // raise gives a test four hosts of its own, where hosts can be raised, beside one other test.
 func raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root; the in-process hosts stand in for what they can")
-	}
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
 	}
 	t.Parallel()
 	atOnce <- struct{}{}
 	t.Cleanup(func() { <-atOnce })
-	// The process is in the name: other tests may run on this machine.
-	name = fmt.Sprintf("%s%d", name, os.Getpid())
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}, LightLogins: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
+	return testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}})
 }
 
 // short says findings in a word each: verdict, check, nodes.
