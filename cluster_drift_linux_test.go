@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"preflight"
 	"preflight/checks"
 	"preflight/testhosts"
 )
@@ -130,8 +131,7 @@ func onHead(ctx context.Context, cluster *testhosts.Cluster, script string, args
 // TestDrift takes a baseline of a cluster and changes the cluster in one way after the
 // other: each is found, alone, and no more when it is taken back.
 func TestDrift(t *testing.T) {
-	cluster, binary := raise(t, "drift")
-	t.Chdir(filepath.Dir(binary))
+	cluster := raise(t, "drift")
 	for _, node := range cluster.Nodes {
 		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
 			t.Fatal(err)
@@ -140,13 +140,13 @@ func TestDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden := snapshot(t, cluster, binary, "golden.json")
-	if again := snapshot(t, cluster, binary, "again.json"); !bytes.Equal(golden, again) {
+	golden := snapshot(t, cluster, "golden.json")
+	if again := snapshot(t, cluster, "again.json"); !bytes.Equal(golden, again) {
 		t.Errorf("the same nodes seen twice (-first +second):\n%s", cmp.Diff(string(golden), string(again)))
 	}
 	since := func(t *testing.T, baseline string, more ...string) []checks.Finding {
 		t.Helper()
-		return judgeWith(t, cluster, binary, append([]string{"--accelerator", "cuda", "--only", "drift", "--baseline", baseline}, more...)...).Findings
+		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cuda", "--only", "drift", "--baseline", baseline}, more...)...).Findings
 	}
 	find := func(t *testing.T, got []checks.Finding, want ...checks.Finding) {
 		t.Helper()
@@ -170,14 +170,14 @@ func TestDrift(t *testing.T) {
 		})
 	}
 	t.Run("a machine under another name", func(t *testing.T) {
-		snapshot(t, cluster, binary, "renamed.json")
+		snapshot(t, cluster, "renamed.json")
 		asOther(t, "renamed.json", "w4", "x4")
 		find(t, since(t, "renamed.json"), checks.Finding{
 			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "another name than the baseline has for the same machine", Got: "w4", Want: "x4",
 		})
 	})
 	t.Run("node added", func(t *testing.T) {
-		snapshot(t, cluster, binary, "three.json", "--exclude", "w4")
+		snapshot(t, cluster, "three.json", "--exclude", "w4")
 		find(t, since(t, "three.json"), checks.Finding{
 			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "new since the baseline",
 			Got: "in the fleet", Want: "not in the baseline",
@@ -199,6 +199,7 @@ func TestDrift(t *testing.T) {
 // asOther gives a node of a snapshot another name, as if it had had that then.
 func asOther(t *testing.T, file, node, other string) {
 	t.Helper()
+	file = filepath.Join(preflight.Programs, file)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -223,13 +224,15 @@ func everywhere(text string) string {
 }
 
 // snapshot takes a normalized snapshot into a file that the head shares with the test.
-func snapshot(t *testing.T, cluster *testhosts.Cluster, binary, name string, more ...string) []byte {
+func snapshot(t *testing.T, cluster *testhosts.Cluster, name string, more ...string) []byte {
 	t.Helper()
-	argv := append([]string{binary, "snapshot", "--normalize", "-q", "-H", testhosts.HostfilePath, "--accelerator", "cuda", "-o", name}, more...)
-	if out, err := cluster.OnHead(t.Context(), argv...).CombinedOutput(); err != nil {
+	argv := append([]string{binary(t), "snapshot", "--normalize", "-q", "-H", testhosts.HostfilePath, "--accelerator", "cuda", "-o", name}, more...)
+	cmd := cluster.OnHead(t.Context(), argv...)
+	cmd.Dir = preflight.Programs
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(filepath.Join(preflight.Programs, name))
 	if err != nil {
 		t.Fatal(err)
 	}

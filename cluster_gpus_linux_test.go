@@ -100,9 +100,7 @@ var machines = map[string]struct {
 // TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
 // a child of the agent, and nvidia-smi where preflight was built without cgo.
 func TestGPUs(t *testing.T) {
-	cluster, binary := raise(t, "gpus")
-	static := build(t, filepath.Dir(binary), "static", "CGO_ENABLED=0")
-	t.Chdir(filepath.Dir(binary))
+	cluster := raise(t, "gpus")
 	for _, node := range cluster.Nodes {
 		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
 			t.Fatal(err)
@@ -112,7 +110,7 @@ func TestGPUs(t *testing.T) {
 		}
 	}
 	t.Run("healthy", func(t *testing.T) {
-		for source, program := range map[string]string{"nvml": binary, "nvidia-smi": static} {
+		for source, program := range map[string]string{"nvml": binary(t), "nvidia-smi": static(t)} {
 			report := judgeWith(t, cluster, program, "--accelerator", "cuda")
 			if diff := cmp.Diff([]string{}, short(report.Findings)); diff != "" || report.ExitCode != 0 {
 				t.Errorf("%s: exit code %d, findings (-want +got):\n%s", source, report.ExitCode, diff)
@@ -132,7 +130,7 @@ func TestGPUs(t *testing.T) {
 					return n.CUDATorch(ctx, machine.torch, machine.cuda)
 				})
 			}
-			report := judgeWith(t, cluster, binary, "--accelerator", "cuda", "--num_gpus", strconv.Itoa(len(machine.gpus.Cards)))
+			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", strconv.Itoa(len(machine.gpus.Cards)))
 			if diff := cmp.Diff(append([]string{}, machine.want...), short(report.Findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -147,9 +145,9 @@ func TestGPUs(t *testing.T) {
 			if d.check != "" {
 				want = append(want, fmt.Sprintf("%s %s [w3]", d.verdict, d.check))
 			}
-			programs := []string{binary}
+			programs := []string{binary(t)}
 			if d.smi {
-				programs = append(programs, static)
+				programs = append(programs, static(t))
 			}
 			for _, program := range programs {
 				began := time.Now()

@@ -86,7 +86,7 @@ func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*
 
 // TestLaunch judges a launch command on real hosts, and becomes it.
 func TestLaunch(t *testing.T) {
-	cluster, binary := raise(t, "launch")
+	cluster := raise(t, "launch")
 	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestLaunch(t *testing.T) {
 				}()
 			}
 			words := slices.Concat([]string{"--hostfile", testhosts.HostfilePath}, l.words, []string{"train.py", "two words"})
-			report, started := judgeLaunch(t, cluster, binary, l.env, words...)
+			report, started := judgeLaunch(t, cluster, l.env, words...)
 			if diff := cmp.Diff(append([]string{}, l.want...), short(report.Findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -131,11 +131,11 @@ func TestLaunch(t *testing.T) {
 			}
 		})
 	}
-	t.Run("configuration", func(t *testing.T) { judgeConfig(t, cluster, binary) })
+	t.Run("configuration", func(t *testing.T) { judgeConfig(t, cluster) })
 }
 
 // judgeConfig: what a configuration needs is looked for on every node.
-func judgeConfig(t *testing.T, cluster *testhosts.Cluster, binary string) {
+func judgeConfig(t *testing.T, cluster *testhosts.Cluster) {
 	for _, n := range cluster.Nodes[:3] {
 		if err := n.WriteFile("/root/nvme/.keep", nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func judgeConfig(t *testing.T, cluster *testhosts.Cluster, binary string) {
 	if err := cluster.Put(testhosts.JobDirectory+"/ds.json", []byte(offloading), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	report, _ := judgeLaunch(t, cluster, binary, "", "--hostfile", testhosts.HostfilePath, "train.py", "--deepspeed", "ds.json")
+	report, _ := judgeLaunch(t, cluster, "", "--hostfile", testhosts.HostfilePath, "train.py", "--deepspeed", "ds.json")
 	for _, node := range report.Nodes {
 		if node.Toolchain == nil || node.Missing["toolchain"] != "" {
 			t.Errorf("%s: no compiler was looked for: %s", node.Name, node.Missing["toolchain"])
@@ -158,9 +158,9 @@ func judgeConfig(t *testing.T, cluster *testhosts.Cluster, binary string) {
 
 // judgeLaunch runs preflight in front of deepspeed on the cluster's head. It
 // gives the report and what the launch then printed.
-func judgeLaunch(t *testing.T, cluster *testhosts.Cluster, binary, env string, words ...string) (checks.Report, string) {
+func judgeLaunch(t *testing.T, cluster *testhosts.Cluster, env string, words ...string) (checks.Report, string) {
 	t.Helper()
-	argv := []string{binary, "--accelerator", "cuda", "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}
+	argv := []string{binary(t), "--accelerator", "cuda", "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}
 	cmd := cluster.OnHead(t.Context(), append(argv, words...)...)
 	cmd.Dir = testhosts.JobDirectory
 	if env != "" {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight"
 	"preflight/checks"
 	"preflight/testhosts"
 )
@@ -81,13 +83,10 @@ func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Wel
 // TestCluster runs the real binary on real hosts with Debian's sshd: nothing is
 // found on a healthy cluster, and every planted fault is found alone.
 func TestCluster(t *testing.T) {
-	cluster, binary := raise(t, "test")
-	// The launch's directory is one that every node sees and that is not home,
-	// wherever these sources lie.
-	t.Chdir(filepath.Dir(binary))
+	cluster := raise(t, "test")
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
-			report := judge(t, cluster, binary, "--accelerator", accelerator)
+			report := judge(t, cluster, "--accelerator", accelerator)
 			if report.ExitCode != 0 || len(report.Findings) > 0 {
 				t.Errorf("%s: exit code %d, findings %v", accelerator, report.ExitCode, short(report.Findings))
 			}
@@ -97,7 +96,7 @@ func TestCluster(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			plantOn(t, cluster, fault.node, fault.plant)
 			began := time.Now()
-			report := judge(t, cluster, binary)
+			report := judge(t, cluster)
 			if took := time.Since(began); took > nodeDeadline+slack {
 				t.Errorf("it took %v, the node had %v", took, nodeDeadline)
 			}
@@ -117,29 +116,49 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// raise gives a test four hosts of its own and the binary that users run, where
-// hosts can be raised.
-func raise(t *testing.T, name string) (*testhosts.Cluster, string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root; the in-process hosts stand in for what they can")
+// binary is what users run, and static what they have where there is no C compiler:
+// the first test that asks builds them.
+var (
+	binary = program("preflight")
+	static = program("static", "CGO_ENABLED=0")
+)
+
+// program builds one, with NVML where there is a C compiler and env allows it.
+func program(name string, env ...string) func(t *testing.T) string {
+	build := sync.OnceValues(func() (string, error) {
+		path := filepath.Join(preflight.Programs, name)
+		cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", path, "./cmd/preflight")
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return path, err
+	})
+	return func(t *testing.T) string {
+		t.Helper()
+		path, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+}
+
+// atOnce holds clusters back while two are in use: a run keeps a processor busy, and its
+// nodes have real deadlines.
+var atOnce = make(chan struct{}, 2)
+
+// raise gives a test four hosts of its own, where hosts can be raised, beside one other test.
+func raise(t *testing.T, name string) *testhosts.Cluster {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and the binary under test would be another one than this")
 	}
-	binary := build(t, t.TempDir(), "preflight")
-	// The process is in the name: other tests may run on this machine.
-	name = fmt.Sprintf("%s%d", name, os.Getpid())
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: 4, Share: []string{filepath.Dir(binary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster, binary
+	t.Parallel()
+	atOnce <- struct{}{}
+	t.Cleanup(func() { <-atOnce })
+	return testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}})
 }
 
 // short says findings in a word each: verdict, check, nodes.
@@ -152,15 +171,16 @@ func short(findings []checks.Finding) []string {
 }
 
 // judge runs the main job on the cluster's head, as if the nodes had GPUs.
-func judge(t *testing.T, cluster *testhosts.Cluster, binary string, more ...string) checks.Report {
+func judge(t *testing.T, cluster *testhosts.Cluster, more ...string) checks.Report {
 	t.Helper()
-	return judgeWith(t, cluster, binary, append([]string{"--accelerator", "cuda", "--skip", "slots-fit"}, more...)...)
+	return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cuda", "--skip", "slots-fit"}, more...)...)
 }
 
-func judgeWith(t *testing.T, cluster *testhosts.Cluster, binary string, more ...string) checks.Report {
+func judgeWith(t *testing.T, cluster *testhosts.Cluster, program string, more ...string) checks.Report {
 	t.Helper()
-	argv := []string{binary, "-H", testhosts.HostfilePath, "--timeout", nodeDeadline.String(), "--format", "json"}
+	argv := []string{program, "-H", testhosts.HostfilePath, "--timeout", nodeDeadline.String(), "--format", "json"}
 	cmd := cluster.OnHead(t.Context(), append(argv, more...)...)
+	cmd.Dir = preflight.Programs // every node sees it and it is no home, wherever these sources lie
 	out, err := cmd.Output()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {
@@ -171,16 +191,4 @@ func judgeWith(t *testing.T, cluster *testhosts.Cluster, binary string, more ...
 		t.Fatalf("%v in %q", err, out)
 	}
 	return report
-}
-
-// build makes what users run, with NVML where there is a C compiler.
-func build(t *testing.T, dir, name string, env ...string) string {
-	t.Helper()
-	binary := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", binary, "./cmd/preflight")
-	cmd.Env = append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }

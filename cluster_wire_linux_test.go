@@ -2,7 +2,6 @@ package preflight_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -73,16 +72,15 @@ var wireFaults = []struct {
 // TestWire runs the real binary on real hosts: every fault between them is
 // found alone, on the right node, within five seconds of the first call.
 func TestWire(t *testing.T) {
-	cluster, binary := raise(t, "wire")
-	t.Chdir(filepath.Dir(binary))
-	judge(t, cluster, binary) // delivers the binary
+	cluster := raise(t, "wire")
+	judge(t, cluster) // delivers the binary
 	for _, fault := range wireFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			for _, name := range fault.nodes {
 				plantOn(t, cluster, name, fault.plant)
 			}
 			began := time.Now()
-			report := judge(t, cluster, binary, fault.args...)
+			report := judge(t, cluster, fault.args...)
 			if took := time.Since(began); took > 6*time.Second {
 				t.Errorf("it took %v: the fault is to be named within five seconds of the first call", took)
 			}

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -56,12 +57,19 @@ func TestMain(m *testing.M) {
 // binary is large, and one delivery of it is enough.
 var sharedHome string
 
+// Programs is where those lie that tests build once and share.
+var Programs string
+
 func withSharedHome(m *testing.M) int {
-	var err error
-	if sharedHome, err = os.MkdirTemp("", "preflight-test-home-"); err != nil {
+	scratch, err := os.MkdirTemp("", "preflight-test-")
+	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(sharedHome)
+	defer os.RemoveAll(scratch)
+	sharedHome, Programs = filepath.Join(scratch, "home"), filepath.Join(scratch, "programs")
+	if err := errors.Join(os.Mkdir(sharedHome, 0o700), os.Mkdir(Programs, 0o755)); err != nil {
+		panic(err)
+	}
 	return m.Run()
 }
 
@@ -153,6 +161,7 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // what takes long is waiting
 			fleet := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: sick, Fault: fault, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: other, Home: sharedHome, Env: leavesAtOnce})

@@ -96,27 +96,14 @@ func order(t *testing.T, node *testhosts.Node) func(order, answer any) {
 	}
 }
 
-// raise is a cluster of real nodes that see this test binary.
-func raise(t *testing.T, nodes int) *testhosts.Cluster {
+// three are real nodes that see this test binary.
+func three(t *testing.T) testhosts.Options {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT RUN: namespace hosts need root")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("drill%d%s", os.Getpid(), strings.ToLower(t.Name()[4:]))
-	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Share: []string{filepath.Dir(self)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
+	return testhosts.Options{Name: "drill", Nodes: 3, Share: []string{filepath.Dir(self)}}
 }
 
 // run plants a fault by a command on a node.
@@ -139,8 +126,9 @@ func iptables(rule string) func(context.Context, *testhosts.Cluster) (testhosts.
 
 // Real faults of the network on w2 of three nodes, and who then says what of
 // whom. A node that is not mentioned reaches everybody.
-func TestFaultsOfTheNetwork(t *testing.T) {
-	cluster := raise(t, 3)
+func TestFaultsOfTheNetwork(t *testing.T) { testhosts.InParts(t, three(t), faultsOfTheNetwork) }
+
+func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	w2 := cluster.Nodes[1]
 	// A node of real life sends more than one "unreachable" a second to many.
 	for _, node := range cluster.Nodes {
@@ -199,7 +187,10 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 			"iptables -w -t nat -D OUTPUT -p tcp -d 10.77.1.3 -j DNAT --to-destination 10.77.1.1"),
 			[]string{"w2 to w3: refused, ports 0 open 2 shut, ssh true"}},
 	}
-	for _, tt := range tests {
+	for i, tt := range tests {
+		if !mine(i) {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.plant != nil {
 				undo, err := tt.plant(t.Context(), cluster)

@@ -108,6 +108,7 @@ esac`)
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // what takes long is waiting
 			got := Logins{Peers: tt.peers, Deadline: tt.time}.Run(t.Context())
 			for i := range got.Failed { // how long it was varies
 				got.Failed[i].Message, _, _ = strings.Cut(got.Failed[i].Message, " within ")

@@ -64,19 +64,16 @@ func TestLaunch(t *testing.T) {
 	}
 	binary := buildPreflight(t, t.TempDir())
 	installed := runners(t)
-	var clusters int
 	for _, f := range flaws {
 		for _, version := range f.releases() {
 			name := fmt.Sprintf("deepspeed%s-%s", version, f.name)
 			a := attempt{flaw: f, runner: installed[version], binary: binary, name: name}
-			cluster := fmt.Sprintf("launch%d-%d", os.Getpid(), clusters)
-			clusters++
 			t.Run(name, func(t *testing.T) {
 				if a.bin == "" {
 					t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", version)
 				}
 				t.Parallel() // some of them wait most of the time
-				a.run(t, cluster)
+				a.run(t)
 			})
 		}
 	}
@@ -92,7 +89,7 @@ func TestLaunchOverhead(t *testing.T) {
 		t.Fatal("namespace hosts need root")
 	}
 	a := attempt{runner: runners(t)[newestDeepSpeed], binary: buildPreflight(t, t.TempDir())}
-	c := a.raise(t, fmt.Sprintf("overhead%d", os.Getpid()))
+	c := a.raise(t, "overhead")
 	judge := []string{a.binary, "--accelerator", "cpu"}
 	var bare, judged, wrapped, more []time.Duration
 	for round := range 4 {
@@ -148,8 +145,8 @@ type attempt struct {
 	dir    string // the launch's working directory, with the training in it
 }
 
-func (a attempt) run(t *testing.T, cluster string) {
-	c := a.raise(t, cluster)
+func (a attempt) run(t *testing.T) {
+	c := a.raise(t, "launch")
 	if a.plant != nil {
 		if err := a.plant(t.Context(), c, a); err != nil {
 			t.Fatal(err)
@@ -186,17 +183,7 @@ func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
 	a.dir = t.TempDir()
 	venvs := filepath.Join(a.bin, "../..")
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{
-		Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs}})
 	for file, text := range map[string]string{
 		"train.py": string(training), "hostfile": cmp.Or(a.hostfile, "w1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n"),
 		".deepspeed_env": a.envFile, "expected": a.expected,

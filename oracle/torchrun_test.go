@@ -144,7 +144,7 @@ func TestTorchrun(t *testing.T) {
 	buildPreflight(t, shared)
 	started := map[string]*torch{}
 	patience := map[string]time.Duration{}
-	for i, tr := range launches() {
+	for _, tr := range launches() {
 		name := tr.release.name
 		if started[name] == nil {
 			began := time.Now()
@@ -158,7 +158,7 @@ func TestTorchrun(t *testing.T) {
 		}
 		t.Run(tr.name(), func(t *testing.T) {
 			t.Parallel() // most of them wait most of the time
-			tr.run(t, fmt.Sprintf("oracle%d-%d", os.Getpid(), i))
+			tr.run(t)
 		})
 	}
 }
@@ -182,16 +182,8 @@ func (tr trial) name() string {
 // works is whether the job can.
 func (tr trial) works() bool { return len(tr.fault.named) == 0 || tr.fault.luck }
 
-func (tr trial) run(t *testing.T, cluster string) {
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: cluster, Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Down(); err != nil {
-			t.Error(err)
-		}
-	})
+func (tr trial) run(t *testing.T) {
+	c := testhosts.RaiseFor(t, testhosts.Options{Name: "torchrun", Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}})
 	if _, err := tr.fault.plant(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

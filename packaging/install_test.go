@@ -132,7 +132,7 @@ func inPlace(t *testing.T, root string) {
 		"usr/share/bash-completion/completions/preflight":      "bash completion",
 		"usr/share/zsh/vendor-completions/_preflight":          "#compdef preflight",
 		"usr/share/fish/vendor_completions.d/preflight.fish":   "fish completion",
-		"usr/share/doc/preflight/copyright":                    "No licence has been chosen yet",
+		"usr/share/doc/preflight/copyright":                    "Apache License, Version 2.0",
 		"usr/share/doc/preflight/examples/slurm/prolog.sh":     "PrologSlurmctld",
 		"usr/share/doc/preflight/examples/kubernetes/job.yaml": "batch/v1",
 	} {

@@ -71,8 +71,7 @@ archive() {
 	[ "$1" != darwin ] || install -m 644 packaging/macos.txt "$tree/$name/MACOS.txt"
 	cp -R "$tree/man" "$tree/completions" "$tree/$name/"
 	examples "$tree/$name/examples"
-	install -m 644 README.md "$tree/notices/THIRD-PARTY.txt" "$tree/$name/"
-	[ ! -e LICENSE ] || install -m 644 LICENSE "$tree/$name/"
+	install -m 644 README.md LICENSE "$tree/notices/THIRD-PARTY.txt" "$tree/$name/"
 	aged "$tree/$name"
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 }
@@ -87,9 +86,10 @@ debian_version() {
 	esac
 }
 
-# copyright claims no licence that nobody has given.
+# copyright points to the text that every Debian has, as its policy asks (12.5).
 copyright() {
-	if [ -e LICENSE ]; then cat LICENSE; else printf 'Copyright (C) %s the authors of preflight.\n\nNo licence has been chosen yet.\n' "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y)"; fi
+	printf 'Copyright (C) %s the authors of preflight.\n\n' "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y)"
+	printf 'Licensed under the Apache License, Version 2.0; on Debian systems its text is in\n/usr/share/common-licenses/Apache-2.0.\n'
 	printf '\nTHIRD-PARTY.txt beside this file has the terms of what others wrote.\n'
 }
 

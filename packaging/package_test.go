@@ -163,7 +163,7 @@ func listed(t *testing.T, listing string, always ...string) {
 
 func archive(t *testing.T, path, binary string) {
 	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
-	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "README.md", "THIRD-PARTY.txt",
+	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "LICENSE", "README.md", "THIRD-PARTY.txt",
 		"man/preflight.1", "man/preflight-judge.1", "completions/preflight.bash", "completions/_preflight",
 		"completions/preflight.fish", "completions/preflight.ps1", "examples/slurm/prolog.sh", "examples/gitlab/.gitlab-ci.yml"}
 	for i := range names {

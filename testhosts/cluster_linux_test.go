@@ -28,23 +28,17 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// raise raises a cluster for the time of the test. The name has the process
-// in it, so that tests of several packages do not meet. It shares nothing: what
-// the nodes see must not depend on where the sources lie.
+// raise raises a cluster that shares nothing: what the nodes see must not depend on where
+// the sources lie. Others are tested beside it.
 func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	t.Helper()
-	needRoot(t)
-	name := fmt.Sprintf("test%d", os.Getpid())
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Slots: 2, Share: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	t.Parallel()
+	return testhosts.RaiseFor(t, sharing(nodes))
+}
+
+// sharing are a cluster's options, and the directories it shares.
+func sharing(nodes int, directories ...string) testhosts.Options {
+	return testhosts.Options{Name: "test", Nodes: nodes, Slots: 2, Share: append([]string{}, directories...)}
 }
 
 // onHead runs a shell command on the head and returns all it printed.
@@ -119,7 +113,6 @@ func TestOnHeadIsADirectChild(t *testing.T) {
 
 // A directory below one the nodes have for themselves is shared on demand.
 func TestShare(t *testing.T) {
-	needRoot(t)
 	t.Setenv("TMPDIR", "/tmp") // the nodes have their own
 	dir := filepath.Join(t.TempDir(), "with space")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -128,11 +121,7 @@ func TestShare(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("shared\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := testhosts.Raise(t.Context(), testhosts.Options{Name: fmt.Sprintf("share%d", os.Getpid()), Nodes: 1, Share: []string{dir}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Down()
+	c := testhosts.RaiseFor(t, sharing(1, dir))
 	got, err := c.Nodes[0].Run(t.Context(), "cat", filepath.Join(dir, "file"))
 	if err != nil || got != "shared\n" {
 		t.Errorf("got %q, %v", got, err)

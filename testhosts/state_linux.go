@@ -40,8 +40,8 @@ const sshdPid = "/run/sshd/testhosts.pid"
 
 // writeState writes what the nodes boot from: for each its files of /etc and
 // its table of mounts, for all one home and the script.
-func (c *Cluster) writeState(share []string) error {
-	shared, err := hiddenDirectories(share)
+func (c *Cluster) writeState(options Options) error {
+	shared, err := hiddenDirectories(options.Share)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,9 @@ func (c *Cluster) writeState(share []string) error {
 	}
 	files := map[string][]byte{"node.sh": nodeScript, "home/hostfile": hostfile.Bytes()}
 	sshd := []byte(sshdOptions())
+	if options.LightLogins {
+		sshd = append(sshd, "KexAlgorithms curve25519-sha256\n"...)
+	}
 	for _, n := range c.Machines() {
 		etc := filepath.Join(n.Name, "etc")
 		hostKey := filepath.Join(etc, "ssh/ssh_host_ed25519_key")

@@ -5,9 +5,9 @@
 //
 // It tells what the Go linker wrote into the binaries (debug/buildinfo): every module
 // that is in one of them, with the digest go.sum has of it, and the Go release whose
-// standard library is. It refuses to guess: licences and what depends on what are not
-// in a binary, so they are not in the document, and the C library is not listed
-// because it is the system's.
+// standard library is. Of licences it tells ours. It refuses to guess: those of others and
+// what depends on what are not in a binary, so they are not in the document, and the C
+// library is not listed because it is the system's.
 package main
 
 import (
@@ -62,12 +62,18 @@ type (
 		Version    string      `json:"version,omitempty"`
 		PURL       string      `json:"purl,omitempty"`
 		Hashes     []hash      `json:"hashes,omitempty"`
+		Licenses   []license   `json:"licenses,omitempty"`
 		Properties []property  `json:"properties,omitempty"`
 		Components []component `json:"components,omitempty"`
 	}
 	hash struct {
 		Algorithm string `json:"alg"`
 		Content   string `json:"content"`
+	}
+	license struct {
+		License struct {
+			ID string `json:"id"` // as SPDX has it
+		} `json:"license"`
 	}
 	property struct {
 		Name  string `json:"name"`
@@ -78,7 +84,8 @@ type (
 // write looks into the binaries. They are parts of the application; the modules are
 // beside it, each once.
 func write(w io.Writer, version string, when time.Time, paths []string) error {
-	app := component{Type: "application", Ref: "preflight", Name: "preflight", Version: version}
+	app := component{Type: "application", Ref: "preflight", Name: "preflight", Version: version, Licenses: make([]license, 1)}
+	app.Licenses[0].License.ID = "Apache-2.0"
 	modules := map[string]component{}
 	for _, path := range paths {
 		info, err := buildinfo.ReadFile(path)

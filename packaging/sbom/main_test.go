@@ -62,6 +62,9 @@ func TestWrite(t *testing.T) {
 	if app := got.Metadata.Component; app.Version != "v1.2.0" || len(app.Components) != 2 || app.Components[0].Hashes[0].Content != digest {
 		t.Errorf("the binaries are not told of: %+v", app)
 	}
+	if app := got.Metadata.Component; len(app.Licenses) != 1 || app.Licenses[0].License.ID != "Apache-2.0" {
+		t.Errorf("under which licence it is was not told: %+v", app)
+	}
 	var names []string
 	purl := regexp.MustCompile(`^pkg:golang/[^@+]+@[^@+]+$`)
 	for _, one := range got.Components {
