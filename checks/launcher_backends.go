@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 )
 
@@ -27,7 +28,7 @@ func backendFindings(view View, name string) []Finding {
 				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", name, program),
 				Want:     "its environment module loaded, or its directory in PATH",
 				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", name),
-				Fix:      []string{"command -v " + program, "deepspeed --launcher=pdsh …"},
+				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)), fix.Here("deepspeed --launcher=pdsh …")},
 			})}
 		}
 	}
@@ -46,7 +47,7 @@ func otherMPI(view View, name string) []Finding {
 	f := onHead(view, Finding{
 		Verdict:  Warn,
 		Got:      mpirun,
-		Fix:      []string{ShellWord(mpirun) + " --version", "deepspeed --launcher=pdsh …"},
+		Remedy:   []fix.Command{fix.Here("%s --version", fix.Path(mpirun)), fix.Here("deepspeed --launcher=pdsh …")},
 		WouldSee: "mpirun: Error: unknown option \"-genv\"",
 	})
 	switch {
@@ -87,7 +88,7 @@ func outsideAllocation(view View) []Finding {
 		Verdict: Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
 		Got:      "SLURM_JOB_NODELIST=" + nodes,
-		Fix:      []string{`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`},
+		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }
