@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -51,7 +52,7 @@ func adviseInterfaces(view View) []AdvisedEnv {
 	} {
 		told := told(view.Launch, candidate.name, candidate.value)
 		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }
-		if !candidate.isRead || !isPlain(candidate.value) || !all(view.Nodes, leads) {
+		if !candidate.isRead || !fix.IsPlain(candidate.value) || !all(view.Nodes, leads) {
 			continue // it would lead to an address that nobody called
 		}
 		advised = append(advised, AdvisedEnv{Name: candidate.name, Value: candidate.value, Why: fmt.Sprintf("%s on %s", pairs, spellInterfaces(view.Nodes, wanted))})
@@ -110,7 +111,7 @@ func adviseMaster(view View) []string {
 		serves, _ := moved.Serves(meeting, node, first)
 		return serves == node.PeerRendezvous.Serves
 	}
-	if !isPlain(host) || !isPlain(port) || moved.MeetingHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
+	if !fix.IsPlain(host) || !fix.IsPlain(port) || moved.MeetingHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
 		return nil // the launcher would do something else than was tried
 	}
 	return []string{argument}

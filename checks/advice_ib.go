@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -56,7 +57,7 @@ func adviseHCA(view View, ports string) []AdvisedEnv {
 		others = append(others, name)
 	}
 	value := "=" + strings.Join(fabric, ",")
-	if fabric == nil || others == nil || !isPlain(value) {
+	if fabric == nil || others == nil || !fix.IsPlain(value) {
 		return nil
 	}
 	return []AdvisedEnv{{Name: "NCCL_IB_HCA", Value: value, Why: fmt.Sprintf(

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -74,10 +75,8 @@ type View struct {
 // in what it knows; Evaluate adds the check's ID, its verdict by severity and
 // its WouldSee, and folds findings that differ in their nodes only.
 //
-// In Fix and WouldSee {nodes} becomes the folded node set, {node} the first
-// node and {host} its name without a user, once folding is done; in Fix also
-// {hosts} all hosts, {ssh} what runs a command there: `ssh w3` or
-// `pdsh -R ssh -w 'w[3,5]'`, and {hostfile} the hostfile that was read.
+// In WouldSee, as in the code of Remedy, {nodes} becomes the folded node set, {node}
+// the first node and {host} its name without a user, once folding is done.
 type Finding struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`
@@ -85,7 +84,7 @@ type Finding struct {
 	Summary  string   `json:"summary"`
 	Got      string   `json:"got,omitempty"`
 	Want     string   `json:"want,omitempty"`
-	Fix      []string `json:"fix,omitempty"`
+	Fix      []string `json:"fix,omitempty"` // Remedy, as folding has addressed it
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
@@ -95,6 +94,8 @@ type Finding struct {
 	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
 	At string `json:"at,omitempty"`
 
+	// Remedy are the commands to paste, as a check has them.
+	Remedy []fix.Command `json:"-"`
 	// Explained is an unknown whose cause another check reports: it makes the check's
 	// verdict unknown and is told no second time.
 	Explained bool `json:"-"`

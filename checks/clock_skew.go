@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -31,7 +32,7 @@ var clockSkew = Check{
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
 				Got:     fmt.Sprintf("%s of the nodes", leadOrLag(-common)),
 				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
-				Fix:     []string{"sudo chronyc makestep || sudo timedatectl set-ntp true"},
+				Remedy:  []fix.Command{fix.Here("sudo chronyc makestep || sudo timedatectl set-ntp true")},
 			})
 		}
 		for _, node := range v.Nodes {
@@ -48,7 +49,7 @@ var clockSkew = Check{
 				Summary: "the clock differs from that of " + against,
 				Got:     fmt.Sprintf("%s, ± %.3g s", leadOrLag(offset), node.Clock.Uncertainty),
 				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
-				Fix:     []string{"{ssh} 'sudo chronyc makestep || sudo timedatectl set-ntp true'"},
+				Remedy:  []fix.Command{fix.On("sudo chronyc makestep || sudo timedatectl set-ntp true")},
 			})
 		}
 		return findings

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -39,16 +40,16 @@ func sourcesSeen(machine *facts.Node) *facts.Sources {
 
 // bringNamed brings to {hosts} what the launch cannot start without, of a
 // directory that is not to be copied whole.
-func bringNamed(view View) []string {
-	dirs, copies := []string{remoteWord(view.Launch.WorkDir)}, []string(nil)
+func bringNamed(view View) []fix.Command {
+	dirs, copies := fix.Paths{view.Launch.WorkDir}, []fix.Command(nil)
 	for _, named := range view.Launch.Files {
 		if named.Role == facts.RoleArgument || !strings.HasPrefix(named.Path, strings.TrimSuffix(view.Launch.WorkDir, "/")+"/") {
 			continue
 		}
-		if dir := remoteWord(path.Dir(named.Path)); !slices.Contains(dirs, dir) {
+		if dir := path.Dir(named.Path); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
-		copies = append(copies, copyTo(view, named.Path))
+		copies = append(copies, fix.CopyTo(named.Path))
 	}
-	return append([]string{"{ssh} mkdir -p " + strings.Join(dirs, " ")}, copies...)
+	return append([]fix.Command{fix.On("mkdir -p %s", dirs)}, copies...)
 }

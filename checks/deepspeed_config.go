@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -39,10 +40,10 @@ func judgeConfig(view View) []Finding {
 			Summary:  problem.Message,
 			Got:      config.Path,
 			WouldSee: problem.Said,
-			Fix:      []string{fmt.Sprintf("grep -n %s %s   # and change it there", ShellWord(lastKey(problem)), ShellWord(config.Path))},
+			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # and change it there", fix.Word(lastKey(problem)), fix.Path(config.Path))},
 		}
 		if problem.Key == "" {
-			f.Fix = []string{"python3 -m json.tool " + ShellWord(config.Path)}
+			f.Remedy = []fix.Command{fix.Here("python3 -m json.tool %s", fix.Path(config.Path))}
 		}
 		if !problem.Fatal {
 			f.Verdict, f.WouldSee = Warn, "nothing: training goes on as if it were not there"

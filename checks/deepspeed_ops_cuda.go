@@ -16,7 +16,7 @@ func (t opTools) toolkit() []Finding {
 	if t.NVCC == "" {
 		f := t.lacks("there is no CUDA toolkit", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
 			"MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
-			exportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda")+"   # once a toolkit is installed there")
+			exportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda").Remark("once a toolkit is installed there"))
 		f.Want = "what compiles " + strings.Join(ops, ", ")
 		if t.CUDAHome != "" {
 			f.Got = fmt.Sprintf("%s (by %s) has no bin/nvcc", t.CUDAHome, t.CUDAFrom)

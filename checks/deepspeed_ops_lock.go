@@ -3,6 +3,8 @@ package checks
 import (
 	"fmt"
 	"slices"
+
+	"preflight/checks/fix"
 )
 
 // lock is one that an interrupted build left behind.
@@ -12,15 +14,15 @@ func (t opTools) lock() []Finding {
 	}
 	f := t.lacks("a build left its lock behind, and the next one waits for it without end",
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
-		onNodes("rm %s", t.Lock)+"   # unless something is being built there now")
+		fix.On("rm %s   # unless something is being built there now", fix.Name(t.Lock)))
 	f.Got, f.Want = t.Lock, ""
 	if fileSystem, isRemote := t.extensionsMounted(); isRemote {
 		f.Verdict = Warn
 		f.Summary = "a build has its lock where other machines build too: it is left behind, and the next one waits for it without end, or one of them is building now"
 		f.Got += ", on " + fileSystem
-		f.Fix = []string{
-			"{ssh} pgrep -af ninja   # here and on every other machine with this directory: first see that nobody builds",
-			onNodes("rm %s", t.Lock) + "   # only then: two builds in one directory spoil each other",
+		f.Remedy = []fix.Command{
+			fix.On("pgrep -af ninja   # here and on every other machine with this directory: first see that nobody builds"),
+			fix.On("rm %s   # only then: two builds in one directory spoil each other", fix.Name(t.Lock)),
 		}
 	}
 	return []Finding{f}

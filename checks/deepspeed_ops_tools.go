@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -21,13 +22,13 @@ func newOpTools(view View, node *facts.Node, ops []string) opTools {
 	return opTools{node.Toolchain, view, node, ops}
 }
 
-func (t opTools) lacks(summary, wouldSee string, fix ...string) Finding {
+func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) Finding {
 	return Finding{
 		Nodes:    []string{t.node.Name},
 		Summary:  summary,
 		Want:     "what compiles " + strings.Join(t.ops, ", "),
 		WouldSee: wouldSee,
-		Fix:      fix,
+		Remedy:   commands,
 	}
 }
 
@@ -35,32 +36,32 @@ func (t opTools) lacks(summary, wouldSee string, fix ...string) Finding {
 func (t opTools) compiler() (findings []Finding) {
 	failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
 	if t.CXX == "" {
-		findings = append(findings, t.lacks("there is no C++ compiler", failed, t.install("build-essential", "gcc-c++")...))
+		findings = append(findings, t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, systemOf(t.node), "build-essential", "gcc-c++")...))
 	}
 	if t.Ninja == "" && !t.ninjaByExport() {
 		f := t.lacks("ninja is not in PATH of a session without login",
-			fmt.Sprintf("RuntimeError: Unable to JIT load the %s op due to ninja not being installed.", t.ops[0]), t.install("ninja-build", "ninja-build")...)
+			fmt.Sprintf("RuntimeError: Unable to JIT load the %s op due to ninja not being installed.", t.ops[0]), fix.Install(fix.On, systemOf(t.node), "ninja-build", "ninja-build")...)
 		if dir := t.ninjaDir(); dir != "" {
 			f.Got = "it is installed for the interpreter, beside which nobody looks"
-			f.Fix = []string{exportLine(t.view.Launch, "PATH", dir+":/usr/local/bin:/usr/bin:/bin")}
+			f.Remedy = []fix.Command{exportLine(t.view.Launch, "PATH", dir+":/usr/local/bin:/usr/bin:/bin")}
 		}
 		findings = append(findings, f)
 	}
 	if !t.PythonH {
-		findings = append(findings, t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", t.install("python3-dev", "python3-devel")...))
+		findings = append(findings, t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, systemOf(t.node), "python3-dev", "python3-devel")...))
 	}
 	if slices.Contains(t.ops, "async_io") && !t.LibAIO {
 		findings = append(findings, t.lacks("libaio, which NVMe is read and written with, is not installed with its headers",
 			"[WARNING] async_io requires the dev libaio .so object and headers but these were not found., then "+
 				"RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",
-			t.install("libaio-dev", "libaio-devel")...))
+			fix.Install(fix.On, systemOf(t.node), "libaio-dev", "libaio-devel")...))
 	}
 	return findings
 }
 
 // ninjaDir is where pip put ninja: beside the interpreter.
 func (t opTools) ninjaDir() string {
-	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !isPlain(t.node.Python.Path) {
+	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !fix.IsPlain(t.node.Python.Path) {
 		return ""
 	}
 	return path.Dir(t.node.Python.Path)
@@ -71,6 +72,3 @@ func (t opTools) ninjaByExport() bool {
 	export, isExported := exported(t.view, "PATH")
 	return isExported && t.ninjaDir() != "" && slices.Contains(strings.Split(export.Value, ":"), t.ninjaDir())
 }
-
-// install installs a package there, by the distribution's own tool.
-func (t opTools) install(apt, dnf string) []string { return installThere(t.view, t.node, apt, dnf) }

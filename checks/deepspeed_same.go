@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -43,7 +44,7 @@ func deepspeedOnHead(view View) []Finding {
 		Got:      "deepspeed " + here,
 		Want:     "deepspeed " + there[0].Value + ", as on every node",
 		WouldSee: "launch.py: error: unrecognized arguments, where the launching machine's release passes one that the nodes' does not know",
-		Fix:      []string{ShellWord(view.Head.Python.Path) + " -m pip install " + ShellWord("deepspeed=="+there[0].Value)},
+		Remedy:   []fix.Command{fix.Here("%s -m pip install %s", fix.Path(view.Head.Python.Path), fix.Word("deepspeed=="+there[0].Value))},
 	}}
 }
 
@@ -123,10 +124,10 @@ func brokenImport(view View, node *facts.Node, b importBreak, other string) Find
 		Nodes:    []string{node.Name},
 		Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
 		WouldSee: b.said,
-		Fix:      []string{byPip(view, "install -U deepspeed   # on the launching machine too")},
+		Remedy:   []fix.Command{pip(view).Run("install -U deepspeed   # on the launching machine too")},
 	}
 	if b.fix != "" {
-		f.Fix = append([]string{byPip(view, "install "+remoteWord(b.fix))}, f.Fix...)
+		f.Remedy = append([]fix.Command{pip(view).Run("install %s", fix.Package(b.fix))}, f.Remedy...)
 	}
 	return f
 }
@@ -141,6 +142,6 @@ func missingRequirements(view View, node *facts.Node, names []string) Finding {
 		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
 		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
-		Fix:      []string{byPip(view, "install "+strings.Join(names, " "))},
+		Remedy:   []fix.Command{pip(view).Run("install %s", fix.Names(names))},
 	}
 }

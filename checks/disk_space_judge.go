@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -23,7 +24,7 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 	}
 	what := strings.Join(roles, ", ")
 	dir := first.Path
-	if !isPlain(dir) {
+	if !fix.IsPlain(dir) {
 		dir = "." // a name that a shell would take apart is not put into a command
 	}
 	switch {
@@ -36,26 +37,26 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		finding.Summary = "cannot be written: " + what
 		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 		finding.Want = "a directory the user who launches may write"
-		finding.Fix = []string{"{ssh} 'ls -ld " + dir + "; findmnt -T " + dir + "'"}
+		finding.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %s", fix.Path(dir), fix.Path(dir))}
 		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
 		finding.Verdict = Warn
 		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
 		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
 		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
-		finding.Fix = []string{"{ssh} findmnt -T " + dir, "echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env", "echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env"}
+		finding.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(dir)), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
 		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
 		finding.Summary = "hardly any space left: " + what
 		free, least := apart(first.Free, wanted)
 		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
 		finding.Want = "at least " + least
-		finding.Fix = []string{"{ssh} df -h " + dir, "{ssh} 'du -xh -d 2 " + dir + " | sort -h | tail'"}
+		finding.Remedy = []fix.Command{fix.On("df -h %s", fix.Path(dir)), fix.On("du -xh -d 2 %s | sort -h | tail", fix.Path(dir))}
 	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
 		finding.Summary = "hardly any inode left: " + what
 		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		finding.Want = fmt.Sprintf("at least %d", fewInodes)
-		finding.Fix = []string{"{ssh} df -i " + dir, "{ssh} 'du -x --inodes -d 2 " + dir + " | sort -n | tail'"}
+		finding.Remedy = []fix.Command{fix.On("df -i %s", fix.Path(dir)), fix.On("du -x --inodes -d 2 %s | sort -n | tail", fix.Path(dir))}
 	default:
 		return Finding{}, false
 	}

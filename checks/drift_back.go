@@ -1,13 +1,14 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
+
+	"preflight/checks/fix"
 )
 
 // driverBack installs the version that was there.
-func driverBack(d deed) []string {
+func driverBack(d deed) []fix.Command {
 	at := slices.IndexFunc(d.changes, func(c Change) bool {
 		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && unquoted(string(c.Before)) != ""
 	})
@@ -18,21 +19,21 @@ func driverBack(d deed) []string {
 	if d.node.GPU != nil && d.node.GPU.OpenModule {
 		kind = "open"
 	}
-	return []string{howInstalled, exactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
+	return []fix.Command{howInstalled, exactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
 }
 
 // gpusBack is for what is out of order where no check of this run has said so; of other
 // changes only a person can tell.
-func gpusBack(d deed) []string {
+func gpusBack(d deed) []fix.Command {
 	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
 	if !slices.ContainsFunc(d.changes, failed) || d.view.found[gpuHealthy.ID][d.node.Name] {
 		return nil
 	}
-	return []string{"preflight checks " + gpuHealthy.ID + "   # what finds and mends it: until then a new baseline takes the fault for what is good"}
+	return []fix.Command{fix.Here("preflight checks %s   # what finds and mends it: until then a new baseline takes the fault for what is good", fix.Name(gpuHealthy.ID))}
 }
 
 // packagesBack has pip install what was there, and remove what was not.
-func packagesBack(d deed) []string {
+func packagesBack(d deed) []fix.Command {
 	var unlike difference
 	for _, c := range d.changes {
 		if name, is := strings.CutPrefix(c.Fact, packagePath("")); is && d.node.Python.Found {
@@ -46,27 +47,27 @@ func packagesBack(d deed) []string {
 }
 
 // mtuBack sets the MTU that an interface had. One that came or went has none to go back to.
-func mtuBack(d deed) (fix []string) {
+func mtuBack(d deed) (commands []fix.Command) {
 	for _, c := range d.changes {
 		if !c.came() && !c.gone() {
 			name := mtuFact.FindStringSubmatch(c.Fact)[1]
-			fix = append(fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # until the next boot", remoteWord(name), sizeIn(c.Before)))
+			commands = append(commands, fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Number(sizeIn(c.Before))))
 		}
 	}
-	return fix
+	return commands
 }
 
 // shmBack makes it as large as it was, to the byte: what is rounded has changed as well.
-func shmBack(d deed) []string {
+func shmBack(d deed) []fix.Command {
 	at := slices.IndexFunc(d.changes, func(c Change) bool { return c.Fact == "shm.size" })
 	if at < 0 || !breaks(d.node, d.changes[at]) {
 		return nil
 	}
-	fix := sizeSHM(d.node, sizeIn(d.changes[at].Before), "")
+	commands := sizeSHM(d.node, sizeIn(d.changes[at].Before), "")
 	if d.view.found[shmSize.ID][d.node.Name] {
-		for i := range fix {
-			fix[i] = remarked(fix[i], "in place of what "+shmSize.ID+" says, if that is smaller")
+		for i := range commands {
+			commands[i] = commands[i].Remark("in place of what %s says, if that is smaller", fix.Text(shmSize.ID))
 		}
 	}
-	return fix
+	return commands
 }

@@ -1,9 +1,9 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -12,7 +12,7 @@ import (
 //
 // Source: Linux 6.2, net/core/dev.c, dev_change_name: from there on an interface that is up
 // can be renamed.
-func nicBack(d deed) (fix []string) {
+func nicBack(d deed) (commands []fix.Command) {
 	renamed := false
 	for _, old := range d.before.Net.Interfaces {
 		if old.Internal() || interfaceNamed(d.node.Net, old.Name) {
@@ -22,22 +22,22 @@ func nicBack(d deed) (fix []string) {
 			return !interfaceNamed(d.before.Net, i.Name) && oneInterface(old, i)
 		})
 		if at < 0 {
-			fix = append(fix, fmt.Sprintf("{ssh} 'ip -br link; lspci | grep -i net'   # is %s there by another name, and its adapter at all?", wordOr(old.Name, "it")))
+			commands = append(commands, fix.On("ip -br link; lspci | grep -i net   # is %s there by another name, and its adapter at all?", fix.Text(wordOr(old.Name, "it"))))
 			continue
 		}
 		now := d.node.Net.Interfaces[at].Name
-		fix = append(fix, onNodes("sudo ip link set dev %s name %s", now, old.Name)+"   # until the next boot; before Linux 6.2 with the interface down, so not by ssh over it")
+		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; before Linux 6.2 with the interface down, so not by ssh over it"))
 		renamed = true
 	}
 	if renamed {
-		fix = append(fix, "# for good: a rule of udev, a systemd.link file or netplan's match and set-name, by the MAC address; then see that what configures the address names the same")
+		commands = append(commands, fix.Note("for good: a rule of udev, a systemd.link file or netplan's match and set-name, by the MAC address; then see that what configures the address names the same"))
 	}
-	return fix
+	return commands
 }
 
 // wordOr is a word for the remark behind a command, which a line break would end.
 func wordOr(word, otherwise string) string {
-	if isPlain(word) {
+	if fix.IsPlain(word) {
 		return word
 	}
 	return otherwise

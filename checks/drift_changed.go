@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -19,7 +20,7 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 		if former := b.who(idOf(node)); former != "" {
 			f.Summary = "the machine that was " + former + " in the baseline is under this name"
 		}
-		f.Fix = slices.Concat([]string{"{ssh} hostnamectl   # is it the machine that should be there?"}, f.Fix, []string{b.anew(view)})
+		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is it the machine that should be there?")}, f.Remedy, []fix.Command{b.anew(view)})
 		return []Finding{f}
 	}
 	for _, t := range topicsOf(node) {
@@ -31,9 +32,9 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 		f := b.finding(node, own)
 		f.Summary = t.what + " changed since the baseline"
 		if t.back != nil {
-			f.Fix = append(t.back(deed{view, before, node, own}), f.Fix...)
+			f.Remedy = append(t.back(deed{view, before, node, own}), f.Remedy...)
 		}
-		f.Fix = append(slices.Concat(f.Fix, t.explained(view, node)), b.anew(view))
+		f.Remedy = append(slices.Concat(f.Remedy, t.explained(view, node)), b.anew(view))
 		findings = append(findings, f)
 	}
 	return findings
@@ -44,7 +45,7 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 func (b *Baseline) headChanged(view View) []Finding {
 	if changes := headChanges(b.Head, view.Head); len(changes) > 0 {
 		f := b.finding(view.Head, changes)
-		f.Nodes, f.Summary, f.Fix = nil, "the launching machine changed since the baseline", append(f.Fix, b.anew(view))
+		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.anew(view))
 		return []Finding{f}
 	}
 	if unseen := unseenOnHead(b.Head, view.Head); len(unseen) > 0 {

@@ -1,9 +1,9 @@
 package checks
 
 import (
-	"cmp"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -11,7 +11,7 @@ import (
 func (b *Baseline) added(view View, node *facts.Node) Finding {
 	return Finding{
 		Verdict: Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
-		Got: "in the fleet", Want: "not in the baseline", Fix: []string{b.anew(view)},
+		Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{b.anew(view)},
 	}
 }
 
@@ -30,7 +30,7 @@ func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 	}
 	return []Finding{{
 		Verdict: Warn, Nodes: names, Summary: "another name than the baseline has for the same machine",
-		Got: shortList(now), Want: shortList(then), Fix: []string{b.anew(view)},
+		Got: shortList(now), Want: shortList(then), Remedy: []fix.Command{b.anew(view)},
 	}}
 }
 
@@ -63,31 +63,28 @@ func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
 	return []Finding{{
 		Verdict: Warn, Nodes: names, Summary: "in the baseline, and in the hostfile no more",
 		Got: "not in the hostfile", Want: "in the baseline",
-		Fix: []string{
-			"# left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude " + ShellWord(strings.Join(names, "@")),
-			"$EDITOR " + hostsFile(view) + "   # missing by mistake: add " + hostfile.Fold(names),
-			b.anewWhere(view, "they are gone for good"),
+		Remedy: []fix.Command{
+			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
+			fix.Here("$EDITOR {hostfile}   # missing by mistake: add %s", fix.Text(hostfile.Fold(names))),
+			b.anewWhere(view, fix.Code("they are gone for good")),
 		},
 	}}
 }
 
-func hostsFile(view View) string { return ShellWord(cmp.Or(view.Launch.HostsFile, "hostfile")) }
-
 // anew is the way out where the change was meant.
-func (b *Baseline) anew(view View) string { return b.anewWhere(view, "this was meant") }
+func (b *Baseline) anew(view View) fix.Command { return b.anewWhere(view, fix.Code("this was meant")) }
 
-// anewWhere writes the baseline again, from the same hosts, where something is so. A finding on the launching machine has it, too, so that nothing is left to
-// be filled in by the nodes of the finding.
-func (b *Baseline) anewWhere(view View, so string) string {
-	hosts := "-H " + hostsFile(view)
+// anewWhere writes the baseline again, from the same hosts, where something is so.
+func (b *Baseline) anewWhere(view View, so fix.Arg) fix.Command {
+	hosts := fix.Code("-H {hostfile}")
 	if view.Launch.HostsFile == "" {
 		var names []string
 		for i := range view.All {
 			names = append(names, view.All[i].Name)
 		}
-		hosts = "-w " + ShellWord(hostfile.Fold(names))
+		hosts = fix.Code("-w %s", fix.Word(hostfile.Fold(names)))
 	}
-	return "preflight snapshot " + hosts + " --normalize -o " + ShellWord(b.File) + "   # if " + so
+	return fix.Here("preflight snapshot %s --normalize -o %s   # if %s", hosts, fix.Path(b.File), so)
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.

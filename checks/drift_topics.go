@@ -2,8 +2,8 @@ package checks
 
 import (
 	"regexp"
-	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -12,7 +12,7 @@ type topic struct {
 	what  string // a plural or a singular that "changed" follows
 	facts *regexp.Regexp
 	// back is how the deed is undone on a node; nil where only a person can tell.
-	back func(deed) []string
+	back func(deed) []fix.Command
 	// causes are the checks whose findings may be what changed: then the node is to be
 	// mended, and not the baseline.
 	causes []Check
@@ -27,7 +27,7 @@ type deed struct {
 
 // explained names the checks of this run that find on the node what a topic's changes may
 // come from, none where nothing does.
-func (t topic) explained(view View, node *facts.Node) []string {
+func (t topic) explained(view View, node *facts.Node) []fix.Command {
 	var ids []string
 	for _, check := range t.causes {
 		if view.found[check.ID][node.Name] {
@@ -37,7 +37,7 @@ func (t topic) explained(view View, node *facts.Node) []string {
 	if ids == nil {
 		return nil
 	}
-	return []string{"# see " + strings.Join(ids, ", ") + " in this report first: until that is mended, a new baseline takes the fault for what is good"}
+	return []fix.Command{fix.Note("see %s in this report first: until that is mended, a new baseline takes the fault for what is good", fix.Texts(ids))}
 }
 
 // topics are tried in this order, and together take every fact: what is left over is
@@ -64,8 +64,8 @@ var topics = []topic{
 }
 
 // silent is the topic of all that a driver out of order no longer shows.
-var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(deed) []string {
-	return []string{"preflight checks " + gpuDriverLoads.ID + "   # what it takes to get it back"}
+var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(deed) []fix.Command {
+	return []fix.Command{fix.Here("preflight checks %s   # what it takes to get it back", fix.Name(gpuDriverLoads.ID))}
 }, []Check{gpuDriverLoads}}
 
 // topicsOf are the topics of what changed on a node.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -44,7 +45,7 @@ func (b *Baseline) finding(node *facts.Node, changes []Change) Finding {
 		got, want = append(got, c.Fact+" "+now), append(want, c.Fact+" "+then)
 	}
 	if len(got) > mostToldChanges {
-		f.Fix = []string{"preflight diff " + ShellWord(b.File) + " run.json   # all of it, where run.json is what -o json=run.json writes"}
+		f.Remedy = []fix.Command{fix.Here("preflight diff %s run.json   # all of it, where run.json is what -o json=run.json writes", fix.Path(b.File))}
 	}
 	f.Got, f.Want = shortList(got), shortList(want)
 	return f

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -110,39 +111,39 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []Finding {
 	}
 	host, port := splitEndpoint(endpoint)
 	address := cmp.Or(e.Address, strings.Join(e.Addresses, " and "), host)
-	listening := fmt.Sprintf("ssh %s ss -tlnp sport = :%s", ShellWord(host), port)
+	listening := fix.On("ss -tlnp sport = :%s", fix.Name(port)).At(host)
 	f := Finding{Nodes: nodes, Got: e.Error}
 	switch {
 	case e.Failed == facts.HopResolve:
 		f.Summary = fmt.Sprintf("the name %s does not resolve", host)
-		f.Fix = []string{lookUpName(host)}
+		f.Remedy = []fix.Command{lookUpName(host)}
 		f.WouldSee = fmt.Sprintf("The IPv6 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known)", host, port)
 	case e.Outcome == facts.PathRefused:
 		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 has not come that far, has died, or serves elsewhere", port, address)
 		f.Want = "rank 0's store; read rank 0's log first"
-		f.Fix = []string{listening}
+		f.Remedy = []fix.Command{listening}
 	case e.Outcome == facts.PathDropped:
 		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
-		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(host)), listening}
+		f.Remedy = []fix.Command{fix.On("sudo iptables -S INPUT").At(host), listening}
 	case e.Outcome == facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
-		f.Fix = []string{fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(host)), onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
+		f.Remedy = []fix.Command{fix.On("sudo iptables -S INPUT").At(host), fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
-		f.Fix = []string{onNodes("ip route get %s", cmp.Or(append([]string{e.Address}, e.Addresses...)...))}
+		f.Remedy = []fix.Command{fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
-		f.Fix = []string{listening, "deepspeed --master_port=PORT …   # another port, the same in every command"}
+		f.Remedy = []fix.Command{listening, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command")}
 	case e.Outcome == facts.PathSilent:
 		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
-		f.Fix = []string{listening, fmt.Sprintf("ssh %s ps -ef", ShellWord(host))}
+		f.Remedy = []fix.Command{listening, fix.On("ps -ef").At(host)}
 	default:
 		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
-		f.Fix = []string{listening}
+		f.Remedy = []fix.Command{listening}
 	}
 	if len(nodes) == 0 {
-		for i := range f.Fix {
-			f.Fix[i] = strings.TrimPrefix(f.Fix[i], "{ssh} ")
+		for i := range f.Remedy {
+			f.Remedy[i] = f.Remedy[i].Locally()
 		}
 	}
 	f.WouldSee = cmp.Or(f.WouldSee, fmt.Sprintf("The client socket has timed out after 600000ms while trying to connect to (%s, %s).", host, port))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -38,7 +39,7 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 			Nodes:   g.Nodes,
 			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
 			Got:     g.Value, Want: groups[0].Value,
-			Fix: []string{onNodes("getent ahosts %s", host), "{ssh} sudoedit /etc/hosts"},
+			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Name(host)), fix.On("sudoedit /etc/hosts")},
 		})
 	}
 	return findings

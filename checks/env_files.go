@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -36,7 +37,7 @@ func strayFiles(view View, findings []Finding) []Finding {
 				Summary:  "NCCL reads a configuration file here that most nodes do not have",
 				Got:      path,
 				WouldSee: "settings on this node that no env command shows",
-				Fix:      []string{"{ssh} cat " + remoteWord(path)},
+				Remedy:   []fix.Command{fix.On("cat %s", fix.Path(path))},
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -35,7 +36,7 @@ func ncclInterfaces(r ranks) []Finding {
 	f.Verdict = Fail
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 	f.WouldSee = "Bootstrap : no socket interface found"
-	f.Fix = append(f.Fix, ncclFix(r.fleet.view.Launch, r.fleet.ifnames(), name)...) // taken out first, then set
+	f.Remedy = append(f.Remedy, ncclFix(r.fleet.view.Launch, r.fleet.ifnames(), name)...) // taken out first, then set
 	return []Finding{f}
 }
 
@@ -64,7 +65,7 @@ func exactInterfaces(r ranks) []Finding {
 			f.Verdict = Fail
 			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 			f.WouldSee = "Unable to find address for: " + item
-			f.Fix = append(f.Fix, exactFix(r.fleet.view, name)...)
+			f.Remedy = append(f.Remedy, exactFix(r.fleet.view, name)...)
 			findings = append(findings, f)
 			break
 		}
@@ -93,17 +94,19 @@ func outward(net *facts.Net, names []string) []string {
 
 // ncclFix sets NCCL's interfaces for the whole fleet at once where a list is
 // known to select the peers' network everywhere; else a person has to look.
-func ncclFix(p launch.Prediction, list, name string) []string {
+func ncclFix(p launch.Prediction, list, name string) []fix.Command {
 	if list == "" {
-		return []string{"{ssh} ip -br addr"}
+		return []fix.Command{fix.On("ip -br addr")}
 	}
 	line := exportLine(p, name, list)
 	if strings.HasPrefix(list, "=") {
-		line += exactMark
+		line = line.Remark(exactMark)
 	}
-	return []string{line}
+	return []fix.Command{line}
 }
 
 // exactFix is the like for gloo and tensorpipe, which want one whole name that
 // is right everywhere.
-func exactFix(view View, name string) []string { return ncclFix(view.Launch, sharedName(view), name) }
+func exactFix(view View, name string) []fix.Command {
+	return ncclFix(view.Launch, sharedName(view), name)
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -44,18 +45,18 @@ func source(setting facts.Setting, environment string) string {
 
 // takeOut is the way to take a setting out where it comes from: the launching
 // machine, a configuration file of the node, or some file its shell reads.
-func takeOut(view View, setting facts.Setting) []string {
+func takeOut(view View, setting facts.Setting) []fix.Command {
 	name := setting.Name
 	export, isExported := exported(view, name)
 	switch {
 	case isExported && strings.Contains(export.Source, "/"):
-		return []string{fmt.Sprintf("sed -i '/^%s=/d' %s", name, ShellWord(export.Source))}
+		return []fix.Command{fix.Here("sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(export.Source))}
 	case isExported:
-		return []string{"unset " + name}
+		return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
 	case strings.HasPrefix(setting.Source, "/"):
-		return []string{onNodes(`"sudo sed -i '/^%s=/d' %s"`, name, setting.Source)}
+		return []fix.Command{fix.On("sudo sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(setting.Source))}
 	}
-	return []string{searchSession(name)}
+	return []fix.Command{searchSession(name)}
 }
 
 func exported(view View, name string) (facts.Setting, bool) {
@@ -67,14 +68,14 @@ func exported(view View, name string) (facts.Setting, bool) {
 }
 
 // exportLine sets a variable for every rank of the launch.
-func exportLine(p launch.Prediction, name, value string) string {
+func exportLine(p launch.Prediction, name, value string) fix.Command {
 	if p.Torchrun() {
-		return fmt.Sprintf("export %s   # in the shell of every node that starts torchrun", ShellWord(name+"="+value))
+		return fix.Here("export %s   # in the shell of every node that starts torchrun", fix.Setting{Variable: name, Value: value})
 	}
-	return fmt.Sprintf("echo %s >> ~/.deepspeed_env", ShellWord(name+"="+value))
+	return fix.Here("echo %s >> ~/.deepspeed_env", fix.Setting{Variable: name, Value: value})
 }
 
 // searchSession finds the file that sets a variable in a session without login.
-func searchSession(name string) string {
-	return onNodes(`"grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment"`, name)
+func searchSession(name string) fix.Command {
+	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment", fix.Variable(name))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -64,7 +65,7 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 		all = append(all, comparison{aspect: a, Among: among})
 	}
 	for _, d := range compare(all) {
-		var fix []string
+		var commands []fix.Command
 		for i, dev := range d.Deviations {
 			files := map[string][]string{}
 			for _, node := range d.Nodes {
@@ -72,15 +73,15 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 				if strings.HasPrefix(setting.Source, "/") {
 					files[setting.Source] = append(files[setting.Source], node)
 				}
-				fix = append(fix, settingFix(view, setting, dev)...)
+				commands = append(commands, settingFix(view, setting, dev)...)
 			}
 			for _, file := range slices.Sorted(maps.Keys(files)) {
 				d.Deviations[i].Got += " (from " + file + " on " + hostfile.Fold(files[file]) + ")"
 			}
 		}
 		f := d.finding("settings")
-		slices.Sort(fix)
-		f.Fix = slices.Compact(fix)
+		slices.SortFunc(commands, fix.Compare)
+		f.Remedy = slices.Compact(commands)
 		findings = append(findings, f)
 	}
 	return findings
@@ -88,10 +89,10 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 
 // settingFix takes an odd setting out where it is made, or sets for every rank
 // what most nodes have: .deepspeed_env overrides a node's own environment.
-func settingFix(view View, setting facts.Setting, dev deviation) []string {
+func settingFix(view View, setting facts.Setting, dev deviation) []fix.Command {
 	switch {
 	case dev.Want != "":
-		return []string{exportLine(view.Launch, dev.Name, dev.Want)}
+		return []fix.Command{exportLine(view.Launch, dev.Name, dev.Want)}
 	case setting.Name == "":
 		return nil // of a split, and this node has nothing to take out
 	}

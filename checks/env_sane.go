@@ -45,7 +45,7 @@ func (r ranks) finding(name, summary string) Finding {
 		Nodes:   []string{r.node.Name},
 		Summary: summary,
 		Got:     origin(r.fleet.view, r.vars[name]),
-		Fix:     takeOut(r.fleet.view, r.vars[name]),
+		Remedy:  takeOut(r.fleet.view, r.vars[name]),
 	}
 }
 

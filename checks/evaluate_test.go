@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -131,7 +132,7 @@ func TestFolding(t *testing.T) {
 	fleet := healthyFleet(5)
 	fleet.Nodes[4].Name = "user@w5"
 	finding := func(node, got string) Finding {
-		return Finding{Nodes: []string{node}, Summary: "bad", Got: got, Fix: []string{"{ssh} date", "ping {host}", "scan {hosts}", "x {node} {nodes}"}}
+		return Finding{Nodes: []string{node}, Summary: "bad", Got: got, Remedy: []fix.Command{fix.On("date"), fix.Here("ping {host}"), fix.Here("scan {hosts}"), fix.Here("x {node} {nodes}")}}
 	}
 	check := says("x", finding("w3", "1"), finding("w1", "1"), finding("w3", "1"), finding("user@w5", "2"))
 	got := fleet.evaluate(check).Findings

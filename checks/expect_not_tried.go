@@ -1,8 +1,6 @@
 package checks
 
-import (
-	"strings"
-)
+import "strings"
 
 // demanded is whether the policy insists on a look: it names the nodes, or says that
 // missing it is an error. What is stated of all nodes alike may be of GPUs, and the launch

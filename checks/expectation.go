@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -69,7 +70,7 @@ func (s *statement) findings(view View) []Finding {
 			Summary: s.Fact + " is not what the policy states",
 			Got:     m.got,
 			Want:    s.wanted(),
-			Fix:     []string{s.fix(view), s.otherwise()},
+			Remedy:  []fix.Command{s.fix(view), s.otherwise()},
 		})
 	}
 	return findings
@@ -85,28 +86,28 @@ func (s *statement) weight(policy Policy) Verdict {
 }
 
 // otherwise is the way out where what the node has was meant.
-func (s *statement) otherwise() string {
+func (s *statement) otherwise() fix.Command {
 	file, line := s.At, ""
 	if at := strings.LastIndex(s.At, ":"); at >= 0 {
 		file, line = s.At[:at], s.At[at:]
 	}
-	return "$EDITOR " + ShellWord(file) + "   # if this was meant: change what " + file + line + " states"
+	return fix.Here("$EDITOR %s   # if this was meant: change what %s states", fix.Path(file), fix.Text(file+line))
 }
 
 // fix is the policy's own, else what installs such a package, else where a command would
 // come from: what to do to a node is the team's to say, and only they know it.
-func (s *statement) fix(view View) string {
+func (s *statement) fix(view View) fix.Command {
 	name, isPackage := strings.CutPrefix(s.Fact, packagePath(""))
 	wanted := strings.ReplaceAll(s.Is[0], " ", "")
 	switch {
 	case s.Fix != "":
-		return s.Fix
+		return fix.Stated(s.Fix)
 	case !isPackage || strings.Contains(name, "*"):
-		return "# no command is known; a fix: at " + s.At + " would stand here"
+		return fix.Note("no command is known; a fix: at %s would stand here", fix.Text(s.At))
 	case wanted == absentWord:
-		return byPip(view, "uninstall -y "+remoteWord(name))
+		return pip(view).Run("uninstall -y %s", fix.Package(name))
 	case !operator.MatchString(wanted):
 		wanted = "==" + wanted + s.allowed[0].bounds[0].further()
 	}
-	return byPip(view, "install "+remoteWord(name+wanted))
+	return pip(view).Run("install %s", fix.Package(name+wanted))
 }

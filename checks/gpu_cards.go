@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -90,7 +91,7 @@ func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind 
 
 // cardRule is one thing that may be wrong with a GPU.
 type cardRule struct {
-	// Finding is what is said of a node that has such GPUs. In its Fix {gpus} becomes
+	// Finding is what is said of a node that has such GPUs. In its commands {gpus} becomes
 	// their indices, as nvidia-smi -i takes them.
 	Finding
 	wrong func(*facts.Card) string // what a GPU shows of it, "" for nothing
@@ -121,13 +122,14 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []Findi
 		shows[i] = gpuNames(met[text]) + ": " + text
 	}
 	f.Got = strings.Join(shows, "; ")
-	f.Fix = nil
+	f.Remedy = nil
 	together := slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" && resetTogether(node, card) })
-	for _, fix := range r.Fix {
-		if fix == resetGPU && together {
-			fix = resetGPUs
+	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
+	for _, command := range r.Remedy {
+		if command == resetGPU && together {
+			command = resetGPUs
 		}
-		f.Fix = append(f.Fix, onMachine(node, strings.ReplaceAll(fix, "{gpus}", strings.Join(numbers, ","))))
+		f.Remedy = append(f.Remedy, onMachine(node, command.Bind(gpus)))
 	}
 	return []Finding{f}, others
 }
@@ -170,11 +172,11 @@ func gpuNames(cards []*facts.Card) string {
 
 // onMachine marks what an administrator must type on the machine, where we came
 // to a container on it.
-func onMachine(node *facts.Node, fix string) string {
-	if containerOf(node) == "" || !strings.Contains(fix, "sudo ") {
-		return fix
+func onMachine(node *facts.Node, command fix.Command) fix.Command {
+	if containerOf(node) == "" || !command.UsesSudo() {
+		return command
 	}
-	return remarked(fix, "on the machine itself, not in this container")
+	return command.Remark("on the machine itself, not in this container")
 }
 
 // counted is a number of things in words, "1 row", "3 rows".

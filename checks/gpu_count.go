@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -53,14 +54,14 @@ func judgeGPUCount(view View) []Finding {
 func noGPU(node *facts.Node) Finding {
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
-		WouldSee: noDriver, Fix: []string{"{ssh} lspci -d 10de:   # does the bus show any?", "# take {nodes} out of {hostfile}"},
+		WouldSee: noDriver, Remedy: []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), fix.Note("take {nodes} out of {hostfile}")},
 	}
 	if node.GPU != nil && len(node.GPU.Others) > 0 {
 		f.Got = fmt.Sprintf("%d accelerators of another maker", len(node.GPU.Others))
 		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
 	}
 	if container := containerOf(node); container != "" {
-		f.Fix = append(startWithGPUs(container), f.Fix[1])
+		f.Remedy = append(startWithGPUs(container), f.Remedy[1])
 	}
 	return f
 }
@@ -82,7 +83,7 @@ func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []Finding {
 		}
 		f := d.finding("numbers of GPUs")
 		f.Verdict = Warn
-		f.Fix = []string{"{ssh} 'nvidia-smi -L; lspci -d 10de:'   # is one missing?"}
+		f.Remedy = []fix.Command{fix.On("nvidia-smi -L; lspci -d 10de:   # is one missing?")}
 		f.WouldSee = "nothing, if the launch needs no more than are shown"
 		findings = append(findings, f)
 	}

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -12,9 +13,9 @@ func withoutDirect(node *facts.Node, lacks string, somewhere bool) Finding {
 		Summary: "GPUDirect RDMA is not to be had, and what goes between nodes is copied through host memory",
 		Got:     "neither nvidia_peermem nor nv_peer_mem is loaded; in the way of DMA-BUF: " + lacks,
 		Want:    "nvidia_peermem loaded, or what DMA-BUF takes",
-		Fix: []string{
-			onMachine(node, "{ssh} sudo modprobe nvidia-peermem"),
-			onMachine(node, "{ssh} 'echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf'   # and at every boot"),
+		Remedy: []fix.Command{
+			onMachine(node, fix.On("sudo modprobe nvidia-peermem")),
+			onMachine(node, fix.On("echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf   # and at every boot")),
 		},
 	}
 	if somewhere {
@@ -31,7 +32,7 @@ func switchedOffDirect(view View, node *facts.Node) Finding {
 		Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
 		Got:     origin(view, level),
 		Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
-		Fix:     takeOut(view, level),
+		Remedy:  takeOut(view, level),
 	}
 }
 
@@ -54,6 +55,6 @@ func farAdapters(node *facts.Node) Finding {
 		Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
 		Got:     deviceNames(node) + " at distance SYS",
 		Want:    "an adapter under the same PCIe switch as a GPU",
-		Fix:     []string{"{ssh} nvidia-smi topo -m", "# move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters"},
+		Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -32,7 +33,7 @@ const (
 )
 
 // meantCPU is for a launch of which nobody said what it computes on.
-const meantCPU = "preflight --accelerator cpu …   # if the CPU is meant"
+var meantCPU = fix.Here("preflight --accelerator cpu …   # if the CPU is meant")
 
 func judgeDrivers(view View) []Finding {
 	nodes, reason := askedGPUs(view)
@@ -48,7 +49,7 @@ func judgeDrivers(view View) []Finding {
 		case failure != nil:
 			f := driverFailure(node, *failure)
 			if view.Launch.Accelerator == "cpu" { // nobody said so
-				f.WouldSee, f.Fix = takesCPU, append(f.Fix, meantCPU)
+				f.WouldSee, f.Remedy = takesCPU, append(f.Remedy, meantCPU)
 				if displays {
 					f.Verdict = Warn
 				}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -37,18 +38,18 @@ func shutDoors(node *facts.Node) []Finding {
 	var findings []Finding
 	container := containerOf(node)
 	if refused != nil {
-		f := Finding{Nodes: []string{node.Name}, Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA, Fix: openDoors}
+		f := Finding{Nodes: []string{node.Name}, Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA, Remedy: openDoors}
 		if container != "" {
-			f.Fix = startWithGPUs(container)
+			f.Remedy = startWithGPUs(container)
 		}
 		findings = append(findings, f)
 	}
 	if missing != nil && (container != "" || !node.GPU.Modprobe) {
 		f := Finding{Nodes: []string{node.Name}, Summary: "device nodes of the driver are missing, or their module is", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA}
-		f.Fix = []string{"{ssh} sudo modprobe nvidia_uvm", "{ssh} sudo nvidia-modprobe -u -c=0"}
+		f.Remedy = []fix.Command{fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0")}
 		switch {
 		case container != "":
-			f.Fix = startWithGPUs(container)
+			f.Remedy = startWithGPUs(container)
 		default:
 			f.Verdict = Warn
 			f.Want = "made before the launch: CUDA makes them on first use only where nvidia-modprobe is setuid root"
@@ -93,13 +94,13 @@ func lacksLibcuda(node *facts.Node) []Finding {
 	}
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "the driver answers, and its libcuda.so.1 is not in the loader's path", Want: "libcuda.so.1", WouldSee: noDriver,
-		Fix: []string{"{ssh} 'ldconfig -p | grep libcuda; find /usr -name \"libcuda.so.1\"'   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig"},
+		Remedy: []fix.Command{fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig`)},
 	}
 	switch container, module := containerOf(node), moduleVersion(node); {
 	case container != "":
-		f.Fix = startWithGPUs(container)
+		f.Remedy = startWithGPUs(container)
 	case module != "":
-		f.Fix = append(f.Fix, onNodes("sudo apt-get install -y libnvidia-compute-%s-server", release(module, 1))+"   # Ubuntu; where it is not: of the kernel module's version")
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(release(module, 1))).Remark("Ubuntu; where it is not: of the kernel module's version"))
 	}
 	return []Finding{f}
 }

@@ -1,6 +1,9 @@
 package checks
 
-import "preflight/facts"
+import (
+	"preflight/checks/fix"
+	"preflight/facts"
+)
 
 // driverFailures says of each kind of failure what it is and what cures it.
 var driverFailures = map[string]func(*facts.Node) Finding{
@@ -17,10 +20,10 @@ var driverFailures = map[string]func(*facts.Node) Finding{
 	facts.FailureStuck:        isStuck,
 }
 
-const installDriver = "{ssh} sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository"
+var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository")
 
 // kernelSays looks for what the driver wrote about it.
-const kernelSays = `{ssh} "sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20"`
+var kernelSays = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20")
 
 // failsUnexplained is NVML's error 999. Containers get it when systemd on their
 // machine reloads and writes their device cgroup anew (NVIDIA/nvidia-docker, issue
@@ -29,13 +32,13 @@ func failsUnexplained(node *facts.Node) Finding {
 	f := Finding{Summary: "the driver fails with an unknown error", WouldSee: unknownCUDA}
 	container := containerOf(node)
 	if container == "" {
-		f.Fix = []string{kernelSays, rebootNode}
+		f.Remedy = []fix.Command{kernelSays, rebootNode}
 		return f
 	}
 	f.Summary = "the container has lost the right to its GPUs, as when systemd on its machine reloads"
-	f.Fix = restartContainer(container, "it gets them back")
+	f.Remedy = restartContainer(container, fix.Code("it gets them back"))
 	if container == "docker" {
-		f.Fix = append(f.Fix, `docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …   # with every device named, it keeps them`)
+		f.Remedy = append(f.Remedy, fix.Here("docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …   # with every device named, it keeps them"))
 	}
 	return f
 }
@@ -44,23 +47,23 @@ func failsUnexplained(node *facts.Node) Finding {
 func mayNotAsk(node *facts.Node) Finding {
 	f := Finding{Summary: "this account may not use NVIDIA's driver", Got: shutDoorNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs}
 	if container := containerOf(node); container != "" {
-		f.Fix = startWithGPUs(container)
+		f.Remedy = startWithGPUs(container)
 		return f
 	}
-	f.Fix = openDoors
+	f.Remedy = openDoors
 	return f
 }
 
 // openDoors are for device nodes that their mode closes: the module sets it.
-var openDoors = []string{
-	"{ssh} 'ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d'   # whom they are for",
-	"{ssh} 'sudo chmod a+rw /dev/nvidia*'   # until the next boot; NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or the account in their group, lasts",
+var openDoors = []fix.Command{
+	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # whom they are for"),
+	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or the account in their group, lasts"),
 }
 
 func lostAGPU(*facts.Node) Finding {
 	return Finding{
 		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
-		Fix:      []string{kernelSays, rebootNode + "; where it stays away, power off and on", withoutNode},
+		Remedy:   []fix.Command{kernelSays, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
 		WouldSee: unknownCUDA,
 	}
 }
@@ -68,7 +71,7 @@ func lostAGPU(*facts.Node) Finding {
 func wantsReset(*facts.Node) Finding {
 	return Finding{
 		Summary:  "a GPU wants a reset before it is used again",
-		Fix:      []string{resetGPUs, withoutNode},
+		Remedy:   []fix.Command{resetGPUs, withoutNode},
 		WouldSee: unknownCUDA,
 	}
 }
@@ -78,10 +81,10 @@ func holdsNoGPU(node *facts.Node) Finding {
 	f := Finding{Summary: "the driver is loaded and has no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs}
 	if container := containerOf(node); container != "" {
 		f.Summary = "the container was given no GPU"
-		f.Fix = startWithGPUs(container)
+		f.Remedy = startWithGPUs(container)
 		return f
 	}
-	f.Fix = []string{"{ssh} lspci -k -d 10de:   # are they there, and which driver holds them?", kernelSays}
+	f.Remedy = []fix.Command{fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), kernelSays}
 	return f
 }
 
@@ -92,16 +95,16 @@ func userHalfMissing(node *facts.Node) Finding {
 	switch container := containerOf(node); {
 	case container != "":
 		f.Summary = "the container has GPUs and not the driver's libraries"
-		f.Fix = startWithGPUs(container)
+		f.Remedy = startWithGPUs(container)
 	case module != "":
 		f.Summary = "the driver's kernel module is loaded, and its libraries are not installed"
 		f.Got = "kernel module " + module
-		f.Fix = []string{
-			onNodes("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", release(module, 1)) + "   # Ubuntu; what matters is that they are of the module's version",
-			"{ssh} 'ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L'",
+		f.Remedy = []fix.Command{
+			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(release(module, 1))).Remark("Ubuntu; what matters is that they are of the module's version"),
+			fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L"),
 		}
 	default:
-		f.Fix = []string{installDriver + ", then reboot", "{ssh} nvidia-smi -L"}
+		f.Remedy = []fix.Command{installDriver.Remark(", then reboot"), fix.On("nvidia-smi -L")}
 	}
 	return f
 }
@@ -110,7 +113,7 @@ func libraryCrashes(*facts.Node) Finding {
 	return Finding{
 		Summary:  "the driver's library crashes when it is asked",
 		Want:     "libraries of one driver version",
-		Fix:      []string{"{ssh} 'ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi'   # are there two versions?", kernelSays},
+		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), kernelSays},
 		WouldSee: "the ranks there crash when they first ask for a GPU (exits with return code = -11)",
 	}
 }
@@ -119,7 +122,7 @@ func hangs(*facts.Node) Finding {
 	return Finding{
 		Summary:  "the driver does not answer",
 		Want:     "an answer",
-		Fix:      []string{kernelSays + "   # an Xid names the GPU", `{ssh} 'ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"'   # who hangs in it`, rebootNode, withoutNode},
+		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
 		WouldSee: waitsForGPU,
 	}
 }
@@ -127,10 +130,10 @@ func hangs(*facts.Node) Finding {
 func isStuck(node *facts.Node) Finding {
 	f := hangs(node)
 	f.Summary = "the driver does not answer, and who asks it cannot be killed any more"
-	f.Fix = []string{f.Fix[0], rebootNode + ": nothing less frees a process that the kernel holds; where that hangs too: power off and on", withoutNode}
+	f.Remedy = []fix.Command{f.Remedy[0], rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode}
 	return f
 }
 
 func failsOtherwise(*facts.Node) Finding {
-	return Finding{Summary: "the driver fails", Fix: []string{"{ssh} nvidia-smi", kernelSays}}
+	return Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), kernelSays}}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // nouveauOff keeps the free driver off the GPUs.
-const nouveauOff = `{ssh} 'printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && ` +
-	`sudo update-initramfs -u && sudo reboot'   # once nobody's job runs there; on Red Hat: dracut --force`
+var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u && sudo reboot   # once nobody's job runs there; on Red Hat: dracut --force`)
 
 // moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
 func moduleMissing(node *facts.Node) Finding {
@@ -20,17 +20,17 @@ func moduleMissing(node *facts.Node) Finding {
 	case node.GPU != nil && node.GPU.Module != "":
 		return moduleUnheard(node)
 	case containerOf(node) != "":
-		f.Fix = []string{"# on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi", "# a container uses the kernel module of its machine"}
+		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi"), fix.Note("a container uses the kernel module of its machine")}
 	case slices.Contains(holders, "nouveau"):
 		f.Got = "the GPUs are held by nouveau"
-		f.Fix = []string{installDriver + "; where it is not installed, before anything else", nouveauOff, "{ssh} nvidia-smi -L   # after the reboot"}
+		f.Remedy = []fix.Command{installDriver.Remark("; where it is not installed, before anything else"), nouveauOff, fix.On("nvidia-smi -L   # after the reboot")}
 	case slices.Contains(holders, "vfio-pci"):
 		f.Got = "the GPUs are held by vfio-pci, for virtual machines"
-		f.Fix = []string{`{ssh} 'cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d'   # what gives them away; take it out, then reboot`}
+		f.Remedy = []fix.Command{fix.On("cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d   # what gives them away; take it out, then reboot")}
 	default:
-		f.Fix = []string{
-			"{ssh} sudo modprobe nvidia",
-			"{ssh} 'uname -r; dkms status; mokutil --sb-state'   # where that fails: is the module built for this kernel, and signed if secure boot is on?",
+		f.Remedy = []fix.Command{
+			fix.On("sudo modprobe nvidia"),
+			fix.On("uname -r; dkms status; mokutil --sb-state   # where that fails: is the module built for this kernel, and signed if secure boot is on?"),
 		}
 	}
 	return f
@@ -55,17 +55,17 @@ func versionsDiffer(node *facts.Node) Finding {
 		WouldSee: unlikeDriver,
 	}
 	if container := containerOf(node); container != "" {
-		f.Fix = restartContainer(container, "it was started before its machine's driver was upgraded, or its image brings a driver of its own")
+		f.Remedy = restartContainer(container, fix.Code("it was started before its machine's driver was upgraded, or its image brings a driver of its own"))
 		return f
 	}
-	f.Fix = []string{rebootNode, reloadModule(node)}
+	f.Remedy = []fix.Command{rebootNode, reloadModule(node)}
 	return f
 }
 
 // reloadModule takes the old module out and the new one in, with all that was loaded
 // on top of it and what CUDA needs. Services that a machine lacks stay away.
-func reloadModule(node *facts.Node) string {
-	const services = "nvidia-persistenced nvidia-fabricmanager nvidia-dcgm"
+func reloadModule(node *facts.Node) fix.Command {
+	services := fix.Code("nvidia-persistenced nvidia-fabricmanager nvidia-dcgm")
 	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
 	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "gdrdrv"} {
 		if node.GPU != nil && slices.Contains(node.GPU.Modules, module) {
@@ -73,8 +73,7 @@ func reloadModule(node *facts.Node) string {
 		}
 	}
 	out = append(out, "nvidia_uvm", "nvidia")
-	return fmt.Sprintf("{ssh} 'sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L'   # or, if nothing uses the GPUs: load the new module",
-		services, strings.Join(out, " "), strings.Join(in, " "))
+	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # or, if nothing uses the GPUs: load the new module", services, fix.Names(out), fix.Names(in))
 }
 
 func moduleVersion(node *facts.Node) string {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -13,7 +14,7 @@ func moduleUnheard(node *facts.Node) Finding {
 	f := Finding{
 		Summary: "NVIDIA's kernel module is loaded, and its device nodes are missing", Got: "module " + node.GPU.Module,
 		Want: "/dev/nvidiactl and a /dev/nvidiaN for each GPU", WouldSee: noDriver,
-		Fix: []string{"{ssh} sudo nvidia-modprobe -u -c=0", "{ssh} nvidia-smi -L"},
+		Remedy: []fix.Command{fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L")},
 	}
 	control := slices.IndexFunc(node.GPU.Doors, func(door facts.DeviceNode) bool { return door.Path == "/dev/nvidiactl" })
 	container := containerOf(node)
@@ -22,18 +23,18 @@ func moduleUnheard(node *facts.Node) Finding {
 		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
 		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
 		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
-		f.Fix = []string{"{ssh} 'ls -l /dev/nvidia*; grep -i nvidia /proc/devices'   # do the major numbers agree?", kernelSays, reloadModule(node)}
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), kernelSays, reloadModule(node)}
 		if container != "" {
-			f.Fix = append(f.Fix[:2:2], restartContainer(container, "it gets the device nodes of now")...)
+			f.Remedy = append(f.Remedy[:2:2], restartContainer(container, fix.Code("it gets the device nodes of now"))...)
 		}
 	case control >= 0 && !slices.Contains(leadsNowhere, node.GPU.Doors[control].Problem):
 		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
 		f.Got, f.Want = shutDoorNames(node), "device nodes that every rank may read and write"
-		if f.Fix = openDoors; container != "" {
-			f.Fix = startWithGPUs(container)
+		if f.Remedy = openDoors; container != "" {
+			f.Remedy = startWithGPUs(container)
 		}
 	case container != "":
-		f.Fix = startWithGPUs(container)
+		f.Remedy = startWithGPUs(container)
 	}
 	return f
 }

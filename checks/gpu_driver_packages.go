@@ -4,20 +4,22 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
 
 // driverPackages are Ubuntu's packages of a driver's branch ("550.54.15" is of 550)
 // with a kind of kernel module, and of the fabric manager that must go with it.
-func driverPackages(node *facts.Node, version, kind string) string {
+func driverPackages(node *facts.Node, version, kind string) []string {
 	branch := release(version, 1)
-	packages := "nvidia-driver-" + branch + "-server"
+	server := "nvidia-driver-" + branch + "-server"
 	if kind == "open" || openOnly(node) {
-		packages += "-open"
+		server += "-open"
 	}
+	packages := []string{server}
 	if node.GPU != nil && (node.GPU.NVSwitches > 0 || node.GPU.FabricManager != nil && node.GPU.FabricManager.Installed) {
-		packages += " nvidia-fabricmanager-" + branch
+		packages = append(packages, "nvidia-fabricmanager-"+branch)
 	}
 	return packages
 }
@@ -44,15 +46,13 @@ func isUbuntu(node *facts.Node) bool {
 // exactDriver installs a version and a kind of driver, behind howInstalled. A branch's
 // packages are of its newest version; a pin holds all of them, and what they need, to
 // another one where the repository still has it.
-func exactDriver(node *facts.Node, version, kind string) string {
+func exactDriver(node *facts.Node, version, kind string) fix.Command {
 	if !isUbuntu(node) {
 		if kind != "" {
 			kind = " with the " + kind + " kernel module"
 		}
-		return "# install driver " + wordOr(version, "of the wanted version") + kind + " in the way that this one came to be installed, then reboot, and see with nvidia-smi that it is the wanted one"
+		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see with nvidia-smi that it is the wanted one", fix.Text(wordOr(version, "of the wanted version")+kind))
 	}
-	pin := `"printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install -y `
-	packages := strings.Fields(driverPackages(node, version, kind))
-	words := strings.Repeat(" %s", len(packages))[1:]
-	return onMachine(node, onNodes(pin+words+`"`, append([]string{version}, packages...)...)+"   # Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one")
+	return onMachine(node, fix.On(`printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install -y %s`,
+		fix.Name(version), fix.Names(driverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"))
 }

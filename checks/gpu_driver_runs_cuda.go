@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -56,13 +57,13 @@ func judgeCUDA(view View) []Finding {
 func cpuBuild(view View, node *facts.Node, cards []*facts.Card) Finding {
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
-		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Fix: otherTorch(view, node, cards),
+		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
-	if f.Fix == nil { // the driver is older than every build
-		f.Fix = append(newerDriver(node, "12"), "# then have preflight name the build of torch")
+	if f.Remedy == nil { // the driver is older than every build
+		f.Remedy = append(newerDriver(node, "12"), fix.Note("then have preflight name the build of torch"))
 	}
 	if view.Launch.AcceleratorOpen {
-		f.Fix = append(f.Fix, meantCPU)
+		f.Remedy = append(f.Remedy, meantCPU)
 		if !view.Launch.Torchrun() {
 			f.WouldSee = takesCPU
 		}
@@ -97,16 +98,16 @@ func tooOldDriver(view View, node *facts.Node, cards []*facts.Card) Finding {
 		Summary: "the driver is too old for the CUDA that torch was built with",
 		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", shown(node.NVML.Driver), shown(node.NVML.CUDA), torch.Version),
 		Want:    "a driver for CUDA " + torch.CUDA,
-		Fix:     newerDriver(node, torch.CUDA),
+		Remedy:  newerDriver(node, torch.CUDA),
 	}
 	if least := launch.LeastDriver(torch.CUDA); least != "" {
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Fix = append(f.Fix, onNodes("sudo apt-get install -y cuda-compat-%s", dashed(torch.CUDA))+"   # or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH")
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(dashed(torch.CUDA))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
 	}
-	for _, fix := range otherTorch(view, node, cards) {
-		f.Fix = append(f.Fix, fix+"; or this: torch for the driver as it is")
+	for _, commands := range otherTorch(view, node, cards) {
+		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))
 	}
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -31,7 +32,7 @@ func judgeGPUCode(view View, node *facts.Node, cards []*facts.Card) []Finding {
 			Summary:  "torch has no code for the GPUs",
 			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
-			Fix:      otherTorch(view, node, cards),
+			Remedy:   otherTorch(view, node, cards),
 			WouldSee: "CUDA error: no kernel image is available for execution on the device",
 		}
 		if translated {
@@ -39,8 +40,8 @@ func judgeGPUCode(view View, node *facts.Node, cards []*facts.Card) []Finding {
 			f.Got += ", driver for CUDA " + node.NVML.CUDA
 			f.WouldSee = "CUDA error: the provided PTX was compiled with an unsupported toolchain"
 		}
-		if f.Fix == nil {
-			f.Fix = []string{"{ssh} nvidia-smi   # install a driver that shows CUDA " + torch.CUDA + " or later here, or a torch that was built for these GPUs: pytorch.org has none for this driver"}
+		if f.Remedy == nil {
+			f.Remedy = []fix.Command{fix.On("nvidia-smi   # install a driver that shows CUDA %s or later here, or a torch that was built for these GPUs: pytorch.org has none for this driver", fix.Text(torch.CUDA))}
 		}
 		return []Finding{f}
 	}
@@ -51,7 +52,7 @@ func judgeGPUCode(view View, node *facts.Node, cards []*facts.Card) []Finding {
 // code for its GPUs, of the same release where there is one. pip takes the CUDA of a
 // build for a part of the version that says nothing, and leaves the one at hand
 // where it is not forced. It is nil where pytorch.org has none.
-func otherTorch(view View, node *facts.Node, cards []*facts.Card) []string {
+func otherTorch(view View, node *facts.Node, cards []*facts.Card) []fix.Command {
 	driver := node.NVML.Driver
 	if bridged(node) {
 		driver = ""
@@ -70,24 +71,25 @@ func otherTorch(view View, node *facts.Node, cards []*facts.Card) []string {
 	for i := range view.All {
 		everywhere = append(everywhere, view.All[i].Name)
 	}
-	same := "the same on " + ShellWord(hostfile.Fold(everywhere))
-	torch, note := "torch=="+wheels.Release, same
+	all := fix.Word(hostfile.Fold(everywhere))
 	if wheels.Release == "" {
-		torch, note = "torch", fmt.Sprintf("torch %s and later, before %s, is there; %s", wheels.Since, wheels.Before, same)
+		return []fix.Command{pip(view).Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
+			fix.Name(wheels.Index), fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
 	}
-	return []string{byPip(view, "install --force-reinstall "+torch+" --index-url https://download.pytorch.org/whl/"+wheels.Index+"   # "+note)}
+	return []fix.Command{pip(view).Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s",
+		fix.Package("torch=="+wheels.Release), fix.Name(wheels.Index), all)}
 }
 
 // newerDriver installs the driver that a CUDA takes.
-func newerDriver(node *facts.Node, toolkit string) []string {
+func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	least := launch.LeastDriver(toolkit)
 	if least == "" {
 		return nil
 	}
 	if !isUbuntu(node) {
-		return []string{"# install driver " + least + " or later in the way that the present one came to be installed, then reboot"}
+		return []fix.Command{fix.Note("install driver %s or later in the way that the present one came to be installed, then reboot", fix.Name(least))}
 	}
-	return []string{onMachine(node, "{ssh} sudo apt-get install -y "+driverPackages(node, least, moduleKind(node))+"   # Ubuntu; "+least+" or later, then reboot")}
+	return []fix.Command{onMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.Names(driverPackages(node, least, moduleKind(node))), fix.Text(least)))}
 }
 
 // dashed is a CUDA version as packages spell it, "12-4".

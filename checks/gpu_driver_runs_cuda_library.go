@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -35,7 +36,7 @@ func judgeLibcuda(node *facts.Node) []Finding {
 	if first == nil {
 		return nil
 	}
-	f := Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Fix: libcudaAway(first)}
+	f := Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
 	switch {
 	case strings.Contains(first.Path, "/stubs/"):
 		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"
@@ -65,11 +66,11 @@ func judgeLibcuda(node *facts.Node) []Finding {
 }
 
 // libcudaAway takes a library out of the loader's way.
-func libcudaAway(library *facts.DriverLibrary) []string {
+func libcudaAway(library *facts.DriverLibrary) []fix.Command {
 	if library.From == "LD_LIBRARY_PATH" {
-		return []string{searchSession("LD_LIBRARY_PATH"), "{ssh} 'ldconfig -p | grep libcuda.so.1'   # where the driver's own is"}
+		return []fix.Command{searchSession("LD_LIBRARY_PATH"), fix.On("ldconfig -p | grep libcuda.so.1   # where the driver's own is")}
 	}
-	return []string{"{ssh} 'grep -rn . /etc/ld.so.conf.d; ldconfig -p | grep libcuda.so.1'   # take its directory out there, then run ldconfig"}
+	return []fix.Command{fix.On("grep -rn . /etc/ld.so.conf.d; ldconfig -p | grep libcuda.so.1   # take its directory out there, then run ldconfig")}
 }
 
 // consumer are the models that forward compatibility certainly leaves out.

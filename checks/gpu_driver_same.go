@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -35,11 +36,11 @@ func judgeDriversAlike(view View) []Finding {
 	}
 	for _, d := range compare(all) {
 		f := d.finding("NVIDIA drivers")
-		f.Fix = []string{howInstalled}
+		f.Remedy = []fix.Command{howInstalled}
 		if !d.Split {
 			odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
 			if usual := slices.IndexFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) }); sameModels(nodes[odd], nodes[usual]) {
-				f.Fix = append(f.Fix, sameDriver(d, nodes[odd]))
+				f.Remedy = append(f.Remedy, sameDriver(d, nodes[odd]))
 			} else {
 				f.Want += "; as far as the other GPUs here can have it: the open module takes Turing or later, and Blackwell takes it and driver 570"
 			}
@@ -63,10 +64,10 @@ func sameModels(a, b *facts.Node) bool {
 }
 
 // howInstalled shows where the driver of a node came from.
-const howInstalled = `{ssh} "cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'"   # how it came to be installed`
+var howInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # how it came to be installed")
 
 // sameDriver brings nodes to the driver and the kind of module of the others.
-func sameDriver(d difference, odd *facts.Node) string {
+func sameDriver(d difference, odd *facts.Node) fix.Command {
 	version, kind := odd.NVML.Driver, moduleKind(odd)
 	for _, dev := range d.Deviations {
 		if dev.Name == "driver" {

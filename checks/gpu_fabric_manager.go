@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -28,35 +29,35 @@ func managerFindings(node *facts.Node) []Finding {
 		}
 		f.Summary = "there are NVSwitches and no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
-		f.Fix = append(installManager(driver), startManager)
+		f.Remedy = append(installManager(driver), startManager)
 	case manager.Version != "" && driver != "" && manager.Version != driver:
 		f.Summary = "fabric manager and driver are of two versions"
 		f.Got = fmt.Sprintf("fabric manager %s, driver %s", manager.Version, driver)
-		f.Fix = append(installManager(driver), "{ssh} sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs")
+		f.Remedy = append(installManager(driver), fix.On("sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs"))
 		if running && fabricIsUp(node) {
 			f.Verdict, f.WouldSee = Warn, "nothing before the next boot, then Error 802: system not yet initialized"
 		}
 	case !running:
 		f.Summary = "the fabric manager does not run"
 		f.Got = cmp.Or(manager.State, "no process of it")
-		f.Fix = []string{startManager, "{ssh} sudo journalctl -u nvidia-fabricmanager -n 20   # if it does not stay up"}
+		f.Remedy = []fix.Command{startManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20   # if it does not stay up")}
 	default:
 		return nil
 	}
 	return []Finding{f}
 }
 
-const startManager = "{ssh} sudo systemctl enable --now nvidia-fabricmanager"
+var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
 
 // installManager installs the manager that belongs to a driver ("550.54.15"). What
 // follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
-func installManager(driver string) []string {
+func installManager(driver string) []fix.Command {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
-		return []string{"{ssh} sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version"}
+		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
 	}
-	return []string{
-		onNodes(`"sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'"`, branch, driver),
-		onNodes("sudo dnf install -y nvidia-fabric-manager-%s", driver) + "   # on Red Hat",
+	return []fix.Command{
+		fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver)),
+		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
 	}
 }

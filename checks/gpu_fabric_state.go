@@ -5,18 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
 // degraded because links are down is for gpu-links to say.
 func fabricRules(node *facts.Node) []cardRule {
-	const show = "{ssh} nvidia-smi -q -i {gpus}   # Fabric"
-	restart := []string{show, "{ssh} sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs", "{ssh} sudo journalctl -u nvidia-fabricmanager -n 20"}
+	show := fix.On("nvidia-smi -q -i {gpus}   # Fabric")
+	restart := []fix.Command{show, fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"), fix.On("sudo journalctl -u nvidia-fabricmanager -n 20")}
 	return []cardRule{{Finding{
 		Summary: "GPUs are not registered with the NVLink fabric",
 		Want:    "fabric state completed",
-		Fix:     restart,
+		Remedy:  restart,
 	}, func(card *facts.Card) string {
 		if card.Fabric == nil || !slices.Contains([]string{"not-started", "in-progress"}, card.Fabric.State) {
 			return ""
@@ -25,7 +26,7 @@ func fabricRules(node *facts.Node) []cardRule {
 	}}, {Finding{
 		Summary: "the NVLink fabric refused GPUs",
 		Want:    "fabric status success",
-		Fix:     restart,
+		Remedy:  restart,
 	}, func(card *facts.Card) string {
 		if card.Fabric == nil || card.Fabric.Status == "" || card.Fabric.State == "not-supported" {
 			return ""
@@ -35,7 +36,7 @@ func fabricRules(node *facts.Node) []cardRule {
 		Verdict:  Warn,
 		Summary:  "the NVLink fabric of GPUs is not in full health",
 		Want:     "nothing degraded",
-		Fix:      append([]string{"{ssh} nvidia-smi nvlink -s -i {gpus}"}, restart...),
+		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
 		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
 	}, func(card *facts.Card) string {
 		if card.Fabric == nil {
@@ -63,7 +64,7 @@ func splitFabric(node *facts.Node, cards []*facts.Card) []Finding {
 		Verdict:  Warn,
 		Summary:  "GPUs of one machine are in different NVLink domains",
 		Want:     "one cluster and one clique on a machine",
-		Fix:      []string{"{ssh} nvidia-smi -q   # Fabric: ClusterUUID and CliqueId", "{ssh} sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"},
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # Fabric: ClusterUUID and CliqueId"), fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs")},
 		WouldSee: "no message: traffic between these GPUs does not take NVLink",
 	}, func(card *facts.Card) string {
 		if place(card) == "" || place(card) == place(cards[at]) {

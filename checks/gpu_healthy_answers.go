@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -32,7 +33,7 @@ func unanswering(node *facts.Node) []Finding {
 			failed = append(failed, card)
 		}
 	}
-	const log = "{ssh} 'sudo dmesg -T | grep -i xid'   # what the driver said of it"
+	log := fix.On("sudo dmesg -T | grep -i xid   # what the driver said of it")
 	kind := func(words ...string) func(*facts.Card) string {
 		return func(card *facts.Card) string {
 			failure := whyUnusable(card)
@@ -45,17 +46,17 @@ func unanswering(node *facts.Node) []Finding {
 	return firstOf(node, failed, []cardRule{{Finding{
 		Summary:  "a GPU has fallen off the bus",
 		Want:     "every GPU answers",
-		Fix:      []string{log, rebootNode + "; if it is lost again: power off and on, reseat or replace the GPU", withoutNode},
+		Remedy:   []fix.Command{log, rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU"), withoutNode},
 		WouldSee: "RuntimeError: CUDA error: unknown error",
 	}, kind(facts.FailureLost)}, {Finding{
 		Summary:  "a GPU works again only after a reset",
 		Want:     "every GPU answers",
-		Fix:      []string{log, resetGPU, withoutNode},
+		Remedy:   []fix.Command{log, resetGPU, withoutNode},
 		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 	}, kind(facts.FailureReset)}, {Finding{
 		Summary:  "the driver gives no answer for a GPU",
 		Want:     "every GPU answers",
-		Fix:      []string{log, "{ssh} nvidia-smi -q -i {gpus}", rebootNode, withoutNode},
+		Remedy:   []fix.Command{log, fix.On("nvidia-smi -q -i {gpus}"), rebootNode, withoutNode},
 		WouldSee: "RuntimeError: CUDA error: unknown error",
 	}, kind()}})
 }
@@ -70,7 +71,7 @@ var refusedCalls = cardRule{Finding{
 	Verdict:  Warn,
 	Summary:  "the driver answers for a GPU, and cannot tell all of it",
 	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
-	Fix:      []string{"{ssh} nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?", "{ssh} 'sudo dmesg -T | grep -i xid'"},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), fix.On("sudo dmesg -T | grep -i xid")},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
 }, func(card *facts.Card) string {
 	if whyUnusable(card) != nil {

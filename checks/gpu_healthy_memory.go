@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -25,7 +26,7 @@ const floodPerDay = 10_000
 var memoryRules = []cardRule{{Finding{
 	Summary:  "a GPU has no spare rows left for its broken memory",
 	Want:     "no failed row remap",
-	Fix:      []string{"{ssh} nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}", "# have the GPU replaced: NVIDIA takes a failed remap as reason enough", withoutNode},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced: NVIDIA takes a failed remap as reason enough"), withoutNode},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
 	if card.Remapped == nil || !card.Remapped.Failed {
@@ -35,7 +36,7 @@ var memoryRules = []cardRule{{Finding{
 }}, {Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
-	Fix:     []string{resetGPU, "{ssh} nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced", withoutNode},
+	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
 }, func(card *facts.Card) string {
 	if card.ECC == nil || orZero(card.ECC.Uncorrected) == 0 {
 		return ""
@@ -49,7 +50,7 @@ var memoryRules = []cardRule{{Finding{
 	Verdict:  Warn,
 	Summary:  "memory of a GPU waits for a reset to be repaired",
 	Want:     "nothing pending",
-	Fix:      []string{resetGPU},
+	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
 	switch {
@@ -63,7 +64,7 @@ var memoryRules = []cardRule{{Finding{
 	Verdict:  Warn,
 	Summary:  "a GPU has retired nearly all the memory pages that it can",
 	Want:     fmt.Sprintf("fewer than %d retired pages; there is room for 64", retiredLimit),
-	Fix:      []string{"{ssh} nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}", "# have the GPU replaced"},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}"), fix.Note("have the GPU replaced")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
 }, func(card *facts.Card) string {
 	if card.Retired == nil || card.Retired.SingleBit+card.Retired.DoubleBit < retiredLimit {
@@ -80,7 +81,7 @@ func correctedFlood(node *facts.Node) cardRule {
 		Verdict:  Warn,
 		Summary:  "a GPU corrects memory errors all the time",
 		Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
-		Fix:      []string{"{ssh} nvidia-smi -q -d ECC -i {gpus}", resetGPU},
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
 		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 	}, func(card *facts.Card) string {
 		if card.ECC == nil || float64(orZero(card.ECC.Corrected)) < floodPerDay*days {
@@ -108,7 +109,7 @@ func eccRules(common map[string]int64) []cardRule {
 		Verdict:  Warn,
 		Summary:  "error correction is off, where other GPUs of the model have it on",
 		Want:     "on everywhere: what is computed wrong here is averaged into every GPU's weights",
-		Fix:      []string{"{ssh} sudo nvidia-smi -e 1 -i {gpus}", resetGPU},
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU},
 		WouldSee: "no message: a flipped bit is a loss that jumps, or NaN",
 	}, func(card *facts.Card) string {
 		if eccMode(card) != 1 || common[card.Name] != 2 {
@@ -119,7 +120,7 @@ func eccRules(common map[string]int64) []cardRule {
 		Verdict:  Warn,
 		Summary:  "error correction changes at the next reset, and with it the size of memory",
 		Want:     "nothing pending",
-		Fix:      []string{resetGPU},
+		Remedy:   []fix.Command{resetGPU},
 		WouldSee: "nothing now; after a reboot in the middle of the training another size of GPU memory",
 	}, func(card *facts.Card) string {
 		if card.ECC == nil || card.ECC.Pending == nil || *card.ECC.Pending == card.ECC.Enabled {

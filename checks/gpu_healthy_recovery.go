@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -30,18 +31,18 @@ var recoveryWords = map[string]string{
 var recoveryRules = []cardRule{{Finding{
 	Summary:  "the driver says that a GPU needs recovery",
 	Want:     "no recovery action open",
-	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", resetGPU, withoutNode},
+	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, withoutNode},
 	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 }, recoveryOf("reset", "drain")}, {Finding{
 	Summary:  "the driver says that a GPU needs its machine rebooted",
 	Want:     "no recovery action open",
-	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", rebootNode, withoutNode},
+	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), rebootNode, withoutNode},
 	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
 }, recoveryOf("reboot")}, {Finding{
 	Verdict:  Warn,
 	Summary:  "the driver wants a GPU reset before long",
 	Want:     "no recovery action open",
-	Fix:      []string{"{ssh} 'sudo dmesg -T | grep -i xid'", "{ssh} nvidia-smi -q -i {gpus}   # GPU Recovery Action", resetGPU},
+	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU},
 	WouldSee: "nothing as a rule, until what is broken in it is needed",
 }, recoveryOf("drain-and-reset", "other")}}
 

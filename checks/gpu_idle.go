@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -56,20 +57,20 @@ var useTold = []essential{
 func hiddenUse(node *facts.Node) []cardRule {
 	windows := node.GPU != nil && slices.Contains(node.GPU.Others, launch.WindowsGPUs)
 	shared := windows || node.Host != nil && node.Host.Arch == "aarch64"
-	fix := []string{
-		"{ssh} nvidia-smi   # as root on the machine itself: processes of other containers show there",
-		"{ssh} 'sudo fuser -v /dev/nvidia*'",
+	commands := []fix.Command{
+		fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there"),
+		fix.On("sudo fuser -v /dev/nvidia*"),
 		resetGPU,
 	}
 	if windows {
-		fix = []string{"{ssh} nvidia-smi", "# on the Windows of {nodes}: Task Manager, Performance, GPU; close what takes its memory"}
+		commands = []fix.Command{fix.On("nvidia-smi"), fix.Note("on the Windows of {nodes}: Task Manager, Performance, GPU; close what takes its memory")}
 	}
 	rule := func(verdict Verdict, share float64) cardRule {
 		return cardRule{Finding{
 			Verdict: verdict,
 			Summary: "memory of a GPU is in use, and no process in sight explains it",
 			Want:    "an idle GPU",
-			Fix:     fix,
+			Remedy:  commands,
 		}, func(card *facts.Card) string {
 			unexplained := unexplainedMemory(card)
 			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {

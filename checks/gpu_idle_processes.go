@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -73,12 +74,12 @@ func usedBy(node *facts.Node, uses []use) []Finding {
 	}
 	f.Got = strings.Join(programs, "; ")
 	if seen != nil {
-		f.Fix = append(f.Fix,
-			"{ssh} ps -o pid,user,lstart,cmd -p "+strings.Join(seen, ","),
-			"{ssh} sudo kill "+strings.Join(seen, " ")+"   # once its owner agrees")
+		f.Remedy = append(f.Remedy,
+			fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(seen, ","))),
+			fix.On("sudo kill %s   # once its owner agrees", fix.Names(seen)))
 	}
 	if unseen != nil {
-		f.Fix = append(f.Fix, "{ssh} nvidia-smi   # on the machine itself: the process is of another container or of the host")
+		f.Remedy = append(f.Remedy, fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host"))
 	}
 	return []Finding{f}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -17,7 +18,7 @@ const (
 	manyRecoveries = 10
 )
 
-const showLinks = "{ssh} nvidia-smi nvlink -s -i {gpus}"
+var showLinks = fix.On("nvidia-smi nvlink -s -i {gpus}")
 
 // nvLinkRules are by what most GPUs of each model have, links that are up and
 // their speed in bit/s, and by whether the machine shows NVSwitches.
@@ -25,7 +26,7 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 	return []cardRule{{Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
 		Want:     "every link active: reset the GPUs, else reseat or replace the GPU or its board",
-		Fix:      []string{showLinks, "{ssh} 'sudo dmesg -T | grep -iE \"nvlink|xid\"'", resetGPU, "{ssh} sudo systemctl restart nvidia-fabricmanager   # after it"},
+		Remedy:   []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`), resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
 		WouldSee: "P2P is disabled between NVLINK connected GPUs, or CUDA failure in NVLS setup",
 	}, func(card *facts.Card) string {
 		if card.NVLinks == nil || !switched && card.NVLinks.RemoteKind != "switch" {
@@ -36,12 +37,12 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 		Verdict: Warn,
 		Summary: "NVLinks are down that other GPUs of the model have up",
 		Want:    "as many links as on most GPUs of the model: look at bridges, boards and cables",
-		Fix:     []string{showLinks, "{ssh} 'sudo dmesg -T | grep -iE \"nvlink|xid\"'"},
+		Remedy:  []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)},
 	}, func(card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {Finding{
 		Verdict: Warn,
 		Summary: "NVLinks are slower than they could be",
 		Want:    "full speed on every link",
-		Fix:     []string{showLinks, resetGPU},
+		Remedy:  []fix.Command{showLinks, resetGPU},
 	}, func(card *facts.Card) string {
 		links := card.NVLinks
 		switch {
@@ -57,7 +58,7 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 		Verdict:  Warn,
 		Summary:  "NVLinks have many errors",
 		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded", manyReplays, manyRecoveries),
-		Fix:      []string{"{ssh} nvidia-smi nvlink -e -i {gpus}", "{ssh} dcgmi diag -r 3   # loads the links; hours later the counters tell"},
+		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}"), fix.On("dcgmi diag -r 3   # loads the links; hours later the counters tell")},
 		WouldSee: "no message: traffic between GPUs stalls now and then",
 	}, linkErrors}}
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -16,7 +17,7 @@ const (
 	leastReplays     = 1000
 )
 
-const showPCIe = "{ssh} nvidia-smi -q -d PCIE -i {gpus}"
+var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
 
 // pcieRules are by the generation that most GPUs of each model have.
 func pcieRules(generation map[string]int64) []cardRule {
@@ -24,7 +25,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Verdict: Warn,
 		Summary: "GPUs have fewer PCIe lanes than they could have",
 		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
-		Fix:     []string{showPCIe},
+		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
 		if card.Link.Width == 0 || card.Link.Width >= card.Link.MaxWidth {
 			return ""
@@ -34,7 +35,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Verdict: Warn,
 		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
 		Want:    "one generation everywhere: look at slot, riser and the BIOS's limit",
-		Fix:     []string{showPCIe},
+		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
 		if card.Link.MaxGeneration == 0 || int64(card.Link.MaxGeneration) >= generation[card.Name] {
 			return ""
@@ -49,7 +50,7 @@ func replayRule(seconds float64) cardRule {
 		Verdict: Warn,
 		Summary: "PCIe links of GPUs send packets again all the time",
 		Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
-		Fix:     []string{showPCIe, "{ssh} 'sudo dmesg -T | grep -i aer'"},
+		Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 	}, func(card *facts.Card) string {
 		if replays := orZero(card.Link.Replays); replays >= leastReplays && float64(replays) >= replaysPerMinute*seconds/60 {
 			return fmt.Sprintf("%d replays", replays)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -40,7 +41,7 @@ var modesTold = []essential{
 var prohibited = cardRule{Finding{
 	Summary: "the compute mode of GPUs forbids to use them",
 	Want:    "compute mode default",
-	Fix:     []string{"{ssh} sudo nvidia-smi -c 0 -i {gpus}"},
+	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
 }, func(card *facts.Card) string {
 	if card.ComputeMode != "prohibited" {
 		return ""
@@ -57,7 +58,7 @@ func migEnabled(ranks int) cardRule {
 	rule := cardRule{Finding: Finding{
 		Summary:  "MIG is enabled, and a process sees one instance of one GPU only",
 		Want:     "MIG disabled where several ranks run on a node",
-		Fix:      []string{"{ssh} sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it"},
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}}
 	rule.wrong = func(card *facts.Card) string {
@@ -80,7 +81,7 @@ var modeRules = []cardRule{{Finding{
 	Verdict:  Warn,
 	Summary:  "the MIG mode of GPUs changes at their next reset",
 	Want:     "no change pending",
-	Fix:      []string{resetGPU},
+	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
 }, func(card *facts.Card) string {
 	if !slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) || card.MIGPending == card.MIG {
@@ -91,7 +92,7 @@ var modeRules = []cardRule{{Finding{
 	Verdict:  Warn,
 	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
 	Want:     "persistence mode on",
-	Fix:      []string{"{ssh} sudo nvidia-smi -pm 1   # until the next boot", persistAtBoot},
+	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
 }, func(card *facts.Card) string {
 	if card.Persistence == nil || *card.Persistence || len(card.Processes) > 0 { // who uses it keeps it awake
@@ -102,9 +103,7 @@ var modeRules = []cardRule{{Finding{
 
 // persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
 // says: that of Ubuntu starts it with --no-persistence-mode, and by a rule of udev.
-const persistAtBoot = `{ssh} "sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; ` +
-	`printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; ` +
-	`sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced"   # and at every boot`
+var persistAtBoot = fix.On(`sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced   # and at every boot`)
 
 // appClocks are judged by the other GPUs of the model only: on many models the
 // default is below the maximum, and the GPU boosts beyond it all the same.
@@ -113,7 +112,7 @@ func appClocks(common map[string]int64) cardRule {
 		Verdict:  Warn,
 		Summary:  "application clocks are set lower than on other GPUs of the model",
 		Want:     "one setting everywhere",
-		Fix:      []string{"{ssh} sudo nvidia-smi -rac -i {gpus}"},
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -rac -i {gpus}")},
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(card *facts.Card) string {
 		if card.Clock.AppSM == 0 || int64(card.Clock.AppSM) >= common[card.Name] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -38,15 +39,15 @@ func judgeGPUModels(view View) []Finding {
 		if mixed := models(node); strings.Contains(mixed, ", ") {
 			findings = append(findings, Finding{
 				Nodes: []string{node.Name}, Summary: "the GPUs of a node are not alike", Got: mixed, Want: "one model",
-				Fix: []string{"{ssh} nvidia-smi -L", "deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone"},
+				Remedy: []fix.Command{fix.On("nvidia-smi -L"), fix.Here("deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone")},
 			})
 		}
 	}
 	for _, d := range differences(nodes, []aspect{{"GPUs", models}}) {
 		f := d.finding("models of GPUs")
-		f.Fix = []string{fmt.Sprintf("deepspeed --exclude %s …   # or keep them, with a batch that fits the smallest", ShellWord(strings.Join(d.Nodes, "@")))}
+		f.Remedy = []fix.Command{fix.Here("deepspeed --exclude %s …   # or keep them, with a batch that fits the smallest", fix.Word(strings.Join(d.Nodes, "@")))}
 		if d.Split {
-			f.Fix = []string{"{ssh} nvidia-smi -L   # or keep all, with a batch that fits the smallest"}
+			f.Remedy = []fix.Command{fix.On("nvidia-smi -L   # or keep all, with a batch that fits the smallest")}
 		}
 		if least, smallest := smallestMemory(nodes, cardsOf); smallest != nil {
 			f.WouldSee = fmt.Sprintf("torch.OutOfMemoryError: CUDA out of memory, on %s first (%s), where the batch was made for more", hostfile.Fold(smallest), least)
@@ -130,7 +131,7 @@ func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) [
 	}
 	for _, d := range differences(nodes, []aspect{{"VBIOS", vbios}}) {
 		f := d.finding("VBIOS of the GPUs")
-		f.Fix = []string{"{ssh} nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update"}
+		f.Remedy = []fix.Command{fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")}
 		f.WouldSee = "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers"
 		findings = append(findings, f)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -129,12 +130,12 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 	}
 	return append(refusal(node, nvlinked, Finding{
 		Summary:  "the driver refuses peer access between GPUs that NVLink joins, and NCCL ends there",
-		Fix:      []string{"{ssh} nvidia-smi topo -p2p rw", rebootNode + "; if it stays so: reseat or replace the GPUs, or NCCL_IGNORE_DISABLED_P2P=1 to do without"},
+		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw"), rebootNode.Remark("; if it stays so: reseat or replace the GPUs, or NCCL_IGNORE_DISABLED_P2P=1 to do without")},
 		WouldSee: quoted + " This should not be the case given their connectivity, and is probably due to a hardware issue",
 	}), refusal(node, others, Finding{
 		Verdict:  Warn,
 		Summary:  "the driver refuses peer access between GPUs, and NCCL goes through /dev/shm",
-		Fix:      []string{"{ssh} nvidia-smi topo -p2p rw", "{ssh} 'grep -rn NVreg /etc/modprobe.d'   # is it switched off there?"},
+		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw"), fix.On("grep -rn NVreg /etc/modprobe.d   # is it switched off there?")},
 		WouldSee: "P2P is disabled between connected GPUs, and a slow run",
 	})...)
 }

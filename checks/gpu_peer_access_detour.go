@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -33,15 +34,14 @@ func detours(view View, node *facts.Node, cards []*facts.Card) (findings []Findi
 	var causes, got, want []string
 	if translated {
 		causes, got, want = append(causes, "the IOMMU"), append(got, "IOMMU translated"), append(want, "IOMMU off or in passthrough mode")
-		f.Fix = append(f.Fix, onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # add iommu=pt, then update-grub and reboot; or switch VT-d or AMD-Vi off in the BIOS"))
+		f.Remedy = append(f.Remedy, onMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub   # add iommu=pt, then update-grub and reboot; or switch VT-d or AMD-Vi off in the BIOS")))
 	}
 	if len(bridges) > 0 {
 		causes, got = append(causes, "access control (ACS) of PCIe switches"), append(got, "ACS on "+strings.Join(bridges, ", "))
 		want = append(want, "no ACS on ports between GPUs, or GPUs and RDMA adapters; a virtual machine cannot do without, and has ATS on the adapters instead")
-		ports := strings.Repeat(" %s", len(bridges))
-		f.Fix = append(f.Fix,
-			onMachine(node, onNodes("'for port in"+ports+"; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done'", bridges...)+"   # until the next boot"),
-			onMachine(node, "{ssh} 'sudo grep -n CMDLINE /etc/default/grub'   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS"))
+		f.Remedy = append(f.Remedy,
+			onMachine(node, fix.On("for port in %s; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done   # until the next boot", fix.Names(bridges))),
+			onMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS")))
 	}
 	switch len(causes) {
 	case 0:

@@ -1,17 +1,18 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
 
-const (
-	resetGPU = "{ssh} sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; or reboot"
+var (
+	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; or reboot")
 	// resetGPUs is what becomes of it where GPUs can be reset together only.
-	resetGPUs = "{ssh} sudo nvidia-smi --gpu-reset   # all of them, as NVLink joins them, once nothing uses any; or reboot"
+	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all of them, as NVLink joins them, once nothing uses any; or reboot")
 
 	// rebootNode ends whatever runs on a node, and not only a launch of ours.
-	rebootNode = "{ssh} sudo reboot   # once nobody's job runs there"
+	rebootNode = fix.On("sudo reboot   # once nobody's job runs there")
 )
 
 // resetTogether is whether a GPU can be reset only with all that NVLink joins it to:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -87,16 +88,16 @@ func unheldGPUs(view View, node *facts.Node, slots []int) []Finding {
 	f := Finding{
 		Nodes: []string{node.Name}, Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
 		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-		Fix: []string{"{ssh} lspci -nnk -d 10de:   # which they are", kernelSays + "   # why the driver refused them"},
+		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), kernelSays.Remark("why the driver refused them")},
 	}
 	if slices.Contains(busDrivers(node), "nouveau") {
-		f.Fix = append(f.Fix, nouveauOff)
+		f.Remedy = append(f.Remedy, nouveauOff)
 	}
 	if spares(node, slots) {
 		f.Verdict = Warn
 		f.WouldSee = unneeded
 	} else {
-		f.Fix = append(f.Fix, doWithout(view, node, slots)...)
+		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	}
 	return []Finding{f}
 }
@@ -104,16 +105,16 @@ func unheldGPUs(view View, node *facts.Node, slots []int) []Finding {
 const unneeded = "nothing: the launch does not use what is not shown"
 
 // doWithout starts the launch now, with the GPUs that the driver shows.
-func doWithout(view View, node *facts.Node, slots []int) []string {
-	fix := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
+func doWithout(view View, node *facts.Node, slots []int) []fix.Command {
+	commands := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
 	if len(node.NVML.Cards) > 0 {
-		fix = append(fix, withoutNode)
+		commands = append(commands, withoutNode)
 	}
-	return fix
+	return commands
 }
 
 // withoutNode starts the launch now, on the other nodes.
-const withoutNode = "# or take {nodes} out of {hostfile} for now"
+var withoutNode = fix.Note("or take {nodes} out of {hostfile} for now")
 
 // spares is whether the slots need no more GPUs than the driver shows.
 func spares(node *facts.Node, slots []int) bool {
@@ -128,7 +129,7 @@ func lostGPU(view View, node *facts.Node, names []string, slots []int) Finding {
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
-		Fix:      []string{kernelSays, "{ssh} cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?"},
+		Remedy:   []fix.Command{kernelSays, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}
 	if len(names) > 1 {
@@ -136,17 +137,17 @@ func lostGPU(view View, node *facts.Node, names []string, slots []int) Finding {
 	}
 	if container := containerOf(node); container != "" {
 		f.Summary = "device nodes of GPUs are there that the driver does not show"
-		f.Fix = append([]string{kernelSays}, restartContainer(container, "it was started with other GPUs")...)
+		f.Remedy = append([]fix.Command{kernelSays}, restartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
 	switch {
 	case spares(node, slots): // another job may use the others: nothing that ends it
 		f.Verdict = Warn
 		f.WouldSee = unneeded
 	case containerOf(node) == "":
-		f.Fix = append(f.Fix, rebootNode+"; where it stays away, power off and on")
+		f.Remedy = append(f.Remedy, rebootNode.Remark("; where it stays away, power off and on"))
 	}
 	if !spares(node, slots) {
-		f.Fix = append(f.Fix, doWithout(view, node, slots)...)
+		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -51,12 +52,12 @@ var brakesTold = []essential{
 	{func(card *facts.Card) bool { return card.Clock.MaxSM == 0 }, []string{"nvmlDeviceGetMaxClockInfo"}},
 }
 
-const showBrakes = "{ssh} nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}"
+var showBrakes = fix.On("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}")
 
 var brakes = []cardRule{{Finding{
 	Summary: "heat brakes GPUs",
 	Want:    "full clocks: look at fans, air flow, cold plates and the room",
-	Fix:     []string{showBrakes, "{ssh} sudo ipmitool sdr type Fan"},
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
 }, func(card *facts.Card) string {
 	if !throttled(card, "hw-thermal", "sw-thermal") {
 		return ""
@@ -65,7 +66,7 @@ var brakes = []cardRule{{Finding{
 }}, {Finding{
 	Summary: "the power supply brakes GPUs",
 	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
-	Fix:     []string{showBrakes, `{ssh} "sudo ipmitool sdr type 'Power Supply'"`},
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'")},
 }, func(card *facts.Card) string {
 	if !throttled(card, "hw-power-brake") {
 		return ""
@@ -74,7 +75,7 @@ var brakes = []cardRule{{Finding{
 }}, {Finding{
 	Summary: "the hardware brakes GPUs",
 	Want:    "full clocks: heat or power; the driver does not say which",
-	Fix:     []string{showBrakes},
+	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
 	if !throttled(card, "hw-slowdown") {
 		return ""
@@ -83,7 +84,7 @@ var brakes = []cardRule{{Finding{
 }}, {Finding{
 	Summary: "GPUs are close to the temperature where they brake",
 	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
-	Fix:     []string{showBrakes},
+	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
 	if card.Temperature == nil || card.SlowdownAt == nil || *card.SlowdownAt <= nearSlowdown || *card.Temperature < *card.SlowdownAt-nearSlowdown {
 		return ""

@@ -2,9 +2,11 @@ package checks
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -14,7 +16,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 	rule := cardRule{Finding{
 		Summary: "the power limit of GPUs is lowered",
 		Want:    "the factory's limit, and the same on all GPUs of a model",
-		Fix:     []string{"{ssh} nvidia-smi -q -d POWER -i {gpus}"},
+		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
 	}, func(card *facts.Card) string {
 		watts, whose := rightLimit(card, common)
 		if watts == 0 {
@@ -33,7 +35,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 		}
 	}
 	for _, watts := range wanted {
-		rule.Fix = append(rule.Fix, fmt.Sprintf("{ssh} sudo nvidia-smi -pl %.0f -i %s", watts, strings.Join(on[watts], ",")))
+		rule.Remedy = append(rule.Remedy, fix.On("sudo nvidia-smi -pl %s -i %s", fix.Number(math.RoundToEven(watts)), fix.Name(strings.Join(on[watts], ","))))
 	}
 	return rule
 }
@@ -57,7 +59,7 @@ func maxClock(common map[string]int64) cardRule {
 	return cardRule{Finding{
 		Summary: "the highest clock of GPUs is lower than that of others of the model",
 		Want:    "one maximum everywhere",
-		Fix:     []string{"{ssh} sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks", "{ssh} nvidia-smi -q -d CLOCK -i {gpus}"},
+		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
 	}, func(card *facts.Card) string {
 		if card.Clock.MaxSM == 0 || int64(card.Clock.MaxSM) >= common[boardOf(card)] {
 			return ""

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -39,7 +40,7 @@ var hostDistinct = Check{
 				Summary: fmt.Sprintf("%d entries of the hostfile are one machine", len(g.Nodes)),
 				Got:     "boot id, machine id and network namespace of " + hostfile.Fold(g.Nodes) + " are the same",
 				Want:    "a machine of its own for every entry",
-				Fix:     duplicateLines(g.Nodes, v),
+				Remedy:  duplicateLines(g.Nodes, v),
 			})
 		}
 		return findings
@@ -48,25 +49,26 @@ var hostDistinct = Check{
 
 // duplicateLines takes out of the hostfile all entries but the first: in one
 // command, for lines move up when others go. Who came by -w has no line.
-func duplicateLines(names []string, v View) []string {
+func duplicateLines(names []string, v View) []fix.Command {
 	line := map[string]int{}
 	for _, host := range v.Launch.Hosts {
 		line[host.Name] = host.Line
 	}
-	var deletions, deleted, excluded []string
+	var deletions []fix.Arg
+	var deleted, excluded []string
 	for _, name := range names[1:] {
 		if line[name] == 0 {
 			excluded = append(excluded, name)
 			continue
 		}
-		deletions, deleted = append(deletions, fmt.Sprintf("%dd", line[name])), append(deleted, name)
+		deletions, deleted = append(deletions, fix.Code("%sd", fix.Number(line[name]))), append(deleted, name)
 	}
-	var fixes []string
+	var commands []fix.Command
 	if deleted != nil {
-		fixes = append(fixes, fmt.Sprintf("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", strings.Join(deletions, ";"), hostfile.Fold(deleted), names[0]))
+		commands = append(commands, fix.Here("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", fix.Join(";", deletions...), fix.Text(hostfile.Fold(deleted)), fix.Text(names[0])))
 	}
 	if excluded != nil {
-		fixes = append(fixes, fmt.Sprintf("deepspeed --exclude %s …   # the same as %s", ShellWord(strings.Join(excluded, "@")), names[0]))
+		commands = append(commands, fix.Here("deepspeed --exclude %s …   # the same as %s", fix.Word(strings.Join(excluded, "@")), fix.Text(names[0])))
 	}
-	return fixes
+	return commands
 }

@@ -59,7 +59,7 @@ func (t nameTable) unresolved(view View) (findings []Finding) {
 			Nodes:    nowhere.askers,
 			Summary:  hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
 			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
-			Fix:      hostsFix(nowhere.names),
+			Remedy:   hostsFix(nowhere.names),
 			WouldSee: "nothing under pdsh, which hands around addresses",
 		})
 	}
@@ -68,7 +68,7 @@ func (t nameTable) unresolved(view View) (findings []Finding) {
 			Nodes:   widely.askers,
 			Summary: hostfile.Fold(bareNames(widely.names)) + " cannot be resolved on most nodes",
 			Want:    "the name in DNS, or in /etc/hosts of every node",
-			Fix:     hostsFix(widely.names),
+			Remedy:  hostsFix(widely.names),
 		})
 	}
 	for _, node := range t.observers {
@@ -77,7 +77,7 @@ func (t nameTable) unresolved(view View) (findings []Finding) {
 				Nodes:   []string{node.Name},
 				Summary: "cannot resolve names that other nodes can",
 				Got:     hostfile.Fold(bareNames(lacks)) + ": " + t.errorOf(node.Name, lacks[0].Name),
-				Fix:     hostsFix(lacks),
+				Remedy:  hostsFix(lacks),
 			})
 		}
 	}
@@ -148,7 +148,7 @@ func (t nameTable) elsewhere() []Finding {
 			want = append(want, w.name+" "+cmp.Or(strings.Join(w.right, " "), "an address of its own"))
 		}
 		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
-		f.Fix = correctNames(wrong[node.Name])
+		f.Remedy = correctNames(wrong[node.Name])
 		findings = append(findings, f)
 	}
 	return findings

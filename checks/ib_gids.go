@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -22,7 +23,7 @@ func unaddressable(view View, node *facts.Node, ports []launch.HCAPort, hasV2 ma
 		f := Finding{
 			Nodes:    []string{node.Name},
 			WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
-			Fix:      []string{onNodes("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", device, fmt.Sprint(port.Port))},
+			Remedy:   []fix.Command{fix.On("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", fix.Name(device), fix.Number(port.Port))},
 		}
 		wanted, isNumber := launch.Number(index.Value)
 		switch given := isNumber && wanted >= 0; {

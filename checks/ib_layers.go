@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -23,7 +24,7 @@ func overIWARP(view View, node *facts.Node, ports []launch.HCAPort) []Finding {
 		Got:      spelledPorts(ports, isIWARP),
 		Want:     "InfiniBand and RoCE only",
 		WouldSee: "Call to ibv_modify_qp failed",
-		Fix:      leaveOut(view, node, ports, isIWARP),
+		Remedy:   leaveOut(view, node, ports, isIWARP),
 	}}
 }
 
@@ -43,7 +44,7 @@ func mixedLayers(view View, node *facts.Node, ports []launch.HCAPort) []Finding 
 		Got:      "InfiniBand " + spelledPorts(ports, isFabric) + ", RoCE " + spelledPorts(ports, isEthernet),
 		Want:     "ports of one link layer, chosen by NCCL_IB_HCA",
 		WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE",
-		Fix:      leaveOut(view, node, ports, isEthernet),
+		Remedy:   leaveOut(view, node, ports, isEthernet),
 	}}
 }
 
@@ -58,18 +59,18 @@ func spelledPorts(ports []launch.HCAPort, is func(launch.HCAPort) bool) string {
 }
 
 // leaveOut has NCCL_IB_HCA select the other ports.
-func leaveOut(view View, node *facts.Node, ports []launch.HCAPort, is func(launch.HCAPort) bool) []string {
+func leaveOut(view View, node *facts.Node, ports []launch.HCAPort, is func(launch.HCAPort) bool) []fix.Command {
 	others := spelledPorts(ports, func(port launch.HCAPort) bool { return !is(port) })
 	value := "=" + strings.ReplaceAll(others, ", ", ",")
 	if others == "" {
-		return []string{exportLine(view.Launch, "NCCL_IB_DISABLE", "1") + "   # nothing is left, and all nodes talk TCP"}
+		return []fix.Command{exportLine(view.Launch, "NCCL_IB_DISABLE", "1").Remark("nothing is left, and all nodes talk TCP")}
 	}
-	if !isPlain(value) {
-		return []string{"{ssh} ls /sys/class/infiniband   # and name those that are meant in NCCL_IB_HCA"}
+	if !fix.IsPlain(value) {
+		return []fix.Command{fix.On("ls /sys/class/infiniband   # and name those that are meant in NCCL_IB_HCA")}
 	}
-	fix := []string{exportLine(view.Launch, "NCCL_IB_HCA", value)}
+	commands := []fix.Command{exportLine(view.Launch, "NCCL_IB_HCA", value)}
 	if given := rankEnv(view, node)["NCCL_IB_HCA"]; given.Value != "" {
-		fix = append(takeOut(view, given), fix...)
+		commands = append(takeOut(view, given), commands...)
 	}
-	return fix
+	return commands
 }

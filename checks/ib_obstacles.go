@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -18,22 +19,22 @@ func obstructed(view View, node *facts.Node, network launch.Network, othersWork 
 		return selectsNothing(view, node, network.Setting)
 	case launch.ObstacleInactive:
 		f.Summary, f.Got = "no InfiniBand or RoCE port is up, where other nodes have some", portStates(node)
-		f.Want, f.Fix = "ACTIVE LinkUp", []string{"{ssh} ibstat"}
+		f.Want, f.Remedy = "ACTIVE LinkUp", []fix.Command{fix.On("ibstat")}
 		if !othersWork {
 			return unmanaged(node)
 		}
 	case launch.ObstacleNoLibrary:
 		f.Summary, f.Want = "there are RDMA adapters, and no libibverbs.so.1 for NCCL to use them by", "libibverbs.so.1 in the loader's path"
-		f.Fix = userspaceRDMA(view, node)
+		f.Remedy = userspaceRDMA(view, node)
 	case launch.ObstacleNoDriver:
 		f.Summary, f.Want = "libibverbs has no driver for the adapters of this node", "libmlx5.so.1 in the loader's path, and libibverbs' own part of it"
-		f.Fix = userspaceRDMA(view, node)
+		f.Remedy = userspaceRDMA(view, node)
 	case launch.ObstacleNoVerbs:
 		f.Summary, f.Got = "there are RDMA adapters, and no /dev/infiniband/uverbs* to use them by", deviceNames(node)
-		f.Fix = openVerbs(node, "{ssh} sudo modprobe ib_uverbs")
+		f.Remedy = openVerbs(node, fix.On("sudo modprobe ib_uverbs"))
 	case launch.ObstacleRefused:
 		f.Summary, f.Got = "the ranks may not open /dev/infiniband/uverbs*", refusedVerbs(node)
-		f.Fix = openVerbs(node, `{ssh} "sudo chmod 0666 /dev/infiniband/uverbs*"   # until the next start; the udev rules of rdma-core make it so for good`)
+		f.Remedy = openVerbs(node, fix.On("sudo chmod 0666 /dev/infiniband/uverbs*   # until the next start; the udev rules of rdma-core make it so for good"))
 	default:
 		return nil
 	}
@@ -50,7 +51,7 @@ func selectsNothing(view View, node *facts.Node, hca facts.Setting) []Finding {
 		Got:      origin(view, hca),
 		Want:     "some of " + deviceNames(node),
 		WouldSee: "NET/IB : No device found, and TCP from this node only",
-		Fix:      takeOut(view, hca),
+		Remedy:   takeOut(view, hca),
 	}}
 }
 
@@ -75,7 +76,7 @@ func unmanaged(node *facts.Node) []Finding {
 		Got:      strings.Join(waiting, ", "),
 		Want:     "ACTIVE: a subnet manager on a switch, or opensm on one machine of the fabric",
 		WouldSee: "NET/IB : No device found, and everything over TCP",
-		Fix:      []string{"sudo systemctl enable --now opensm   # typed there, on one of them only, where no switch manages the fabric"},
+		Remedy:   []fix.Command{fix.Console("sudo systemctl enable --now opensm   # typed there, on one of them only, where no switch manages the fabric")},
 	}}
 }
 
@@ -98,26 +99,25 @@ func refusedVerbs(node *facts.Node) string {
 }
 
 // userspaceRDMA installs what NCCL loads, on a machine or in the image of a container.
-func userspaceRDMA(view View, node *facts.Node) []string {
-	fix := installThere(view, node, "libibverbs1 ibverbs-providers", "libibverbs")
+func userspaceRDMA(view View, node *facts.Node) []fix.Command {
+	commands := fix.Install(fix.On, systemOf(node), "libibverbs1 ibverbs-providers", "libibverbs")
 	if containerOf(node) != "" {
-		for i := range fix {
-			fix[i] += "   # and in the container's image, or it is gone with the container"
+		for i := range commands {
+			commands[i] = commands[i].Remark("and in the container's image, or it is gone with the container")
 		}
 	}
-	return fix
+	return commands
 }
 
 // openVerbs gives a container the adapters' device nodes; a machine has its own cure.
-func openVerbs(node *facts.Node, onMetal string) []string {
-	const anew = "   # start the container of {nodes} anew with this"
+func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	switch container := containerOf(node); container {
 	case "":
-		return []string{onMetal}
+		return []fix.Command{onMetal}
 	case "docker", "podman":
-		return []string{container + " run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …" + anew}
+		return []fix.Command{fix.Here("%s run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …   # start the container of {nodes} anew with this", fix.Name(container))}
 	case "kubernetes":
-		return []string{`resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them, with IPC_LOCK`}
+		return []fix.Command{fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them, with IPC_LOCK")}
 	}
-	return []string{"# start the container of {nodes} anew with /dev/infiniband of its machine"}
+	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/infiniband of its machine")}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -35,7 +36,7 @@ func narrowSlots(networks map[*facts.Node]launch.Network, nodes []*facts.Node) [
 				Got:      strings.Join(got, "; "),
 				Want:     "every lane of the slot: see how the card sits, its riser, and the slot's setting in the firmware",
 				WouldSee: "no message: every collective is as slow as its slowest adapter",
-				Fix:      []string{`{ssh} 'sudo lspci -vv -d 15b3: | grep -E "^[0-9a-f]|LnkCap:|LnkSta:"'`},
+				Remedy:   []fix.Command{fix.On(`sudo lspci -vv -d 15b3: | grep -E "^[0-9a-f]|LnkCap:|LnkSta:"`)},
 			})
 		}
 	}

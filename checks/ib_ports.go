@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -69,7 +70,7 @@ func downPorts(view View, nodes []*facts.Node) []Finding {
 		Summary:  "ports are not up that are up on other nodes",
 		Want:     "ACTIVE LinkUp (Polling: cable or switch port; INIT: no subnet manager; Disabled: switched off)",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
-		Fix:      []string{"{ssh} ibstat"},
+		Remedy:   []fix.Command{fix.On("ibstat")},
 	})
 }
 
@@ -101,7 +102,7 @@ func slowPorts(view View, nodes []*facts.Node) []Finding {
 		Summary:  "ports are slower than on other nodes",
 		Want:     "the full number of lanes at full speed: see cable, module and switch port",
 		WouldSee: "no message: every collective is as slow as its slowest port",
-		Fix:      []string{"{ssh} ibstatus"},
+		Remedy:   []fix.Command{fix.On("ibstatus")},
 	})
 }
 

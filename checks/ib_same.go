@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -39,7 +40,7 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 				Summary:  "no RDMA adapter, where other nodes have some",
 				Want:     deviceNames(some[0]) + ", as on " + some[0].Name,
 				WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
-				Fix:      []string{"{ssh} 'lspci -nn | grep -iE \"infiniband|mellanox\"; lsmod | grep _ib'"},
+				Remedy:   []fix.Command{fix.On(`lspci -nn | grep -iE "infiniband|mellanox"; lsmod | grep _ib`)},
 			})
 		}
 	}
@@ -47,31 +48,31 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 	if layers == nil {
 		layers = unlikeRDMA(view.meeting(some, "ib.devices.*.ports.*.link_layer"), []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
 	}
-	tell := func(differences []difference, what string, verdict Verdict, wouldSee, fix string) {
+	tell := func(differences []difference, what string, verdict Verdict, wouldSee string, command fix.Command) {
 		for _, d := range differences {
 			f := d.finding(what)
-			f.Verdict, f.WouldSee, f.Fix = verdict, wouldSee, []string{fix}
+			f.Verdict, f.WouldSee, f.Remedy = verdict, wouldSee, []fix.Command{command}
 			findings = append(findings, f)
 		}
 	}
 	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []difference {
 		return unlikeRDMA(some, portAspects(view, some, label, value))
 	}
-	tell(layers, "link layers", Fail, "", "{ssh} ibstat")
+	tell(layers, "link layers", Fail, "", fix.On("ibstat"))
 	tell(ports(" partition", partition(view)), "partitions", Fail, "Got completion from peer … with status=12 (retry exceeded)",
-		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/pkeys/0'")
+		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
 	tell(ports(" subnet", subnetPrefix), "InfiniBand subnets", Fail, "Call to ibv_modify_qp failed with error Connection timed out",
-		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/gids/0'   # the first half is the subnet: another fabric, or a cable in another one's switch")
+		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
 	tell(ports(" address", gidKind(view)), "RoCE addresses", Fail, "Call to ibv_modify_qp failed with error Connection timed out",
-		"{ssh} 'grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null'")
+		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
 	findings = append(findings, crossedRails(view, some)...)
-	tell(ports(" subnet manager LID", managerLID), "subnet managers", Warn, "nothing, if the ports are on one fabric", "{ssh} sudo sminfo")
-	tell(unlikeRDMA(some, []aspect{{"adapters", deviceNames}}), "adapters", Warn, "Detected mixed local Net device counts across ranks", "{ssh} ibv_devinfo -l")
+	tell(ports(" subnet manager LID", managerLID), "subnet managers", Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
+	tell(unlikeRDMA(some, []aspect{{"adapters", deviceNames}}), "adapters", Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
 	tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks",
-		"{ssh} ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there")
-	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", Warn, "nothing as a rule", "{ssh} ibv_devinfo")
+		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
+	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", Warn, "nothing as a rule", fix.On("ibv_devinfo"))
 	tell(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", Warn,
-		"nothing as a rule; stalls and link errors that only some nodes show", "{ssh} sudo mlxfwmanager --query")
+		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
 	return findings
 }
 

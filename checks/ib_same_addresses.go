@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -78,7 +79,7 @@ func crossedRails(view View, nodes []*facts.Node) []Finding {
 				Got:      strings.Join(got, "; "),
 				Want:     "every port in the subnet of its like on the other nodes",
 				WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
-				Fix:      []string{"{ssh} 'ip -br addr; rdma link'"},
+				Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
 			})
 		}
 	}

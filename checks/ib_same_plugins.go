@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -38,9 +39,9 @@ func unlikePlugins(view View) (findings []Finding) {
 		for _, d := range differences(view.Nodes, []aspect{{"plugin", plugin.name}}) {
 			f := d.finding(plugin.what)
 			f.WouldSee = "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective"
-			f.Fix = []string{
-				exportLine(view.Launch, plugin.variable, "none") + "   # all ranks do without, or have it installed where it is not:",
-				`{ssh} 'echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-'`,
+			f.Remedy = []fix.Command{
+				exportLine(view.Launch, plugin.variable, "none").Remark("all ranks do without, or have it installed where it is not:"),
+				fix.On(`echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-`),
 			}
 			findings = append(findings, f)
 		}

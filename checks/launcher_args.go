@@ -39,7 +39,7 @@ var launcherArgs = Check{
 
 // finding is a note as it stands: its message says what happens and the way out.
 func (t trap) finding(view View, note hostfile.Note) Finding {
-	f := Finding{Verdict: Warn, Nodes: []string{view.Head.Name}, Summary: note.Message, Fix: lookAtLine(note), WouldSee: t.wouldSee}
+	f := Finding{Verdict: Warn, Nodes: []string{view.Head.Name}, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: t.wouldSee}
 	if note.Line > 0 && !t.inCommand {
 		f.Got = fmt.Sprintf("line %d of the hostfile", note.Line)
 	}
@@ -47,7 +47,7 @@ func (t trap) finding(view View, note hostfile.Note) Finding {
 		f.Verdict = Fail
 	}
 	if t.fix != nil {
-		f.Fix = t.fix(view, note)
+		f.Remedy = t.fix(view, note)
 	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 	"preflight/launch"
 )
@@ -19,9 +20,9 @@ func rereadArguments(view View, note hostfile.Note) []Finding {
 	if f.Verdict == Fail {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
 	}
-	f.Fix = []string{"deepspeed … " + ShellWord(view.Launch.Script) + " " + strings.Join(retyped(view.Launch.Arguments), " ")}
+	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.Words(retyped(view.Launch.Arguments)))}
 	if launch.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
-		f.Fix = []string{"pip install --upgrade deepspeed   # on every node; or have the script read the value from a file"}
+		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
 	}
 	return []Finding{f}
 }
@@ -68,14 +69,14 @@ func breaksUp(word string) bool {
 	return quote != 0 || escaped
 }
 
-// retyped are the arguments as they must be typed for the script to get them.
+// retyped are the arguments as DeepSpeed must be given them for the script to get them.
 func retyped(arguments []string) []string {
 	var words []string
 	for _, argument := range arguments {
 		if !meant(argument) {
 			argument = handedOn(argument)
 		}
-		words = append(words, ShellWord(argument))
+		words = append(words, argument)
 	}
 	return words
 }
@@ -89,7 +90,7 @@ func handedOn(argument string) string {
 	if strings.Contains(argument, " ") {
 		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
 	}
-	return pdshWord(ShellWord(argument))
+	return pdshWord(fix.Quote(argument))
 }
 
 // meant is whether an argument is quoted already for the shells that will read it

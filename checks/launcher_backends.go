@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 	"preflight/launch"
 )
@@ -17,7 +18,7 @@ func backendFindings(view View, by launch.Launcher) []Finding {
 				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", by.Name, program),
 				Want:     "its environment module loaded, or its directory in PATH",
 				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", by.Name),
-				Fix:      []string{"command -v " + program, "deepspeed --launcher=pdsh …"},
+				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)), fix.Here("deepspeed --launcher=pdsh …")},
 			})}
 		}
 	}
@@ -39,7 +40,7 @@ func otherMPI(view View, by launch.Launcher) []Finding {
 	f := onHead(view, Finding{
 		Verdict:  Warn,
 		Got:      mpirun,
-		Fix:      []string{ShellWord(mpirun) + " --version", "deepspeed --launcher=pdsh …"},
+		Remedy:   []fix.Command{fix.Here("%s --version", fix.Path(mpirun)), fix.Here("deepspeed --launcher=pdsh …")},
 		WouldSee: "mpirun: Error: unknown option \"-genv\"",
 	})
 	switch {
@@ -80,7 +81,7 @@ func outsideAllocation(view View, by launch.Launcher) []Finding {
 		Verdict: Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
 		Got:      by.Allocation + "=" + nodes,
-		Fix:      []string{`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`},
+		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }

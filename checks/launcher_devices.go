@@ -1,9 +1,9 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -12,11 +12,11 @@ import (
 // moreSlots judges slots that the hostfile does not give. A rank without a
 // device of its own ends the launch; where every host shows as many accelerators
 // as were asked for, only the hostfile is out of date.
-func moreSlots(fix func(View, hostfile.Note) []string) func(View, hostfile.Note) []Finding {
+func moreSlots(commands func(View, hostfile.Note) []fix.Command) func(View, hostfile.Note) []Finding {
 	return func(view View, note hostfile.Note) []Finding {
 		f := trap{
 			fatal:    view.Launch.Accelerator != "cpu" && !enoughDevices(view),
-			fix:      fix,
+			fix:      commands,
 			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 		}.finding(view, note)
 		if f.Verdict == Warn {
@@ -51,7 +51,7 @@ func devicesOf(view View, host string) (count int, seen bool) {
 }
 
 // fewestDevices is a --num_gpus that every host has the accelerators for.
-func fewestDevices(view View, _ hostfile.Note) []string {
+func fewestDevices(view View, _ hostfile.Note) []fix.Command {
 	fewest := 0
 	for _, host := range view.Launch.Hosts {
 		if devices, seen := devicesOf(view, host.Name); seen && (fewest == 0 || devices < fewest) {
@@ -59,12 +59,12 @@ func fewestDevices(view View, _ hostfile.Note) []string {
 		}
 	}
 	if fewest == 0 {
-		return []string{"deepspeed --num_gpus N …   # at most the slots of the host that has the fewest"}
+		return []fix.Command{fix.Here("deepspeed --num_gpus N …   # at most the slots of the host that has the fewest")}
 	}
-	return []string{fmt.Sprintf("deepspeed --num_gpus %d …   # what the host with the fewest accelerators has", fewest)}
+	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # what the host with the fewest accelerators has", fix.Number(fewest))}
 }
 
 // slotsGiven names the slots that the hostfile has for the host of a note.
-func slotsGiven(_ View, note hostfile.Note) []string {
-	return []string{fmt.Sprintf("deepspeed --include 'NAME:0,1,…' …   # only slots that line %d of the hostfile gives; they count from 0", note.Line)}
+func slotsGiven(_ View, note hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots that line %s of the hostfile gives; they count from 0", fix.Number(note.Line))}
 }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -29,9 +30,9 @@ func tornElastic(view View) []Finding {
 				Got:      "torch " + version,
 				Want:     "torch before 2.3, or a launch without --elastic_training",
 				WouldSee: "TypeError: WorkerSpec.__init__() got an unexpected keyword argument 'redirects'",
-				Fix: []string{
-					"deepspeed …   # without --elastic_training, --min_elastic_nodes and --max_elastic_nodes",
-					"torchrun --nnodes MIN:MAX --rdzv_backend c10d --rdzv_endpoint HOST:PORT …   # torch's own elastic training, on every node",
+				Remedy: []fix.Command{
+					fix.Here("deepspeed …   # without --elastic_training, --min_elastic_nodes and --max_elastic_nodes"),
+					fix.Here("torchrun --nnodes MIN:MAX --rdzv_backend c10d --rdzv_endpoint HOST:PORT …   # torch's own elastic training, on every node"),
 				},
 			})
 		}

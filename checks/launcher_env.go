@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -52,12 +53,12 @@ func judgeExports(view View) []Finding {
 }
 
 // takenOut takes the variable that a note begins with out where it is set.
-func takenOut(view View, note hostfile.Note) []string {
+func takenOut(view View, note hostfile.Note) []fix.Command {
 	name, _, _ := strings.Cut(note.Message, "=")
 	if export, isExported := exported(view, name); isExported {
 		return takeOut(view, export)
 	}
-	return []string{"unset " + ShellWord(name)}
+	return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
 }
 
 // longestArgument is what the kernel takes in one argument of a program, the end
@@ -84,6 +85,6 @@ func tooLong(view View) []Finding {
 		Got:      exactly(int64(length)) + ", the longest of them " + longest.Name,
 		Want:     "less than " + exactly(longestArgument),
 		WouldSee: fmt.Sprintf("OSError: [Errno 7] Argument list too long: '%s'", by.Program()),
-		Fix:      takeOut(view, longest),
+		Remedy:   takeOut(view, longest),
 	}}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -32,19 +33,21 @@ func envFileProblems(view View, file facts.EnvFile) []Finding {
 func envLines(view View, file facts.EnvFile, problems []hostfile.LineError) Finding {
 	first := problems[0]
 	f := Finding{Verdict: Warn, Nodes: []string{view.Head.Name}, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
-	var numbers, deletions []string
+	var numbers []string
+	var deletions, shown []fix.Arg
 	for _, problem := range problems {
 		if problem.Line > 0 {
 			numbers = append(numbers, fmt.Sprint(problem.Line))
-			deletions = append(deletions, fmt.Sprintf("%dd", problem.Line))
+			deletions = append(deletions, fix.Code("%sd", fix.Number(problem.Line)))
+			shown = append(shown, fix.Code("%sp", fix.Number(problem.Line)))
 		}
 	}
 	if numbers == nil {
-		f.Verdict, f.Fix = Fail, []string{"chmod u+r " + ShellWord(file.Path)}
+		f.Verdict, f.Remedy = Fail, []fix.Command{fix.Here("chmod u+r %s", fix.Path(file.Path))}
 		return f
 	}
 	f.Got = fmt.Sprintf("line %s of %s", strings.Join(numbers, ", "), file.Path)
-	f.Fix = []string{fmt.Sprintf("sed -i '%s' %s", strings.Join(deletions, ";"), ShellWord(file.Path))}
+	f.Remedy = []fix.Command{fix.Here("sed -i '%s' %s", fix.Join(";", deletions...), fix.Path(file.Path))}
 	switch comment := strings.HasPrefix(strings.TrimSpace(file.Lines[first.Line-1]), "#"); {
 	case first.DeepSpeed != "":
 		f.Verdict = Fail
@@ -52,7 +55,7 @@ func envLines(view View, file facts.EnvFile, problems []hostfile.LineError) Find
 		f.Verdict = Fail
 		f.WouldSee = "nothing: no rank starts, and the launch ends with exit code 0"
 	default:
-		f.Fix = []string{fmt.Sprintf("sed -n '%s' %s   # correct these names", strings.ReplaceAll(strings.Join(deletions, ";"), "d", "p"), ShellWord(file.Path))}
+		f.Remedy = []fix.Command{fix.Here("sed -n '%s' %s   # correct these names", fix.Join(";", shown...), fix.Path(file.Path))}
 		f.WouldSee = "bash: line 1: export: not a valid identifier"
 	}
 	return f
@@ -76,7 +79,7 @@ func saidTwice(view View, file facts.EnvFile) []Finding {
 			Summary: fmt.Sprintf("%s sets %s more than once, and the last line wins", file.Path, s.Name),
 			Got:     fmt.Sprintf("%s=%s after other values", s.Name, last[s.Name]),
 			Want:    "one line a name",
-			Fix:     []string{fmt.Sprintf("grep -n '^%s=' %s   # keep the one that is meant", s.Name, ShellWord(file.Path))},
+			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the one that is meant", fix.Variable(s.Name), fix.Path(file.Path))},
 		})
 	}
 	return findings // those of one name are alike, and folded

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 )
 
@@ -25,7 +26,7 @@ func ignored(view View) []Finding {
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
 			WouldSee: "ranks that meet at another address or port than the one set",
-			Fix:      []string{fmt.Sprintf("deepspeed --%s=%s …", argument, ShellWord(setting.Value)), "unset " + setting.Name},
+			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Word(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name))},
 		})
 	}
 	return append(findings, ignoredDevices(view)...)
@@ -48,6 +49,6 @@ func ignoredDevices(view View) []Finding {
 		Got:      name + "=" + value,
 		Want:     "the devices as slots of --include",
 		WouldSee: "training on other devices than the variable names",
-		Fix:      []string{"deepspeed --include " + ShellWord("HOST:"+value) + " …   # every host so", "unset " + name},
+		Remedy:   []fix.Command{fix.Here("deepspeed --include %s …   # every host so", fix.Word("HOST:"+value)), fix.Here("unset %s", fix.Variable(name))},
 	}}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -30,7 +31,7 @@ func unexported(view View) []Finding {
 			Summary: setting.Name + " is set where the launch is typed, and the launch does not export it",
 			Got:     "not set, or not to this, on " + hostfile.Fold(without),
 			Want:    setting.Value,
-			Fix:     []string{exportLine(view.Launch, setting.Name, setting.Value)},
+			Remedy:  []fix.Command{exportLine(view.Launch, setting.Name, setting.Value)},
 		})
 	}
 	return findings

@@ -7,68 +7,69 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 	"preflight/launch"
 )
 
 // always is a fix that hangs on nothing.
-func always(fix string) func(View, hostfile.Note) []string {
-	return func(View, hostfile.Note) []string { return []string{fix} }
+func always(command fix.Command) func(View, hostfile.Note) []fix.Command {
+	return func(View, hostfile.Note) []fix.Command { return []fix.Command{command} }
 }
 
-func namedInFull(view View, _ hostfile.Note) []string {
-	return []string{fmt.Sprintf("deepspeed --include %s …   # name the slots of every host", ShellWord(fullInclude(view.Launch)))}
+func namedInFull(view View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --include %s …   # name the slots of every host", fix.Word(fullInclude(view.Launch)))}
 }
 
-func fewerNodes(view View, _ hostfile.Note) []string {
-	return []string{fmt.Sprintf("deepspeed --num_nodes %d …   # or add the missing hosts to the hostfile", len(view.Launch.Hosts))}
+func fewerNodes(view View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --num_nodes %s …   # or add the missing hosts to the hostfile", fix.Number(len(view.Launch.Hosts)))}
 }
 
 // slurmNodes has srun take the hosts of the hostfile.
-func slurmNodes(view View, _ hostfile.Note) []string {
+func slurmNodes(view View, _ hostfile.Note) []fix.Command {
 	hosts := hostfile.Fold(hostNamesOf(view))
-	return []string{fmt.Sprintf("deepspeed --launcher_args %s …", ShellWord(fmt.Sprintf("--nodelist=%s --nodes=%d", hosts, len(view.Launch.Hosts))))}
+	return []fix.Command{fix.Here("deepspeed --launcher_args %s …", fix.Word(fmt.Sprintf("--nodelist=%s --nodes=%d", hosts, len(view.Launch.Hosts))))}
 }
 
 // evenProcesses is what accelerate starts all the same.
-func evenProcesses(view View, _ hostfile.Note) []string {
+func evenProcesses(view View, _ hostfile.Note) []fix.Command {
 	ranks := 0
 	for _, host := range view.Launch.Hosts {
 		ranks += len(host.Slots)
 	}
-	return []string{fmt.Sprintf("accelerate launch --num_processes %d …", ranks)}
+	return []fix.Command{fix.Here("accelerate launch --num_processes %s …", fix.Number(ranks))}
 }
 
 // firstAddress gives the address that DeepSpeed would ask the first host for.
-func firstAddress(view View, _ hostfile.Note) []string {
+func firstAddress(view View, _ hostfile.Note) []fix.Command {
 	address := "ADDRESS"
-	if first := view.All[0]; isPlain(first.Address) {
+	if first := view.All[0]; fix.IsPlain(first.Address) {
 		address = first.Address
 	}
-	return []string{fmt.Sprintf("deepspeed --no_ssh --master_addr %s …   # the same on every node", address)}
+	return []fix.Command{fix.Here("deepspeed --no_ssh --master_addr %s …   # the same on every node", fix.Host(address))}
 }
 
 // renamed gives the script a name that no shell reads as something else.
-func renamed(view View, _ hostfile.Note) []string {
-	return []string{fmt.Sprintf("mv -- %s %s   # on every node", ShellWord(view.Launch.Script), plain(view.Launch.Script))}
+func renamed(view View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("mv -- %s %s   # on every node", fix.Path(view.Launch.Script), fix.Path(plain(view.Launch.Script)))}
 }
 
-func movedAway(view View, _ hostfile.Note) []string {
-	return []string{fmt.Sprintf("mv -- %s %s   # on every node, and launch from there", ShellWord(view.Launch.WorkDir), plain(view.Launch.WorkDir))}
+func movedAway(view View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("mv -- %s %s   # on every node, and launch from there", fix.Path(view.Launch.WorkDir), fix.Path(plain(view.Launch.WorkDir)))}
 }
 
 // plain is a path with all that a shell reads as something else made a "_".
 func plain(path string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '/' || isPlain(string(r)) {
+		if r == '/' || fix.IsPlain(string(r)) {
 			return r
 		}
 		return '_'
 	}, path)
 }
 
-func endedVenv(view View, _ hostfile.Note) []string {
-	return []string{fmt.Sprintf("deepspeed --venv_script %s …", ShellWord(view.Launch.VenvScript+";"))}
+func endedVenv(view View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --venv_script %s …", fix.Word(view.Launch.VenvScript+";"))}
 }
 
 // writtenOut is how a note ends that says what a bare name should have been.

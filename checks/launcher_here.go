@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -33,7 +34,7 @@ func startsHere(view View, note hostfile.Note) []Finding {
 	}
 	f := Finding{
 		Nodes: []string{view.Head.Name}, Summary: note.Message,
-		Fix:      []string{"deepspeed --force_multi …   # or type the launch on that host"},
+		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or type the launch on that host")},
 		WouldSee: "The client socket has timed out after 600000ms while trying to connect to the master address, where no rank runs",
 	}
 	host := view.All[0]

@@ -1,9 +1,9 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -26,7 +26,7 @@ func openMPIInterface(view View, note hostfile.Note) []Finding {
 				Summary:  "DeepSpeed has Open MPI use eth0, and no such interface is up here",
 				Got:      "--mca btl_tcp_if_include eth0",
 				Want:     "an interface of the network between the nodes, or that network itself",
-				Fix:      []string{"ssh {node} ip -br address", fmt.Sprintf("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", peerNetwork(node))},
+				Remedy:   []fix.Command{fix.Here("ssh {node} ip -br address"), fix.Here("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", fix.Name(peerNetwork(node)))},
 				WouldSee: "WARNING: An invalid value was given for btl_tcp_if_include. … Value: eth0 Message: Unknown interface name",
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -21,7 +22,7 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 	case pdsh == nil:
 		add(Finding{
 			Summary: "pdsh is not in PATH of the launching machine",
-			Fix:     installFix(view, "pdsh", "pdsh", "pdsh-rcmd-ssh"),
+			Remedy:  fix.Install(fix.Here, systemOf(view.Head), "pdsh", "pdsh", "pdsh-rcmd-ssh"),
 		})
 	case len(pdsh.Insecure) > 0:
 		f := Finding{
@@ -32,8 +33,7 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 		}
 		for _, entry := range pdsh.Insecure {
 			directory, _, _ := strings.Cut(entry, " ")
-			directory = ShellWord(directory)
-			f.Fix = append(f.Fix, fmt.Sprintf("sudo chown root:root %s && sudo chmod go-w %s", directory, directory))
+			f.Remedy = append(f.Remedy, fix.Here("sudo chown root:root %s && sudo chmod go-w %[1]s", fix.Path(directory)))
 		}
 		add(f)
 	case !slices.Contains(pdsh.Modules, "ssh") && pdsh.Problem != "":
@@ -41,14 +41,14 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 			Summary:  "pdsh cannot load its modules",
 			Got:      pdsh.Problem,
 			WouldSee: pdsh.Problem,
-			Fix:      []string{ShellWord(pdsh.Path) + " -V"},
+			Remedy:   []fix.Command{fix.Here("%s -V", fix.Path(pdsh.Path))},
 		})
 	case !slices.Contains(pdsh.Modules, "ssh"):
 		add(Finding{
 			Summary:  "pdsh has no ssh module",
 			Got:      "modules " + strings.Join(pdsh.Modules, ", "),
 			WouldSee: `pdsh: No such rcmd module "ssh"`,
-			Fix:      installFix(view, "pdsh", "pdsh-rcmd-ssh"),
+			Remedy:   fix.Install(fix.Here, systemOf(view.Head), "pdsh", "pdsh-rcmd-ssh"),
 		})
 	}
 	if hosts, most := len(view.Launch.Hosts), fanOut(view.Launch.LauncherArgs); hosts > most {
@@ -57,7 +57,7 @@ func pdshFindings(view View, pdsh *facts.PDSH) []Finding {
 			Got:      fmt.Sprintf("%d hosts", hosts),
 			Want:     fmt.Sprintf("at most %d", most),
 			WouldSee: "Timed out after … seconds waiting for clients. …/… clients joined",
-			Fix:      []string{fmt.Sprintf("deepspeed --launcher_args='-f %d' …", hosts)},
+			Remedy:   []fix.Command{fix.Here("deepspeed --launcher_args='-f %s' …", fix.Number(hosts))},
 		})
 	}
 	if findings == nil { // else it fails for the reason that is already there

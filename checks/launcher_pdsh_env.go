@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -41,7 +42,7 @@ func pdshEnv(view View, pdsh *facts.PDSH) []Finding {
 			Summary:  variable.Summary,
 			Got:      variable.Name + "=" + value,
 			WouldSee: variable.WouldSee,
-			Fix:      []string{"unset " + variable.Name},
+			Remedy:   []fix.Command{fix.Here("unset %s", fix.Variable(variable.Name))},
 		}))
 	}
 	return findings

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -45,7 +46,7 @@ func judgeLauncher(view View) []Finding {
 			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", view.Launch.Launcher),
 			Want:     "one of " + strings.Join(launch.LauncherNames(), ", "),
 			WouldSee: "NotImplementedError: Unknown launcher " + view.Launch.Launcher,
-			Fix:      []string{"deepspeed --launcher=" + launch.DefaultLauncher + " …"},
+			Remedy:   []fix.Command{fix.Here("deepspeed --launcher=%s …", fix.Name(launch.DefaultLauncher))},
 		}))
 	}
 	return findings
@@ -62,7 +63,7 @@ func sshClient(view View) []Finding {
 	return []Finding{onHead(view, Finding{
 		Summary:  "there is no ssh client on the launching machine",
 		WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
-		Fix:      installFix(view, "openssh-client", "openssh-clients"),
+		Remedy:   fix.Install(fix.Here, systemOf(view.Head), "openssh-client", "openssh-clients"),
 	})}
 }
 
@@ -72,7 +73,7 @@ func programFindings(view View) []Finding {
 	program, python := view.Launch.Program, view.Head.Python
 	f := Finding{
 		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
-		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Fix: []string{"source VENV/bin/activate   # the environment that has " + program, "pip install " + ShellWord(program)},
+		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Word(program))},
 	}
 	switch {
 	case view.Launch.Script == "":
@@ -82,7 +83,7 @@ func programFindings(view View) []Finding {
 		f.Summary = "the launch's interpreter has no deepspeed on the launching machine"
 		f.Got = python.Executable
 		f.WouldSee = "ModuleNotFoundError: No module named 'deepspeed'"
-		f.Fix = []string{ShellWord(python.Executable) + " -m pip install deepspeed"}
+		f.Remedy = []fix.Command{fix.Here("%s -m pip install deepspeed", fix.Path(python.Executable))}
 	default:
 		return nil
 	}

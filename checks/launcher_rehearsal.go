@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -24,7 +25,7 @@ func rehearsalFindings(view View) []Finding {
 	case len(tried.Complaints) > 0 && nobodySaid(tried):
 		return []Finding{{
 			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
-			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Fix: []string{"env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'", shellLine(tried.Command)},
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.Words(tried.Command))},
 		}}
 	}
 	var findings []Finding
@@ -36,15 +37,6 @@ func rehearsalFindings(view View) []Finding {
 
 func nobodySaid(tried *facts.Rehearsal) bool {
 	return !slices.ContainsFunc(tried.Nodes, func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 })
-}
-
-// shellLine is an argv as a person pastes it into a POSIX shell.
-func shellLine(words []string) string {
-	var line []string
-	for _, word := range words {
-		line = append(line, ShellWord(word))
-	}
-	return strings.Join(line, " ")
 }
 
 // rehearsedNode judges what came back from the node whose rank it is.
@@ -59,20 +51,20 @@ func rehearsedNode(view View, rank int, said facts.RehearsalNode) []Finding {
 		f.Nodes = []string{view.Head.Name}
 		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", said.Node)
 		f.Got, f.Want = ranksOf(said), "the hosts of the hostfile, in its order"
-		f.Fix = []string{"pdsh -R ssh -Q -w " + ShellWord(strings.Join(hostNamesOf(view), ",")) + "   # how pdsh reads them"}
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", fix.Word(strings.Join(hostNamesOf(view), ",")))}
 		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
 	case len(said.Ranks) == 0:
 		return []Finding{noEcho(view, said)}
 	case !slices.Equal(said.Ranks, []int{rank}):
 		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
 		f.Got, f.Want = ranksOf(said), fmt.Sprintf("node rank %d", rank)
-		f.Fix = []string{"pdsh -R ssh -Q -w " + ShellWord(strings.Join(hostNamesOf(view), ",")) + "   # how pdsh reads the names"}
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", fix.Word(strings.Join(hostNamesOf(view), ",")))}
 		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
 	case len(said.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
 		f.Verdict = Warn
 		f.Summary = "prints lines of its own when pdsh logs in, which it did not for preflight"
 		f.Got = said.Noise[0]
-		f.Fix = []string{pdshLogin(view) + "   # anything printed here comes from start-up files"}
+		f.Remedy = []fix.Command{pdshLogin().Remark("anything printed here comes from start-up files")}
 		f.WouldSee = "these lines among those of the training"
 	default:
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -14,19 +15,19 @@ import (
 var pdshRefusals = []struct {
 	says    string
 	summary string
-	fix     string
+	fix     []fix.Command
 }{
-	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", askForKey},
-	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", "ssh-keygen -F {host}   # which file has which key"},
-	{"Permission denied", "pdsh's ssh is refused the login", ""},
-	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", "ssh-add -l"},
-	{"Could not resolve hostname", "pdsh's ssh does not know the name", "ssh -G {node} | grep -i ^hostname"},
-	{"Connection refused", "pdsh's ssh knocks where no SSH server listens", "ssh -G {node} | grep -E '^(hostname|port) '"},
-	{"timed out", "pdsh's ssh gets no answer in its 10 s", ""},
-	{"Bad configuration option", "ssh does not understand its own configuration", ""},
-	{"Bad owner or permissions", "ssh refuses its own configuration", "chmod go-w ~/.ssh ~/.ssh/config"},
-	{"No such rcmd module", "pdsh takes a part of the name for a module of its own", ""},
-	{"command timeout", "pdsh ended the command by its own time limit", "unset PDSH_COMMAND_TIMEOUT"},
+	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{askForKey}},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key")}},
+	{"Permission denied", "pdsh's ssh is refused the login", nil},
+	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", []fix.Command{fix.Here("ssh-add -l")}},
+	{"Could not resolve hostname", "pdsh's ssh does not know the name", []fix.Command{fix.Here("ssh -G {node} | grep -i ^hostname")}},
+	{"Connection refused", "pdsh's ssh knocks where no SSH server listens", []fix.Command{fix.Here("ssh -G {node} | grep -E '^(hostname|port) '")}},
+	{"timed out", "pdsh's ssh gets no answer in its 10 s", nil},
+	{"Bad configuration option", "ssh does not understand its own configuration", nil},
+	{"Bad owner or permissions", "ssh refuses its own configuration", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
+	{"No such rcmd module", "pdsh takes a part of the name for a module of its own", nil},
+	{"command timeout", "pdsh ended the command by its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
 }
 
 // noEcho is a node that let us in and from which pdsh got no echo.
@@ -43,9 +44,7 @@ func noEcho(view View, said facts.RehearsalNode) Finding {
 	for _, refusal := range pdshRefusals {
 		if slices.ContainsFunc(said.Errors, func(line string) bool { return strings.Contains(line, refusal.says) }) {
 			refused, f.Summary = true, refusal.summary
-			if refusal.fix != "" {
-				f.Fix = []string{refusal.fix}
-			}
+			f.Remedy = slices.Clone(refusal.fix)
 			break
 		}
 	}
@@ -53,10 +52,10 @@ func noEcho(view View, said facts.RehearsalNode) Finding {
 		return Finding{Verdict: Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf("whether pdsh gets an answer from it is not known (pdsh: %s)", problem)}
 	}
 	f.Summary += ", although preflight logged in"
-	f.Fix = append(f.Fix, pdshLogin(view)+"   # what pdsh runs")
+	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
 	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
 		if value := headVariable(view, name); value != "" {
-			f.Fix = append(f.Fix, fmt.Sprintf("unset %s   # it is %s", name, ShellWord(value)))
+			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Name(name), fix.Word(value)))
 		}
 	}
 	return f
@@ -81,11 +80,8 @@ func lastSaid(errors []string) string {
 
 // pdshLogin is the login that pdsh's ssh module makes (pdsh 2.34,
 // modules/sshcmd.c), without the variables that change it.
-func pdshLogin(view View) string {
-	if view.Launch.SSHPort != 0 {
-		return fmt.Sprintf("ssh -v -oConnectTimeout=10 -p %d -2 -a -x {node} true", view.Launch.SSHPort)
-	}
-	return "ssh -v -oConnectTimeout=10 -2 -a -x {node} true"
+func pdshLogin() fix.Command {
+	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true")
 }
 
 func headVariable(view View, name string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 	"preflight/launch"
 )
@@ -27,8 +28,8 @@ func torchrunNodes(view View) []Finding {
 	least, most := cmp.Or(view.Launch.MinNodes, 1), cmp.Or(view.Launch.MaxNodes, 1)
 	f := Finding{
 		Nodes: []string{view.Head.Name}, Verdict: Fail,
-		Got: fmt.Sprintf("--nnodes %s for %d hosts", span(least, most), hosts),
-		Fix: []string{fmt.Sprintf("torchrun --nnodes %d …   # the same on every host", hosts)},
+		Got:    fmt.Sprintf("--nnodes %s for %d hosts", span(least, most), hosts),
+		Remedy: []fix.Command{fix.Here("torchrun --nnodes %s …   # the same on every host", fix.Number(hosts))},
 	}
 	switch {
 	case hosts < least:
@@ -72,9 +73,9 @@ func torchrunProcesses(view View) []Finding {
 	for _, host := range view.Launch.Hosts {
 		slots := len(host.Slots)
 		f := Finding{
-			Nodes: []string{host.Name},
-			Got:   fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
-			Fix:   []string{"torchrun --nproc-per-node gpu …   # as many as there are"},
+			Nodes:  []string{host.Name},
+			Got:    fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
+			Remedy: []fix.Command{fix.Here("torchrun --nproc-per-node gpu …   # as many as there are")},
 		}
 		switch {
 		case host.Slots == nil || processes == slots:

@@ -1,6 +1,9 @@
 package checks
 
-import "preflight/hostfile"
+import (
+	"preflight/checks/fix"
+	"preflight/hostfile"
+)
 
 // trap is how one of the launch's notes is judged: a warning with the note's own
 // words, unless it says otherwise.
@@ -9,7 +12,7 @@ type trap struct {
 	fatal     bool // the launch cannot come up, or not with what was asked for
 	inCommand bool // the mistake is an argument's, whatever line of the hostfile it meets
 	exported  bool // it is of what the ranks get to see: launcher-env's to judge
-	fix       func(View, hostfile.Note) []string
+	fix       func(View, hostfile.Note) []fix.Command
 	wouldSee  string
 	// look judges where the note alone does not decide.
 	look func(View, hostfile.Note) []Finding
@@ -19,10 +22,10 @@ type trap struct {
 // together. One that is not here is a warning to whomever it concerns.
 var traps = map[string]trap{
 	// Lines of the hostfile.
-	"byte-order-mark": {fatal: true, fix: always(`sed -i '1s/^\xef\xbb\xbf//' {hostfile}`), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
+	"byte-order-mark": {fatal: true, fix: always(fix.Here("sed -i '1s/^\\xef\\xbb\\xbf//' {hostfile}")), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
 	"comment-in-name": {wouldSee: "ssh: Could not resolve hostname …#…: Name or service not known"},
 	"quoted-name":     {wouldSee: "Using hostfile at … but host=… was not reachable via ssh."},
-	"ignored-text":    {fix: lineCommand(`s/^(\s*\S+\s+slots=[0-9]+).*/\1/`)},
+	"ignored-text":    {fix: lineCommand(fix.Code(`s/^(\s*\S+\s+slots=[0-9]+).*/\1/`))},
 	"zero-slots":      {look: zeroSlots},
 	"pdsh-operator":   {fatal: true},
 	"pdsh-range":      {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
@@ -38,37 +41,37 @@ var traps = map[string]trap{
 	"hostfile-ignored":            {fix: slurmNodes, wouldSee: "training on other hosts than the hostfile names"},
 	"slurm-filter":                {fatal: true, fix: slurmNodes, wouldSee: "srun: unrecognized option '--include'"},
 	"accelerate-uneven-processes": {inCommand: true, fix: evenProcesses, wouldSee: "fewer ranks than were asked for"},
-	"autotuning":                  {fix: always("deepspeed …   # without --autotuning")},
+	"autotuning":                  {fix: always(fix.Here("deepspeed …   # without --autotuning"))},
 
 	// Where the ranks meet.
-	"master-addr-ignored":  {fix: always("deepspeed --launcher=pdsh …   # it hands --master_addr on; or leave the option out")},
-	"master-port-range":    {fatal: true, fix: always("deepspeed --master_port 29500 …"), wouldSee: "ValueError: port must have value from 0 to 65535"},
+	"master-addr-ignored":  {fix: always(fix.Here("deepspeed --launcher=pdsh …   # it hands --master_addr on; or leave the option out"))},
+	"master-port-range":    {fatal: true, fix: always(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
 	"no-ssh-asks-ssh":      {fix: firstAddress, wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
 	"rdzv-backend-unknown": {torchrun: true, look: notForeseen},
 	"openmpi-eth0":         {look: openMPIInterface},
-	"openmpi-needs-mpi":    {fix: always("deepspeed --launcher=pdsh …"), wouldSee: "EnvironmentError: MPI environment variables are not set."},
+	"openmpi-needs-mpi":    {fix: always(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
 	// What gets lost or read again on the way.
-	"option-not-forwarded": {fix: always("deepspeed …   # without the options named above")},
-	"argument-split":       {fix: always("pip install --upgrade deepspeed   # on every node; or take blanks and quotes out of the arguments")},
+	"option-not-forwarded": {fix: always(fix.Here("deepspeed …   # without the options named above"))},
+	"argument-split":       {fix: always(fix.Here("pip install --upgrade deepspeed   # on every node; or take blanks and quotes out of the arguments"))},
 	"argument-reread":      {look: rereadArguments},
 	"script-reread":        {fatal: true, fix: renamed, wouldSee: "python: can't open file '…': [Errno 2] No such file or directory"},
 	"workdir-reread":       {look: rereadWorkDir},
-	"interpreter-reread":   {fatal: true, fix: always("python3 -m venv ~/venv   # a python without blanks and signs in its path, on every node"), wouldSee: "bash: line 1: …: No such file or directory"},
+	"interpreter-reread":   {fatal: true, fix: always(fix.Here("python3 -m venv ~/venv   # a python without blanks and signs in its path, on every node")), wouldSee: "bash: line 1: …: No such file or directory"},
 	"venv-script-unended":  {fix: endedVenv},
-	"ssh-port-append":      {fix: always("export PDSH_SSH_ARGS_APPEND="), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
+	"ssh-port-append":      {fix: always(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
 
 	// What --launcher_args does to pdsh.
 	"launcher-args-hosts":   {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
-	"launcher-args-module":  {fatal: true, fix: always("deepspeed …   # without -R in --launcher_args"), wouldSee: "pdsh: connect: Connection refused"},
-	"launcher-args-timeout": {fatal: true, fix: always("deepspeed …   # without -u in --launcher_args"), wouldSee: "HOST: command timeout"},
+	"launcher-args-module":  {fatal: true, fix: always(fix.Here("deepspeed …   # without -R in --launcher_args")), wouldSee: "pdsh: connect: Connection refused"},
+	"launcher-args-timeout": {fatal: true, fix: always(fix.Here("deepspeed …   # without -u in --launcher_args")), wouldSee: "HOST: command timeout"},
 	"launcher-args-fanout":  {look: countedElsewhere},
 
 	// What the ranks get to see.
 	"export-reread":         {exported: true, fix: takenOut},
 	"export-keeps-quotes":   {exported: true, fix: takenOut},
-	"exports-forgotten":     {exported: true, fix: always("pip install --upgrade deepspeed   # on every node"), wouldSee: "ranks without any variable of the launching machine"},
+	"exports-forgotten":     {exported: true, fix: always(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without any variable of the launching machine"},
 	"timeout-no-number":     {exported: true, fatal: true, fix: takenOut, wouldSee: "ValueError: invalid literal for int() with base 10"},
 	"timeout-not-positive":  {exported: true, fatal: true, fix: takenOut, wouldSee: "DistNetworkError: The client socket has timed out after 0ms"},
-	"accelerate-writes-env": {exported: true, fix: always("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone"), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+	"accelerate-writes-env": {exported: true, fix: always(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
 }

@@ -103,11 +103,11 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 		Got:      strings.Join(lookup.Addresses, " "),
 		WouldSee: fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port),
 	}
-	_, f.Fix = m.cure()
+	_, f.Remedy = m.cure()
 	if right := addressesOf(home); len(right) > 0 {
 		f.Want = right[0].String()
 	}
-	f.Fix = append(f.Fix, lookUpName(m.Host))
+	f.Remedy = append(f.Remedy, lookUpName(m.Host))
 	if len(lookup.Addresses) == 0 {
 		f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", m.Host)
 		f.Got = lookup.Error

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -17,11 +18,11 @@ func (m masterPlace) untried() Finding {
 // anothers is a meeting at another node than the one that will serve.
 func (m masterPlace) anothers(place string, holder *facts.Node) Finding {
 	f := m.finding(fmt.Sprintf("the ranks will meet at %s, which is %s's address, and rank 0 runs on %s", place, holder.Name, m.first.Name), "nobody serves the store there")
-	first := fmt.Sprintf("# or put %s first in the hostfile: rank 0 runs on its first host", holder.Name)
+	first := fix.Note("or put %s first in the hostfile: rank 0 runs on its first host", fix.Host(holder.Name))
 	if m.view.Launch.Rendezvous == launch.RendezvousStatic {
-		first = fmt.Sprintf("# or start torchrun with --node_rank=0 on %s", holder.Name)
+		first = fix.Note("or start torchrun with --node_rank=0 on %s", fix.Host(holder.Name))
 	}
-	f.Fix = append(f.Fix, first)
+	f.Remedy = append(f.Remedy, first)
 	return f
 }
 
@@ -57,6 +58,6 @@ func (m masterPlace) finding(summary, consequence string) Finding {
 	if m.Host != "" {
 		f.WouldSee = fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port)
 	}
-	f.Want, f.Fix = m.cure()
+	f.Want, f.Remedy = m.cure()
 	return f
 }

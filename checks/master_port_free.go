@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -73,8 +74,8 @@ func (p portPlace) held(listener facts.Listener) Finding {
 		Nodes:   []string{p.node.Name},
 		Summary: fmt.Sprintf("port %d is taken on %s", listener.Port, p.role),
 		Got:     fmt.Sprintf("a process of uid %d listens on %s", listener.UID, listener.Address),
-		Fix: []string{
-			fmt.Sprintf("{ssh} sudo ss -tlnp sport = :%d", listener.Port),
+		Remedy: []fix.Command{
+			fix.On("sudo ss -tlnp sport = :%s", fix.Number(listener.Port)),
 			p.command(freePort(p.node.Net, listener.Port)),
 		},
 	}
@@ -84,15 +85,15 @@ func (p portPlace) held(listener facts.Listener) Finding {
 		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the way in", listener.Command, listener.PID, listener.Address)
 	case listener.PID != 0:
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
-		f.Fix = []string{fmt.Sprintf("{ssh} ps -fp %d", listener.PID), fmt.Sprintf("{ssh} kill %d   # if it is left over from an earlier run", listener.PID), f.Fix[1] + "   # if it is to stay"}
+		f.Remedy = []fix.Command{fix.On("ps -fp %s", fix.Number(listener.PID)), fix.On("kill %s   # if it is left over from an earlier run", fix.Number(listener.PID)), f.Remedy[1].Remark("if it is to stay")}
 	}
 	return f
 }
 
 // command has the ranks meet on another port.
-func (p portPlace) command(port int) string {
+func (p portPlace) command(port int) fix.Command {
 	if p.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || p.view.Launch.Rendezvous == "" {
-		return fmt.Sprintf("deepspeed --master_port=%d …", port)
+		return fix.Here("deepspeed --master_port=%s …", fix.Number(port))
 	}
 	return meetAt(p.view, p.Host, port)
 }

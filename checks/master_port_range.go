@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -13,7 +14,7 @@ import (
 // portRange judges a free port by its number.
 func (p portPlace) portRange() []Finding {
 	node, port := p.node, p.Port
-	fix := []string{p.command(freePort(node.Net, launch.DefaultMasterPort-1))}
+	commands := []fix.Command{p.command(freePort(node.Net, launch.DefaultMasterPort-1))}
 	low, high := node.Net.EphemeralLow, node.Net.EphemeralHigh
 	switch {
 	case port < 1024 && (node.Host == nil || node.Host.User != "root"):
@@ -21,7 +22,7 @@ func (p portPlace) portRange() []Finding {
 			Nodes:    []string{node.Name},
 			Summary:  fmt.Sprintf("port %d is below 1024, which only root may bind", port),
 			WouldSee: "failed to bind … (errno: 13 - Permission denied)",
-			Fix:      fix,
+			Remedy:   commands,
 		}
 		if node.Host == nil || node.Host.Container != "" { // containers often lift the rule
 			f.Verdict = Warn
@@ -33,7 +34,7 @@ func (p portPlace) portRange() []Finding {
 			Nodes:   []string{node.Name},
 			Summary: fmt.Sprintf("port %d lies in the range the kernel takes outgoing ports from", port),
 			Got:     fmt.Sprintf("net.ipv4.ip_local_port_range is %d to %d", low, high),
-			Fix:     append(fix, fmt.Sprintf("{ssh} sudo sysctl -w net.ipv4.ip_local_reserved_ports=%d", port)),
+			Remedy:  append(commands, fix.On("sudo sysctl -w net.ipv4.ip_local_reserved_ports=%s", fix.Number(port))),
 		}}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -40,7 +41,7 @@ var memlockLimit = Check{
 				Summary: "the limit on locked memory is too low for RDMA",
 				Got:     memlockText(soft),
 				Want:    "unlimited",
-				Fix:     raiseMemlock(node),
+				Remedy:  raiseMemlock(node),
 			}
 			if soft >= littleMemlock {
 				finding.Verdict, finding.Summary = Warn, "the limit on locked memory may be too low for RDMA"
@@ -63,7 +64,7 @@ func unneededMemlock(v View) []Finding {
 		finding := d.finding("limits on locked memory")
 		finding.Verdict = Warn
 		odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
-		finding.Fix = raiseMemlock(v.Nodes[odd])
+		finding.Remedy = raiseMemlock(v.Nodes[odd])
 		findings = append(findings, finding)
 	}
 	switch {
@@ -93,12 +94,12 @@ func usesRDMA(node *facts.Node, v View) bool {
 	return true
 }
 
-func raiseMemlock(node *facts.Node) []string {
+func raiseMemlock(node *facts.Node) []fix.Command {
 	switch container := containerOf(node); container {
 	case "docker", "podman":
-		return []string{container + " run --ulimit memlock=-1 …   # start the container of {node} anew with this option"}
+		return []fix.Command{fix.Here("%s run --ulimit memlock=-1 …   # start the container of {node} anew with this option", fix.Name(container))}
 	case "kubernetes":
-		return []string{`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`}
+		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
 	}
-	return append(raiseLimit("memlock", "unlimited", "LimitMEMLOCK=infinity"), "{ssh} ulimit -l   # in a new session: unlimited")
+	return append(raiseLimit("memlock", "unlimited", "LimitMEMLOCK=infinity"), fix.On("ulimit -l   # in a new session: unlimited"))
 }

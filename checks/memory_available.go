@@ -5,6 +5,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -31,7 +32,7 @@ var memoryAvailable = Check{
 					Summary: "little memory is available",
 					Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
 					Want:    fmt.Sprintf("at least %.0f %%", 100*v.Policy.MemoryFree),
-					Fix:     []string{"{ssh} 'ps -eo pid,user,rss,etime,cmd --sort=-rss | head'"},
+					Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
 				}
 				if available < littleMemory {
 					finding.Verdict, finding.Summary = Fail, "hardly any memory is available"
@@ -44,7 +45,7 @@ var memoryAvailable = Check{
 					Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
 					Got:      "vm.overcommit_memory=2",
 					Want:     "0 or 1",
-					Fix:      []string{"{ssh} sudo sysctl -w vm.overcommit_memory=0"},
+					Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
 					WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
 				})
 			}

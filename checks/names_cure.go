@@ -1,11 +1,11 @@
 package checks
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -13,17 +13,16 @@ import (
 // correctNames rewrites /etc/hosts so that each name leads where it should, or
 // looks where the wrong answer comes from when nobody knows better. The file is
 // written in place: in a container it is a mount, which sed -i cannot replace.
-func correctNames(wrong []wrongName) []string {
-	var fix []string
+func correctNames(wrong []wrongName) []fix.Command {
+	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
-		if !isPlain(w.name) || !isPlain(w.cure) || strings.Contains(w.name, "/") {
-			fix = append(fix, lookUpName(w.name))
+		if !fix.IsPlain(w.name) || !fix.IsPlain(w.cure) || strings.Contains(w.name, "/") {
+			commands = append(commands, lookUpName(w.name))
 			continue
 		}
-		fix = append(fix, fmt.Sprintf(`{ssh} 'hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s'`,
-			regexp.QuoteMeta(w.name), w.cure, w.name))
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Name(regexp.QuoteMeta(w.name)), fix.Name(w.cure), fix.Name(w.name)))
 	}
-	return fix
+	return commands
 }
 
 // wrongName is a name that leads elsewhere than it should on some node.
@@ -55,14 +54,14 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) 
 }
 
 // lookUpName shows where a node takes a name from.
-func lookUpName(name string) string {
-	return onNodes(`"grep -nw %s /etc/hosts; getent ahosts %[1]s"`, name)
+func lookUpName(name string) fix.Command {
+	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Name(name))
 }
 
 func splitName(name string, groups []group) Finding {
 	f := Finding{
 		Summary: name + " leads to different addresses on different nodes, and no address has a majority",
-		Fix:     []string{lookUpName(name)},
+		Remedy:  []fix.Command{lookUpName(name)},
 	}
 	var parts []string
 	for _, g := range groups {
@@ -74,16 +73,16 @@ func splitName(name string, groups []group) Finding {
 }
 
 // hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
-func hostsFix(targets []*facts.Node) []string {
+func hostsFix(targets []*facts.Node) []fix.Command {
 	const lines = 4
-	var fix []string
+	var commands []fix.Command
 	for _, target := range targets {
-		if target.Address != "" && isPlain(hostfile.Bare(target.Name)) && len(fix) < lines {
-			fix = append(fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, target.Address, hostfile.Bare(target.Name)))
+		if target.Address != "" && fix.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
+			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))))
 		}
 	}
-	if len(fix) < len(targets) {
-		fix = append(fix, "{ssh} sudoedit /etc/hosts")
+	if len(commands) < len(targets) {
+		commands = append(commands, fix.On("sudoedit /etc/hosts"))
 	}
-	return fix
+	return commands
 }

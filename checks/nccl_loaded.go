@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -57,9 +58,9 @@ func judgeLibrary(view View, node *facts.Node) []Finding {
 	}
 	switch first.From {
 	case "LD_PRELOAD", "LD_LIBRARY_PATH":
-		f.Fix = []string{searchSession(first.From)}
+		f.Remedy = []fix.Command{searchSession(first.From)}
 	default:
-		f.Fix = []string{byPip(view, "install --force-reinstall "+remoteWord("torch=="+torchRelease(python.Torch)))}
+		f.Remedy = []fix.Command{pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(python.Torch)))}
 	}
 	return []Finding{f}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -43,8 +44,8 @@ func judgeNCCL(view View) []Finding {
 	wanted := required{
 		Name:    "NCCL",
 		Version: ncclVersion,
-		Install: func(version string) string { return installNCCL(view, nodes, version) },
-		Look:    byPip(view, "list"),
+		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
+		Look:    pip(view).List(),
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
 	findings = append(findings, wanted.findings(nodes)...)
@@ -55,14 +56,14 @@ func judgeNCCL(view View) []Finding {
 	for _, d := range differences(nodes, []aspect{{"NCCL for CUDA", cuda}}) {
 		f := d.finding("NCCL builds")
 		f.Verdict, f.WouldSee = Warn, "nothing as a rule: NCCL compares only its own version"
-		f.Fix = []string{wanted.Look}
+		f.Remedy = []fix.Command{wanted.Look}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
 // installNCCL installs the wheel of the nodes that have the version by one.
-func installNCCL(view View, nodes []*facts.Node, version string) string {
+func installNCCL(view View, nodes []*facts.Node, version string) fix.Command {
 	for _, node := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
 			if strings.HasPrefix(name, "nvidia-nccl") && release(node.Python.Packages[name], 3) == release(version, 3) {
@@ -70,5 +71,5 @@ func installNCCL(view View, nodes []*facts.Node, version string) string {
 			}
 		}
 	}
-	return byPip(view, "list")
+	return pip(view).List()
 }

@@ -79,7 +79,7 @@ func (p *placement) finding(group []misplacement) Finding {
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
-	f.Want, f.Fix = p.cure(first.node)
+	f.Want, f.Remedy = p.cure(first.node)
 	if peer := launch.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
 		f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, strings.TrimPrefix(f.Want, peer.Interface))
 	}

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"net/netip"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
 
 // cure is how to have the ranks listen where the peers call, and what speaks
 // for it.
-func (p *placement) cure(node *facts.Node) (want string, fix []string) {
-	const look = "{ssh} ip -br addr"
+func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command) {
+	look := fix.On("ip -br addr")
 	peer := launch.PeerAddress(node)
 	want = peer.Interface + ", by which the node was reached"
 	if pairs, proven := meshProof(p.view.Nodes, peerMesh); proven {
@@ -20,30 +21,30 @@ func (p *placement) cure(node *facts.Node) (want string, fix []string) {
 	named := told(p.view.Launch, "NCCL_SOCKET_IFNAME", "="+peer.Interface)
 	switch {
 	case peer.Interface == "", peer.Interface == p.choices[node].Interface:
-		return "an address of its own that the other nodes can call", []string{look}
+		return "an address of its own that the other nodes can call", []fix.Command{look}
 	case p.library == "gloo", launch.Bootstrap(named, node).Address == peer.Address:
 		return want, p.setInterface(peer.Interface)
 	}
 	env := rankEnv(p.view, node)
 	for _, name := range []string{"NCCL_COMM_ID", "NCCL_SOCKET_FAMILY", "NCCL_OOB_NET_IFNAME"} {
 		if env[name].Value != "" {
-			fix = append(fix, takeOut(p.view, env[name])...)
+			commands = append(commands, takeOut(p.view, env[name])...)
 		}
 	}
-	if fix == nil {
-		return want + ", once it is up and that address its first", []string{look}
+	if commands == nil {
+		return want + ", once it is up and that address its first", []fix.Command{look}
 	}
-	return want, fix
+	return want, commands
 }
 
 // setInterface has the library take the interface that leads to the peers: for
 // all nodes at once where one value is right everywhere, else on this one.
-func (p *placement) setInterface(peer string) []string {
+func (p *placement) setInterface(peer string) []fix.Command {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
 			return ncclFix(p.view.Launch, name, "GLOO_SOCKET_IFNAME")
 		}
-		return []string{onNodes(`"echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment"`, peer)}
+		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
 	}
 	if list := ifnameList(p.view); list != "" {
 		return ncclFix(p.view.Launch, list, "NCCL_SOCKET_IFNAME")
@@ -64,7 +65,7 @@ func (p *placement) untried(node *facts.Node) []Finding {
 		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, spelledChoice(choice, nil)),
 		Got:     choice.Rule,
 	}
-	f.Want, f.Fix = p.cure(node)
+	f.Want, f.Remedy = p.cure(node)
 	return []Finding{f}
 }
 

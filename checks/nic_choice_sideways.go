@@ -63,7 +63,7 @@ func (p *placement) sideways() []Finding {
 	}
 	f.Got = strings.Join(got, ", ")
 	f.Want = "only interfaces that every node can be called at"
-	f.Fix = ncclFix(p.view.Launch, launch.IfnameFor(p.view.Nodes, p.wanted), "NCCL_SOCKET_IFNAME")
+	f.Remedy = ncclFix(p.view.Launch, launch.IfnameFor(p.view.Nodes, p.wanted), "NCCL_SOCKET_IFNAME")
 	return []Finding{f}
 }
 

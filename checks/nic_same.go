@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -34,9 +35,9 @@ func judgeInterfaces(view View) []Finding {
 	}
 	for _, d := range differences(nodes, []aspect{{"interface", peerInterface}}) {
 		f := d.finding("names of the interface to the peers")
-		f.Fix = ncclFix(view.Launch, ifnameList(view), "NCCL_SOCKET_IFNAME")
+		f.Remedy = ncclFix(view.Launch, ifnameList(view), "NCCL_SOCKET_IFNAME")
 		if ifnameList(view) == "" && !d.Split {
-			f.Fix = onlyHere(d.Deviations[0].Got)
+			f.Remedy = onlyHere(d.Deviations[0].Got)
 		}
 		findings = append(findings, f)
 	}
@@ -44,11 +45,11 @@ func judgeInterfaces(view View) []Finding {
 }
 
 // exactMark explains what looks like a slip of the pen.
-const exactMark = "   # the second = means: exactly this name"
+const exactMark = "the second = means: exactly this name"
 
 // onlyHere has NCCL take one interface on the nodes of a finding.
-func onlyHere(name string) []string {
-	return []string{onNodes(`"echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf"`, name) + exactMark}
+func onlyHere(name string) []fix.Command {
+	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Remark(exactMark)}
 }
 
 func peerInterface(node *facts.Node) string { return launch.PeerAddress(node).Interface }

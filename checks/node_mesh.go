@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -72,15 +73,15 @@ func (m *meshCalls) wrongAnswers() []Finding {
 			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.path)),
 			Want:     "one machine for every address",
 			WouldSee: m.wouldSee(call.path),
-			Fix: []string{
-				over(remoteShell([]string{call.from.Name}, m.view.Launch.SSHPort), "ip neigh show %s   # the MAC address of who answers there", call.path.To),
-				"{ssh} ip -br link   # and its own",
+			Remedy: []fix.Command{
+				fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.path.To)).At(call.from.Name),
+				fix.On("ip -br link   # and its own"),
 			},
 		}
 		if isOfFleet(m.view, call.path.Answered) {
 			f.Nodes = append(f.Nodes, call.path.Answered)
 			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.to.Name, call.path.Answered)
-			f.Fix[1] = "{ssh} ip -br addr"
+			f.Remedy[1] = fix.On("ip -br addr")
 		}
 		findings = append(findings, f)
 	}
@@ -110,13 +111,13 @@ func (m *meshCalls) noRoutes() []Finding {
 			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.from.Name]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.from.Name, where(call.path), call.path.Error),
 			WouldSee: m.wouldSee(call.path),
-			Fix:      []string{onNodes("ip route get %s", call.path.To)},
+			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.path.To))},
 		}
-		if route := routeTo(call); route != "" {
-			f.Want = "a route to " + strings.Replace(route, " dev ", " by ", 1)
-			f.Fix = append(f.Fix, onNodes("sudo ip route replace %s dev %s", strings.SplitN(route, " dev ", 2)...))
+		if network, device, known := strings.Cut(routeTo(call), " dev "); known {
+			f.Want = "a route to " + network + " by " + device
+			f.Remedy = append(f.Remedy, fix.On("sudo ip route replace %s dev %s", fix.Name(network), fix.Name(device)))
 		}
-		f.Fix = append(f.Fix, "{ssh} ip route show   # take out by `ip route del` what is unreachable, prohibit or blackhole there")
+		f.Remedy = append(f.Remedy, fix.On("ip route show   # take out by `ip route del` what is unreachable, prohibit or blackhole there"))
 		findings = append(findings, f)
 	}
 	return findings
@@ -147,9 +148,9 @@ func (m *meshCalls) ownAddresses(found []suspect) []Finding {
 			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.to.Name}), call.path.Outcome),
 			Want:     "the ranks of a node call each other at that address",
 			WouldSee: m.wouldSee(call.path),
-			Fix: []string{
-				"{ssh} sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall",
-				onNodes("ip route get %s   # local … dev lo, if the address is its own", call.path.To),
+			Remedy: []fix.Command{
+				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall"),
+				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.path.To)),
 			},
 		})
 	}

@@ -7,43 +7,45 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // openFirewall lets the peers' networks in where a suspect is, and out where
 // that is in question. A rule that iptables puts first wins over what iptables
 // has below it, and over nothing of firewalld or nftables.
-func (m *meshCalls) openFirewall(s suspect) []string {
+func (m *meshCalls) openFirewall(s suspect) []fix.Command {
 	networks := m.networks()
 	if len(networks) == 0 {
-		return []string{"{ssh} 'sudo iptables -S; sudo nft list ruleset'   # look for DROP and REJECT"}
+		return []fix.Command{fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT")}
 	}
-	var fix []string
+	var commands []fix.Command
 	if s.kind == between {
 		first, other := s.sets[0][0], s.sets[1][0]
-		fix = append(fix, over(remoteShell([]string{first}, m.view.Launch.SSHPort), "ip route get %s", m.nodes[other].Mesh.Address)+
-			fmt.Sprintf("   # the way from %s to %s: what routes there must let TCP pass, both ways", first, other))
+		commands = append(commands, fix.On("ip route get %s", fix.Host(m.nodes[other].Mesh.Address)).At(first).
+			Remark("the way from %s to %s: what routes there must let TCP pass, both ways", fix.Host(first), fix.Host(other)))
 	}
-	list, command := strings.Join(networks, ","), "iptables"
-	if strings.Contains(list, ":") {
-		command = "ip6tables"
+	list, command := fix.Name(strings.Join(networks, ",")), fix.Code("iptables")
+	if strings.Contains(string(list), ":") {
+		command = fix.Code("ip6tables")
 	}
-	callers, callees := "{ssh}", "{ssh}"
+	callers, callees := []string(nil), []string(nil) // those of the finding
 	if s.kind == directions && len(s.failed) == 1 {
 		call := m.calls[s.failed[0]]
-		callers, callees = remoteShell([]string{call.from}, m.view.Launch.SSHPort), remoteShell([]string{call.to}, m.view.Launch.SSHPort)
+		callers, callees = []string{call.from}, []string{call.to}
 	}
-	fix = append(fix, fmt.Sprintf("%s sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", callees, command, list))
+	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list).At(callees...))
 	if s.kind != inbound {
-		fix = append(fix, fmt.Sprintf("%s sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", callers, command, list))
+		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list).At(callers...))
 	}
-	var allow []string
+	var sources, allow []fix.Arg
 	for _, network := range networks {
-		allow = append(allow, "sudo ufw allow proto tcp from "+network)
+		sources = append(sources, fix.Code("--add-source=%s", fix.Name(network)))
+		allow = append(allow, fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)))
 	}
-	return append(fix,
-		fmt.Sprintf("%s 'sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload'   # where firewalld rules", callees, strings.Join(networks, " --add-source=")),
-		fmt.Sprintf("%s '%s'   # where ufw rules", callees, strings.Join(allow, " && ")),
+	return append(commands,
+		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # where firewalld rules", fix.Join(" ", sources...)).At(callees...),
+		fix.On("%s   # where ufw rules", fix.Join(" && ", allow...)).At(callees...),
 	)
 }
 
@@ -111,7 +113,7 @@ func (m *meshCalls) partlyOpen() []Finding {
 			Got:      strings.Join(got, "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
 			WouldSee: m.wouldSee(calls[0].path),
-			Fix:      m.openFirewall(suspect{kind: inbound, nodes: nodes}),
+			Remedy:   m.openFirewall(suspect{kind: inbound, nodes: nodes}),
 		})
 	}
 	return findings

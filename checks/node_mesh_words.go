@@ -13,7 +13,7 @@ import (
 // finding puts a suspect into words.
 func (m *meshCalls) finding(s suspect) Finding {
 	paths := m.evidence(s)
-	f := Finding{Nodes: s.nodes, WouldSee: m.wouldSee(paths[0]), Fix: m.openFirewall(s)}
+	f := Finding{Nodes: s.nodes, WouldSee: m.wouldSee(paths[0]), Remedy: m.openFirewall(s)}
 	var callees []string
 	for _, path := range paths {
 		callees = append(callees, path.Peer)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -41,7 +42,7 @@ var numaMemory = Check{
 				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
 				Got:     strings.Join(odd, ", ") + "; NCCL " + ncclVersion(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
-				Fix:     []string{exportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
+				Remedy:  []fix.Command{exportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
 			})
 		}
 		return findings

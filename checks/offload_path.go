@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -46,7 +47,7 @@ func judgeOffloadPath(view View) []Finding {
 
 func judgeOffload(view View, node *facts.Node, place facts.Place) []Finding {
 	f := Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)}
-	at := onNodes(`'df -hT %s; ls -ld %[1]s'`, place.Path)
+	at := fix.On("df -hT %s; ls -ld %[1]s", fix.Path(place.Path))
 	switch {
 	case place.Problem != "":
 		return []Finding{unknown(node, fmt.Sprintf("disk: %s: %s", place.Path, place.Problem))}
@@ -57,27 +58,27 @@ func judgeOffload(view View, node *facts.Node, place facts.Place) []Finding {
 		}
 		f.Want = "a directory that the user who launches may write"
 		f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/zero_stage_3'", place.Path)
-		f.Fix = []string{onNodes(`'sudo mkdir -p %s && sudo chown $(id -u) %[1]s'`, place.Path)}
+		f.Remedy = []fix.Command{fix.On("sudo mkdir -p %s && sudo chown $(id -u) %[1]s", fix.Path(place.Path))}
 	case slices.Contains(remoteFS, place.FSType):
 		f.Verdict = Warn
 		f.Summary = "states are offloaded to a network file system: " + place.Path
 		f.Want = "an NVMe disk of the node's own"
 		f.WouldSee = "steps that take many times as long; on a shared directory ranks of several nodes may write one file"
-		f.Fix = []string{at}
+		f.Remedy = []fix.Command{at}
 	case place.Free < view.Policy.DiskFree:
 		free, least := apart(place.Free, view.Policy.DiskFree)
 		f.Summary = "hardly any space left for offloaded states: " + place.Path
 		f.Got = fmt.Sprintf("%s free of %s (%s)", free, humanize.IBytes(uint64(place.Total)), place.Source)
 		f.Want = "at least " + least
 		f.WouldSee = "OSError: [Errno 28] No space left on device, or a failed assertion in swap_out"
-		f.Fix = []string{at}
+		f.Remedy = []fix.Command{at}
 	case !view.existsSomewhere(place) || place.Exists:
 		return nil
 	default:
 		f.Verdict = Warn
 		f.Summary = place.Path + " is not there, and it is on other nodes: a disk that is not mounted?"
 		f.WouldSee = "states go to the disk below, which may be slow or small"
-		f.Fix = []string{onNodes(`'lsblk; findmnt -T %s'`, place.Path)}
+		f.Remedy = []fix.Command{fix.On("lsblk; findmnt -T %s", fix.Path(place.Path))}
 	}
 	return []Finding{f}
 }

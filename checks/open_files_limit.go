@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -33,7 +34,7 @@ var openFilesLimit = Check{
 				Summary: "the limit on open files is low",
 				Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
 				Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
-				Fix:     raiseOpenFiles(node),
+				Remedy:  raiseOpenFiles(node),
 			}
 			if limit.Hard >= 0 && limit.Hard < fewFiles {
 				finding.Verdict, finding.Summary = Fail, "the limit on open files is too low to connect to the peers"
@@ -44,11 +45,11 @@ var openFilesLimit = Check{
 	},
 }
 
-func raiseOpenFiles(node *facts.Node) []string {
+func raiseOpenFiles(node *facts.Node) []fix.Command {
 	if container := containerOf(node); container == "docker" || container == "podman" {
-		return []string{container + " run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option"}
+		return []fix.Command{fix.Here("%s run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option", fix.Name(container))}
 	}
-	return append(raiseLimit("nofile", "1048576", "LimitNOFILE=1048576"), "{ssh} 'ulimit -Sn; ulimit -Hn'   # in a new session")
+	return append(raiseLimit("nofile", "1048576", "LimitNOFILE=1048576"), fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
 }
 
 func limitText(limit int64) string {

@@ -1,11 +1,11 @@
 package checks
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -25,7 +25,7 @@ func ownName(view View, node *facts.Node) []Finding {
 		Nodes:    []string{node.Name},
 		Want:     "an address the other nodes can reach",
 		WouldSee: "nothing with NCCL and DeepSpeed's own launcher; with gloo or torchrun: Connection refused, remote=[127.0.1.1]",
-		Fix:      []string{"{ssh} 'getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts'", "{ssh} sudoedit /etc/hosts"},
+		Remedy:   []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
 	}
 	isEntry := func() bool {
 		return slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == own })
@@ -38,18 +38,18 @@ func ownName(view View, node *facts.Node) []Finding {
 			f.Summary = "the hostname is all digits, which resolvers read as an address"
 			f.Got = own
 			f.WouldSee = "The client socket has failed to connect to 0.…, wherever torchrun or an elastic launch hands the name on"
-			f.Fix = []string{"{ssh} sudo hostnamectl set-hostname node" + own}
+			f.Remedy = []fix.Command{fix.On("sudo hostnamectl set-hostname node%s", fix.Name(own))}
 			return []Finding{f}
 		case len(lookup.Addresses) > 0 && isLoopback(lookup.Addresses[0]):
 			f.Summary = "its own name leads to a loopback address"
 			f.Got = lookup.Addresses[0]
 			if f.Got == "127.0.1.1" {
-				f.Fix = []string{fmt.Sprintf(`{ssh} 'sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts'`, ownAddress(node))}
+				f.Remedy = []fix.Command{fix.On(`sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts`, ownAddress(node))}
 			}
 		case len(lookup.Addresses) == 0 && lookup.Name == own && !isEntry():
 			f.Summary = "its own hostname does not resolve"
 			f.Got = lookup.Error
-			f.Fix = []string{fmt.Sprintf(`{ssh} 'echo "%s $(hostname)" | sudo tee -a /etc/hosts'`, ownAddress(node))}
+			f.Remedy = []fix.Command{fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))}
 		default:
 			continue
 		}
@@ -79,12 +79,12 @@ func hidesHost(view View, node *facts.Node) bool {
 
 // ownAddress is what the node's name should lead to, for a shell on it. That is
 // the first address that hostname -I prints, but where another leads to the peers.
-func ownAddress(node *facts.Node) string {
+func ownAddress(node *facts.Node) fix.Arg {
 	if node.Net != nil {
 		printed := launch.Prediction{}.Meeting(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host
-		if address := launch.PeerAddress(node).Address; address != printed && isPlain(address) {
-			return address
+		if address := launch.PeerAddress(node).Address; address != printed && fix.IsPlain(address) {
+			return fix.Host(address)
 		}
 	}
-	return `$(hostname -I | cut -d" " -f1)`
+	return fix.Code(`$(hostname -I | cut -d" " -f1)`)
 }

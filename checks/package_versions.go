@@ -2,8 +2,9 @@ package checks
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -14,11 +15,10 @@ type required struct {
 	Version func(*facts.Node) string // "" where it is not installed
 	// Install is the command that brings a node to a version, Look the one
 	// that shows what is there, for when no version is known to be right.
-	Install func(version string) string
-	Look    string
-	Remove  string // the command that takes it away, "" for none
-	Port    int    // --ssh_port, for commands to other nodes than a finding's
-	Lacking string // what a rank without it dies with
+	Install func(version string) fix.Command
+	Look    fix.Command
+	Remove  []fix.Command // what takes it away, nil for nothing
+	Lacking string        // what a rank without it dies with
 }
 
 // findings compares the versions. A node that has none is wrong unless most
@@ -48,7 +48,7 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 			Got:      r.Name + " " + most.Value,
 			Want:     "on every node, or on none",
 			WouldSee: r.Lacking + ", on the others",
-			Fix:      r.evenOut(lack, most.Value),
+			Remedy:   r.evenOut(lack, most.Value),
 		}}
 	case lack != nil:
 		findings = append(findings, Finding{
@@ -56,14 +56,14 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 			Summary:  r.Name + " is not installed",
 			Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
 			WouldSee: r.Lacking,
-			Fix:      []string{r.Install(most.Value)},
+			Remedy:   []fix.Command{r.Install(most.Value)},
 		})
 	}
 	for _, d := range differences(have, []aspect{{r.Name, r.Version}}) {
 		f := d.finding(r.Name + " versions")
-		f.Fix = []string{r.Look}
+		f.Remedy = []fix.Command{r.Look}
 		if !d.Split {
-			f.Fix = []string{r.Install(d.Deviations[0].Want)}
+			f.Remedy = []fix.Command{r.Install(d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
@@ -71,12 +71,11 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 }
 
 // evenOut takes a thing away where it is alone, or brings it to those that lack it.
-func (r required) evenOut(lack []string, version string) []string {
-	if r.Remove == "" {
-		return []string{r.Look}
+func (r required) evenOut(lack []string, version string) []fix.Command {
+	if r.Remove == nil {
+		return []fix.Command{r.Look}
 	}
-	install := strings.Replace(r.Install(version), "{ssh}", remoteShell(lack, r.Port), 1)
-	return []string{r.Remove, remarked(install, "or: on every node")}
+	return append(slices.Clone(r.Remove), r.Install(version).At(lack...).Remark("or: on every node"))
 }
 
 // requiredPackage is a python package with its name on the package index.
@@ -88,10 +87,11 @@ func requiredPackage(view View, name string) required {
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
-		Install: func(version string) string { return pipInstall(view, []deviation{{Name: name, Want: version}})[0] },
-		Look:    byPip(view, "list"),
-		Remove:  byPip(view, "uninstall -y "+remoteWord(name)),
-		Port:    view.Launch.SSHPort,
+		Install: func(version string) fix.Command {
+			return pip(view).Install([]fix.Requirement{{Name: name, Version: version}})[0]
+		},
+		Look:    pip(view).List(),
+		Remove:  []fix.Command{pip(view).Run("uninstall -y %s", fix.Package(name))},
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}
 }

@@ -61,7 +61,7 @@ func judgePackages(view View) []Finding {
 	var findings []Finding
 	for _, d := range compare(all) {
 		f := d.finding("packages")
-		f.Fix = pipFix(view, d)
+		f.Remedy = pipFix(view, d)
 		findings = append(findings, f)
 	}
 	return findings

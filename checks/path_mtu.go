@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -67,11 +68,11 @@ func blackHoles(view View) []Finding {
 			Summary: "full packets vanish, small ones pass: " + vanishing(s, sent),
 			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", path.MSS, first.from, first.to),
 			Want:    "an MTU that the whole path carries, on both ends",
-			Fix:     []string{fullPing(view, seen[first.from], seen[first.to], path.MSS)},
+			Remedy:  []fix.Command{fullPing(seen[first.from], seen[first.to], path.MSS)},
 		}
 		if at := meshInterface(seen[s.nodes[0]]); at.MTU != 0 {
 			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.nodes[0], at.MTU)
-			f.Fix = append(f.Fix, fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %d   # or raise the MTU of the switch ports and tunnels there", remoteWord(at.Name), narrower(at.MTU)))
+			f.Remedy = append(f.Remedy, fix.On("sudo ip link set dev %s mtu %s   # or raise the MTU of the switch ports and tunnels there", fix.Name(at.Name), fix.Number(narrower(at.MTU))))
 		}
 		findings = append(findings, f)
 	}

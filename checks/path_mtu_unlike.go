@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -25,9 +26,9 @@ func unlikeMTUs(view View) []Finding {
 			f := d.finding("MTUs on the network of the ranks")
 			f.Verdict = Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
-			f.Fix = []string{"{ssh} ip link show"}
+			f.Remedy = []fix.Command{fix.On("ip link show")}
 			if name := sameInterface(networks[network], d.Nodes); !d.Split && name != "" {
-				f.Fix = []string{fmt.Sprintf("{ssh} sudo ip link set dev %s mtu %s   # until the next boot", remoteWord(name), d.Deviations[0].Want)}
+				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
 			}
 			findings = append(findings, f)
 		}

@@ -1,16 +1,16 @@
 package checks
 
 import (
-	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
 
 // fullPing fills a packet on the way between two nodes: the smaller of their
 // MTUs less the headers of IP and ICMP.
-func fullPing(view View, from, to *facts.Node, mss int) string {
+func fullPing(from, to *facts.Node, mss int) fix.Command {
 	const ipv4, ipv6 = 28, 48
 	headers := ipv4
 	if strings.Contains(to.Mesh.Address, ":") {
@@ -20,8 +20,8 @@ func fullPing(view View, from, to *facts.Node, mss int) string {
 	if payload < mss {
 		payload = mss // an MTU was not seen
 	}
-	return over(remoteShell([]string{from.Name}, view.Launch.SSHPort), "ping -c 1 -M do -s %s %s", fmt.Sprint(payload), to.Mesh.Address) +
-		fmt.Sprintf("   # lower -s until it passes: the MTU is %d more", headers)
+	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
+		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers))
 }
 
 // narrower is what a path may carry that loses full packets: Ethernet's 1500

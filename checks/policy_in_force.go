@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -52,7 +53,7 @@ func (w Waiver) ended(today string) Finding {
 		Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
 		Got:     w.said(),
 		Want:    "a date that is not over (today is " + today + "), or no waiver",
-		Fix:     []string{"repair what it covered, then take the waiver out of " + w.At, "or agree on a new date: until: in " + w.At},
+		Remedy:  []fix.Command{fix.Note("repair what it covered, then take the waiver out of %s", fix.Text(w.At)), fix.Note("or agree on a new date: until: in %s", fix.Text(w.At))},
 	}
 }
 
@@ -62,7 +63,7 @@ func (w Waiver) unused() Finding {
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
 		Got:     w.said(),
-		Fix:     []string{"take the waiver out of " + w.At + ", so that the defect is seen when it comes back"},
+		Remedy:  []fix.Command{fix.Note("take the waiver out of %s, so that the defect is seen when it comes back", fix.Text(w.At))},
 	}
 }
 
@@ -89,7 +90,7 @@ func (w waiver) tooShort() Finding {
 		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
 		Got:     w.said(),
 		Want:    "a waiver that covers this as well: " + others,
-		Fix:     []string{"where that was agreed, too, waive at " + w.At + " what is left: " + others},
+		Remedy:  []fix.Command{fix.Note("where that was agreed, too, waive at %s what is left: %s", fix.Text(w.At), fix.Text(others))},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -37,7 +38,7 @@ func judgeProtobuf(view View) []Finding {
 				Summary: "generated code is too old for the protobuf runtime",
 				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
 				Want:    "protobuf 3.20 or older, or newer releases of these packages",
-				Fix:     []string{byPip(view, "install -U "+strings.Join(protobuf.OldGenerated, " ")), byPip(view, `install '"protobuf<=3.20.3"'`)},
+				Remedy:  []fix.Command{pip(view).Run("install -U %s", fix.Packages(protobuf.OldGenerated)), pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))},
 			}
 			if protobuf.Implementation == "python" {
 				f.Verdict = Warn
@@ -53,7 +54,7 @@ func judgeProtobuf(view View) []Finding {
 				Got:      strings.Join(protobuf.NewGenerated, ", ") + ", installed is " + protobuf.Runtime,
 				Want:     "a protobuf at least as new as its generated code",
 				WouldSee: "VersionError: Detected incompatible Protobuf Gencode/Runtime versions, or ImportError: cannot import name 'builder'",
-				Fix:      []string{byPip(view, "install -U protobuf")},
+				Remedy:   []fix.Command{pip(view).Run("install -U protobuf")},
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -35,7 +36,7 @@ func judgePython(view View) []Finding {
 				Got:      python.Problem,
 				Want:     whoWants(view),
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
-				Fix:      missingFix(view, python.Path),
+				Remedy:   missingFix(view, python.Path),
 			})
 		case python.Problem != "":
 			findings = append(findings, Finding{
@@ -43,7 +44,7 @@ func judgePython(view View) []Finding {
 				Summary:  python.Path + " is there and does not work",
 				Got:      python.Problem,
 				WouldSee: "the launch ends on this node with the interpreter's own error",
-				Fix:      []string{"{ssh} " + remoteWord(python.Path) + " -V"},
+				Remedy:   []fix.Command{fix.On("%s -V", fix.Path(python.Path))},
 			})
 		}
 	}
@@ -67,7 +68,7 @@ func pythonVersions(view View) []Finding {
 		for _, d := range compare([]comparison{wanted}) {
 			f := d.finding("interpreter versions")
 			f.Verdict, f.WouldSee = verdict, wouldSee
-			f.Fix = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })
+			f.Remedy = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })
 			if !d.Split && d.Deviations[0].Want == wanted.Want {
 				f.Summary = "interpreter versions differ from the launching machine's"
 				f.Want = "python " + wanted.Want + ", as there"
@@ -109,7 +110,7 @@ func otherOnHead(view View, nodes []*facts.Node, meant *facts.Node) []Finding {
 		Got:      "python " + got + " on the nodes",
 		Want:     "python " + want,
 		WouldSee: "nothing as a rule: the ranks run on the nodes alone; packages that were installed here are not theirs",
-		Fix:      []string{"deepspeed --version   # is this the environment that the nodes have?"},
+		Remedy:   []fix.Command{fix.Here("deepspeed --version   # is this the environment that the nodes have?")},
 	}}
 }
 
@@ -121,28 +122,27 @@ func whoWants(view View) string {
 }
 
 // missingFix is for nodes without the interpreter.
-func missingFix(view View, interpreter string) []string {
-	look := "{ssh} ls -l " + remoteWord(path.Dir(interpreter))
+func missingFix(view View, interpreter string) []fix.Command {
+	look := fix.On("ls -l %s", fix.Path(path.Dir(interpreter)))
 	if !path.IsAbs(interpreter) {
-		look = "{ssh} command -v " + remoteWord(interpreter)
+		look = fix.On("command -v %s", fix.Path(interpreter))
 	}
-	return append([]string{look}, copyFix(answering(view), func(*facts.Node) bool { return true })...)
+	return append([]fix.Command{look}, copyFix(answering(view), func(*facts.Node) bool { return true })...)
 }
 
 // copyFix copies the environment from a node that is as it should be, where
 // the interpreter belongs to one (conda, venv); a system's python is a matter
 // of its packages, and of telling which python is meant.
-func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []string {
+func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []fix.Command {
 	for _, node := range nodes {
 		prefix := node.Python.Prefix
 		isSystem := prefix == "" || prefix == "/usr" || prefix == "/usr/local"
-		if !isRight(node) || isSystem || !isPlain(prefix) || !strings.HasPrefix(node.Python.Path, prefix+"/") {
+		if !isRight(node) || isSystem || !fix.IsPlain(prefix) || !strings.HasPrefix(node.Python.Path, prefix+"/") {
 			continue
 		}
-		copying := fmt.Sprintf("rsync -a %s/ {node}:%s/", prefix, prefix)
-		return []string{fmt.Sprintf("ssh %s %s", ShellWord(node.Name), ShellWord(copying))}
+		return []fix.Command{fix.CopyFrom(node.Name, prefix+"/")}
 	}
-	return []string{"preflight -H {hostfile} --python PATH"}
+	return []fix.Command{fix.Here("preflight -H {hostfile} --python PATH")}
 }
 
 // answering is the nodes whose interpreter told about itself; what is wrong

@@ -1,10 +1,6 @@
 package checks
 
-import (
-	"strings"
-
-	"preflight/facts"
-)
+import "preflight/facts"
 
 // rankNodes are the machines that ranks will run on, as far as a check may look
 // at them: where DeepSpeed starts the only host's ranks on the launching machine,
@@ -22,8 +18,8 @@ func ofMachine(view View, machine *facts.Node, f Finding) Finding {
 	if machine != view.Head {
 		return f
 	}
-	for i, fix := range f.Fix {
-		f.Fix[i] = strings.ReplaceAll(strings.ReplaceAll(fix, "{ssh} ", ""), "{nodes}", "this machine")
+	for i, command := range f.Remedy {
+		f.Remedy[i] = command.Locally()
 	}
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -23,9 +24,9 @@ func (g gathering) foreign(callers []*facts.Node) Finding {
 		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
 		WouldSee: g.timedOut(),
 	}
-	f.Want, f.Fix = masterPlace{g.view, g.server, g.view.Launch.Meeting(g.server)}.cure()
+	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Meeting(g.server)}.cure()
 	if place != g.host {
-		f.Fix = append(f.Fix, lookUpName(g.host))
+		f.Remedy = append(f.Remedy, lookUpName(g.host))
 	}
 	return f
 }
@@ -37,7 +38,7 @@ func (g gathering) closed(outcome facts.PathOutcome, callers []string) Finding {
 		Got:      g.otherPorts(callers),
 		Want:     fmt.Sprintf("TCP port %s open to all nodes", g.port),
 		WouldSee: g.timedOut(),
-		Fix:      g.open(),
+		Remedy:   g.open(),
 	}
 	switch outcome {
 	case facts.PathRejected:
@@ -53,18 +54,18 @@ func (g gathering) closed(outcome facts.PathOutcome, callers []string) Finding {
 
 // open lets the peers' network in on the port. A rule that iptables puts first
 // wins over what iptables has below it, and over nothing of firewalld.
-func (g gathering) open() []string {
-	command, from := "iptables", ""
+func (g gathering) open() []fix.Command {
+	command, from := fix.Code("iptables"), fix.Code("")
 	if network, known := g.network(); known {
-		from = " -s " + network.String()
+		from = fix.Code(" -s %s", fix.Name(network.String()))
 		if network.Addr().Is6() {
-			command = "ip6tables"
+			command = fix.Code("ip6tables")
 		}
 	}
-	return []string{
-		fmt.Sprintf("{ssh} sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, g.port),
-		fmt.Sprintf("{ssh} 'sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload'   # where firewalld rules", g.port),
-		fmt.Sprintf("{ssh} sudo ufw allow %s/tcp   # where ufw rules", g.port),
+	return []fix.Command{
+		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -52,7 +53,7 @@ func (g gathering) astray(node *facts.Node) Finding {
 		Got:      strings.Join(g.part(node).Addresses, " "),
 		Want:     launch.PeerAddress(g.server).Address,
 		WouldSee: g.timedOut(),
-		Fix:      []string{lookUpName(g.host), "{ssh} sudoedit /etc/hosts"},
+		Remedy:   []fix.Command{lookUpName(g.host), fix.On("sudoedit /etc/hosts")},
 	}
 }
 
@@ -64,7 +65,7 @@ func (g gathering) selfless(outcome facts.PathOutcome) Finding {
 		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
 		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
 		WouldSee: g.timedOut(),
-		Fix:      []string{onNodes("ip route get %s", g.address(g.server)), "{ssh} sudo iptables -S INPUT"},
+		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.server))), fix.On("sudo iptables -S INPUT")},
 	}
 }
 
@@ -76,7 +77,7 @@ func (g gathering) cutOff(outcome facts.PathOutcome, callers []string) Finding {
 		Got:      g.otherPorts(callers),
 		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
 		WouldSee: g.timedOut(),
-		Fix:      []string{onNodes("ip route get %s", g.address(g.caller(callers[0]))), "{ssh} sudo iptables -S OUTPUT", fmt.Sprintf("ssh %s sudo iptables -S INPUT", ShellWord(g.server.Name))},
+		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.caller(callers[0])))), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
 	}
 	if f.Got == "" {
 		f.Got = g.part(g.caller(callers[0])).Error
@@ -84,7 +85,7 @@ func (g gathering) cutOff(outcome facts.PathOutcome, callers []string) Finding {
 	switch outcome {
 	case facts.PathUnroutable:
 		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
-		f.Want, f.WouldSee, f.Fix = "a route there", g.rejected("101 - Network is unreachable"), f.Fix[:1]
+		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
 	case facts.PathRejected:
 		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
 		f.WouldSee = g.rejected("113 - No route to host")

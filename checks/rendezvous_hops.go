@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -22,9 +23,9 @@ func (g gathering) rejected(errno string) string {
 
 // unserved: no port could be bound, by what master-port-free did not see.
 func (g gathering) unserved() []Finding {
-	look := "{ssh} sudo ss -tlnp"
+	look := fix.On("sudo ss -tlnp")
 	if g.port != "" {
-		look += " sport = :" + remoteWord(g.port)
+		look = fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port))
 	}
 	return []Finding{{
 		Nodes:    []string{g.server.Name},
@@ -32,7 +33,7 @@ func (g gathering) unserved() []Finding {
 		Got:      g.part(g.server).Error,
 		Want:     "a port that can be bound on all addresses",
 		WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE",
-		Fix:      []string{look},
+		Remedy:   []fix.Command{look},
 	}}
 }
 
@@ -50,9 +51,9 @@ func (g gathering) noOneServer() []Finding {
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
 	f.Want = "one node whose hostname is the endpoint's, or leads to it"
-	f.Fix = []string{"{ssh} 'hostname; getent ahosts $(hostname)'"}
+	f.Remedy = []fix.Command{fix.On("hostname; getent ahosts $(hostname)")}
 	if name := g.ownName(); name != "" {
-		f.Fix = append(f.Fix, fmt.Sprintf("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", ShellWord(name+":"+g.port)))
+		f.Remedy = append(f.Remedy, fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port)))
 	}
 	return []Finding{f}
 }
@@ -97,10 +98,10 @@ func (g gathering) unresolved(nodes []*facts.Node) []Finding {
 			Summary:  fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host),
 			Got:      g.part(node).Error,
 			WouldSee: fmt.Sprintf("The IPv4 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known).", g.host, g.port),
-			Fix:      []string{lookUpName(g.host)},
+			Remedy:   []fix.Command{lookUpName(g.host)},
 		}
-		if address := launch.PeerAddress(g.server).Address; isPlain(address) && isPlain(g.host) {
-			f.Fix = append(f.Fix, fmt.Sprintf(`{ssh} "echo %s %s | sudo tee -a /etc/hosts"`, address, g.host))
+		if address := launch.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
+			f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
 		}
 		findings = append(findings, f)
 	}
@@ -117,7 +118,7 @@ func (g gathering) misled(nodes []*facts.Node) []Finding {
 			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
 			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
 			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
-			Fix:      []string{onNodes("getent ahosts %s", g.host), fmt.Sprintf("ssh %s sudo ss -tlnp sport = :%s", ShellWord(g.server.Name), remoteWord(g.port))},
+			Remedy:   []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)},
 		})
 	}
 	return findings
@@ -132,7 +133,7 @@ func (g gathering) uncounted(nodes []*facts.Node) []Finding {
 			Summary:  fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name),
 			Got:      g.part(node).Error,
 			WouldSee: "Connection reset by peer, or a timeout of the store",
-			Fix:      []string{onNodes("ping -c 5 %s", g.host)},
+			Remedy:   []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))},
 		})
 	}
 	return findings
@@ -154,7 +155,7 @@ func (g gathering) unmet(waiting []*facts.Node) []Finding {
 		Summary:  fmt.Sprintf("the store on %s is reached, and not all nodes were counted there within the time of the drill", g.server.Name),
 		Got:      g.part(waiting[0]).Error,
 		WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(late), len(g.nodes)),
-		Fix:      []string{"{ssh} uptime", onNodes("ping -c 5 %s", g.host)},
+		Remedy:   []fix.Command{fix.On("uptime"), fix.On("ping -c 5 %s", fix.Host(g.host))},
 	}}
 }
 

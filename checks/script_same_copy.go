@@ -6,19 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // copies are commands that bring to nodes what differs on them from a machine,
 // and a look at it where nothing is to be copied.
-func (w wording) copies(nodes []*facts.Node, from *facts.Node, command func(path string) string) []string {
+func (w wording) copies(nodes []*facts.Node, from *facts.Node, command func(path string) fix.Command) []fix.Command {
 	const most = 8 // commands that a person still reads before typing them
-	var commands []string
+	var commands []fix.Command
 	for _, source := range w.sources(nodes, from) {
 		commands = append(commands, command(source))
 	}
 	if len(commands) == 0 || len(commands) > most {
-		return []string{w.look()}
+		return []fix.Command{w.look()}
 	}
 	return commands
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -43,13 +44,13 @@ func (w wording) file() string {
 }
 
 // look shows what differs, where nobody knows which is right.
-func (w wording) look() string {
-	dir := remoteWord(w.view.Launch.WorkDir)
+func (w wording) look() fix.Command {
+	dir := fix.Path(w.view.Launch.WorkDir)
 	switch first := w.deviations[0].Name; {
 	case w.file() != "":
-		return "{ssh} sha256sum " + remoteWord(w.file())
+		return fix.On("sha256sum %s", fix.Path(w.file()))
 	case first == commitAspect || first == dirtyAspect:
-		return "{ssh} git -C " + dir + " status"
+		return fix.On("git -C %s status", dir)
 	}
-	return "{ssh} ls -l " + dir
+	return fix.On("ls -l %s", dir)
 }

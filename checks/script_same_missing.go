@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -34,7 +35,7 @@ func lackFile(view View, nodes []*facts.Node, named facts.LaunchFile, explained 
 			Got:      at(node, named).Problem,
 			Want:     wantFile(view, have, onHead),
 			WouldSee: missingError(view, named),
-			Fix:      bringFile(view, nodes, named),
+			Remedy:   bringFile(view, nodes, named),
 		}
 		if named.Role == facts.RoleArgument {
 			f.Verdict = Warn
@@ -73,7 +74,7 @@ func missingError(view View, named facts.LaunchFile) string {
 
 // bringFile brings a file to {nodes} from the launching machine, else from a
 // node that has it.
-func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []string {
+func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []fix.Command {
 	file, from := at(view.Head, named), (*facts.Node)(nil)
 	for _, node := range nodes {
 		if isThere(node, named) {
@@ -84,18 +85,18 @@ func bringFile(view View, nodes []*facts.Node, named facts.LaunchFile) []string 
 		file = at(from, named)
 	}
 	if file == nil {
-		return []string{"{ssh} ls -la " + remoteWord(path.Dir(named.Path))}
+		return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(named.Path)))}
 	}
 	name := named.Path
 	if file.Kind == "directory" {
 		if named.Role == facts.RoleArgument || isShared(view, name) {
-			return []string{"{ssh} ls -la " + remoteWord(path.Dir(name))} // data and checkpoints are too much to send unasked
+			return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(name)))} // data and checkpoints are too much to send unasked
 		}
 		name += "/"
 	}
-	fix := []string{"{ssh} mkdir -p " + remoteWord(path.Dir(named.Path))}
+	commands := []fix.Command{fix.On("mkdir -p %s", fix.Path(path.Dir(named.Path)))}
 	if isThere(view.Head, named) {
-		return append(fix, copyTo(view, name))
+		return append(commands, fix.CopyTo(name))
 	}
-	return append(fix, copyFrom(view, from, name))
+	return append(commands, fix.CopyFrom(from.Name, name))
 }

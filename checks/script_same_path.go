@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -29,7 +30,7 @@ func unqualified(view View, nodes []*facts.Node) []Finding {
 			Summary:  fmt.Sprintf("%s is looked for in PATH, where the one of the working directory is not", script),
 			Want:     "./" + script,
 			WouldSee: fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s'", script),
-			Fix:      []string{"deepspeed --no_python … " + ShellWord("./"+script) + " …"},
+			Remedy:   []fix.Command{fix.Here("deepspeed --no_python … %s …", fix.Path("./"+script))},
 		}))
 	}
 	return findings

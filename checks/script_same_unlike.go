@@ -3,8 +3,8 @@ package checks
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -14,14 +14,14 @@ func unlike(view View, nodes []*facts.Node, compared []comparison) []Finding {
 	var findings []Finding
 	for _, d := range compare(compared) {
 		w := wording{view, compared, d.Deviations}
-		f := Finding{Nodes: d.Nodes, Fix: []string{w.look()}}
+		f := Finding{Nodes: d.Nodes, Remedy: []fix.Command{w.look()}}
 		f.Verdict, f.WouldSee = w.weight()
 		if d.Split {
 			_, what, differ := w.what()
 			f.Summary = fmt.Sprintf("%s %s between the nodes, and no version has a majority", what, differ)
 			f.Got, f.Want = d.finding("").Got, "one version everywhere"
 			if view.Head != nil && w.isRight(view.Head) {
-				f.Fix = w.copies(nodes, view.Head, func(path string) string { return copyTo(view, path) })
+				f.Remedy = w.copies(nodes, view.Head, fix.CopyTo)
 			}
 		} else {
 			w.blame(&f, nodes)
@@ -39,11 +39,11 @@ func (w wording) blame(f *Finding, nodes []*facts.Node) {
 	right := w.rightOne(nodes)
 	if right != nil {
 		f.Got = w.beside(odd, right)
-		f.Fix = w.copies(has, right, func(path string) string { return copyFrom(w.view, right, path) })
+		f.Remedy = w.copies(has, right, func(path string) fix.Command { return fix.CopyFrom(right.Name, path) })
 	}
 	if right != nil && right == w.view.Head {
 		whose = "on the launching machine"
-		f.Fix = w.copies(has, right, func(path string) string { return copyTo(w.view, path) })
+		f.Remedy = w.copies(has, right, fix.CopyTo)
 	}
 	other, what, _ := w.what()
 	f.Summary = fmt.Sprintf("%s %s than %s", other, what, whose)
@@ -71,9 +71,9 @@ func unlikeHead(view View, compared []comparison) []Finding {
 	}
 	beside := w.beside(odd, view.Head)
 	other, what, _ := w.what()
-	fix := w.copies(view.Nodes, view.Head, func(path string) string { return copyToAll(view, path) })
-	for i := range fix { // the finding is the launching machine's, a look the nodes'
-		fix[i] = strings.ReplaceAll(fix[i], "{ssh}", remoteShell(hostNamesOf(view), view.Launch.SSHPort))
+	commands := w.copies(view.Nodes, view.Head, fix.CopyTo)
+	for i := range commands { // the finding is the launching machine's
+		commands[i] = commands[i].At(hostNamesOf(view)...)
 	}
 	return []Finding{{
 		Verdict:  Warn,
@@ -81,7 +81,7 @@ func unlikeHead(view View, compared []comparison) []Finding {
 		Summary:  fmt.Sprintf("the nodes have %s %s than the machine it is launched from", other, what),
 		Got:      join(w.values(func(d deviation) string { return d.Got }), beside, "on every node"),
 		Want:     join(w.values(func(d deviation) string { return d.Want }), "as on the launching machine"),
-		Fix:      fix,
+		Remedy:   commands,
 		WouldSee: "training with what the nodes have: changes made here have no effect",
 	}}
 }

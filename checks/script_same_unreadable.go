@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -11,7 +12,7 @@ import (
 func unreadable(view View, nodes []*facts.Node, named facts.LaunchFile) []Finding {
 	var findings []Finding
 	for _, node := range nodes {
-		f := Finding{Nodes: []string{node.Name}, Fix: []string{"{ssh} namei -l " + remoteWord(named.Path)}}
+		f := Finding{Nodes: []string{node.Name}, Remedy: []fix.Command{fix.On("namei -l %s", fix.Path(named.Path))}}
 		switch file := at(node, named); {
 		case file == nil:
 			findings = append(findings, unknown(node, named.Path+" was not looked at"))
@@ -28,7 +29,7 @@ func unreadable(view View, nodes []*facts.Node, named facts.LaunchFile) []Findin
 		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
 			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
 			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
-			f.Fix = []string{"{ssh} chmod +x " + remoteWord(named.Path)}
+			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
 		default:
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -73,26 +74,26 @@ func leftovers(node *facts.Node) (left []facts.Segment, untold int64) {
 func leftBehind(node *facts.Node, left []facts.Segment) Finding {
 	const atMost = 20 // names in one command
 	var total int64
-	var names []string
-	remove := "{ssh} rm -f"
+	var names fix.Names
+	sudo := fix.Code("")
 	for _, segment := range left {
 		total += segment.Size
-		if len(names) == atMost || !isPlain(segment.Name) {
-			continue // a name that a shell would take apart is not put into a command
+		if len(names) == atMost || !fix.IsPlain(segment.Name) || strings.Contains(segment.Name, "/") {
+			continue // a name that a shell would take apart, or that leads elsewhere, is not put into a command
 		}
 		names = append(names, "/dev/shm/"+segment.Name)
 		if node.Host == nil || segment.Owner != node.Host.User {
-			remove = "{ssh} sudo rm -f"
+			sudo = fix.Code("sudo ")
 		}
 	}
 	finding := Finding{
 		Nodes:   []string{node.Name},
 		Summary: "ended programs left segments in /dev/shm",
 		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
-		Fix:     []string{"{ssh} ls -lSh /dev/shm"},
+		Remedy:  []fix.Command{fix.On("ls -lSh /dev/shm")},
 	}
 	if len(names) > 0 {
-		finding.Fix = []string{remove + " " + strings.Join(names, " ")}
+		finding.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, names)}
 	}
 	return finding
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -43,7 +44,7 @@ func limitsOfSHM(node *facts.Node, v View) []Finding {
 			Summary: "/dev/shm has hardly an inode left",
 			Got:     fmt.Sprint(shm.FreeInodes),
 			Want:    fmt.Sprintf("at least %d", fewInodes),
-			Fix:     []string{"{ssh} sudo mount -o remount,nr_inodes=1M /dev/shm", "{ssh} 'ls /dev/shm | wc -l'"},
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l")},
 		})
 	}
 	if shm.ShmMax < smallSysV || shm.ShmMni < fewSysVIDs {
@@ -52,7 +53,7 @@ func limitsOfSHM(node *facts.Node, v View) []Finding {
 			Summary:  "the kernel's limits on System V shared memory are small",
 			Got:      fmt.Sprintf("kernel.shmmax %s, kernel.shmmni %d", humanize.IBytes(shm.ShmMax), shm.ShmMni),
 			Want:     fmt.Sprintf("at least %s and %d", humanize.IBytes(smallSysV), fewSysVIDs),
-			Fix:      []string{"{ssh} sudo sysctl -w kernel.shmmax=68719476736 kernel.shmmni=4096"},
+			Remedy:   []fix.Command{fix.On("sudo sysctl -w kernel.shmmax=68719476736 kernel.shmmni=4096")},
 			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
 		})
 	}
@@ -61,7 +62,7 @@ func limitsOfSHM(node *facts.Node, v View) []Finding {
 			Verdict: Warn, Nodes: []string{node.Name},
 			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",
 			Want:     "RemoveIPC=no, because " + by.Name + " may leave ranks running without a session",
-			Fix:      []string{"{ssh} 'sudo mkdir -p /etc/systemd/logind.conf.d && printf \"[Login]\\nRemoveIPC=no\\n\" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind'"},
+			Remedy:   []fix.Command{fix.On(`sudo mkdir -p /etc/systemd/logind.conf.d && printf "[Login]\nRemoveIPC=no\n" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind`)},
 			WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-XXXXXX (size 9637888), error: No such file or directory (2)",
 		})
 	}

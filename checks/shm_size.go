@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -45,10 +46,10 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 	}
 	got, want := apart(shm.Size, need.bytes)
 	finding := Finding{
-		Nodes: []string{node.Name},
-		Got:   got,
-		Want:  fmt.Sprintf("at least %s: %s", want, need.arithmetic),
-		Fix:   enlargeSHM(node, need.bytes),
+		Nodes:  []string{node.Name},
+		Got:    got,
+		Want:   fmt.Sprintf("at least %s: %s", want, need.arithmetic),
+		Remedy: enlargeSHM(node, need.bytes),
 	}
 	switch {
 	case !shm.Exists:
@@ -73,7 +74,7 @@ func tooSmall(node *facts.Node, need need) (Finding, bool) {
 			largest := shm.Segments[0]
 			finding.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
 		}
-		finding.Fix = []string{"{ssh} 'ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*'"}
+		finding.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*")}
 	default:
 		finding.Verdict = Warn
 		finding.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -26,7 +27,7 @@ var shmWritable = Check{
 					Summary: "no file can be made in /dev/shm",
 					Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
 					Want:    "writable for everybody: mode 1777",
-					Fix:     []string{"{ssh} sudo mount -o remount,rw /dev/shm", "{ssh} sudo chmod 1777 /dev/shm"},
+					Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
 				})
 			}
 		}

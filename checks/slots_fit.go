@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -60,11 +61,11 @@ func judgeSlots(view View) []Finding {
 		case len(slots) > 0 && slices.Max(slots) >= there:
 			f := tooFew(p, node, slots, count)
 			if !cpu && count == 0 && bare == len(view.Nodes) {
-				f.Fix = noneAnywhere
+				f.Remedy = noneAnywhere
 			}
 			if cpu { // torchrun takes nothing: the script may be one for the CPU
 				f.Verdict = Warn
-				f.Fix = append(f.Fix, "preflight --accelerator cpu …   # if the script is to run on the CPU")
+				f.Remedy = append(f.Remedy, fix.Here("preflight --accelerator cpu …   # if the script is to run on the CPU"))
 			}
 			findings = append(findings, ofMachine(view, node, f))
 		case len(slots) > 0 && slices.Max(slots) >= count:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -53,7 +54,7 @@ func hidden(view View, node *facts.Node, slots []int, count int) []Finding {
 		Summary: "CUDA_VISIBLE_DEVICES hides accelerators that ranks are to use",
 		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, origin(view, env[i])),
 		Want:    "slots " + indices(slots),
-		Fix:     []string{searchSession("CUDA_VISIBLE_DEVICES"), "unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks"},
+		Remedy:  []fix.Command{searchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
 	}
 	if len(shown) == 0 {
 		f.WouldSee = noGPUs

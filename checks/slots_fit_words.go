@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -17,7 +18,7 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Fi
 		Summary: "ranks are to use accelerators that are not there",
 		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
 		Want:    "slots " + indices(slots),
-		Fix:     append([]string{"{ssh} nvidia-smi -L   # is one missing?"}, fewerSlots(p, slots, count)...),
+		Remedy:  append([]fix.Command{fix.On("nvidia-smi -L   # is one missing?")}, fewerSlots(p, slots, count)...),
 	}
 	switch count {
 	case 0:
@@ -39,21 +40,21 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) Fi
 }
 
 // noneAnywhere is for a launch on GPUs of which no node shows any.
-var noneAnywhere = []string{"{ssh} lspci -d 10de:   # does the bus show any?", meantCPU}
+var noneAnywhere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
 
 // fewerSlots is what to write for machines with count accelerators.
-func fewerSlots(p launch.Prediction, slots []int, count int) []string {
+func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
 	switch {
 	case p.Torchrun() && count > 0:
-		return []string{fmt.Sprintf("torchrun --nproc_per_node=%d …   # on every node", count)}
+		return []fix.Command{fix.Here("torchrun --nproc_per_node=%s …   # on every node", fix.Number(count))}
 	case count == 0:
-		return []string{"# take {nodes} out of {hostfile}"}
+		return []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
 	case len(slots) <= count:
-		return []string{fmt.Sprintf("# in --include: slots of 0 to %d for {nodes}", count-1)}
+		return []fix.Command{fix.Note("in --include: slots of 0 to %s for {nodes}", fix.Number(count-1))}
 	}
-	return []string{
-		fmt.Sprintf("# in {hostfile}: slots=%d for {nodes}", count),
-		fmt.Sprintf("deepspeed --num_gpus %d …   # or: so many on every node", count),
+	return []fix.Command{
+		fix.Note("in {hostfile}: slots=%s for {nodes}", fix.Number(count)),
+		fix.Here("deepspeed --num_gpus %s …   # or: so many on every node", fix.Number(count)),
 	}
 }
 

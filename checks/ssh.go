@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -81,7 +82,7 @@ func stopped(check string) func(View) []Finding {
 					Summary:  "preflight logged in, but ssh itself, which the launch uses, does not act quite alike",
 					Got:      openSSH(node.SSH),
 					Want:     "a login by ssh without any prompt",
-					Fix:      []string{"ssh -v -o BatchMode=yes {node} true"},
+					Remedy:   []fix.Command{fix.Here("ssh -v -o BatchMode=yes {node} true")},
 					WouldSee: "{node}: ssh exited with exit code 255",
 				})
 			}

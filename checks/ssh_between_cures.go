@@ -1,10 +1,9 @@
 package checks
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
+	"preflight/checks/fix"
 	"preflight/hostfile"
 )
 
@@ -21,64 +20,50 @@ var loginCauses = map[string]string{
 
 // cure is what to type, on the launching machine, to have the suspect's callers
 // log in to its callees.
-func (l *loginTries) cure(s suspect, from, to []string) []string {
-	at := func(nodes []string) string {
+func (l *loginTries) cure(s suspect, from, to []string) []fix.Command {
+	on := func(nodes []string, command fix.Command) fix.Command {
 		if slices.Equal(nodes, s.nodes) {
-			return "{ssh}"
+			return command
 		}
-		return remoteShell(nodes, l.view.Launch.SSHPort)
+		return command.At(nodes...)
 	}
-	callers := at(from)
 	first := l.tries[s.failed[0]]
-	try := fmt.Sprintf("%s ssh -v -o BatchMode=yes %s true", remoteShell([]string{first.from}, l.view.Launch.SSHPort), ShellWord(first.to))
-	port := ""
-	if l.view.Launch.SSHPort != 0 {
-		port = fmt.Sprintf("-p %d ", l.view.Launch.SSHPort)
-	}
+	try := fix.On("ssh -v -o BatchMode=yes %s true", fix.Host(first.to)).At(first.from)
 	switch s.how {
 	case "host-key":
-		return []string{
-			fmt.Sprintf("ssh-keyscan %s%s | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each", port, hostsOf(to)),
-			fmt.Sprintf("%s 'ssh-keyscan -H %s%s >> ~/.ssh/known_hosts'   # only when the fingerprints agree", callers, port, hostsOf(to)),
+		return []fix.Command{
+			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each", hostsOf(to)),
+			on(from, fix.On("ssh-keyscan -H {ssh_port}%s >> ~/.ssh/known_hosts   # only when the fingerprints agree", hostsOf(to))),
 		}
 	case "denied":
-		return []string{
-			fmt.Sprintf(`%s 'test -f ~/.ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519'`, callers),
-			fmt.Sprintf("for host in %s; do ssh -n %s$host cat .ssh/id_ed25519.pub; done > nodes.pub", entriesOf(from), port),
-			fmt.Sprintf("for host in %s; do ssh %s$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", entriesOf(to), port),
+		return []fix.Command{
+			on(from, fix.On(`test -f ~/.ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519`)),
+			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.Hosts(from)),
+			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.Hosts(to)),
 			try,
 		}
 	case "name":
-		var fix []string
+		var commands []fix.Command
 		for _, name := range to[:min(4, len(to))] {
-			if node := l.nodes[name]; node.Address != "" && isPlain(hostfile.Bare(name)) {
-				fix = append(fix, fmt.Sprintf(`%s "echo %s %s | sudo tee -a /etc/hosts"`, callers, node.Address, hostfile.Bare(name)))
+			if node := l.nodes[name]; node.Address != "" && fix.IsPlain(hostfile.Bare(name)) {
+				commands = append(commands, on(from, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(node.Address), fix.Host(hostfile.Bare(name)))))
 			}
 		}
-		return append(fix, try)
+		return append(commands, try)
 	case "connect", "timeout":
-		return []string{
+		return []fix.Command{
 			try,
-			fmt.Sprintf("%s 'sudo ss -tlnp | grep ssh; sudo iptables -S INPUT; cat /etc/hosts.allow /etc/hosts.deny'   # what sshd listens on, and for whom", at(to)),
+			on(to, fix.On("sudo ss -tlnp | grep ssh; sudo iptables -S INPUT; cat /etc/hosts.allow /etc/hosts.deny   # what sshd listens on, and for whom")),
 		}
 	case "shell":
-		return []string{try, fmt.Sprintf("%s 'getent passwd $(id -un)'   # a usable login shell?", at(to))}
+		return []fix.Command{try, on(to, fix.On("getent passwd $(id -un)   # a usable login shell?"))}
 	}
-	return []string{try}
+	return []fix.Command{try}
 }
 
-func hostsOf(names []string) string {
-	var words []string
+func hostsOf(names []string) (hosts fix.Hosts) {
 	for _, name := range names {
-		words = append(words, ShellWord(hostfile.Bare(name)))
+		hosts = append(hosts, hostfile.Bare(name))
 	}
-	return strings.Join(words, " ")
-}
-
-func entriesOf(names []string) string {
-	var words []string
-	for _, name := range names {
-		words = append(words, ShellWord(name))
-	}
-	return strings.Join(words, " ")
+	return hosts
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -35,7 +36,7 @@ func judgeLogins(view View) []Finding {
 			Nodes:   []string{node.Name},
 			Summary: "cannot log in to the other nodes: " + node.Logins.Error,
 			Want:    "an ssh client",
-			Fix:     []string{"{ssh} sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat"},
+			Remedy:  []fix.Command{fix.On("sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat")},
 		})
 	}
 	for _, s := range suspects(l.names, l.tries) {
@@ -61,9 +62,9 @@ func (l *loginTries) finding(s suspect) Finding {
 	login := l.failed[s.failed[0]]
 	first := l.tries[s.failed[0]]
 	f := Finding{
-		Nodes: s.nodes,
-		Got:   fmt.Sprintf("%s to %s: %s", first.from, first.to, login.Message),
-		Fix:   l.cure(s, l.inOrder(from), l.inOrder(to)),
+		Nodes:  s.nodes,
+		Got:    fmt.Sprintf("%s to %s: %s", first.from, first.to, login.Message),
+		Remedy: l.cure(s, l.inOrder(from), l.inOrder(to)),
 	}
 	why := loginCauses[s.how]
 	if why == "" {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -17,7 +18,7 @@ type cure struct {
 	verdict  Verdict // "" is the check's own
 	summary  string
 	got      string // "" where more words would keep equal failures of many nodes apart
-	fix      []string
+	fix      []fix.Command
 	installs bool   // how to bring our key there goes before these fixes
 	wouldSee string // "" is the check's own
 }
@@ -35,26 +36,27 @@ func cureOf(ssh *facts.SSH) cure {
 func (c cure) finding(node *facts.Node) Finding {
 	values := metOnTheWay(node.SSH)
 	f := Finding{Verdict: c.verdict, Nodes: []string{node.Name}}
-	f.Summary, _ = fillIn(c.summary, values, verbatim)
-	if got, complete := fillIn(c.got, values, verbatim); complete {
+	f.Summary, _ = fillIn(c.summary, values)
+	if got, complete := fillIn(c.got, values); complete {
 		f.Got = got
 	}
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
-	fixes := c.fix
+	commands := c.fix
 	if c.installs {
-		fixes = append(installKey(node.SSH), c.fix...)
+		commands = append(installKey(node.SSH), c.fix...)
 	}
-	for _, template := range fixes {
-		if fix, complete := fillIn(template, values, ShellWord); complete {
-			f.Fix = append(f.Fix, fix)
+	args := typed(values)
+	for _, command := range commands {
+		if bound := command.Bind(args); !bound.Lacks() {
+			f.Remedy = append(f.Remedy, bound)
 		}
 	}
-	if len(f.Fix) == 0 && f.Verdict != Unknown {
-		f.Fix = []string{tryBySSH}
+	if len(f.Remedy) == 0 && f.Verdict != Unknown {
+		f.Remedy = []fix.Command{tryBySSH}
 	}
-	if wouldSee, complete := fillIn(c.wouldSee, values, verbatim); complete {
+	if wouldSee, complete := fillIn(c.wouldSee, values); complete {
 		f.WouldSee = wouldSee
 	}
 	return f
@@ -70,6 +72,27 @@ func metOnTheWay(ssh *facts.SSH) map[string]string {
 		values[name] = value
 	}
 	return values
+}
+
+// typed says what the values that commands name are.
+func typed(values map[string]string) map[string]fix.Arg {
+	args := map[string]fix.Arg{}
+	for name, value := range values {
+		switch {
+		case value == "":
+		case name == "file":
+			args[name] = fix.Path(value)
+		case name == "name":
+			args[name] = fix.Word(value)
+		case name == "user":
+			args[name] = fix.Account(value)
+		case name == "jump":
+			args[name] = fix.Host(value)
+		default:
+			args[name] = fix.Name(value)
+		}
+	}
+	return args
 }
 
 // openSSH is what the system's ssh would have done otherwise. A sentence may
@@ -94,11 +117,11 @@ const unknownDetail = "(unknown)"
 
 // fillIn writes values into a template and reports whether all were known. The
 // placeholders of Finding are left for when equal findings have been folded.
-func fillIn(template string, values map[string]string, quote func(string) string) (string, bool) {
+func fillIn(template string, values map[string]string) (string, bool) {
 	complete := true
 	text := placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		switch name {
-		case "{ssh}", "{node}", "{nodes}", "{host}", "{hosts}", "{hostfile}":
+		case "{node}", "{nodes}", "{host}":
 			return name
 		}
 		value := values[strings.Trim(name, "{}")]
@@ -106,9 +129,7 @@ func fillIn(template string, values map[string]string, quote func(string) string
 			complete = false
 			return unknownDetail
 		}
-		return quote(value)
+		return value
 	})
 	return text, complete
 }
-
-func verbatim(text string) string { return text }

@@ -1,15 +1,17 @@
 package checks
 
+import "preflight/checks/fix"
+
 // Fixes that several causes share.
-const (
-	askForKey = "ssh {node} true   # asks, and writes the right entry where ~/.ssh/config gives HostName or ProxyJump"
+var (
+	askForKey = fix.Here("ssh {node} true   # asks, and writes the right entry where ~/.ssh/config gives HostName or ProxyJump")
 	deniedBy  = "{node}: Permission denied ({methods})."
-	tryBySSH  = "ssh -v -o BatchMode=yes {node} true"
-	copyID    = "for host in {hosts}; do ssh-copy-id -p {port} {user}@$host; done"
-	showKeys  = "ssh-keyscan -p {port} {hosts} | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each console"
-	trustKeys = "ssh-keyscan -H -p {port} {hosts} >> {file}   # only when the fingerprints agree"
-	lastWords = "sudo journalctl -k -n 50 --no-pager   # on {node}'s console: out of memory, hung disks, a dying network card"
-	lastLogin = "sudo journalctl -t sshd -t sshd-session -n 50 --no-pager   # on {node}'s console: sshd says there why"
+	tryBySSH  = fix.Here("ssh -v -o BatchMode=yes {node} true")
+	copyID    = fix.EachHost("ssh-copy-id -p {port} {user}@$host")
+	showKeys  = fix.Here("ssh-keyscan -p {port} {hosts} | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each console")
+	trustKeys = fix.Here("ssh-keyscan -H -p {port} {hosts} >> {file}   # only when the fingerprints agree")
+	lastWords = fix.Console("sudo journalctl -k -n 50 --no-pager   # on {node}'s console: out of memory, hung disks, a dying network card")
+	lastLogin = fix.Console("sudo journalctl -t sshd -t sshd-session -n 50 --no-pager   # on {node}'s console: sshd says there why")
 )
 
 // cures has one entry for every cause of package remote, by its text: this
@@ -19,25 +21,25 @@ var cures = map[string]cure{
 	"name-unknown": {
 		check:    "ssh-reach",
 		summary:  "the name does not resolve on the launching machine",
-		fix:      []string{"getent ahosts {host}", `echo "<address> {host}" | sudo tee -a /etc/hosts   # or correct the name in the hostfile`},
+		fix:      []fix.Command{fix.Here("getent ahosts {host}"), fix.Here(`echo "<address> {host}" | sudo tee -a /etc/hosts   # or correct the name in the hostfile`)},
 		wouldSee: "{node}: ssh: Could not resolve hostname {host}: Name or service not known",
 	},
 	"refused": {
 		check:   "ssh-reach",
 		summary: "refuses connections on port {port}: no SSH server listens there",
-		fix: []string{
-			"sudo systemctl start sshd   # on {node}'s console; the unit is called ssh on Debian and Ubuntu",
-			"sudo ss -tlnp   # there: when sshd listens on another port, give it with --ssh_port or as Port in ~/.ssh/config",
+		fix: []fix.Command{
+			fix.Console("sudo systemctl start sshd   # on {node}'s console; the unit is called ssh on Debian and Ubuntu"),
+			fix.Console("sudo ss -tlnp   # there: when sshd listens on another port, give it with --ssh_port or as Port in ~/.ssh/config"),
 		},
 		wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection refused",
 	},
 	"timed-out": {
 		check:   "ssh-reach",
 		summary: "does not answer on port {port}: it is down, or a firewall drops the packets",
-		fix: []string{
-			"ping -c 3 {host}",
-			"sudo iptables -S INPUT; sudo nft list ruleset   # on {node}'s console: look for DROP",
-			"sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # there, where firewalld rules",
+		fix: []fix.Command{
+			fix.Here("ping -c 3 {host}"),
+			fix.Console("sudo iptables -S INPUT; sudo nft list ruleset   # on {node}'s console: look for DROP"),
+			fix.Console("sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # there, where firewalld rules"),
 		},
 		wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection timed out",
 	},
@@ -45,20 +47,20 @@ var cures = map[string]cure{
 		check:   "ssh-reach",
 		summary: "small packets pass on the way {direction} it and full ones vanish: an MTU between is smaller than the interfaces'",
 		got:     "packets of {mtu} bytes are lost, which is the MTU of the interface here; ssh hangs as soon as one is needed",
-		fix: []string{
-			"ping -c 1 -M do -s {size} {host}   # lost; lower -s until it passes: the MTU is 28 more (over IPv6 48)",
-			"ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')   # behind dev: the interface here",
-			"sudo ip link set dev <interface> mtu <what passes>   # here and on {node}'s console; or raise it on the switch ports and tunnels between",
+		fix: []fix.Command{
+			fix.Here("ping -c 1 -M do -s {size} {host}   # lost; lower -s until it passes: the MTU is 28 more (over IPv6 48)"),
+			fix.Here("ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')   # behind dev: the interface here"),
+			fix.Console("sudo ip link set dev <interface> mtu <what passes>   # here and on {node}'s console; or raise it on the switch ports and tunnels between"),
 		},
 		wouldSee: "nothing: ssh hangs with the command on its way to {node}, and the other nodes wait for it",
 	},
 	"no-route": {
 		check:   "ssh-reach",
 		summary: "cannot be reached: no route, or a firewall rejects the connection",
-		fix: []string{
-			"ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')",
-			"ping -c 3 {host}",
-			"sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # on {node}'s console, where firewalld rejects",
+		fix: []fix.Command{
+			fix.Here("ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')"),
+			fix.Here("ping -c 3 {host}"),
+			fix.Console("sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # on {node}'s console, where firewalld rejects"),
 		},
 		wouldSee: "{node}: ssh: connect to host {host} port {port}: No route to host",
 	},
@@ -66,14 +68,14 @@ var cures = map[string]cure{
 		check:    "ssh-reach",
 		summary:  "its jump host {jump} could not be passed",
 		got:      "{message}",
-		fix:      []string{"ssh -v -o BatchMode=yes {jump} true"},
+		fix:      []fix.Command{fix.Here("ssh -v -o BatchMode=yes {jump} true")},
 		wouldSee: "{node}: Connection closed by UNKNOWN port 65535",
 	},
 	"proxy-failed": {
 		check:    "ssh-reach",
 		summary:  "the ProxyCommand on the way to it failed",
 		got:      "{message}",
-		fix:      []string{"ssh -G {node} | grep -i proxycommand", tryBySSH},
+		fix:      []fix.Command{fix.Here("ssh -G {node} | grep -i proxycommand"), tryBySSH},
 		wouldSee: "{node}: Connection closed by UNKNOWN port 65535",
 	},
 
@@ -81,35 +83,35 @@ var cures = map[string]cure{
 		check:   "ssh-reach",
 		summary: "something else than an SSH server answers on port {port}",
 		got:     "{greeting}",
-		fix: []string{
-			"sudo ss -tlnp sport = :{port}   # on {node}'s console: who holds the port",
-			"sudo ss -tlnp   # there: which port sshd has; give it with --ssh_port or as Port in ~/.ssh/config",
+		fix: []fix.Command{
+			fix.Console("sudo ss -tlnp sport = :{port}   # on {node}'s console: who holds the port"),
+			fix.Console("sudo ss -tlnp   # there: which port sshd has; give it with --ssh_port or as Port in ~/.ssh/config"),
 		},
 		wouldSee: "{node}: kex_exchange_identification: Connection closed by remote host",
 	},
 	"closed-before-banner": {
 		check:   "ssh-reach",
 		summary: "accepts the connection and closes it before any greeting: MaxStartups, a penalty for earlier failures, or TCP wrappers",
-		fix: []string{
-			"sudo sshd -T | grep -i 'maxstartups\\|persource'   # on {node}'s console",
-			"echo 'MaxStartups 200:30:400' | sudo tee /etc/ssh/sshd_config.d/10-maxstartups.conf && sudo systemctl reload sshd   # there",
-			"cat /etc/hosts.allow /etc/hosts.deny   # there",
+		fix: []fix.Command{
+			fix.Console(`sudo sshd -T | grep -i 'maxstartups\|persource'   # on {node}'s console`),
+			fix.Console("echo 'MaxStartups 200:30:400' | sudo tee /etc/ssh/sshd_config.d/10-maxstartups.conf && sudo systemctl reload sshd   # there"),
+			fix.Here("cat /etc/hosts.allow /etc/hosts.deny   # there"),
 		},
 		wouldSee: "{node}: kex_exchange_identification: Connection closed by remote host",
 	},
 	"silent": {
 		check:    "ssh-reach",
 		summary:  "accepts the connection on port {port} and says nothing: sshd is stopped or the machine hangs",
-		fix:      []string{"ps -C sshd -o pid,stat,wchan:20,cmd   # on {node}'s console: T is stopped, D hangs on a disk", "sudo systemctl restart sshd   # there", lastWords},
+		fix:      []fix.Command{fix.Here("ps -C sshd -o pid,stat,wchan:20,cmd   # on {node}'s console: T is stopped, D hangs on a disk"), fix.Console("sudo systemctl restart sshd   # there"), lastWords},
 		wouldSee: "{node}: Connection timed out during banner exchange",
 	},
 	"no-common-algorithm": {
 		check:   "ssh-reach",
 		summary: "its SSH server and we have no {kind} in common",
 		got:     "it offers {offered}",
-		fix: []string{
+		fix: []fix.Command{
 			tryBySSH,
-			"sudo sshd -T | grep -i 'algorithms\\|ciphers\\|macs'   # on {node}'s console: widen what it allows, or upgrade its openssh-server",
+			fix.Console(`sudo sshd -T | grep -i 'algorithms\|ciphers\|macs'   # on {node}'s console: widen what it allows, or upgrade its openssh-server`),
 		},
 		wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
 	},
@@ -117,28 +119,28 @@ var cures = map[string]cure{
 	"host-key-unknown": {
 		check:    "ssh-host-key",
 		summary:  "its host key is not in known_hosts, and a launcher has no terminal to ask on",
-		fix:      []string{showKeys, trustKeys, askForKey},
+		fix:      []fix.Command{showKeys, trustKeys, askForKey},
 		wouldSee: "{node}: Host key verification failed.",
 	},
 	"host-key-changed": {
 		check:    "ssh-host-key",
 		summary:  "its host key is not the one known_hosts has: installed anew, or something else answers under this name",
 		got:      "{type} {fingerprint} against {file} line {line}",
-		fix:      []string{showKeys, "ssh-keygen -f {file} -R {name}", trustKeys},
+		fix:      []fix.Command{showKeys, fix.Here("ssh-keygen -f {file} -R {name}"), trustKeys},
 		wouldSee: "{node}: WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
 	},
 	"host-key-revoked": {
 		check:    "ssh-host-key",
 		summary:  "its host key is marked as revoked",
 		got:      "{file} line {line}",
-		fix:      []string{"sudo rm /etc/ssh/ssh_host_*_key* && sudo ssh-keygen -A && sudo systemctl restart sshd   # on {node}'s console: new keys", showKeys, trustKeys},
+		fix:      []fix.Command{fix.Console("sudo rm /etc/ssh/ssh_host_*_key* && sudo ssh-keygen -A && sudo systemctl restart sshd   # on {node}'s console: new keys"), showKeys, trustKeys},
 		wouldSee: "{node}: WARNING: REVOKED HOST KEY DETECTED!",
 	},
 	"host-key-other-algorithm": {
 		check:    "ssh-host-key",
 		summary:  "known_hosts has a key of it, but of an algorithm it does not offer",
 		got:      "known is {known}, it shows {type}",
-		fix:      []string{showKeys, trustKeys, askForKey},
+		fix:      []fix.Command{showKeys, trustKeys, askForKey},
 		wouldSee: "{node}: Host key verification failed.",
 	},
 
@@ -155,29 +157,29 @@ var cures = map[string]cure{
 		got:      "as {user}: {offered}",
 		installs: true,
 		wouldSee: deniedBy,
-		fix: []string{
-			"ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write",
-			"chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there",
-			"sudo passwd -S {user}; sudo usermod -U {user}   # there, if it says L: sshd without PAM lets nobody into a locked account",
+		fix: []fix.Command{
+			fix.Here("ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write"),
+			fix.Here("chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there"),
+			fix.Console("sudo passwd -S {user}; sudo usermod -U {user}   # there, if it says L: sshd without PAM lets nobody into a locked account"),
 			lastLogin,
 		},
 	},
 	"key-locked": {
 		check:    "ssh-login",
 		summary:  "the key {file} is locked by a passphrase, and no agent holds it",
-		fix:      []string{`eval "$(ssh-agent -s)" && ssh-add {file}`},
+		fix:      []fix.Command{fix.Here(`eval "$(ssh-agent -s)" && ssh-add {file}`)},
 		wouldSee: deniedBy,
 	},
 	"key-permissions": {
 		check:    "ssh-login",
 		summary:  "ssh ignores the key {file}: others may read it (mode {mode})",
-		fix:      []string{"chmod 600 {file}"},
+		fix:      []fix.Command{fix.Here("chmod 600 {file}")},
 		wouldSee: "{node}: Permissions {mode} for '{file}' are too open.",
 	},
 	"agent-unreachable": {
 		check:    "ssh-login",
 		summary:  "the ssh agent does not answer at {socket}",
-		fix:      []string{"ssh-add -l", `eval "$(ssh-agent -s)" && ssh-add`},
+		fix:      []fix.Command{fix.Here("ssh-add -l"), fix.Here(`eval "$(ssh-agent -s)" && ssh-add`)},
 		wouldSee: deniedBy,
 	},
 	"password-only": {
@@ -185,13 +187,13 @@ var cures = map[string]cure{
 		summary:  "lets in only who answers a prompt",
 		got:      "it accepts {methods}",
 		wouldSee: deniedBy,
-		fix:      []string{copyID, "sudo sshd -T | grep -i 'pubkeyauthentication\\|authenticationmethods'   # on {node}'s console"},
+		fix:      []fix.Command{copyID, fix.Console(`sudo sshd -T | grep -i 'pubkeyauthentication\|authenticationmethods'   # on {node}'s console`)},
 	},
 	"account-closed": {
 		check:    "ssh-login",
 		summary:  "the account {user} is closed there",
 		got:      "{message}",
-		fix:      []string{"sudo chage -l {user}; sudo passwd -S {user}; cat /run/nologin /etc/nologin   # on {node}'s console", "sudo chage -E -1 {user} && sudo passwd -u {user}   # there"},
+		fix:      []fix.Command{fix.Console("sudo chage -l {user}; sudo passwd -S {user}; cat /run/nologin /etc/nologin   # on {node}'s console"), fix.Console("sudo chage -E -1 {user} && sudo passwd -u {user}   # there")},
 		wouldSee: "{node}: Your account has expired; please contact your system administrator.",
 	},
 
@@ -199,35 +201,35 @@ var cures = map[string]cure{
 		check:    "ssh-shell",
 		summary:  "lets us in but refuses to run a command",
 		got:      "{message}",
-		fix:      []string{"sudo sshd -T -C user={user} | grep -i 'maxsessions\\|forcecommand\\|subsystem'   # on {node}'s console: MaxSessions must not be 0"},
+		fix:      []fix.Command{fix.Console(`sudo sshd -T -C user={user} | grep -i 'maxsessions\|forcecommand\|subsystem'   # on {node}'s console: MaxSessions must not be 0`)},
 		wouldSee: "{node}: channel 0: open failed: connect failed: open failed",
 	},
 	"no-shell": {
 		check:    "ssh-shell",
 		summary:  "the account {user} has no usable login shell there",
 		got:      "{message}",
-		fix:      []string{"getent passwd {user}   # on {node}'s console", "sudo usermod -s /bin/bash {user}   # there"},
+		fix:      []fix.Command{fix.Here("getent passwd {user}   # on {node}'s console"), fix.Console("sudo usermod -s /bin/bash {user}   # there")},
 		wouldSee: "{node}: This account is currently not available.",
 	},
 	"forced-command": {
 		check:    "ssh-shell",
 		summary:  "runs another command than the one it is asked to run",
 		got:      "{output}",
-		fix:      []string{"grep -n 'command=' ~{user}/.ssh/authorized_keys   # on {node}'s console", "sudo sshd -T -C user={user} | grep -i forcecommand   # there"},
+		fix:      []fix.Command{fix.Here("grep -n 'command=' ~{user}/.ssh/authorized_keys   # on {node}'s console"), fix.Console("sudo sshd -T -C user={user} | grep -i forcecommand   # there")},
 		wouldSee: "the forced command's output, and no training process on {node}",
 	},
 	"needs-pty": {
 		check:    "ssh-shell",
 		summary:  "runs commands on a terminal only, and a launcher has none",
 		got:      "{message}",
-		fix:      []string{"sudo sshd -T -C user={user} | grep -i 'forcecommand\\|permittty'   # on {node}'s console", "ssh {node} true   # fails the same way until that is gone"},
+		fix:      []fix.Command{fix.Console(`sudo sshd -T -C user={user} | grep -i 'forcecommand\|permittty'   # on {node}'s console`), fix.Here("ssh {node} true   # fails the same way until that is gone")},
 		wouldSee: "{node}: Pseudo-terminal will not be allocated because stdin is not a terminal.",
 	},
 	"shell-broken": {
 		check:    "ssh-shell",
 		summary:  "its shell start-up files end or swallow the session before the command runs",
 		got:      "{output}",
-		fix:      []string{"ssh {node} true; echo $?", "grep -n 'exit\\|exec\\|read\\|tmux\\|screen' ~{user}/.bashrc ~{user}/.profile /etc/profile.d/*.sh   # on {node}'s console"},
+		fix:      []fix.Command{fix.Here("ssh {node} true; echo $?"), fix.Here(`grep -n 'exit\|exec\|read\|tmux\|screen' ~{user}/.bashrc ~{user}/.profile /etc/profile.d/*.sh   # on {node}'s console`)},
 		wouldSee: "nothing: the command on {node} never starts, and the other nodes wait for it",
 	},
 
@@ -235,65 +237,65 @@ var cures = map[string]cure{
 		check:   "agent-start",
 		summary: "has no private directory to run a program from",
 		got:     "{tried}",
-		fix:     []string{"{ssh} 'ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp'"},
+		fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
 	},
 	"disk-full": {
 		check:    "agent-start",
 		summary:  "has no space left in any directory we may write",
 		got:      "{tried}",
-		fix:      []string{"{ssh} 'df -h ~ /var/tmp /tmp; df -i ~ /var/tmp /tmp'", "{ssh} 'du -xsh ~/.cache /tmp /var/tmp'"},
+		fix:      []fix.Command{fix.On("df -h ~ /var/tmp /tmp; df -i ~ /var/tmp /tmp"), fix.On("du -xsh ~/.cache /tmp /var/tmp")},
 		wouldSee: "OSError: [Errno 28] No space left on device",
 	},
 	"noexec": {
 		check:    "agent-start",
 		summary:  "mounts every directory we may write noexec",
 		got:      "{tried}",
-		fix:      []string{"{ssh} 'findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp'", "{ssh} sudo mount -o remount,exec /tmp"},
+		fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
 		wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
 	},
 	"no-unpacker": {
 		check:   "agent-start",
 		summary: "has no gzip to unpack the program with",
-		fix:     []string{"{ssh} sudo apt-get install -y gzip   # dnf on Red Hat"},
+		fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
 	},
 	"wrong-arch": {
 		check:   "agent-start",
 		summary: "is another kind of machine than this one, and there is no preflight for it beside ours",
 		got:     "{arch}",
-		fix: []string{
-			"make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight",
-			"make cross ARCHES={arch}   # an architecture that make cross leaves out by itself",
+		fix: []fix.Command{
+			fix.Here("make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight"),
+			fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
 		},
 	},
 	"wrong-os": {
 		check:   "agent-start",
 		summary: "runs {os}, and preflight looks at Linux only",
-		fix:     []string{"preflight -H {hostfile} --exclude {node}"},
+		fix:     []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")},
 	},
 	"libc-too-old": {
 		check:   "agent-start",
 		summary: "its C library is too old for this build of preflight",
 		got:     "{message}",
-		fix:     []string{"make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight"},
+		fix:     []fix.Command{fix.Here("make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight")},
 	},
 	"agent-killed": {
 		check:    "agent-start",
 		summary:  "our program was killed there by signal {signal}",
-		fix:      []string{"{ssh} 'sudo dmesg -T | grep -i \"killed process\" | tail -n 5'", "{ssh} 'ulimit -a; free -m'"},
+		fix:      []fix.Command{fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`), fix.On("ulimit -a; free -m")},
 		wouldSee: "['python', '-u', …] exits with return code = -9",
 	},
 	"agent-exited": {
 		check:   "agent-start",
 		summary: "our program ended there by itself",
 		got:     "{message}",
-		fix:     []string{"{ssh} 'ulimit -a; df -h ~ /tmp; free -m'", lastWords},
+		fix:     []fix.Command{fix.On("ulimit -a; df -h ~ /tmp; free -m"), lastWords},
 	},
 	"frozen": {
 		summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
 		got:     "{seen}",
-		fix: []string{
-			"ssh -o ConnectTimeout=10 {node} uptime",
-			"ssh {jump} ping -c 1 -M do -s 1472 {host}   # lost where -s 1000 passes: an MTU behind the jump host is too small",
+		fix: []fix.Command{
+			fix.Here("ssh -o ConnectTimeout=10 {node} uptime"),
+			fix.Here("ssh {jump} ping -c 1 -M do -s 1472 {host}   # lost where -s 1000 passes: an MTU behind the jump host is too small"),
 			lastWords,
 		},
 		wouldSee: "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out.",
@@ -302,23 +304,23 @@ var cures = map[string]cure{
 		check:   "agent-start",
 		summary: "answers with something that is not preflight's",
 		got:     "{text}",
-		fix:     []string{"preflight clean -H {hostfile}", "ssh {node} true   # anything printed here comes from start-up files"},
+		fix:     []fix.Command{fix.Here("preflight clean -H {hostfile}"), fix.Here("ssh {node} true   # anything printed here comes from start-up files")},
 	},
 	"too-much": {
 		check:   "agent-start",
 		summary: "sent more than a node can honestly have to say ({limit})",
-		fix:     []string{"preflight clean -H {hostfile}", "ssh {node} true   # anything printed here comes from start-up files"},
+		fix:     []fix.Command{fix.Here("preflight clean -H {hostfile}"), fix.Here("ssh {node} true   # anything printed here comes from start-up files")},
 	},
 	"truncated": {
 		check:   "agent-start",
 		summary: "the answer ended in the middle",
 		got:     "{message}",
-		fix:     []string{"{ssh} 'sudo dmesg -T | tail -n 20'"},
+		fix:     []fix.Command{fix.On("sudo dmesg -T | tail -n 20")},
 	},
 	"connection-lost": {
 		summary:  "the connection broke",
 		got:      "{message}",
-		fix:      []string{"ping -c 20 {host}   # loss?", "{ssh} 'sudo dmesg -T | tail -n 20'"},
+		fix:      []fix.Command{fix.Here("ping -c 20 {host}   # loss?"), fix.On("sudo dmesg -T | tail -n 20")},
 		wouldSee: "{node}: client_loop: send disconnect: Broken pipe",
 	},
 	"interrupted": {
@@ -329,6 +331,6 @@ var cures = map[string]cure{
 	"unexpected": {
 		summary: "could not be reached, in a way preflight has no name for",
 		got:     "{message}",
-		fix:     []string{tryBySSH},
+		fix:     []fix.Command{tryBySSH},
 	},
 }

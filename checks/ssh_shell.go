@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -37,9 +38,9 @@ func noisy(node *facts.Node, v View) Finding {
 		Summary: "the login prints on stdout although no terminal is attached",
 		Got:     strings.Join(node.SSH.Noise, "\n"),
 		Want:    "silence: put what start-up files print behind a test for an interactive shell",
-		Fix: []string{
-			`{ssh} 'grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh'`,
-			`{ssh} 'cp ~/.bashrc ~/.bashrc.before && sed -i "1i case \$- in *i*) ;; *) return ;; esac" ~/.bashrc'`,
+		Remedy: []fix.Command{
+			fix.On(`grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh`),
+			fix.On(`cp ~/.bashrc ~/.bashrc.before && sed -i "1i case \$- in *i*) ;; *) return ;; esac" ~/.bashrc`),
 		},
 		WouldSee: "the noise, once a node, between the lines of the training log",
 	}
@@ -51,7 +52,7 @@ func noisy(node *facts.Node, v View) Finding {
 	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
 	finding.WouldSee = fmt.Sprintf("The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: -2 - Name or service not known).", words[0], v.Launch.MasterPort)
 	if node.Address != "" {
-		finding.Fix = append(finding.Fix, "deepspeed --master_addr="+ShellWord(node.Address)+" …")
+		finding.Remedy = append(finding.Remedy, fix.Here("deepspeed --master_addr=%s …", fix.Host(node.Address)))
 	}
 	return finding
 }

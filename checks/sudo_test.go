@@ -6,12 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // Where we are root there may be no sudo, and it is not needed.
 func TestNoSudoForRoot(t *testing.T) {
-	fixes := []string{"{ssh} 'sudo mount x && sudo tee y'", "sudo start   # on {node}'s console", "sudo tee /etc/hosts", "{ssh} sudoedit z"}
+	remedy := []fix.Command{fix.On("sudo mount x && sudo tee y"), fix.Console("sudo start   # on {node}'s console"), fix.Here("sudo tee /etc/hosts"), fix.On("sudoedit z")}
 	plain := []string{"ssh w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 vi z"}
 	for name, c := range map[string]struct {
 		change func(*launchable)
@@ -26,7 +27,7 @@ func TestNoSudoForRoot(t *testing.T) {
 	} {
 		fleet := healthyFleet(2)
 		c.change(&fleet)
-		got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Fix: fixes})).Findings[0].Fix
+		got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Remedy: remedy})).Findings[0].Fix
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -37,7 +38,7 @@ func TestNoSudoForRoot(t *testing.T) {
 func TestSudoForMixedAccounts(t *testing.T) {
 	fleet := healthyFleet(2)
 	fleet.Nodes[0].Host.User = "root"
-	got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fix: []string{"{ssh} sudo true"}})).Findings[0].Fix
+	got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Remedy: []fix.Command{fix.On("sudo true")}})).Findings[0].Fix
 	if !slices.Equal(got, []string{"pdsh -R ssh -w 'w[1-2]' sudo true"}) {
 		t.Errorf("fix %q", got)
 	}

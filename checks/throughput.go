@@ -6,6 +6,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -73,9 +74,9 @@ func slowLink(view View, node *facts.Node, usual float64, summary string, named 
 		Summary: summary,
 		Got:     fmt.Sprintf("%s from %s to %s", bitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
 		Want:    fmt.Sprintf("about %s, as between most nodes", bitRate(usual)),
-		Fix: []string{
-			onNodes(`"ethtool %s | grep -iE 'speed|duplex|link'"`, node.Throughput.Interface),
-			onNodes("ip -s -s link show dev %s   # errors and drops", node.Throughput.Interface),
+		Remedy: []fix.Command{
+			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
+			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
 		},
 	}
 	for _, other := range view.All {

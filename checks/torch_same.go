@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -38,7 +39,7 @@ func judgeTorch(view View) []Finding {
 	}
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torch(torchRelease)
-	wanted.Install = func(release string) string { return installTorch(view, nodes, release) }
+	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
 	nodes = view.meeting(view.meeting(nodes, packagePath("torch")), "python.torch.version")
 	findings := wanted.findings(nodes)
 	for i := range findings {
@@ -55,9 +56,9 @@ func judgeTorch(view View) []Finding {
 			f.Verdict = Warn
 			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
 		}
-		f.Fix = []string{wanted.Look}
+		f.Remedy = []fix.Command{wanted.Look}
 		if !d.Split {
-			f.Fix = []string{installTorch(view, nodes, d.Deviations[0].Want)}
+			f.Remedy = []fix.Command{installTorch(view, nodes, d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
@@ -66,15 +67,15 @@ func judgeTorch(view View) []Finding {
 
 // installTorch installs the very build of the nodes that have the release, or
 // were built for what is wanted.
-func installTorch(view View, nodes []*facts.Node, wanted string) string {
+func installTorch(view View, nodes []*facts.Node, wanted string) fix.Command {
 	for _, node := range nodes {
 		torch := node.Python.Torch
 		if torch == nil || torchRelease(torch) != wanted && torchBuild(torch) != wanted {
 			continue
 		}
-		return pipInstall(view, []deviation{{Name: "torch", Want: torch.Version}})[0]
+		return pip(view).Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
 	}
-	return byPip(view, "list")
+	return pip(view).List()
 }
 
 func torchRelease(t *facts.Torch) string {

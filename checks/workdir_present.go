@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -54,14 +55,14 @@ func lackWorkDir(view View, lacking []*facts.Node) []Finding {
 			Got:      node.Files.WorkDir.Problem,
 			Want:     "the directory that the launch is typed in",
 			WouldSee: workDirError(view.Launch, node, "No such file or directory"),
-			Fix:      bringWorkDir(view),
+			Remedy:   bringWorkDir(view),
 		}
 		if nowhere {
 			f.Summary = dir + ", where the launch is typed, is on no node"
 			f.Want = "a directory that every node has at the same path"
 			if view.Launch.Script == "" {
 				f.Verdict = Warn
-				f.Fix = append([]string{"cd …   # to where the launch will be typed, and run preflight from there"}, f.Fix...)
+				f.Remedy = append([]fix.Command{fix.Here("cd …   # to where the launch will be typed, and run preflight from there")}, f.Remedy...)
 			}
 		}
 		findings = append(findings, f)
@@ -82,6 +83,6 @@ func notEntered(view View, node *facts.Node) Finding {
 		Got:      why,
 		Want:     "a directory that the user who launches may enter",
 		WouldSee: workDirError(view.Launch, node, said),
-		Fix:      []string{"{ssh} namei -l " + remoteWord(dir)},
+		Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(dir))},
 	}
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"slices"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 )
 
@@ -11,18 +12,17 @@ var remoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs
 
 // bringWorkDir has the directory on {nodes} too: by the mount that the others
 // have it from, else by a copy.
-func bringWorkDir(view View) []string {
+func bringWorkDir(view View) []fix.Command {
 	dir := view.Launch.WorkDir
 	for _, node := range view.Nodes {
 		if node.Files.WorkDir.Exists && isMounted(node) {
-			show := remoteShell([]string{node.Name}, view.Launch.SSHPort) + " findmnt -T " + remoteWord(dir)
-			return []string{show + "   # it has the directory from there", "{ssh} sudo mount -a   # where /etc/fstab names that mount"}
+			return []fix.Command{fix.On("findmnt -T %s   # it has the directory from there", fix.Path(dir)).At(node.Name), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
 		}
 	}
 	if isShared(view, dir) {
 		return bringNamed(view)
 	}
-	return []string{"{ssh} mkdir -p " + remoteWord(dir), copyTo(view, dir+"/")}
+	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/")}
 }
 
 // isMounted is whether a node has the directory from a file server.

@@ -1,0 +1,112 @@
+package fix
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// CopyTo copies a path of the launching machine to each host; directories end in a slash.
+func CopyTo(path string) Command {
+	return EachHost("rsync %[1]s{rsh} %[2]s $host:%[2]s", rsyncOptions(path), Path(path))
+}
+
+// CopyFrom copies a path of a node to the finding's first one.
+func CopyFrom(node, path string) Command {
+	return On("rsync %[1]s{rsh} %[2]s {node}:%[2]s", rsyncOptions(path), Path(path)).At(node)
+}
+
+// rsyncOptions: -s keeps the other end's shell from reading a path that it would take for more.
+func rsyncOptions(path string) Arg {
+	if IsPlain(path) {
+		return Code("-a")
+	}
+	return Code("-as")
+}
+
+// Install installs a package by the distribution's own tool, or by either where the name of
+// the system does not tell which: its names with apt and with dnf. Where it runs is Here or On.
+func Install(where func(literal, ...Arg) Command, system string, apt literal, dnf ...literal) []Command {
+	var packages []string
+	for _, name := range dnf {
+		packages = append(packages, string(name))
+	}
+	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y %s", Packages(packages))
+	is := func(families ...string) bool {
+		return slices.ContainsFunc(families, func(name string) bool { return strings.Contains(system, name) })
+	}
+	switch {
+	case is("Debian", "Ubuntu"):
+		return []Command{withAPT}
+	case is("Red Hat", "Rocky", "AlmaLinux", "CentOS", "Fedora", "Oracle", "Amazon"):
+		return []Command{withDNF}
+	}
+	return []Command{withAPT, withDNF}
+}
+
+// Pip is that of an interpreter, on the nodes of a finding.
+type Pip struct {
+	Python string // its path
+	// Managed is one that its distribution keeps pip off (PEP 668: Debian 12, Ubuntu 23.04, with
+	// python 3.11). It is told by a variable that it may: pip before 23.0.1 does not know the
+	// option, and passes over a variable that it does not know.
+	Managed bool
+}
+
+// Run runs pip with what it is to do, "install %s".
+func (p Pip) Run(code literal, args ...Arg) Command {
+	args = append([]Arg{Path(p.Python)}, args...)
+	if !p.Managed {
+		return On("%s -m pip "+code, args...)
+	}
+	return On("env PIP_BREAK_SYSTEM_PACKAGES=1 %s -m pip "+code, args...).Remark("or, better, have the launch use a venv")
+}
+
+// List shows what is installed.
+func (p Pip) List() Command { return On("%s -m pip list", Path(p.Python)) }
+
+// Requirement is a package in the very version that is wanted, "2.6.0+cu124".
+type Requirement struct{ Name, Version string }
+
+// pytorchLabel is what pytorch.org's own builds have behind the "+" of their versions.
+// There is an index for each.
+//
+// Source: https://download.pytorch.org/whl, as https://pytorch.org/get-started names it.
+var pytorchLabel = regexp.MustCompile(`^(cpu|cu\d+|rocm\d[\d.]*)$`)
+
+// Install installs packages in the versions wanted, by one command for each index that has
+// such builds. What a team has built itself ("2.6.0a0+ecddbd81a.nv24.12") no index has, for
+// PyPI takes no version with a "+".
+func (p Pip) Install(wanted []Requirement) (commands []Command) {
+	var indexes []string
+	var built Texts
+	packages := map[string]Packages{} // by index, "" for the usual one
+	for _, w := range wanted {
+		public, label, labelled := strings.Cut(w.Version, "+")
+		index := ""
+		switch {
+		case pytorchLabel.MatchString(label) && strings.Contains(public, ".dev"):
+			index = "https://download.pytorch.org/whl/nightly/" + label
+		case pytorchLabel.MatchString(label):
+			index = "https://download.pytorch.org/whl/" + label
+		case labelled:
+			built = append(built, w.Name)
+			continue
+		}
+		if !slices.Contains(indexes, index) {
+			indexes = append(indexes, index)
+		}
+		packages[index] = append(packages[index], w.Name+"=="+w.Version)
+	}
+	for _, index := range indexes {
+		if index == "" {
+			commands = append(commands, p.Run("install %s", packages[index]))
+		} else {
+			commands = append(commands, p.Run("install %s --index-url %s", packages[index], Word(index)))
+		}
+	}
+	if built != nil {
+		commands = append(commands, p.List().Remark("no index has the build of %s: install the wheel that it came from", built))
+	}
+	return commands
+}
