@@ -14,7 +14,7 @@ import (
 // nothing is proven.
 func advise(view View) Advice {
 	advice := Advice{Env: []AdvisedEnv{}, Args: []string{}}
-	view.Nodes = everyNode(view.All)
+	view.Nodes = view.Everywhere()
 	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}

@@ -25,10 +25,10 @@ func driverBack(d deed) []string {
 // changes only a person can tell.
 func gpusBack(d deed) []string {
 	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
-	if !slices.ContainsFunc(d.changes, failed) || d.view.found[gpuHealthy.ID][d.node.Name] {
+	if !slices.ContainsFunc(d.changes, failed) || d.view.Reported("gpu-healthy")[d.node.Name] {
 		return nil
 	}
-	return []string{"preflight checks " + gpuHealthy.ID + "   # what finds and mends it: until then a new baseline takes the fault for what is good"}
+	return []string{"preflight checks gpu-healthy   # what finds and mends it: until then a new baseline takes the fault for what is good"}
 }
 
 // packagesBack has pip install what was there, and remove what was not.
@@ -63,9 +63,9 @@ func shmBack(d deed) []string {
 		return nil
 	}
 	fix := sizeSHM(d.node, sizeIn(d.changes[at].Before), "")
-	if d.view.found[shmSize.ID][d.node.Name] {
+	if d.view.Reported("shm-size")[d.node.Name] {
 		for i := range fix {
-			fix[i] = remarked(fix[i], "in place of what "+shmSize.ID+" says, if that is smaller")
+			fix[i] = remarked(fix[i], "in place of what shm-size says, if that is smaller")
 		}
 	}
 	return fix

@@ -18,8 +18,11 @@ func Lasting(catalogue []Check) []Check {
 		check := &judged[i]
 		lasting := slices.DeleteFunc(slices.Clone(check.Needs), check.goneFromLasting)
 		if check.Volatile || len(lasting) < len(check.Needs) {
-			check.Needs = lasting // what the run was never to look at is still not judged
-			check.Run = func(View) []Finding { return []Finding{{Verdict: Unknown, Summary: LeftOut, Explained: true}} }
+			check.Undecided = LeftOut
+			if len(lasting) < len(check.Needs) {
+				check.Needs = lasting // what the run was never to look at is still not judged
+				check.Run = func(View) []Finding { return nil }
+			}
 		}
 	}
 	return judged

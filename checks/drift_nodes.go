@@ -8,7 +8,7 @@ import (
 	"preflight/hostfile"
 )
 
-func (b *Baseline) added(view View, node *facts.Node) Finding {
+func (b baseline) added(view View, node *facts.Node) Finding {
 	return Finding{
 		Verdict: Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
 		Got: "in the fleet", Want: "not in the baseline", Fix: []string{b.anew(view)},
@@ -17,7 +17,7 @@ func (b *Baseline) added(view View, node *facts.Node) Finding {
 
 // renamed are the nodes whose machines the baseline knows by other names: one finding, for
 // a fleet is renamed as a whole.
-func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
+func (b baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 	var names, now, then []string
 	for _, node := range view.Nodes {
 		if before := was[node.Name]; before != nil && before.Name != node.Name {
@@ -37,7 +37,7 @@ func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 // lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
 // fewer nodes works, and the hostfile may be one that leaves out the broken ones. Where no
 // hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
-func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
+func (b baseline) lost(view View, was map[string]*facts.Node) []Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
 	}
@@ -74,11 +74,11 @@ func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
 func hostsFile(view View) string { return ShellWord(cmp.Or(view.Launch.HostsFile, "hostfile")) }
 
 // anew is the way out where the change was meant.
-func (b *Baseline) anew(view View) string { return b.anewWhere(view, "this was meant") }
+func (b baseline) anew(view View) string { return b.anewWhere(view, "this was meant") }
 
 // anewWhere writes the baseline again, from the same hosts, where something is so. A finding on the launching machine has it, too, so that nothing is left to
 // be filled in by the nodes of the finding.
-func (b *Baseline) anewWhere(view View, so string) string {
+func (b baseline) anewWhere(view View, so string) string {
 	hosts := "-H " + hostsFile(view)
 	if view.Launch.HostsFile == "" {
 		var names []string
@@ -91,7 +91,7 @@ func (b *Baseline) anewWhere(view View, so string) string {
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.
-func (b *Baseline) who(id string) (name string) {
+func (b baseline) who(id string) (name string) {
 	for i := range b.Nodes {
 		if idOf(&b.Nodes[i]) != id {
 			continue

@@ -10,7 +10,7 @@ import (
 )
 
 var policyInForce = Check{
-	ID:         "policy",
+	ID:         PolicyID,
 	Title:      "every waiver of the policy is in force and needed",
 	Severity:   Error,
 	FromPolicy: true,
@@ -33,13 +33,14 @@ func judgePolicy(view View) []Finding {
 	case len(view.Policy.Waivers) > 0 && view.Policy.Today == "":
 		return append(findings, Finding{Verdict: Unknown, Summary: "the date of today is not known, so no waiver was applied"})
 	}
-	for _, w := range view.waiving.waivers {
+	all := Remember(view, waiversKey{}, func() *waivers { return newWaivers(view.Policy) })
+	for _, w := range all.each {
 		switch {
 		case w.expired(view.Policy.Today):
 			findings = append(findings, w.ended(view.Policy.Today))
 		case w.short != nil:
 			findings = append(findings, w.tooShort())
-		case !w.used && view.waiving.told[w.Check] && w.concernsAny(view.All):
+		case !w.used && all.judged[w.Check] && w.concernsAny(view.All):
 			findings = append(findings, w.unused())
 		}
 	}
