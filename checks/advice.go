@@ -77,7 +77,7 @@ func commonName(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 		return ""
 	}
 	first := wanted(nodes[0])
-	if !all(nodes, func(n *facts.Node) bool { return wanted(n) == first }) {
+	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return wanted(n) != first }) {
 		return ""
 	}
 	return first

@@ -47,22 +47,22 @@ func judgePolicy(view View) []Finding {
 	return findings
 }
 
-func (w Waiver) ended(today string) Finding {
+func (w waiver) ended(today string) Finding {
 	return Finding{
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Want:    "a date that is not over (today is " + today + "), or no waiver",
 		Fix:     []string{"repair what it covered, then take the waiver out of " + w.At, "or agree on a new date: until: in " + w.At},
 	}
 }
 
-func (w Waiver) unused() Finding {
+func (w waiver) unused() Finding {
 	return Finding{
 		Verdict: Warn,
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Fix:     []string{"take the waiver out of " + w.At + ", so that the defect is seen when it comes back"},
 	}
 }
@@ -88,7 +88,7 @@ func (w waiver) tooShort() Finding {
 		Verdict: Warn,
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Want:    "a waiver that covers this as well: " + others,
 		Fix:     []string{"where that was agreed, too, waive at " + w.At + " what is left: " + others},
 	}
@@ -130,12 +130,12 @@ func namesUnlisted(view View) []Finding {
 	return []Finding{{Verdict: Pass, Summary: fmt.Sprintf("not in %s: %s (%s)", view.Launch.HostsFile, hostfile.Fold(slices.Compact(names)), strings.Join(places, ", "))}}
 }
 
-func (w Waiver) concernsAny(nodes []facts.Node) bool {
+func (w waiver) concernsAny(nodes []facts.Node) bool {
 	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
 }
 
 // whose is what it waives and where.
-func (w Waiver) whose() string {
+func (w waiver) whose() string {
 	text := w.Check
 	if w.Fact != "" {
 		text += " for " + w.Fact
@@ -146,8 +146,8 @@ func (w Waiver) whose() string {
 	return text
 }
 
-// said is who gave it and why.
-func (w Waiver) said() string {
+// agreement is who gave it and why.
+func (w waiver) agreement() string {
 	parts := []string{w.Reason}
 	if w.Owner != "" {
 		parts = append(parts, "owner "+w.Owner)

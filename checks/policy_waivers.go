@@ -57,9 +57,9 @@ func ValidWaiver(w Waiver) error {
 }
 
 // expired is whether its last day is over. Days as text are in order.
-func (w Waiver) expired(today string) bool { return today > w.Until }
+func (w waiver) expired(today string) bool { return today > w.Until }
 
 // covers is whether it is about a node; "" is the launching machine.
-func (w Waiver) covers(node string) bool {
+func (w waiver) covers(node string) bool {
 	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
 }
