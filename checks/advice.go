@@ -15,7 +15,7 @@ import (
 // nothing is proven.
 func advise(view View) Advice {
 	advice := Advice{Env: []AdvisedEnv{}, Args: []string{}}
-	view.Nodes = everyNode(view.All)
+	view.Nodes = view.Everywhere()
 	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}
@@ -78,7 +78,7 @@ func commonName(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 		return ""
 	}
 	first := wanted(nodes[0])
-	if !all(nodes, func(n *facts.Node) bool { return wanted(n) == first }) {
+	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return wanted(n) != first }) {
 		return ""
 	}
 	return first

@@ -29,6 +29,16 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
+// BenchmarkEvaluateDNSDown judges a fleet of which half resolves no name: what many nodes
+// have in common is found once.
+func BenchmarkEvaluateDNSDown(b *testing.B) {
+	fleet := withoutDNS(2_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		fleet.evaluate(Catalogue...)
+	}
+}
+
 // BenchmarkExpectations holds thirty expectations against a large fleet in which one
 // node in ten misses one of them.
 func BenchmarkExpectations(b *testing.B) {
@@ -42,8 +52,9 @@ func BenchmarkExpectations(b *testing.B) {
 			Expectation{Fact: "gpu.driver", Is: []string{">=500"}}, Expectation{Fact: "shm.size", Is: []string{">=1GiB"}}, Expectation{Fact: "net.mtu", Is: []string{"9000"}},
 			Expectation{Fact: "python.packages.*", Is: []string{">=0"}}, Expectation{Fact: "host.kernel", Is: []string{">=4"}})
 	}
+	see := newEvaluation(Catalogue, fleet.Fleet, fleet.Launch, Policy{}).sight
 	b.ReportAllocs()
 	for b.Loop() {
-		hold(fleet.Fleet, policy)
+		hold(fleet.Fleet, policy, see)
 	}
 }

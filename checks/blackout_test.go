@@ -95,12 +95,12 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, path := range fixturesOf(t, check.ID) {
 			fleet, policy := readFixture(t, path).build(t)
-			want := sortedFindings(Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy))
+			want := sortedFindings(alone(check, fleet, policy))
 			for seed := range uint64(3) {
 				rand.New(rand.NewPCG(seed, 1)).Shuffle(len(fleet.Nodes), func(i, j int) {
 					fleet.Nodes[i], fleet.Nodes[j] = fleet.Nodes[j], fleet.Nodes[i]
 				})
-				got := sortedFindings(Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy))
+				got := sortedFindings(alone(check, fleet, policy))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s, shuffled (-want +got):\n%s", path, diff)
 				}

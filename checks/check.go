@@ -38,6 +38,15 @@ type Check struct {
 	// FromPolicy says that the policy decides what is looked at: Run gets every node,
 	// and says itself what could not be seen.
 	FromPolicy bool
+	// DependsOn are the IDs of the checks whose findings it asks for through the View. They
+	// are evaluated before it, wherever they stand in the catalogue.
+	DependsOn []string
+	// Rung is the place of a check that a login meets, the first 1; 0 for any other. A node
+	// whose way in ended below it has nothing for it to judge.
+	Rung int
+	// Stopped is at which rung the way in to a node ended, and what is to be said of that; 0
+	// where it did not. All checks with a Rung have it.
+	Stopped func(*facts.Node) (rung int, finding Finding)
 	// Agreed says that it holds nodes to what a team has stated or recorded: a launch may
 	// work on nodes that fail it.
 	Agreed bool
@@ -45,8 +54,11 @@ type Check struct {
 	// facts.Lasting leaves out, or by what LastingLaunch does: a normalized snapshot
 	// tells it nothing.
 	Volatile bool
-	Doc      string // one paragraph: what it looks at, why it matters
-	WouldSee string // the message training would have died with
+	// Undecided is why it comes to no verdict, whatever it finds, "" where it does: what it
+	// finds is for those that depend on it alone.
+	Undecided string
+	Doc       string // one paragraph: what it looks at, why it matters
+	WouldSee  string // the message training would have died with
 	// Run judges. It is pure: no clock, no I/O, no state.
 	Run func(View) []Finding
 }
@@ -61,14 +73,45 @@ type View struct {
 	// NotTried are the sections that nobody was to look at, each with the reason.
 	NotTried map[facts.Section]string
 
-	rankEnvs map[*facts.Node]map[string]facts.Setting // what rankEnv has worked out; many checks ask
-	networks map[*facts.Node]launch.Network           // what ncclNetwork has, for the same reason
-	cards    func(*facts.Node) []*facts.Card          // what launchCards has
+	// Found are the nodes of which a check has found one of these verdicts, as the policy
+	// weighs them, whether they are waived or not; none where the check is switched off or
+	// did not apply. It panics where the check that runs does not depend on that one.
+	Found func(check string, verdicts ...Verdict) map[string]bool
+	// Reported are the nodes that a check warns of or fails in this report.
+	Reported func(check string) map[string]bool
+	// Stated are the policy's expectations of a fact, nil without any.
+	Stated func(fact string) []Stated
+	Memory Memory
+}
 
-	found    map[string]map[string]bool // what the checks before this one have found: nodes by check ID
-	severity Severity                   // what the check that runs weighs here
-	stated   []statement                // the policy's expectations, held against the fleet
-	waiving  *waiving                   // what its waivers have done so far
+// Failing are the nodes that a check fails, which the one that runs depends on.
+func (v View) Failing(check string) map[string]bool { return v.Found(check, Fail) }
+
+// Stated is an expectation of the policy, as a comparison of nodes needs it.
+type Stated struct {
+	Of     func(node string) bool  // whether it is stated of a node
+	Allows func(value string) bool // whether it takes a value, "" for an absent one
+	// Missed are the nodes that miss it, where that counts at least as much as what the check
+	// that runs may find.
+	Missed map[string]bool
+}
+
+// Memory is what is worked out once in an evaluation, because many checks ask for it: each
+// package keeps what is its own under keys of its own types.
+type Memory map[any]any
+
+// Remember is what find gives, which is asked but once for a key; every time where the View
+// is not of an evaluation. A key has to be of one kind of value.
+func Remember[K comparable, V any](v View, key K, find func() V) V {
+	if v.Memory == nil {
+		return find()
+	}
+	known, met := v.Memory[key]
+	if !met {
+		known = find()
+		v.Memory[key] = known
+	}
+	return known.(V)
 }
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills

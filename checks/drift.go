@@ -18,12 +18,18 @@ type Baseline struct {
 	Unlisted bool
 }
 
+// baseline is one that a fleet is held against.
+type baseline struct{ *Baseline }
+
 var drift = Check{
-	ID:       "drift",
+	ID:       DriftID,
 	Title:    "nothing has changed since the baseline",
 	Severity: Error,
 	Agreed:   true,
 	Needs:    []facts.Section{facts.SectionHost},
+	DependsOn: []string{
+		"gpu-driver-loads", "gpu-driver-runs-cuda", "gpu-fabric", "slots-fit", "gpu-count", "gpu-model-same", "gpu-healthy", "gpu-mode", "gpu-throttle", "gpu-links", "gpu-peer-access", "python-same", "protobuf-works", "nccl-loaded", "path-mtu", "nic-choice", "node-mesh", "shm-size", "shm-writable", "shm-limits", "ib-links", "ib-same", "memlock-limit", "open-files-limit", "memory-available", "disk-space", "env-sane", "deepspeed-ops",
+	},
 	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
 		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +
 		"may break by it: another NVIDIA driver, torch, NCCL or protobuf, another MTU (of a bridge, the loopback or what a container engine made it is a warning, unless it leads to the other nodes), " +
@@ -39,10 +45,10 @@ var drift = Check{
 }
 
 func drifted(view View) []Finding {
-	baseline := view.Policy.Baseline
-	if baseline == nil {
+	if view.Policy.Baseline == nil {
 		return skip("only with --baseline")
 	}
+	baseline := baseline{view.Policy.Baseline}
 	var findings []Finding
 	was := earlier(baseline.Nodes, view.All)
 	if len(was) == 0 {

@@ -92,8 +92,7 @@ func TestAnyOneDrift(t *testing.T) {
 		judged++
 		policy := DefaultPolicy()
 		policy.Baseline = &Baseline{File: "golden.json", Head: was.Head, Nodes: was.Nodes}
-		view := View{All: is.Nodes, Launch: is.Launch, Policy: policy, waiving: newWaiving(policy)}
-		_, findings := judge(drift, is.Fleet, view) // all of Evaluate takes far longer
+		_, findings := newEvaluation(nil, is.Fleet, is.Launch, policy).judge(drift) // all of Evaluate takes far longer
 		findings = newRoster(is.Fleet, is.Launch).fold(findings)
 		if len(findings) > 1 {
 			t.Errorf("%s:\n%s", what, spelled(findings))

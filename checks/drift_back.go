@@ -26,10 +26,10 @@ func driverBack(d deed) []fix.Command {
 // changes only a person can tell.
 func gpusBack(d deed) []fix.Command {
 	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
-	if !slices.ContainsFunc(d.changes, failed) || d.view.found[gpuHealthy.ID][d.node.Name] {
+	if !slices.ContainsFunc(d.changes, failed) || d.view.Reported("gpu-healthy")[d.node.Name] {
 		return nil
 	}
-	return []fix.Command{fix.Here("preflight checks %s   # what finds and mends it: until then a new baseline takes the fault for what is good", fix.Name(gpuHealthy.ID))}
+	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and mends it: until then a new baseline takes the fault for what is good")}
 }
 
 // packagesBack has pip install what was there, and remove what was not.
@@ -64,9 +64,9 @@ func shmBack(d deed) []fix.Command {
 		return nil
 	}
 	commands := sizeSHM(d.node, sizeIn(d.changes[at].Before), "")
-	if d.view.found[shmSize.ID][d.node.Name] {
+	if d.view.Reported("shm-size")[d.node.Name] {
 		for i := range commands {
-			commands[i] = commands[i].Remark("in place of what %s says, if that is smaller", fix.Text(shmSize.ID))
+			commands[i] = commands[i].Remark("in place of what shm-size says, if that is smaller")
 		}
 	}
 	return commands

@@ -10,7 +10,7 @@ import (
 
 // changed is one finding for each thing that changed on a node, however many facts tell
 // of it. When the machine is another one, that is the cause of everything.
-func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Finding) {
+func (b baseline) changed(view View, before, node *facts.Node) (findings []Finding) {
 	changes := slices.DeleteFunc(changesOf(before, node), func(c Change) bool {
 		return slices.Contains(facts.Momentary, sectionOf(c.Fact))
 	})
@@ -42,7 +42,7 @@ func (b *Baseline) changed(view View, before, node *facts.Node) (findings []Find
 
 // headChanged is what the launching machine launches with, where it is the same machine:
 // one section, which changed or was not seen.
-func (b *Baseline) headChanged(view View) []Finding {
+func (b baseline) headChanged(view View) []Finding {
 	if changes := headChanges(b.Head, view.Head); len(changes) > 0 {
 		f := b.finding(view.Head, changes)
 		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.anew(view))

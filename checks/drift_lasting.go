@@ -16,10 +16,13 @@ func Lasting(catalogue []Check) []Check {
 	judged := slices.Clone(catalogue)
 	for i := range judged {
 		check := &judged[i]
-		lasting := slices.DeleteFunc(slices.Clone(check.Needs), check.goneFromLasting)
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return isGone(check, s) })
 		if check.Volatile || len(lasting) < len(check.Needs) {
-			check.Needs = lasting // what the run was never to look at is still not judged
-			check.Run = func(View) []Finding { return []Finding{{Verdict: Unknown, Summary: LeftOut, Explained: true}} }
+			check.Undecided = LeftOut
+			if len(lasting) < len(check.Needs) {
+				check.Needs = lasting // what the run was never to look at is still not judged
+				check.Run = func(View) []Finding { return nil }
+			}
 		}
 	}
 	return judged
@@ -27,10 +30,10 @@ func Lasting(catalogue []Check) []Check {
 
 // Lasts is whether a normalized snapshot holds something of what a check judges by.
 func Lasts(check Check) bool {
-	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !check.goneFromLasting(s) })
+	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !isGone(&check, s) })
 }
 
-func (c *Check) goneFromLasting(s facts.Section) bool {
+func isGone(c *Check, s facts.Section) bool {
 	return slices.Contains(facts.Momentary, s) || c.OnHead && s != facts.SectionLauncher
 }
 

@@ -53,9 +53,9 @@ func TestLastingJudgesAlike(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, path := range fixturesOf(t, check.ID) {
 			fleet, policy := readFixture(t, path).build(t)
-			whole := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+			whole := alone(check, fleet, policy)
 			left := lastingOf(t, fleet)
-			part := Evaluate(Lasting([]Check{check}), left.Fleet, left.Launch, policy)
+			part := aloneAmong(Lasting(Catalogue), Lasting([]Check{check})[0], left, policy)
 			a, b := whole.Checks[0], part.Checks[0]
 			if strings.Contains(b.Reason, LeftOut) || check.Volatile && b.Verdict == Unknown {
 				continue
@@ -102,7 +102,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 		}
 		for _, path := range fixturesOf(t, check.ID) {
 			fleet, policy := readFixture(t, path).build(t)
-			want := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+			want := alone(check, fleet, policy)
 			shaken := fleet.Fleet
 			shaken.Nodes = nil
 			for i, node := range fleet.Nodes {
@@ -112,7 +112,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 				disturb(reflect.ValueOf(&node.Facts), lasts, number)
 				shaken.Nodes = append(shaken.Nodes, node)
 			}
-			got := Evaluate([]Check{check}, shaken, fleet.Launch, policy)
+			got := alone(check, launchable{shaken, fleet.Launch}, policy)
 			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
 				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", path, got.Checks[0], want.Checks[0], diff)
 			}

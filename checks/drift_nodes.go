@@ -8,7 +8,7 @@ import (
 	"preflight/hostfile"
 )
 
-func (b *Baseline) added(view View, node *facts.Node) Finding {
+func (b baseline) added(view View, node *facts.Node) Finding {
 	return Finding{
 		Verdict: Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
 		Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{b.anew(view)},
@@ -17,7 +17,7 @@ func (b *Baseline) added(view View, node *facts.Node) Finding {
 
 // renamed are the nodes whose machines the baseline knows by other names: one finding, for
 // a fleet is renamed as a whole.
-func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
+func (b baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 	var names, now, then []string
 	for _, node := range view.Nodes {
 		if before := was[node.Name]; before != nil && before.Name != node.Name {
@@ -37,7 +37,7 @@ func (b *Baseline) renamed(view View, was map[string]*facts.Node) []Finding {
 // lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
 // fewer nodes works, and the hostfile may be one that leaves out the broken ones. Where no
 // hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
-func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
+func (b baseline) lost(view View, was map[string]*facts.Node) []Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
 	}
@@ -72,10 +72,10 @@ func (b *Baseline) lost(view View, was map[string]*facts.Node) []Finding {
 }
 
 // anew is the way out where the change was meant.
-func (b *Baseline) anew(view View) fix.Command { return b.anewWhere(view, fix.Code("this was meant")) }
+func (b baseline) anew(view View) fix.Command { return b.anewWhere(view, fix.Code("this was meant")) }
 
 // anewWhere writes the baseline again, from the same hosts, where something is so.
-func (b *Baseline) anewWhere(view View, so fix.Arg) fix.Command {
+func (b baseline) anewWhere(view View, so fix.Arg) fix.Command {
 	hosts := fix.Code("-H {hostfile}")
 	if view.Launch.HostsFile == "" {
 		var names []string
@@ -88,7 +88,7 @@ func (b *Baseline) anewWhere(view View, so fix.Arg) fix.Command {
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.
-func (b *Baseline) who(id string) (name string) {
+func (b baseline) who(id string) (name string) {
 	for i := range b.Nodes {
 		if idOf(&b.Nodes[i]) != id {
 			continue

@@ -15,7 +15,7 @@ type topic struct {
 	back func(deed) []fix.Command
 	// causes are the checks whose findings may be what changed: then the node is to be
 	// mended, and not the baseline.
-	causes []Check
+	causes []string
 }
 
 // deed is what changed on a node of one topic.
@@ -29,9 +29,9 @@ type deed struct {
 // come from, none where nothing does.
 func (t topic) explained(view View, node *facts.Node) []fix.Command {
 	var ids []string
-	for _, check := range t.causes {
-		if view.found[check.ID][node.Name] {
-			ids = append(ids, check.ID)
+	for _, id := range t.causes {
+		if view.Reported(id)[node.Name] {
+			ids = append(ids, id)
 		}
 	}
 	if ids == nil {
@@ -44,29 +44,29 @@ func (t topic) explained(view View, node *facts.Node) []fix.Command {
 // the last one's.
 var topics = []topic{
 	{"the NVIDIA driver", regexp.MustCompile(`^nvml\.(driver|library|cuda)$|^gpu\.(module|open_module|modules|libcuda|fabric_manager)\b`), driverBack,
-		[]Check{gpuDriverLoads, gpuDriverRunsCUDA, gpuFabric}},
+		[]string{"gpu-driver-loads", "gpu-driver-runs-cuda", "gpu-fabric"}},
 	{"the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), gpusBack,
-		[]Check{gpuDriverLoads, slotsFit, gpuCount, gpuModelSame, gpuHealthy, gpuMode, gpuThrottle, gpuLinks, gpuPeerAccess, gpuFabric}},
-	{"the python environment", regexp.MustCompile(`^python\.`), packagesBack, []Check{pythonSame, protobufWorks, ncclLoaded}},
-	{"the MTU", mtuFact, mtuBack, []Check{pathMTU}},
-	{"the network interfaces", regexp.MustCompile(`^net\.interfaces`), nicBack, []Check{nicChoice, nodeMesh}},
+		[]string{"gpu-driver-loads", "slots-fit", "gpu-count", "gpu-model-same", "gpu-healthy", "gpu-mode", "gpu-throttle", "gpu-links", "gpu-peer-access", "gpu-fabric"}},
+	{"the python environment", regexp.MustCompile(`^python\.`), packagesBack, []string{"python-same", "protobuf-works", "nccl-loaded"}},
+	{"the MTU", mtuFact, mtuBack, []string{"path-mtu"}},
+	{"the network interfaces", regexp.MustCompile(`^net\.interfaces`), nicBack, []string{"nic-choice", "node-mesh"}},
 	{"the network settings", regexp.MustCompile(`^net\.`), nil, nil},
-	{"/dev/shm", regexp.MustCompile(`^shm\.`), shmBack, []Check{shmSize, shmWritable, shmLimits}},
-	{"InfiniBand", regexp.MustCompile(`^ib\.`), nil, []Check{ibLinks, ibSame}},
+	{"/dev/shm", regexp.MustCompile(`^shm\.`), shmBack, []string{"shm-size", "shm-writable", "shm-limits"}},
+	{"InfiniBand", regexp.MustCompile(`^ib\.`), nil, []string{"ib-links", "ib-same"}},
 	{"the system", regexp.MustCompile(`^host\.`), nil, nil},
-	{"the resource limits", regexp.MustCompile(`^limits\.`), nil, []Check{memlockLimit, openFilesLimit}},
-	{"the memory", regexp.MustCompile(`^memory\.`), nil, []Check{memoryAvailable}},
-	{"the file systems", regexp.MustCompile(`^disk\.`), nil, []Check{diskSpace}},
-	{"the environment", regexp.MustCompile(`^env\.`), nil, []Check{envSane}},
-	{"the compilers", regexp.MustCompile(`^toolchain\.`), nil, []Check{deepspeedOps}},
+	{"the resource limits", regexp.MustCompile(`^limits\.`), nil, []string{"memlock-limit", "open-files-limit"}},
+	{"the memory", regexp.MustCompile(`^memory\.`), nil, []string{"memory-available"}},
+	{"the file systems", regexp.MustCompile(`^disk\.`), nil, []string{"disk-space"}},
+	{"the environment", regexp.MustCompile(`^env\.`), nil, []string{"env-sane"}},
+	{"the compilers", regexp.MustCompile(`^toolchain\.`), nil, []string{"deepspeed-ops"}},
 	{"the way in by ssh", regexp.MustCompile(`^ssh\.`), nil, nil},
 	{"something else", regexp.MustCompile(``), nil, nil},
 }
 
 // silent is the topic of all that a driver out of order no longer shows.
 var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(deed) []fix.Command {
-	return []fix.Command{fix.Here("preflight checks %s   # what it takes to get it back", fix.Name(gpuDriverLoads.ID))}
-}, []Check{gpuDriverLoads}}
+	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # what it takes to get it back")}
+}, []string{"gpu-driver-loads"}}
 
 // topicsOf are the topics of what changed on a node.
 func topicsOf(node *facts.Node) []topic {

@@ -18,7 +18,7 @@ const mostToldChanges = 8
 // finding tells of at least one change on a node, the worst first and with its weight; that
 // the machine is another one comes before all. A waiver has to cover all of those that weigh
 // most. Where not all are told the fix says what lists them.
-func (b *Baseline) finding(node *facts.Node, changes []Change) Finding {
+func (b baseline) finding(node *facts.Node, changes []Change) Finding {
 	rank := func(c Change) int {
 		switch {
 		case isAnotherMachine(c):

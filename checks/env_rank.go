@@ -13,20 +13,18 @@ import (
 // rankEnv is what the ranks on a node will see, by name. An empty value counts
 // as not set, which is how NCCL, gloo and torch take it.
 func rankEnv(view View, node *facts.Node) map[string]facts.Setting {
-	if known := view.rankEnvs[node]; known != nil {
-		return known
-	}
-	settings := map[string]facts.Setting{}
-	for _, setting := range launch.RankEnv(node.Env, view.Launch.Exports) {
-		if setting.Value != "" {
-			settings[setting.Name] = setting
+	return Remember(view, envOn{node}, func() map[string]facts.Setting {
+		settings := map[string]facts.Setting{}
+		for _, setting := range launch.RankEnv(node.Env, view.Launch.Exports) {
+			if setting.Value != "" {
+				settings[setting.Name] = setting
+			}
 		}
-	}
-	if view.rankEnvs != nil {
-		view.rankEnvs[node] = settings
-	}
-	return settings
+		return settings
+	})
 }
+
+type envOn struct{ node *facts.Node }
 
 // origin is a setting as its author would look for it.
 func origin(view View, setting facts.Setting) string {

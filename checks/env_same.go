@@ -61,7 +61,7 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 	var findings []Finding
 	var all []comparison
 	for _, a := range aspects {
-		among := view.meeting(view.meeting(view.Nodes, "env.vars."+a.Name+".value"), "env.nccl."+a.Name+".value")
+		among := asStated(view, asStated(view, view.Nodes, "env.vars."+a.Name+".value"), "env.nccl."+a.Name+".value")
 		all = append(all, comparison{aspect: a, Among: among})
 	}
 	for _, d := range compare(all) {

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"preflight/facts"
@@ -12,32 +13,32 @@ import (
 // the same report. Seconds, Began, Version and Hostfile are left to the caller.
 func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) Report {
 	report := Report{
-		Schema:   Schema,
-		Fleet:    fleet,
-		Launch:   prediction,
-		Checks:   []Outcome{},
-		Findings: []Finding{},
-		Policy:   policy.File,
-		Diff:     Diff(fleet.Nodes),
+		Schema:       Schema,
+		Fleet:        fleet,
+		Launch:       prediction,
+		Checks:       []Outcome{},
+		Findings:     []Finding{},
+		Policy:       policy.File,
+		Diff:         Diff(fleet.Nodes),
+		Interconnect: interconnects(fleet.Nodes, prediction),
 	}
-	view := View{All: fleet.Nodes, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, found: map[string]map[string]bool{}, rankEnvs: map[*facts.Node]map[string]facts.Setting{}, networks: map[*facts.Node]launch.Network{}}
-	view.cards = launchCards(view)
-	view.stated, view.waiving = hold(fleet, policy), newWaiving(policy)
-	report.Advice = advise(view)
-	report.Interconnect = interconnects(fleet.Nodes, prediction)
-	if here, isNode := headNode(View{Head: fleet.Head, All: fleet.Nodes}); isNode {
+	e := newEvaluation(catalogue, fleet, prediction, policy)
+	report.Advice = advise(e.view)
+	if here, isNode := headNode(e.view); isNode {
 		report.LaunchedFrom = here.Name
 	}
-	roster := newRoster(fleet, prediction)
-	said := map[[2]string]bool{}
-	for _, check := range catalogue {
-		outcome, findings := judge(check, fleet, view)
-		view.found[check.ID] = concernedBy(findings)
-		findings = unsaid(said, findings)
-		report.Checks = append(report.Checks, outcome)
-		report.Findings = append(report.Findings, roster.fold(findings)...)
+	judged := make([][]Finding, len(catalogue))
+	outcomes := make([]Outcome, len(catalogue))
+	for _, i := range InOrder(catalogue) {
+		outcomes[i], judged[i] = e.judge(catalogue[i])
 	}
-	report.Waived = view.waiving.waived(roster)
+	roster := newRoster(fleet, prediction)
+	reported := map[[2]string]bool{}
+	for i, findings := range judged {
+		report.Checks = append(report.Checks, outcomes[i])
+		report.Findings = append(report.Findings, roster.fold(unreported(reported, findings))...)
+	}
+	report.Waived = e.waivers.waived(roster)
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Compare(weight(a.Verdict), weight(b.Verdict))
 	})
@@ -45,58 +46,210 @@ func Evaluate(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction
 	return report
 }
 
-// concernedBy are the nodes of findings that count.
-func concernedBy(findings []Finding) map[string]bool {
-	nodes := map[string]bool{}
-	for _, f := range findings {
-		for _, node := range f.Nodes {
-			nodes[node] = nodes[node] || f.Verdict == Fail || f.Verdict == Warn
+// InOrder is the order in which checks are evaluated, by their places in the catalogue:
+// theirs there, but for those that another one depends on and that stand behind it, which
+// come first. A dependency that the catalogue does not have finds nothing.
+func InOrder(catalogue []Check) []int {
+	place := map[string]int{}
+	for i, check := range catalogue {
+		place[check.ID] = i
+	}
+	var order []int
+	entered := map[int]bool{}
+	var enter func(int)
+	enter = func(i int) {
+		if entered[i] {
+			return
+		}
+		entered[i] = true
+		for _, id := range catalogue[i].DependsOn {
+			if before, known := place[id]; known {
+				enter(before)
+			}
+		}
+		order = append(order, i)
+	}
+	for i := range catalogue {
+		enter(i)
+	}
+	return order
+}
+
+// evaluation is one run of a catalogue over a fleet.
+type evaluation struct {
+	fleet   facts.Fleet
+	view    View // of every check; what is a check's own is added for it
+	ladder  []Check
+	held    *held
+	waivers *waivers
+	// found are the findings of each check that has run, weighed as the policy does.
+	found    map[string][]Finding
+	asked    map[question]map[string]bool
+	reported map[string]map[string]bool
+}
+
+func newEvaluation(catalogue []Check, fleet facts.Fleet, prediction launch.Prediction, policy Policy) *evaluation {
+	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]Finding{}, asked: map[question]map[string]bool{}, reported: map[string]map[string]bool{}}
+	for _, check := range catalogue {
+		if check.Rung > 0 {
+			e.ladder = append(e.ladder, check)
 		}
 	}
-	return nodes
+	e.view = View{All: fleet.Nodes, Head: fleet.Head, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, Memory: Memory{}}
+	e.held = hold(fleet, policy, e.sight)
+	e.view.Memory[heldKey{}], e.view.Memory[waiversKey{}] = e.held, e.waivers
+	return e
 }
 
 // SwitchedOff is the reason of a skip that the user asked for.
 const SwitchedOff = "switched off"
 
 // judge runs one check on the nodes that can be judged by it.
-func judge(check Check, fleet facts.Fleet, view View) (Outcome, []Finding) {
-	outcome := Outcome{Check: check.ID, Severity: view.Policy.weighs(check)}
-	view.severity = outcome.Severity
-	if view.Policy.SwitchesOff(check.ID) {
+func (e *evaluation) judge(check Check) (Outcome, []Finding) {
+	policy := e.view.Policy
+	outcome := Outcome{Check: check.ID, Severity: policy.weighs(check)}
+	if policy.SwitchesOff(check.ID) {
 		outcome.Verdict, outcome.Reason = Skip, SwitchedOff
 		return outcome, nil
 	}
 	for _, section := range check.Needs {
-		if reason, rightly := fleet.NotTried[section]; rightly {
+		if reason, rightly := e.fleet.NotTried[section]; rightly {
 			outcome.Verdict, outcome.Reason = Skip, reason
 			return outcome, nil
 		}
 	}
-	var blind blindness
-	if check.OnHead {
-		view.Nodes, blind = everyNode(view.All), headBlindness(check, fleet.Head)
-	} else {
-		view.Nodes, blind = visible(check, fleet, view.Policy)
-	}
-	if fleet.Head != nil && blind.head == "" {
-		view.Head = fleet.Head
-	}
-	findings := blind.findings
-	if blind.head == "" && len(view.Nodes) > 0 {
-		findings = append(findings, check.Run(view)...)
+	sight := e.sightOf(check)
+	findings := sight.Unknown
+	if sight.Head == "" && len(sight.Nodes) > 0 {
+		findings = append(findings, e.run(check, sight)...)
 	}
 	for i := range findings {
 		complete(&findings[i], check)
-		findings[i].Verdict = view.Policy.weight(check.ID, check.Severity, findings[i].Verdict)
+		findings[i].Verdict = policy.weight(check.ID, check.Severity, findings[i].Verdict)
 	}
-	findings, waived := view.waiving.part(findings)
-	outcome.Verdict, outcome.Reason = conclude(findings, blind, len(view.Nodes))
+	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // those of a node that could not be judged are not its own
+	if check.Undecided != "" {
+		findings = sight.Unknown
+		if sight.Head == "" && len(sight.Nodes) > 0 {
+			findings = append(findings, Finding{Check: check.ID, Verdict: Unknown, Summary: check.Undecided, Explained: true})
+		}
+	}
+	findings, waived := e.waivers.part(findings)
+	outcome.Verdict, outcome.Reason = conclude(findings, sight)
 	if waived && outcome.Verdict == Pass {
 		outcome.Verdict, outcome.Reason = Skip, AllWaived
 	}
-	view.waiving.note(check, outcome.Verdict, findings, blind)
+	e.waivers.note(check, outcome.Verdict, findings, sight)
+	e.reported[check.ID] = nodesOf(findings, []Verdict{Fail, Warn})
 	return outcome, slices.DeleteFunc(findings, func(f Finding) bool { return f.Verdict == Skip || f.Verdict == Pass || f.Explained })
+}
+
+// run has a check judge what it can see.
+func (e *evaluation) run(check Check, sight Sight) []Finding {
+	view := e.view
+	view.Nodes, view.Head = sight.Nodes, nil
+	if e.fleet.Head != nil && (!check.OnHead || sight.Head == "") {
+		view.Head = e.fleet.Head
+	}
+	view.Found = func(id string, verdicts ...Verdict) map[string]bool {
+		mustDepend(check, id)
+		return e.answer(id, verdicts)
+	}
+	view.Reported = func(id string) map[string]bool {
+		mustDepend(check, id)
+		return e.reported[id]
+	}
+	weighs := view.Policy.weighs(check)
+	view.Stated = func(fact string) []Stated { return e.held.of(fact, view.Policy, weighs, e.waivers.waives) }
+	return check.Run(view)
+}
+
+// mustDepend panics where a check asks what it has not declared: that may not have been judged
+// yet, and would find nothing.
+func mustDepend(check Check, id string) {
+	if !slices.Contains(check.DependsOn, id) {
+		panic(fmt.Sprintf("checks: %s asks what %s found, and does not depend on it", check.ID, id))
+	}
+}
+
+// question is of which nodes a check found one of some verdicts.
+type question struct {
+	check    string
+	verdicts [4]Verdict
+}
+
+// answer finds them once: it may be asked for each node.
+func (e *evaluation) answer(check string, verdicts []Verdict) map[string]bool {
+	q := question{check: check}
+	copy(q.verdicts[:], verdicts)
+	if _, answered := e.asked[q]; !answered {
+		e.asked[q] = nodesOf(e.found[check], verdicts)
+	}
+	return e.asked[q]
+}
+
+// nodesOf are the nodes of findings with one of some verdicts.
+func nodesOf(findings []Finding, verdicts []Verdict) map[string]bool {
+	nodes := map[string]bool{}
+	for _, f := range findings {
+		if slices.Contains(verdicts, f.Verdict) {
+			for _, node := range f.Nodes {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// sightOf is what a check can see.
+func (e *evaluation) sightOf(check Check) Sight {
+	if !check.OnHead {
+		return e.sight(check)
+	}
+	sight := Sight{Nodes: e.view.Everywhere()}
+	if e.fleet.Head == nil {
+		sight.Head = "the launching machine was not looked at"
+	} else if reason := check.Missing(e.fleet.Head); reason != "" {
+		sight.Head = "launching machine: " + reason
+	}
+	return sight
+}
+
+// sight parts the fleet into the nodes that a check can judge and the others.
+func (e *evaluation) sight(check Check) (sight Sight) {
+	for i := range e.fleet.Nodes {
+		node := &e.fleet.Nodes[i]
+		reason := check.Missing(node)
+		broke := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
+		if check.Beyond(node) || reason != "" && broke {
+			if f, silent := e.silencedStop(node); silent {
+				sight.Unknown = append(sight.Unknown, f)
+			} else {
+				sight.Unreached = append(sight.Unreached, node.Name)
+			}
+			continue
+		}
+		if reason != "" {
+			sight.Unknown = append(sight.Unknown, Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason})
+			continue
+		}
+		sight.Nodes = append(sight.Nodes, node)
+	}
+	return sight
+}
+
+// silencedStop stands in for the finding of a check that a login meets and that is switched
+// off: a node that nobody looked at is never left out in silence.
+func (e *evaluation) silencedStop(node *facts.Node) (f Finding, silent bool) {
+	for _, check := range e.ladder {
+		rung, f := check.Stopped(node)
+		if rung == check.Rung && e.view.Policy.SwitchesOff(check.ID) {
+			f.Verdict, f.WouldSee = Unknown, ""
+			f.Summary = "not reached: " + f.Summary
+			return f, true
+		}
+	}
+	return Finding{}, false
 }
 
 // complete fills in what a check leaves to its catalogue entry.
@@ -113,15 +266,15 @@ func complete(f *Finding, check Check) {
 	}
 }
 
-// unsaid drops the unknowns an earlier check has already reported of the same
+// unreported drops the unknowns that an earlier check has already reported of the same
 // nodes in the same words: a section that did not answer is one line, not one
 // for each check that needs it. The checks' verdicts stay unknown.
-func unsaid(said map[[2]string]bool, findings []Finding) []Finding {
+func unreported(reported map[[2]string]bool, findings []Finding) []Finding {
 	var fresh []Finding
 	for _, f := range findings {
 		repeats := f.Verdict == Unknown && len(f.Nodes) > 0
 		for _, node := range f.Nodes {
-			repeats = repeats && said[[2]string{node, f.Summary}]
+			repeats = repeats && reported[[2]string{node, f.Summary}]
 		}
 		if !repeats {
 			fresh = append(fresh, f)
@@ -129,7 +282,7 @@ func unsaid(said map[[2]string]bool, findings []Finding) []Finding {
 	}
 	for _, f := range fresh {
 		for _, node := range f.Nodes {
-			said[[2]string{node, f.Summary}] = true
+			reported[[2]string{node, f.Summary}] = true
 		}
 	}
 	return fresh

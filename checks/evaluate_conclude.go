@@ -40,7 +40,7 @@ func weight(v Verdict) int {
 // conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
 // what it does not hold for. A skip needs every node: what was not seen there might have
 // applied.
-func conclude(findings []Finding, blind blindness, judged int) (Verdict, string) {
+func conclude(findings []Finding, sight Sight) (Verdict, string) {
 	verdict, skipped, but := Pass, "", ""
 	var reasons []string
 	for _, f := range findings {
@@ -59,13 +59,13 @@ func conclude(findings []Finding, blind blindness, judged int) (Verdict, string)
 			reasons = append(reasons, f.Summary)
 		}
 	}
-	if blind.head != "" {
-		reasons = append(reasons, blind.head)
+	if sight.Head != "" {
+		reasons = append(reasons, sight.Head)
 	}
-	if len(blind.unreached) > 0 {
-		reasons = append(reasons, hostfile.Fold(blind.unreached)+" not reached")
+	if len(sight.Unreached) > 0 {
+		reasons = append(reasons, hostfile.Fold(sight.Unreached)+" not reached")
 	}
-	if judged == 0 && len(reasons) == 0 {
+	if len(sight.Nodes) == 0 && len(reasons) == 0 {
 		reasons = append(reasons, "there is no node to look at")
 	}
 	if len(reasons) > 0 && weight(Unknown) < weight(verdict) {

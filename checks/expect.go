@@ -34,7 +34,7 @@ type statement struct {
 	allowed  []constraint
 	met      bool // by some node
 	missed   []miss
-	blind    blindness
+	sight    Sight
 	unclear  []Finding
 	notTried string // why nobody was to look at what it is about, "" where somebody was
 }
@@ -43,14 +43,14 @@ type statement struct {
 // stated where several are.
 type miss struct{ node, fact, got string }
 
-// Valid says why an expectation cannot be held against anything: there is no such
+// ValidExpectation says why an expectation cannot be held against anything: there is no such
 // fact ([UnknownFactError]), or no value can be as stated. It does not name the place.
-func (e Expectation) Valid() error {
-	_, err := e.read()
+func ValidExpectation(e Expectation) error {
+	_, err := readExpectation(e)
 	return err
 }
 
-func (e Expectation) read() (statement, error) {
+func readExpectation(e Expectation) (statement, error) {
 	path := inFull(e.Fact)
 	s := statement{Expectation: e, path: pathPattern(path, ".*"), only: map[string]bool{}}
 	for _, node := range e.Nodes {

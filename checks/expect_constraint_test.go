@@ -9,7 +9,7 @@ import (
 
 func described(t *testing.T, path string) facts.Description {
 	t.Helper()
-	s, err := Expectation{Fact: path, Is: []string{absentWord}}.read()
+	s, err := readExpectation(Expectation{Fact: path, Is: []string{absentWord}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,23 +189,23 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"", "1", "no fact"},
 		{"zzzzzzzzzzzzzzzz", "1", "preflight facts lists them"},
 	} {
-		err := Expectation{Fact: c.fact, Is: []string{c.is}}.Valid()
+		err := ValidExpectation(Expectation{Fact: c.fact, Is: []string{c.is}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s is %q: %v, want %q", c.fact, c.is, err, c.want)
 		}
 	}
-	if err := (Expectation{Fact: "shm.size"}).Valid(); err == nil {
+	if err := ValidExpectation(Expectation{Fact: "shm.size"}); err == nil {
 		t.Error("an expectation that says nothing is valid")
 	}
 	for fact, is := range map[string]string{
 		"ib.devices.*.numa_node": "-1", "limits.memlock.soft": "unlimited", "nvml.cards.*.power.limit": ">300, <301", "net.interfaces.*.mtu": ">5, <7", "shm.size": "<1B", "gpu.open_module": "!=true",
 	} {
-		if err := (Expectation{Fact: fact, Is: []string{is}}).Valid(); err != nil {
+		if err := ValidExpectation(Expectation{Fact: fact, Is: []string{is}}); err != nil {
 			t.Errorf("%s: %v", fact, err)
 		}
 	}
 	for _, possible := range []string{">=570, <580", ">=570, <=570", "!=570, !=571", ">=570, !=570", "==570, <571"} {
-		if err := (Expectation{Fact: "nvml.driver", Is: []string{possible}}).Valid(); err != nil {
+		if err := ValidExpectation(Expectation{Fact: "nvml.driver", Is: []string{possible}}); err != nil {
 			t.Errorf("%s: %v", possible, err)
 		}
 	}

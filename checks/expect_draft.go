@@ -106,7 +106,7 @@ func stating(op, value, path string) string {
 		text = op + text
 	}
 	e := Expectation{Fact: path, Is: []string{text}}
-	s, err := e.read()
+	s, err := readExpectation(e)
 	if err != nil || strings.Contains(path, "*") {
 		return ""
 	}

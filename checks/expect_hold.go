@@ -6,12 +6,18 @@ import (
 	"preflight/facts"
 )
 
-// hold holds all expectations against the fleet.
-func hold(fleet facts.Fleet, policy Policy) []statement {
-	var held []statement
-	seen := map[facts.Section]sight{}
+// held are the expectations of a policy, held against a fleet.
+type held struct{ statements []statement }
+
+// heldKey is theirs in the Memory of an evaluation.
+type heldKey struct{}
+
+// hold holds all expectations against the fleet, of which see tells what a check can judge.
+func hold(fleet facts.Fleet, policy Policy, see func(Check) Sight) *held {
+	all := &held{}
+	seen := map[facts.Section]sectionSight{}
 	for _, e := range policy.Expect {
-		s, err := e.read()
+		s, err := readExpectation(e)
 		section := sectionOf(s.about.Path)
 		reason, rightly := fleet.NotTried[section]
 		switch {
@@ -21,43 +27,42 @@ func hold(fleet facts.Fleet, policy Policy) []statement {
 			s.notTried = reason
 		default:
 			if seen[section].kinds.of == nil {
-				seen[section] = sightOf(fleet, policy, section)
+				seen[section] = look(see, section)
 			}
 			s.hold(seen[section])
 		}
-		held = append(held, s)
+		all.statements = append(all.statements, s)
 	}
-	return held
+	return all
 }
 
-// sight is what the fleet shows of one section. Most nodes look like one of a few,
+// sectionSight is what the fleet shows of one section. Most nodes look like one of a few,
 // and finding out which costs more than all that is then held against those.
-type sight struct {
+type sectionSight struct {
 	section facts.Section
-	nodes   []*facts.Node
-	blind   blindness
-	kinds   kinds
+	Sight
+	kinds kinds
 }
 
-func sightOf(fleet facts.Fleet, policy Policy, section facts.Section) sight {
-	nodes, blind := visible(Check{ID: expectation.ID, Needs: []facts.Section{section}}, fleet, policy)
-	return sight{section, nodes, blind, kindsOf(nodes, section)}
+func look(see func(Check) Sight, section facts.Section) sectionSight {
+	sight := see(Check{ID: ExpectationID, Needs: []facts.Section{section}})
+	return sectionSight{section, sight, kindsOf(sight.Nodes, section)}
 }
 
 // hold looks at one node of each kind.
-func (s *statement) hold(seen sight) {
-	for _, name := range seen.blind.unreached {
+func (s *statement) hold(seen sectionSight) {
+	for _, name := range seen.Unreached {
 		if s.names(name) {
-			s.blind.unreached = append(s.blind.unreached, name)
+			s.sight.Unreached = append(s.sight.Unreached, name)
 		}
 	}
-	for _, f := range seen.blind.findings {
+	for _, f := range seen.Unknown {
 		if s.names(f.Nodes[0]) {
-			s.blind.findings = append(s.blind.findings, f)
+			s.sight.Unknown = append(s.sight.Unknown, f)
 		}
 	}
 	holdings := make([]holding, len(seen.kinds.first))
-	for _, node := range seen.nodes {
+	for _, node := range seen.Nodes {
 		if !s.names(node.Name) {
 			continue
 		}

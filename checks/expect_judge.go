@@ -62,9 +62,9 @@ func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 func untold(node *facts.Node, section facts.Section) string {
 	switch {
 	case section == facts.SectionNVML && node.NVML.Failure != nil:
-		return "the driver of some nodes fails: see " + gpuDriverLoads.ID
+		return "the driver of some nodes fails: see gpu-driver-loads"
 	case section == facts.SectionPython && (!node.Python.Found || node.Python.Problem != ""):
-		return "no interpreter answered on some nodes: see " + pythonSame.ID
+		return "no interpreter answered on some nodes: see python-same"
 	}
 	return ""
 }
@@ -81,6 +81,19 @@ func (s *statement) allows(value string) (bool, error) {
 		trouble = errors.Join(trouble, err)
 	}
 	return false, trouble
+}
+
+// takes is whether a value as a comparison has it is allowed.
+func (s *statement) takes(value string) bool {
+	if s.about.Kind == facts.Text && value != "" {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return false
+		}
+		value = string(text)
+	}
+	allowed, err := s.allows(value)
+	return err == nil && allowed
 }
 
 // readable is a fact's value as a person reads it.

@@ -9,11 +9,11 @@ func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == Er
 
 // notJudged says what was stated of this fleet and nobody was to look at, none where that
 // is nothing. What the policy insists on is an unknown of its own.
-func notJudged(view View) []Finding {
+func notJudged(statements []statement) []Finding {
 	var reasons []string
 	left := map[string][]string{} // facts by why nobody looked
-	for i := range view.stated {
-		s := &view.stated[i]
+	for i := range statements {
+		s := &statements[i]
 		if s.notTried == "" || s.demanded() {
 			continue
 		}

@@ -9,14 +9,11 @@ import (
 	"preflight/hostfile"
 )
 
-// expectationID is the check's, for what its own Run is made of: that cannot name the check.
-const expectationID = "expectation"
-
 // noPolicy is why the checks of a policy skip where it has nothing for them.
 const noPolicy = "no policy file asks for it"
 
 var expectation = Check{
-	ID:         expectationID,
+	ID:         ExpectationID,
 	Title:      "every node is as the policy states",
 	Severity:   Error,
 	FromPolicy: true,
@@ -31,15 +28,16 @@ var expectation = Check{
 func judgeExpectations(view View) []Finding {
 	var findings []Finding
 	judged := false
-	view.Nodes = slices.DeleteFunc(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
-	for i := range view.stated {
-		s := &view.stated[i]
+	statements := heldOf(view).statements
+	view.Nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
+	for i := range statements {
+		s := &statements[i]
 		findings = append(findings, s.findings(view)...)
 		judged = judged || s.met || s.missed != nil
 	}
-	left := notJudged(view)
+	left := notJudged(statements)
 	switch {
-	case view.stated == nil:
+	case statements == nil:
 		return skip(noPolicy)
 	case judged || findings != nil:
 		return append(findings, left...)
@@ -50,9 +48,9 @@ func judgeExpectations(view View) []Finding {
 }
 
 func (s *statement) findings(view View) []Finding {
-	findings := slices.Concat(s.blind.findings, s.unclear)
-	if len(s.blind.unreached) > 0 {
-		findings = append(findings, Finding{Verdict: Unknown, Explained: true, Summary: hostfile.Fold(s.blind.unreached) + " not reached"})
+	findings := slices.Concat(s.sight.Unknown, s.unclear)
+	if len(s.sight.Unreached) > 0 {
+		findings = append(findings, Finding{Verdict: Unknown, Explained: true, Summary: hostfile.Fold(s.sight.Unreached) + " not reached"})
 	}
 	if s.notTried != "" && s.demanded() {
 		for i := range view.All {
@@ -82,7 +80,7 @@ func (s *statement) weight(policy Policy) Verdict {
 	if s.Severity == Warning {
 		stated = Warn
 	}
-	return policy.weight(expectationID, Error, stated)
+	return policy.weight(ExpectationID, Error, stated)
 }
 
 // otherwise is the way out where what the node has was meant.

@@ -68,7 +68,7 @@ func TestFixtures(t *testing.T) {
 
 func (f fixture) test(t *testing.T, check Check) {
 	fleet, policy := f.build(t)
-	report := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+	report := alone(check, fleet, policy)
 	outcome := report.Checks[0]
 	if outcome.Verdict != f.Want.Verdict {
 		t.Errorf("verdict %s (%s), want %s", outcome.Verdict, outcome.Reason, f.Want.Verdict)

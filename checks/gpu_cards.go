@@ -15,20 +15,21 @@ import (
 // that answer; all that answer where nothing says which ones. Those that do not are
 // for gpu-healthy alone to speak of.
 func launchCards(view View) func(*facts.Node) []*facts.Card {
-	if view.cards != nil {
-		return view.cards
-	}
-	usedOf := view.Launch.GPUsUsed()
-	return onceANode(func(node *facts.Node) (cards []*facts.Card) {
-		used := usedOf(node)
-		for i := range node.NVML.Cards {
-			if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
-				cards = append(cards, card)
+	return Remember(view, cardsKey{}, func() func(*facts.Node) []*facts.Card {
+		usedOf := view.Launch.GPUsUsed()
+		return onceANode(func(node *facts.Node) (cards []*facts.Card) {
+			used := usedOf(node)
+			for i := range node.NVML.Cards {
+				if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
+					cards = append(cards, card)
+				}
 			}
-		}
-		return cards
+			return cards
+		})
 	})
 }
+
+type cardsKey struct{}
 
 // placeOf is a GPU's place among its node's, by which slots count, and the tables of
 // what lies between GPUs; NVML's index counts those that it hides from this session too.

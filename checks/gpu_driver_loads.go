@@ -56,7 +56,7 @@ func judgeDrivers(view View) []Finding {
 			}
 			findings = append(findings, f)
 		case node.GPU == nil:
-			findings = append(findings, unknown(node, missing(Check{Needs: []facts.Section{facts.SectionGPU}}, node)))
+			findings = append(findings, unknown(node, Check{Needs: []facts.Section{facts.SectionGPU}}.Missing(node)))
 		default:
 			findings = append(findings, shutDoors(node)...)
 			findings = append(findings, lacksLibcuda(node)...)

@@ -8,10 +8,11 @@ import (
 )
 
 var gpuDriverSame = Check{
-	ID:       "gpu-driver-same",
-	Title:    "every node runs the same NVIDIA driver",
-	Severity: Warning,
-	Needs:    []facts.Section{facts.SectionNVML},
+	ID:        "gpu-driver-same",
+	Title:     "every node runs the same NVIDIA driver",
+	Severity:  Warning,
+	Needs:     []facts.Section{facts.SectionNVML},
+	DependsOn: []string{"gpu-driver-runs-cuda"},
 	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
 		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
 	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
@@ -21,7 +22,7 @@ var gpuDriverSame = Check{
 func judgeDriversAlike(view View) []Finding {
 	nodes, findings := judgedGPUs(view)
 	// A driver too old for torch is one cause, and said already.
-	if tooOld := failing(view, gpuDriverRunsCUDA); len(tooOld) < len(nodes) {
+	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
 	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
@@ -29,7 +30,7 @@ func judgeDriversAlike(view View) []Finding {
 	for _, a := range []aspect{{"driver", driver}, {"kernel module", moduleKind}} {
 		told := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return a.Value(n) == "" })
 		if a.Name == "driver" {
-			all = append(all, view.alikeByPolicy(a, told, "nvml.driver")...)
+			all = append(all, alikeByPolicy(view, a, told, "nvml.driver")...)
 			continue
 		}
 		all = append(all, comparison{aspect: a, Among: told})

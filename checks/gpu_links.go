@@ -3,11 +3,12 @@ package checks
 import "preflight/facts"
 
 var gpuLinks = Check{
-	ID:       "gpu-links",
-	Title:    "the NVLinks and PCIe links of the GPUs are up, as wide and as fast as others of the model, and without floods of errors",
-	Severity: Error,
-	Needs:    []facts.Section{facts.SectionNVML},
-	Volatile: true,
+	ID:        "gpu-links",
+	Title:     "the NVLinks and PCIe links of the GPUs are up, as wide and as fast as others of the model, and without floods of errors",
+	Severity:  Error,
+	Needs:     []facts.Section{facts.SectionNVML},
+	DependsOn: []string{"gpu-fabric"},
+	Volatile:  true,
 	Doc: "NVLinks are compared with those of most GPUs of the model in the fleet, as what is down everywhere is not wired; behind NVSwitches every link must be up. A link down there is a failure, " +
 		"as NCCL takes the GPUs of a machine for alike; between GPUs it is a warning, and so are slow links, many errors, a PCIe link of fewer lanes than GPU and slot could have or of a lower " +
 		"generation than on most GPUs of the model, and many PCIe replays. What an idle GPU's PCIe link runs at now says nothing. Where the fabric manager is in trouble (gpu-fabric) and on GPUs " +
@@ -39,7 +40,7 @@ var widthTold = essential{func(card *facts.Card) bool { return card.Link.Width =
 // MIG takes both away, and so does a fabric that is not set up, of which gpu-fabric
 // speaks.
 func linkedCards(view View) func(*facts.Node) []*facts.Card {
-	cardsOf, sleeping := launchCards(view), failing(view, gpuFabric)
+	cardsOf, sleeping := launchCards(view), view.Failing("gpu-fabric")
 	return onceANode(func(node *facts.Node) (linked []*facts.Card) {
 		if sleeping[node.Name] {
 			return nil

@@ -33,7 +33,7 @@ func judgeGPUModels(view View) []Finding {
 	unnamed := func(n *facts.Node) bool { return slices.ContainsFunc(cardsOf(n), nameTold.untold) }
 	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 || unnamed(n) })
 	sizes := usual(nodes, cardsOf, func(card *facts.Card) int64 { return card.Memory })
-	nodes = view.meeting(nodes, "nvml.cards.*.name")
+	nodes = asStated(view, nodes, "nvml.cards.*.name")
 	models := func(n *facts.Node) string { return distinct(cardsOf(n), modelOf(sizes)) }
 	for _, node := range nodes {
 		if mixed := models(node); strings.Contains(mixed, ", ") {

@@ -12,11 +12,12 @@ import (
 )
 
 var gpuPeerAccess = Check{
-	ID:       "gpu-peer-access",
-	Title:    "the GPUs of a machine reach each other's memory wherever their like do, and nothing sends that traffic a detour",
-	Severity: Error,
-	Volatile: true,
-	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	ID:        "gpu-peer-access",
+	Title:     "the GPUs of a machine reach each other's memory wherever their like do, and nothing sends that traffic a detour",
+	Severity:  Error,
+	Volatile:  true,
+	Needs:     []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	DependsOn: []string{"gpu-fabric"},
 	Doc: "Where the driver refuses peer access between GPUs that NVLink joins, NCCL ends: it takes that for a fault of the hardware. Between others it goes through /dev/shm, which is slower, and a finding only " +
 		"where GPUs of the same models at the same distance have it, or where a setting of the driver took it away: GeForce cards never have it. A translating IOMMU, and access control (ACS) on the ports of a PCIe switch, send traffic " +
 		"between GPUs, and between GPUs and RDMA adapters, through the processor: slow, or a hang. ACS shows to root only, and where it does not show it is not judged.",

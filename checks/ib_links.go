@@ -85,15 +85,10 @@ func usingIB(view View) (nodes []*facts.Node, reason string) {
 
 // ncclNetwork is what NCCL on a node will reach the others by.
 func ncclNetwork(view View, node *facts.Node) launch.Network {
-	network, known := view.networks[node]
-	if !known {
-		network = launch.NetworkOf(view.Launch, node)
-		if view.networks != nil {
-			view.networks[node] = network
-		}
-	}
-	return network
+	return Remember(view, networkOn{node}, func() launch.Network { return launch.NetworkOf(view.Launch, node) })
 }
+
+type networkOn struct{ node *facts.Node }
 
 // keptOffRDMA is whether what ranks see has NCCL leave adapters alone.
 func keptOffRDMA(env map[string]facts.Setting) bool {

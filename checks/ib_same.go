@@ -46,7 +46,7 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 	}
 	layers := unlikeLayers(view, some)
 	if layers == nil {
-		layers = unlikeRDMA(view.meeting(some, "ib.devices.*.ports.*.link_layer"), []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
+		layers = unlikeRDMA(asStated(view, some, "ib.devices.*.ports.*.link_layer"), []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
 	}
 	tell := func(differences []difference, what string, verdict Verdict, wouldSee string, command fix.Command) {
 		for _, d := range differences {
@@ -87,7 +87,7 @@ func unlikeRDMA(nodes []*facts.Node, aspects []aspect) []difference {
 func unlikeDevices(view View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []difference {
 	var all []comparison
 	for _, a := range deviceAspects(nodes, label, value) {
-		all = append(all, view.alikeByPolicy(a, nodes, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+		all = append(all, alikeByPolicy(view, a, nodes, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
 	}
 	return onBothSides(compare(all))
 }
@@ -99,7 +99,7 @@ func unlikeLayers(view View, nodes []*facts.Node) []difference {
 	var all []comparison
 	for _, a := range portAspects(view, nodes, label, linkLayer) {
 		port := strings.ReplaceAll(strings.TrimSuffix(a.Name, label), ":", ".ports.")
-		all = append(all, comparison{aspect: a, Among: view.meeting(nodes, "ib.devices."+port+".link_layer")})
+		all = append(all, comparison{aspect: a, Among: asStated(view, nodes, "ib.devices."+port+".link_layer")})
 	}
 	return onBothSides(compare(all))
 }

@@ -32,8 +32,8 @@ func unlikePlugins(view View) (findings []Finding) {
 			env := rankEnv(view, n)
 			return env[plugin.variable].Value + " " + env["NCCL_NET"].Value
 		}
-		told := all(view.Nodes, func(n *facts.Node) bool { return n.IB.Libraries != nil })
-		if !told || commonName(view.Nodes, chosen) == "" {
+		silent := func(n *facts.Node) bool { return n.IB.Libraries == nil }
+		if slices.ContainsFunc(view.Nodes, silent) || commonName(view.Nodes, chosen) == "" {
 			continue
 		}
 		for _, d := range differences(view.Nodes, []aspect{{"plugin", plugin.name}}) {

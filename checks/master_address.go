@@ -66,7 +66,7 @@ type masterPlace struct {
 }
 
 func (m masterPlace) judgeAddress(address netip.Addr) []Finding {
-	shared := launch.SharedAddresses(everyNode(m.view.All))[address] > 1
+	shared := launch.SharedAddresses(m.view.Everywhere())[address] > 1
 	holder := m.holder(address)
 	planned := attended(m.view.All, rendezvousOf)
 	switch {

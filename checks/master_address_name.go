@@ -91,7 +91,7 @@ func (m masterPlace) isNameOf(node *facts.Node) bool { return hostfile.Bare(node
 
 // isHostfileName is whether host-names judges the name already.
 func (m masterPlace) isHostfileName() bool {
-	return !m.view.Policy.SwitchesOff(hostNames.ID) && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
+	return !m.view.Policy.SwitchesOff("host-names") && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
 		return m.isNameOf(&n)
 	})
 }

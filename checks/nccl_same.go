@@ -40,7 +40,7 @@ func judgeNCCL(view View) []Finding {
 		}
 		return silent
 	})
-	nodes = view.meeting(nodes, "python.nccl.*.version")
+	nodes = asStated(view, nodes, "python.nccl.*.version")
 	wanted := required{
 		Name:    "NCCL",
 		Version: ncclVersion,

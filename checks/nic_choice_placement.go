@@ -55,7 +55,7 @@ type placement struct {
 func newPlacement(view View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
-		choices: map[*facts.Node]launch.Choice{}, shared: launch.SharedAddresses(everyNode(view.All)),
+		choices: map[*facts.Node]launch.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
 		called: map[string]bool{}, answered: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
 	}
 	if view.Launch.Accelerator == "cpu" {
@@ -103,7 +103,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m = misplacement{node: node, choice: p.choices[node]}
 	takesOwnName := p.library == "gloo" && rankEnv(p.view, node)["GLOO_SOCKET_IFNAME"].Value == ""
 	if takesOwnName && node.Names == nil {
-		return m, missing(hostNames, node) // in the words of the check that has said so
+		return m, Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that has said so
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
 		return m, m.choice.Rule
@@ -117,7 +117,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	case len(ncclInterfaces(p.ranks(node)))+len(exactInterfaces(p.ranks(node))) > 0 && m.choice.Error != "":
 		m.saidBy = envSane.ID
 	case takesOwnName && len(ownName(p.view, node)) > 0:
-		m.saidBy = hostNames.ID
+		m.saidBy = "host-names"
 	default:
 		m.saidBy = "nic-choice"
 	}

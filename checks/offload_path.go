@@ -72,7 +72,7 @@ func judgeOffload(view View, node *facts.Node, place facts.Place) []Finding {
 		f.Want = "at least " + least
 		f.WouldSee = "OSError: [Errno 28] No space left on device, or a failed assertion in swap_out"
 		f.Remedy = []fix.Command{at}
-	case !view.existsSomewhere(place) || place.Exists:
+	case !existsSomewhere(view, place) || place.Exists:
 		return nil
 	default:
 		f.Verdict = Warn
@@ -84,7 +84,7 @@ func judgeOffload(view View, node *facts.Node, place facts.Place) []Finding {
 }
 
 // existsSomewhere is whether some node has the place itself.
-func (v View) existsSomewhere(place facts.Place) bool {
+func existsSomewhere(v View, place facts.Place) bool {
 	return slices.ContainsFunc(v.Nodes, func(node *facts.Node) bool {
 		return slices.ContainsFunc(node.Disk.Places, func(p facts.Place) bool { return p.Path == place.Path && p.Exists })
 	})

@@ -52,7 +52,7 @@ func judgePackages(view View) []Finding {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] {
 			version := aspect{name, func(n *facts.Node) string { return n.Python.Packages[name] }}
-			all = append(all, view.alikeByPolicy(version, nodes, packagePath(name))...)
+			all = append(all, alikeByPolicy(view, version, nodes, packagePath(name))...)
 		}
 	}
 	if len(all) == 0 {
@@ -77,5 +77,5 @@ func judgePackage(view View, name string) []Finding {
 	if !slices.ContainsFunc(answering(view), has) {
 		return nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(view.meeting(answering(view), packagePath(name)))
+	return requiredPackage(view, name).findings(asStated(view, answering(view), packagePath(name)))
 }

@@ -2,65 +2,65 @@ package checks
 
 import "slices"
 
-// Parted is a fleet by what a run says of each node, in hostfile order.
-type Parted struct {
+// Partition is a fleet by what a run says of each node, in hostfile order.
+type Partition struct {
 	// Good are nodes that were reached and judged by every check that ran, and that
 	// nothing which counts is said of. A warning counts where warnings fail the run; what
 	// is waived does not.
 	Good []string
 	// Bad are named by a finding that fails the run.
 	Bad []string
-	// Untold are accused of nothing and not known to be good: a finding says that
+	// Unknown are accused of nothing and not known to be good: a finding says that
 	// something could not be told of them, a section that a check needs is missing, their
 	// connection broke, or they were not reached and nobody says that it is their fault.
 	// They had not answered when the run was interrupted, or the checks that would accuse
 	// them are switched off or waived. The exit code does not show them where another node
 	// has failed, for 1 wins over 2. By a normalized snapshot nobody is good.
-	Untold []string
+	Unknown []string
 	// Whole are the checks that failed and blame no node, or the launching machine: the
 	// launch as a whole is wrong, and no other nodes would help.
 	Whole []string
 }
 
-// Part parts the fleet of a report that is concluded.
-func (r Report) Part() Parted {
-	var parted Parted
+// Partitioned parts the fleet of a report that is concluded.
+func Partitioned(r Report) Partition {
+	var nodes Partition
 	accused, unsure := map[string]bool{}, map[string]bool{}
 	for _, f := range r.Findings {
 		counts := f.Verdict == Fail || f.Verdict == Warn && r.Strict
 		noNode := len(f.Nodes) == 0 || r.Head != nil && slices.Equal(f.Nodes, []string{r.Head.Name})
-		if counts && noNode && !slices.Contains(parted.Whole, f.Check) {
-			parted.Whole = append(parted.Whole, f.Check)
+		if counts && noNode && !slices.Contains(nodes.Whole, f.Check) {
+			nodes.Whole = append(nodes.Whole, f.Check)
 		}
 		for _, node := range f.Nodes {
 			accused[node] = accused[node] || counts
 			unsure[node] = unsure[node] || f.Verdict == Unknown
 		}
 	}
-	ran := r.ran()
+	ran := applied(r)
 	for i := range r.Nodes {
 		node := &r.Nodes[i]
-		lacks := func(check Check) bool { return missing(check, node) != "" }
+		lacks := func(check Check) bool { return check.Missing(node) != "" }
 		switch broke := node.SSH != nil && node.SSH.Cause != ""; {
 		case accused[node.Name]:
-			parted.Bad = append(parted.Bad, node.Name)
+			nodes.Bad = append(nodes.Bad, node.Name)
 		case !node.Reached, r.Normalized, unsure[node.Name], broke, slices.ContainsFunc(ran, lacks):
-			parted.Untold = append(parted.Untold, node.Name)
+			nodes.Unknown = append(nodes.Unknown, node.Name)
 		default:
-			parted.Good = append(parted.Good, node.Name)
+			nodes.Good = append(nodes.Good, node.Name)
 		}
 	}
-	return parted
+	return nodes
 }
 
-// ran are the checks of nodes that applied, whatever became of them, one for each set of
+// applied are the checks of nodes that applied, whatever became of them, one for each set of
 // sections that they need.
-func (r Report) ran() (all []Check) {
+func applied(r Report) (all []Check) {
 	for _, outcome := range r.Checks {
 		check, known := Lookup(outcome.Check)
-		applied := outcome.Verdict != Skip || outcome.Reason == AllWaived
+		did := outcome.Verdict != Skip || outcome.Reason == AllWaived
 		alike := func(other Check) bool { return slices.Equal(other.Needs, check.Needs) }
-		if known && applied && !check.OnHead && !slices.ContainsFunc(all, alike) {
+		if known && did && !check.OnHead && !slices.ContainsFunc(all, alike) {
 			all = append(all, check)
 		}
 	}

@@ -14,30 +14,30 @@ import (
 func TestPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*launchable)
-		want   Parted
+		want   Partition
 	}{
-		"one fails":       {func(*launchable) {}, Parted{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
-		"one is not seen": {func(f *launchable) { *f = without(*f, 2, facts.SectionNVML) }, Parted{Good: []string{"w1", "w4"}, Bad: []string{"w2"}, Untold: []string{"w3"}}},
+		"one fails":       {func(*launchable) {}, Partition{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
+		"one is not seen": {func(f *launchable) { *f = without(*f, 2, facts.SectionNVML) }, Partition{Good: []string{"w1", "w4"}, Bad: []string{"w2"}, Unknown: []string{"w3"}}},
 		"nobody asked": {func(f *launchable) {
 			for i := range f.Nodes {
 				f.Nodes[i].NVML = nil
 			}
 			f.NotTried[facts.SectionNVML] = "--accelerator cpu"
-		}, Parted{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
+		}, Partition{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
 		"its answer ended in the middle": {func(f *launchable) {
 			f.Nodes[3].Facts = facts.Facts{SSH: &facts.SSH{Cause: "truncated"}}
-		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails there
+		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails there
 		"not heard when it was interrupted": {func(f *launchable) {
 			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "interrupted"}}
-		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2"}, Untold: []string{"w4"}}},
+		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2"}, Unknown: []string{"w4"}}},
 		"not reached": {func(f *launchable) {
 			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Cause: "refused"}}
-		}, Parted{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}},
+		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}},
 	} {
 		fleet := healthyFleet(4)
 		fleet.Nodes[1].SHM.Size = 64 << 20
 		c.change(&fleet)
-		got := Evaluate(Catalogue, fleet.Fleet, fleet.Launch, DefaultPolicy()).Part()
+		got := Partitioned(Evaluate(Catalogue, fleet.Fleet, fleet.Launch, DefaultPolicy()))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -51,19 +51,19 @@ func TestPartUnaccused(t *testing.T) {
 	fleet.Nodes[2].Reached, fleet.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
 	for name, c := range map[string]struct {
 		policy Policy
-		want   Parted
+		want   Partition
 	}{
-		"accused": {Policy{}, Parted{Good: []string{"w1", "w2"}, Bad: []string{"w3"}}},
-		"waived":  {Policy{Today: "2026-11-21", Waivers: []Waiver{{Check: "ssh-reach", Until: "2026-12-31"}}}, Parted{Good: []string{"w1", "w2"}, Untold: []string{"w3"}}},
-		"off":     {Policy{Only: []string{"shm-writable"}}, Parted{Good: []string{"w1", "w2"}, Untold: []string{"w3"}}},
+		"accused": {Policy{}, Partition{Good: []string{"w1", "w2"}, Bad: []string{"w3"}}},
+		"waived":  {Policy{Today: "2026-11-21", Waivers: []Waiver{{Check: "ssh-reach", Until: "2026-12-31"}}}, Partition{Good: []string{"w1", "w2"}, Unknown: []string{"w3"}}},
+		"off":     {Policy{Only: []string{"shm-writable"}}, Partition{Good: []string{"w1", "w2"}, Unknown: []string{"w3"}}},
 	} {
-		got := Evaluate([]Check{sshReach, shmWritable}, fleet.Fleet, fleet.Launch, c.policy).Part()
+		got := Partitioned(Evaluate([]Check{sshReach, shmWritable}, fleet.Fleet, fleet.Launch, c.policy))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	nobody := Report{Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}}}}
-	if diff := cmp.Diff(Parted{Untold: []string{"w1"}}, nobody.Part()); diff != "" {
+	if diff := cmp.Diff(Partition{Unknown: []string{"w1"}}, Partitioned(nobody)); diff != "" {
 		t.Errorf("nobody tried (-want +got):\n%s", diff)
 	}
 }
@@ -84,7 +84,7 @@ func TestPartStrict(t *testing.T) {
 	} {
 		fleet := healthyFleet(3)
 		r := Evaluate([]Check{says("x", c.findings...)}, fleet.Fleet, fleet.Launch, Policy{Strict: c.strict})
-		if diff := cmp.Diff(c.bad, r.Part().Bad); diff != "" || r.Strict != c.strict {
+		if diff := cmp.Diff(c.bad, Partitioned(r).Bad); diff != "" || r.Strict != c.strict {
 			t.Errorf("strict %t, kept as %t (-want +got):\n%s", c.strict, r.Strict, diff)
 		}
 	}
@@ -95,7 +95,7 @@ func TestPartLostMidway(t *testing.T) {
 	fleet := healthyFleet(4)
 	fleet.Nodes[3].SSH.Cause = "truncated"
 	r := Evaluate([]Check{shmSize}, fleet.Fleet, fleet.Launch, DefaultPolicy())
-	if diff := cmp.Diff(Parted{Good: []string{"w1", "w2", "w3"}, Untold: []string{"w4"}}, r.Part()); diff != "" {
+	if diff := cmp.Diff(Partition{Good: []string{"w1", "w2", "w3"}, Unknown: []string{"w4"}}, Partitioned(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -107,7 +107,7 @@ func TestPartNeedsEverySection(t *testing.T) {
 			fleet := without(healthyFleet(4), 2, section)
 			r := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 			r.Findings = nil // as where another check tells why
-			if good := slices.Contains(r.Part().Good, "w3"); good != check.OnHead {
+			if good := slices.Contains(Partitioned(r).Good, "w3"); good != check.OnHead {
 				t.Errorf("%s without %s: good is %t", check.ID, section, good)
 			}
 		}

@@ -26,6 +26,14 @@ type Policy struct {
 	OpenFiles   int64   // hard limit wanted; NCCL raises its soft one to it
 }
 
+// The IDs of the checks that hold a fleet to a policy and to a baseline, and of the one that
+// watches over the policy itself.
+const (
+	ExpectationID = "expectation"
+	DriftID       = "drift"
+	PolicyID      = "policy"
+)
+
 // Group is a name that the policy gives to nodes. Its statements hold their names already.
 type Group struct {
 	Name  string

@@ -11,7 +11,7 @@ import (
 )
 
 var policyInForce = Check{
-	ID:         "policy",
+	ID:         PolicyID,
 	Title:      "every waiver of the policy is in force and needed",
 	Severity:   Error,
 	FromPolicy: true,
@@ -34,35 +34,36 @@ func judgePolicy(view View) []Finding {
 	case len(view.Policy.Waivers) > 0 && view.Policy.Today == "":
 		return append(findings, Finding{Verdict: Unknown, Summary: "the date of today is not known, so no waiver was applied"})
 	}
-	for _, w := range view.waiving.waivers {
+	all := Remember(view, waiversKey{}, func() *waivers { return newWaivers(view.Policy) })
+	for _, w := range all.each {
 		switch {
 		case w.expired(view.Policy.Today):
 			findings = append(findings, w.ended(view.Policy.Today))
 		case w.short != nil:
 			findings = append(findings, w.tooShort())
-		case !w.used && view.waiving.told[w.Check] && w.concernsAny(view.All):
+		case !w.used && all.judged[w.Check] && w.concernsAny(view.All):
 			findings = append(findings, w.unused())
 		}
 	}
 	return findings
 }
 
-func (w Waiver) ended(today string) Finding {
+func (w waiver) ended(today string) Finding {
 	return Finding{
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Want:    "a date that is not over (today is " + today + "), or no waiver",
 		Remedy:  []fix.Command{fix.Note("repair what it covered, then take the waiver out of %s", fix.Text(w.At)), fix.Note("or agree on a new date: until: in %s", fix.Text(w.At))},
 	}
 }
 
-func (w Waiver) unused() Finding {
+func (w waiver) unused() Finding {
 	return Finding{
 		Verdict: Warn,
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Remedy:  []fix.Command{fix.Note("take the waiver out of %s, so that the defect is seen when it comes back", fix.Text(w.At))},
 	}
 }
@@ -88,7 +89,7 @@ func (w waiver) tooShort() Finding {
 		Verdict: Warn,
 		At:      w.At,
 		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
-		Got:     w.said(),
+		Got:     w.agreement(),
 		Want:    "a waiver that covers this as well: " + others,
 		Remedy:  []fix.Command{fix.Note("where that was agreed, too, waive at %s what is left: %s", fix.Text(w.At), fix.Text(others))},
 	}
@@ -130,12 +131,12 @@ func namesUnlisted(view View) []Finding {
 	return []Finding{{Verdict: Pass, Summary: fmt.Sprintf("not in %s: %s (%s)", view.Launch.HostsFile, hostfile.Fold(slices.Compact(names)), strings.Join(places, ", "))}}
 }
 
-func (w Waiver) concernsAny(nodes []facts.Node) bool {
+func (w waiver) concernsAny(nodes []facts.Node) bool {
 	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
 }
 
 // whose is what it waives and where.
-func (w Waiver) whose() string {
+func (w waiver) whose() string {
 	text := w.Check
 	if w.Fact != "" {
 		text += " for " + w.Fact
@@ -146,8 +147,8 @@ func (w Waiver) whose() string {
 	return text
 }
 
-// said is who gave it and why.
-func (w Waiver) said() string {
+// agreement is who gave it and why.
+func (w waiver) agreement() string {
 	parts := []string{w.Reason}
 	if w.Owner != "" {
 		parts = append(parts, "owner "+w.Owner)

@@ -34,32 +34,32 @@ const AllWaived = "all that it found is waived"
 // everyFact is the fact of a waiver that is to cover whatever such a check finds.
 const everyFact = "*"
 
-// Valid says why a waiver covers nothing, or more than anybody can have meant: there is
+// ValidWaiver says why a waiver covers nothing, or more than anybody can have meant: there is
 // no such fact ([UnknownFactError]), or it is of a check whose findings are of one fact
 // each and does not say of which. A promise about an MTU must not cover another driver.
-func (w Waiver) Valid() error {
-	ofFacts := w.Check == expectation.ID || w.Check == drift.ID
+func ValidWaiver(w Waiver) error {
+	ofFacts := w.Check == ExpectationID || w.Check == DriftID
 	switch {
-	case w.Check == policyInForce.ID:
+	case w.Check == PolicyID:
 		return fmt.Errorf("%s watches over the waivers, so none covers it: repair what it finds", w.Check)
 	case !ofFacts && w.Fact != "":
-		return fmt.Errorf("findings of %s are not of single facts: those of %s and %s are", w.Check, expectation.ID, drift.ID)
+		return fmt.Errorf("findings of %s are not of single facts: those of %s and %s are", w.Check, ExpectationID, DriftID)
 	case !ofFacts, w.Fact == everyFact:
 		return nil
 	case w.Fact == "":
 		return fmt.Errorf("%s finds many things, and a waiver of it says which: add fact: shm.size, or fact: \"%s\" for whatever it finds", w.Check, everyFact)
 	}
 	path := inFull(w.Fact)
-	if isFact(path) || w.Check == drift.ID && isOfDrift(path) {
+	if isFact(path) || w.Check == DriftID && isOfDrift(path) {
 		return nil
 	}
 	return unknownFact(path)
 }
 
 // expired is whether its last day is over. Days as text are in order.
-func (w Waiver) expired(today string) bool { return today > w.Until }
+func (w waiver) expired(today string) bool { return today > w.Until }
 
 // covers is whether it is about a node; "" is the launching machine.
-func (w Waiver) covers(node string) bool {
+func (w waiver) covers(node string) bool {
 	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
 }

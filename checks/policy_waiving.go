@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// waiving is what the waivers of a policy do to the findings of a run.
-type waiving struct {
-	today   string // "" where nobody said, and then nothing is waived
-	waivers []waiver
-	taken   []taking
-	told    map[string]bool // checks that judged all there is, by ID
+// waivers are those of a policy, and what they do to the findings of a run.
+type waivers struct {
+	today  string // "" where nobody said, and then nothing is waived
+	each   []waiver
+	taken  []taking
+	judged map[string]bool // checks that judged all there is, by ID
 }
 
 // waiver is one, and what it could not take.
@@ -35,10 +35,13 @@ type taking struct {
 	findings []Finding
 }
 
-func newWaiving(policy Policy) *waiving {
-	w := &waiving{today: policy.Today, told: map[string]bool{}}
+// waiversKey is theirs in the Memory of an evaluation.
+type waiversKey struct{}
+
+func newWaivers(policy Policy) *waivers {
+	w := &waivers{today: policy.Today, judged: map[string]bool{}}
 	for _, one := range policy.Waivers {
-		w.waivers = append(w.waivers, waiver{Waiver: one, fact: pathPattern(inFull(one.Fact), ".*")})
+		w.each = append(w.each, waiver{Waiver: one, fact: pathPattern(inFull(one.Fact), ".*")})
 	}
 	return w
 }
@@ -46,8 +49,8 @@ func newWaiving(policy Policy) *waiving {
 func (w *waiver) isOf(fact string) bool { return w.Fact == "" || w.fact.MatchString(inFull(fact)) }
 
 // inForce are the waivers of a check that hold on a node, by their places.
-func (w *waiving) inForce(check, node string) (places []int) {
-	for i, one := range w.waivers {
+func (w *waivers) inForce(check, node string) (places []int) {
+	for i, one := range w.each {
 		if w.today != "" && one.Check == check && !one.expired(w.today) && one.covers(node) {
 			places = append(places, i)
 		}
@@ -65,16 +68,16 @@ func factsOf(f Finding) []string {
 
 // covering are the waivers that cover what was found on a node, all its facts together: one
 // alone where one does. What they leave is covered by none.
-func (w *waiving) covering(f Finding, node string) (by []int, left []string) {
+func (w *waivers) covering(f Finding, node string) (by []int, left []string) {
 	inForce := w.inForce(f.Check, node)
 	for _, i := range inForce {
-		other := func(fact string) bool { return !w.waivers[i].isOf(fact) }
+		other := func(fact string) bool { return !w.each[i].isOf(fact) }
 		if !slices.ContainsFunc(factsOf(f), other) {
 			return []int{i}, nil
 		}
 	}
 	for _, fact := range factsOf(f) {
-		at := slices.IndexFunc(inForce, func(i int) bool { return w.waivers[i].isOf(fact) })
+		at := slices.IndexFunc(inForce, func(i int) bool { return w.each[i].isOf(fact) })
 		if at < 0 {
 			left = append(left, fact)
 			continue
@@ -86,14 +89,14 @@ func (w *waiving) covering(f Finding, node string) (by []int, left []string) {
 }
 
 // waives is whether what a check found on a node will not count.
-func (w *waiving) waives(f Finding, node string) bool {
+func (w *waivers) waives(f Finding, node string) bool {
 	by, left := w.covering(f, node)
 	return by != nil && left == nil
 }
 
 // part takes what is waived out of a check's findings, node by node, and says whether
 // anything was.
-func (w *waiving) part(findings []Finding) (counting []Finding, waived bool) {
+func (w *waivers) part(findings []Finding) (counting []Finding, waived bool) {
 	for _, f := range findings {
 		where := f.Nodes
 		if len(where) == 0 {
@@ -120,16 +123,16 @@ func (w *waiving) part(findings []Finding) (counting []Finding, waived bool) {
 
 // take takes what was found on a node, where waivers cover it, and otherwise notes with
 // those that cover some of it what is left.
-func (w *waiving) take(f Finding, node string) bool {
+func (w *waivers) take(f Finding, node string) bool {
 	by, left := w.covering(f, node)
 	if left != nil {
 		for _, i := range by {
-			w.waivers[i].short = append(w.waivers[i].short, shortfall{node, left})
+			w.each[i].short = append(w.each[i].short, shortfall{node, left})
 		}
 		return false
 	}
 	for _, i := range by {
-		w.waivers[i].used = true
+		w.each[i].used = true
 	}
 	if node != "" {
 		f.Nodes = []string{node}
@@ -145,20 +148,20 @@ func (w *waiving) take(f Finding, node string) bool {
 
 // note remembers whether a check judged all there is, so that a waiver which took
 // nothing is not needed.
-func (w *waiving) note(check Check, verdict Verdict, findings []Finding, blind blindness) {
+func (w *waivers) note(check Check, verdict Verdict, findings []Finding, sight Sight) {
 	unclear := slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict == Unknown })
-	w.told[check.ID] = verdict != Skip && !unclear && blind.head == "" && len(blind.unreached) == 0
+	w.judged[check.ID] = verdict != Skip && !unclear && sight.Head == "" && len(sight.Unreached) == 0
 }
 
 // waived are the findings that do not count, in the order of the waivers. What several
 // waivers cover together counts again when the first of them ends.
-func (w *waiving) waived(r roster) (all []Waived) {
+func (w *waivers) waived(r roster) (all []Waived) {
 	slices.SortFunc(w.taken, func(a, b taking) int { return slices.Compare(a.by, b.by) })
 	for _, t := range w.taken {
 		var reasons, owners, places []string
-		until := w.waivers[t.by[0]].Until
+		until := w.each[t.by[0]].Until
 		for _, i := range t.by {
-			one := w.waivers[i]
+			one := w.each[i]
 			reasons, owners, places = append(reasons, one.Reason), append(owners, one.Owner), append(places, one.At)
 			until = min(until, one.Until)
 		}

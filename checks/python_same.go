@@ -58,7 +58,7 @@ func judgePython(view View) []Finding {
 // The launching machine's is the one that is meant, if any node has it: it is
 // the same path there, and DeepSpeed itself runs under it.
 func pythonVersions(view View) []Finding {
-	nodes, meant := view.meeting(answering(view), "python.version"), headPython(view)
+	nodes, meant := asStated(view, answering(view), "python.version"), headPython(view)
 	versions := func(verdict Verdict, wouldSee string, parts int) (findings []Finding) {
 		value := func(n *facts.Node) string { return release(n.Python.Version, parts) }
 		wanted := comparison{aspect: aspect{"python", value}, Among: nodes}

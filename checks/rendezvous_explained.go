@@ -15,12 +15,12 @@ func (g gathering) said() string {
 	case !g.isFirst():
 	case first != nil && isNoise(g.view, first) && !g.view.Policy.SwitchesOff("ssh-shell"):
 		return "ssh-shell"
-	case len(failing(g.view, masterAddress)) > 0:
-		return masterAddress.ID
-	case len(g.servers) == 0 && len(failing(g.view, hostNames)) > 0:
-		return hostNames.ID
-	case g.server != nil && g.part(g.server).Failed == facts.HopServe && len(failing(g.view, masterPortFree)) > 0:
-		return masterPortFree.ID
+	case len(g.view.Failing("master-address")) > 0:
+		return "master-address"
+	case len(g.servers) == 0 && len(g.view.Failing("host-names")) > 0:
+		return "host-names"
+	case g.server != nil && g.part(g.server).Failed == facts.HopServe && len(g.view.Failing("master-port-free")) > 0:
+		return "master-port-free"
 	}
 	return ""
 }
@@ -30,8 +30,8 @@ func (g gathering) said() string {
 func (g gathering) explains(node *facts.Node) string {
 	seen := g.part(node)
 	switch {
-	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && failing(g.view, hostNames)[node.Name]:
-		return hostNames.ID
+	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
+		return "host-names"
 	case seen.Failed == facts.HopConnect && g.failsAlike(node):
 		return "node-mesh"
 	}

@@ -10,11 +10,12 @@ import (
 )
 
 var scriptSame = Check{
-	ID:       "script-same",
-	Title:    "the script and the files that the launch names are on every node, and are the same",
-	Severity: Error,
-	Needs:    []facts.Section{facts.SectionFiles},
-	Volatile: true,
+	ID:        "script-same",
+	Title:     "the script and the files that the launch names are on every node, and are the same",
+	Severity:  Error,
+	Needs:     []facts.Section{facts.SectionFiles},
+	DependsOn: []string{"workdir-present"},
+	Volatile:  true,
 	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing that node's ranks die and the " +
 		"others wait; where one is another version its ranks call other collectives, which hangs or quietly trains something else. Compared are the script, the " +
 		"configuration and other arguments that are files, by their contents; the python files beside the script, which it imports; and the commit of the git " +
@@ -32,7 +33,7 @@ func judgeScript(view View) []Finding {
 		return []Finding{unknown(nodes[0], "files: "+shown(nodes[0].Missing[facts.SectionFiles]))}
 	}
 	findings := unqualified(view, nodes)
-	explained := concerned(view, workdirPresent, Fail, Warn)
+	explained := view.Found("workdir-present", Fail, Warn)
 	for _, file := range view.Launch.Files {
 		findings = append(findings, lackFile(view, nodes, file, explained)...)
 		findings = append(findings, unreadable(view, nodes, file)...)

@@ -7,8 +7,8 @@ import (
 	"preflight/facts"
 )
 
-// ladder is the order in which a login meets the ssh checks. A node fails the
-// one its cause belongs to, passes those before and never gets to those after.
+// ladder is the order in which a login meets the ssh checks, each at the rung of its place. A
+// node fails the one its cause belongs to, passes those before and never gets to those after.
 var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start"}
 
 // rungOf is the check that a stage of the login belongs to.
@@ -22,6 +22,8 @@ var rungOf = map[string]string{
 
 var sshReach = Check{
 	ID:       "ssh-reach",
+	Rung:     1,
+	Stopped:  stoppedAt,
 	Title:    "every node's name resolves, its SSH port answers and an SSH server greets",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSSH},
@@ -34,6 +36,8 @@ var sshReach = Check{
 
 var sshHostKey = Check{
 	ID:       "ssh-host-key",
+	Rung:     2,
+	Stopped:  stoppedAt,
 	Title:    "every node's host key is known and unchanged",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSSH},
@@ -46,6 +50,8 @@ var sshHostKey = Check{
 
 var sshLogin = Check{
 	ID:       "ssh-login",
+	Rung:     3,
+	Stopped:  stoppedAt,
 	Title:    "a key or the agent logs in to every node without any prompt",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSSH},
@@ -58,6 +64,8 @@ var sshLogin = Check{
 
 var agentStart = Check{
 	ID:       "agent-start",
+	Rung:     5,
+	Stopped:  stoppedAt,
 	Title:    "preflight's own program runs on every node",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSSH},
@@ -91,20 +99,12 @@ func stopped(check string) func(View) []Finding {
 	}
 }
 
-// notReached stands in for the finding of an ssh check that is switched off: a
-// node that nobody looked at is never left out in silence.
-func notReached(node *facts.Node) Finding {
-	finding := cureOf(node.SSH).finding(node)
-	finding.Verdict, finding.WouldSee = Unknown, ""
-	finding.Summary = "not reached: " + finding.Summary
-	return finding
-}
-
-// stoppedBefore reports whether the way in to the node ended at a rung below
-// the check's: the check then has nothing to judge there.
-func stoppedBefore(check string, node *facts.Node) bool {
-	at := slices.Index(ladder, check)
-	return at >= 0 && node.SSH != nil && node.SSH.Cause != "" && slices.Index(ladder, rung(node.SSH)) < at
+// stoppedAt is at which rung the way in to a node ended, and why.
+func stoppedAt(node *facts.Node) (at int, f Finding) {
+	if node.SSH == nil || node.SSH.Cause == "" {
+		return 0, Finding{}
+	}
+	return slices.Index(ladder, rung(node.SSH)) + 1, cureOf(node.SSH).finding(node)
 }
 
 // rung is the check that a failed login fails: its cause's own, else that of

@@ -9,10 +9,11 @@ import (
 )
 
 var sshBetweenNodes = Check{
-	ID:       "ssh-between-nodes",
-	Title:    "the nodes log in to each other without a prompt",
-	Severity: Error,
-	Needs:    []facts.Section{facts.SectionLogins},
+	ID:        "ssh-between-nodes",
+	Title:     "the nodes log in to each other without a prompt",
+	Severity:  Error,
+	Needs:     []facts.Section{facts.SectionLogins},
+	DependsOn: []string{"host-names"},
 	Doc: "Each node tries its own ssh, with its own keys, configuration and known_hosts, to the others: to all where they are few, else to the next one " +
 		"and one at random. The launchers of MPI start their daemons node by node that way, and fail; under pdsh only the launching machine logs in, " +
 		"so there it is a warning; srun needs no ssh. What fails is blamed on the node that cannot log in or on the one that lets nobody in.",

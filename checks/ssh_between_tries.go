@@ -48,7 +48,7 @@ func newLoginTries(view View) *loginTries {
 			l.add(attempt{node.Name, login.Peer, true, login.Cause}, login)
 		}
 	}
-	for _, check := range []string{hostNames.ID, nodeMesh.ID, pathMTU.ID} {
+	for _, check := range []string{"host-names", "node-mesh", "path-mtu"} {
 		if nodes := saidBy[check]; nodes != nil {
 			l.explained = append(l.explained, skip(fmt.Sprintf("%s cannot log in to some peers: see %s", hostfile.Fold(nodes), check))...)
 		}
@@ -72,15 +72,15 @@ func (l *loginTries) saidBy(node *facts.Node, login facts.Login) string {
 	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
 	switch {
 	case l.isMisled(node, peer, gotThere):
-		return hostNames.ID
+		return "host-names"
 	case gotThere:
 		return ""
 	case hasPath(node, peer.Name, func(path facts.Path) bool {
 		return path.Outcome == facts.PathUnroutable || path.Control != nil && !*path.Control
 	}):
-		return nodeMesh.ID
+		return "node-mesh"
 	case hasPath(node, peer.Name, losesPackets), hasPath(peer, node.Name, losesPackets):
-		return pathMTU.ID
+		return "path-mtu"
 	}
 	return ""
 }
@@ -94,7 +94,7 @@ func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
 		return false
 	}
 	if l.misnaming == nil {
-		l.misnaming = concerned(l.view, hostNames, Fail, Warn, Unknown)
+		l.misnaming = l.view.Found("host-names", Fail, Warn, Unknown)
 	}
 	return l.misnaming[node.Name]
 }

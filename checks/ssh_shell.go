@@ -10,6 +10,8 @@ import (
 
 var sshShell = Check{
 	ID:       "ssh-shell",
+	Rung:     4,
+	Stopped:  stoppedAt,
 	Title:    "every node's non-interactive shell is POSIX-like and prints nothing",
 	Severity: Error,
 	Needs:    []facts.Section{facts.SectionSSH},

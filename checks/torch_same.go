@@ -40,7 +40,7 @@ func judgeTorch(view View) []Finding {
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torch(torchRelease)
 	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
-	nodes = view.meeting(view.meeting(nodes, packagePath("torch")), "python.torch.version")
+	nodes = asStated(view, asStated(view, nodes, packagePath("torch")), "python.torch.version")
 	findings := wanted.findings(nodes)
 	for i := range findings {
 		if findings[i].WouldSee == "" {

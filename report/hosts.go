@@ -31,7 +31,7 @@ const (
 // [Wrote] cannot tell that the file is ours, and it is not written over. A name that
 // cannot stand in a hostfile is an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
-	parted := r.Part()
+	parted := checks.Partitioned(r)
 	if parted.Whole != nil {
 		parted.Good = nil
 	}
@@ -44,7 +44,7 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
-		fmt.Fprintln(&out, goodHostsStart+shareOf(r, good, parted.Untold))
+		fmt.Fprintln(&out, goodHostsStart+shareOf(r, good, parted.Unknown))
 		if parted.Whole != nil {
 			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", Escape(strings.Join(parted.Whole, ", ")))
 		}
@@ -65,13 +65,13 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 // node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
 // is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
-	parted := r.Part()
+	parted := checks.Partitioned(r)
 	bad, err := hosts(r, parted.Bad)
 	if err != nil {
 		return err
 	}
 	var out strings.Builder
-	fmt.Fprintln(&out, badHostsStart+shareOf(r, bad, parted.Untold))
+	fmt.Fprintln(&out, badHostsStart+shareOf(r, bad, parted.Unknown))
 	for _, host := range bad {
 		fmt.Fprintln(&out, host.Name)
 	}

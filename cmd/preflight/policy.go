@@ -109,7 +109,7 @@ func (f *policyFile) expectation(entry entry) checks.Expectation {
 	if e.Fact == "" || e.Is == nil {
 		return e // said already
 	}
-	if err := e.Valid(); err != nil {
+	if err := checks.ValidExpectation(e); err != nil {
 		place := entry.keys["is"]
 		if _, unknown := errors.AsType[*checks.UnknownFactError](err); unknown {
 			place = entry.keys["fact"]
@@ -175,7 +175,7 @@ func (f *policyFile) waiver(entry entry) checks.Waiver {
 	}
 	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
 		f.unknownCheck(entry.keys["check"], w.Check)
-	} else if err := w.Valid(); err != nil && known {
+	} else if err := checks.ValidWaiver(w); err != nil && known {
 		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
