@@ -93,7 +93,10 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	if c.generation == facts.GenerationLegacy {
 		return c.do(ctx, wait, stopped)
 	}
-	if err := wait.sendable(c.generation); err != nil {
+	if err := context.Cause(ctx); err != nil {
+		return err // nothing was asked that could be taken back
+	}
+	if err := c.do(ctx, wait, nil); err != nil { // first: what is taken back must have been asked
 		return err
 	}
 	canceled := make(chan struct{})
@@ -102,11 +105,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 		c.conn.SetDeadline(time.Now().Add(cancelTime))
 		c.conn.Write(request{query: queryCancelWait}.encode(c.generation)) // what comes of it is read below
 	})
-	err := c.write(wait.encode(c.generation))
-	var said byte
-	if err == nil {
-		said, err = c.replies.byte()
-	}
+	said, err := c.replies.byte()
 	if stop() {
 		return c.broken(ctx, orNotAStore(err, said == replyStop))
 	}
