@@ -9,7 +9,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,9 +21,27 @@ import (
 	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/remote"
 	"preflight/testhosts"
 )
+
+// TestMain lets this test binary be what is asked for the driver's GPUs: a driver
+// that is slow, and well.
+func TestMain(m *testing.M) {
+	if !slices.Equal(os.Args[1:], []string{"agent", "nvml"}) {
+		os.Exit(m.Run())
+	}
+	fmt.Println(`{"call":"nvmlInit_v2"}`)
+	time.Sleep(slowDriver / 2)
+	fmt.Println(`{"system":{"driver":"550.54.15"}}`)
+	time.Sleep(slowDriver / 2)
+	fmt.Println(`{"done":true}`)
+}
+
+// slowDriver is longer than planning may look at the launching machine, and
+// shorter than eight GPUs that wake up.
+const slowDriver = 11 * time.Second
 
 // answers are how an agent answers some requests, unlike a real one.
 type answers map[string]remote.Method
@@ -120,6 +140,61 @@ func TestLostServerOfThePeers(t *testing.T) {
 		if got := node.Missing[facts.SectionPeerRendezvous]; node.PeerRendezvous != nil || got != want {
 			t.Errorf("%s: that of the peers is %+v, and missing %q; want %q", node.Name, node.PeerRendezvous, got, want)
 		}
+	}
+}
+
+// TestLookHere: a launch that stays here has everything seen or missing with a
+// reason, or not tried, within the time of a node.
+func TestLookHere(t *testing.T) {
+	hangs := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(hangs, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	job := Job{Head: &facts.Node{}, Timeout: 1500 * time.Millisecond}
+	job.Prediction = launch.Prediction{Hosts: []hostfile.Host{{Name: "localhost", Slots: []int{0, 1}}}, Interpreter: hangs, WorkDir: t.TempDir()}
+	began := time.Now()
+	fleet, _ := LookHere(t.Context(), job)
+	if took := time.Since(began); took > job.Timeout+time.Second {
+		t.Errorf("it took %v, with %v for the node", took, job.Timeout)
+	}
+	node := fleet.Nodes[0]
+	if node.Name != "localhost" || node.Slots != 2 || !node.Reached || node.Host == nil || node.Net == nil {
+		t.Errorf("%+v", node)
+	}
+	if node.Python == nil || node.Python.Problem == "" {
+		t.Errorf("python %+v, missing %q: nothing says that it hangs", node.Python, node.Missing[facts.SectionPython])
+	}
+	for _, section := range facts.Sections() {
+		if section == facts.SectionLauncher || strings.HasPrefix(string(section), "peer_") {
+			continue // the plan's, and what is only tried where the first try fails
+		}
+		ways := 0
+		for _, way := range []bool{node.Has(section), node.Missing[section] != "", fleet.NotTried[section] != ""} {
+			if way {
+				ways++
+			}
+		}
+		if ways != 1 {
+			t.Errorf("%s: seen %t, missing %q, not tried %q: exactly one must hold", section, node.Has(section), node.Missing[section], fleet.NotTried[section])
+		}
+	}
+}
+
+// TestLookHereTakesTheTimeItIsGiven: the time in which a plan is made bounds
+// nothing else.
+func TestLookHereTakesTheTimeItIsGiven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: -short, and it waits for a slow driver")
+	}
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc/driver/nvidia"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	node := facts.Node{Missing: map[facts.Section]string{}}
+	ProbeHere(t.Context(), &node, probe.Options{Root: root, Deadline: 2 * slowDriver}, []facts.Section{facts.SectionNVML})
+	if node.NVML == nil || node.NVML.Driver != "550.54.15" || node.NVML.Failure != nil {
+		t.Errorf("%+v, missing %q", node.NVML, node.Missing[facts.SectionNVML])
 	}
 }
 
