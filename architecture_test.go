@@ -27,6 +27,8 @@ var rules = []rule{
 	{"remote", []string{"ours"}, []string{"hostfile"}, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"probe", []string{"ours"}, []string{"facts"}, "a probe observes: a check or a connection in it would be judging or calling home"},
 	{"drill", []string{"ours"}, []string{"facts"}, "a drill tries and reports; judging is for checks"},
+	{"fleet", []string{"ours"}, []string{"remote", "drill", "probe", "facts", "launch", "hostfile"},
+		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
 	{"checks", []string{"ours", "os", "net", "os/exec", "time"}, []string{"facts", "launch", "hostfile"},
 		"checks are pure: no clock, no I/O, the same fleet gives the same report"},
 	{"explain", []string{"ours", "os", "net", "os/exec"}, []string{"checks"}, "a log is read as it is handed over; nothing is opened, reached or run"},
@@ -60,11 +62,14 @@ func TestImportRules(t *testing.T) {
 		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
 			t.Errorf("%s imports viper: configuration is read in one place", path)
 		}
+		if path == "fleet/agent" && slices.Contains(pkg.Imports, "preflight/launch") {
+			t.Errorf("%s imports launch: what runs on a node needs none of it", path)
+		}
 		if path != "probe/nvml" && slices.ContainsFunc(pkg.Imports, func(imported string) bool { return strings.HasPrefix(imported, "github.com/NVIDIA/go-nvml/") }) {
 			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)
 		}
 	}
-	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "drill", "checks", "explain", "report", "testhosts"} {
+	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "drill", "fleet", "checks", "explain", "report", "testhosts"} {
 		if !checked[room] {
 			t.Errorf("no package of %s was looked at", room)
 		}

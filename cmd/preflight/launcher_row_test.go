@@ -52,7 +52,7 @@ func TestMadeUpLauncher(t *testing.T) {
 	if page, err := os.ReadFile("preflight.1"); err != nil || !strings.Contains(string(page), "armada") {
 		t.Errorf("the manual page does not name it: %v", err)
 	}
-	plan, err := preflight.Foresee(t.Context(), preflight.Intent{Options: launch.Options{Launcher: "armada", Hosts: []hostfile.Host{{Name: "w1"}, {Name: "w2"}}, WorkDir: dir}})
+	plan, err := preflight.NewPlan(t.Context(), preflight.Intent{Options: launch.Options{Launcher: "armada", Hosts: []hostfile.Host{{Name: "w1"}, {Name: "w2"}}, WorkDir: dir}})
 	if want := filepath.Join(dir, "armada"); err != nil || plan.Head.Launcher.Backends["armada"] != want {
 		t.Errorf("%v, programs %v, want %s", err, plan.Head.Launcher.Backends, want)
 	}

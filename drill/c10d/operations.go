@@ -93,16 +93,21 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	if c.generation == facts.GenerationLegacy {
 		return c.do(ctx, wait, stopped)
 	}
+	if err := context.Cause(ctx); err != nil {
+		return err // nothing was asked that could be taken back
+	}
 	if err := wait.sendable(c.generation); err != nil {
 		return err
 	}
-	canceled := make(chan struct{})
+	asked, canceled := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(canceled)
 		c.conn.SetDeadline(time.Now().Add(cancelTime))
+		<-asked // first: the confirmation would be taken for that of the wait
 		c.conn.Write(request{query: queryCancelWait}.encode(c.generation)) // what comes of it is read below
 	})
 	err := c.write(wait.encode(c.generation))
+	close(asked)
 	var said byte
 	if err == nil {
 		said, err = c.replies.byte()

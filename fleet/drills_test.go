@@ -1,4 +1,4 @@
-package preflight
+package fleet
 
 import (
 	"fmt"
@@ -9,29 +9,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/checks"
 	"preflight/facts"
-	"preflight/hostfile"
 	"preflight/launch"
 )
 
-// crewOf is n members without agents.
-func crewOf(n int) crew {
-	var c crew
+// membersFor is n members without agents.
+func membersFor(n int) members {
+	var all members
 	for i := range n {
-		c = append(c, &member{Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}}})
+		all = append(all, &member{Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}}})
 	}
-	return c
+	return all
 }
 
-func TestPlan(t *testing.T) {
-	for _, n := range []int{1, 2, checks.FullMesh, checks.FullMesh + 1, 1000} {
-		d := drills{crew: crewOf(n)}
-		plan := d.plan()
+func TestCallees(t *testing.T) {
+	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000} {
+		r := run{members: membersFor(n)}
+		callees := r.callees()
 		calledBy := make([]int, n)
-		for i, called := range plan {
+		for i, called := range callees {
 			want := n
-			if n > checks.FullMesh {
+			if n > facts.FullMesh {
 				want = 2 + randomPeers
 			}
 			if len(called) != want || !slices.Contains(called, i) || !slices.Contains(called, (i+1)%n) {
@@ -78,27 +76,41 @@ func TestNotTried(t *testing.T) {
 		name   string
 		fleet  *facts.Fleet
 		launch launch.Prediction
-		policy checks.Policy
+		only   string
+		skip   []string
 		want   string // that is not tried beside throughput and, but where something is to be compiled, toolchain
 	}{
-		{"a few nodes", nodes(4), pdsh, checks.Policy{}, ""},
-		{"many nodes under pdsh", nodes(64), pdsh, checks.Policy{}, "logins rehearsal"},
-		{"many nodes under MPI", nodes(64), launch.Prediction{Launcher: "openmpi"}, checks.Policy{}, "rehearsal"},
-		{"asked for by name", nodes(64), pdsh, checks.Policy{Only: []string{"ssh-between-nodes"}}, "mesh rehearsal rendezvous"},
-		{"the rehearsal is asked for by name", nodes(64), pdsh, checks.Policy{Only: []string{"launcher-ready"}}, "logins mesh rendezvous"},
-		{"switched off", nodes(4), pdsh, checks.Policy{Skip: []string{"rendezvous", "launcher-ready"}}, "rehearsal rendezvous"},
-		{"no pdsh", bare, pdsh, checks.Policy{}, "rehearsal"},
-		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, checks.Policy{}, "logins rehearsal"},
-		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, checks.Policy{}, "logins rehearsal"},
-		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, checks.Policy{}, "logins mesh rehearsal"},
-		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, checks.Policy{}, "nvml"},
-		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorOpen: true}, checks.Policy{}, ""},
-		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &launch.Config{Ops: []string{"cpu_adam"}}}, checks.Policy{}, "-toolchain"},
+		{"a few nodes", nodes(4), pdsh, "", nil, ""},
+		{"many nodes under pdsh", nodes(64), pdsh, "", nil, "logins rehearsal"},
+		{"many nodes under MPI", nodes(64), launch.Prediction{Launcher: "openmpi"}, "", nil, "rehearsal"},
+		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "mesh rehearsal rendezvous"},
+		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "logins mesh rendezvous"},
+		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "rehearsal rendezvous"},
+		{"no pdsh", bare, pdsh, "", nil, "rehearsal"},
+		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, "", nil, "logins rehearsal"},
+		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, "", nil, "logins rehearsal"},
+		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, "", nil, "logins mesh rehearsal"},
+		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, "", nil, "nvml"},
+		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorOpen: true}, "", nil, ""},
+		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &launch.Config{Ops: []string{"cpu_adam"}}}, "", nil, "-toolchain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := drills{Job: Job{Plan: Plan{Prediction: c.launch}, Policy: c.policy}, fleet: c.fleet, crew: crewOf(len(c.fleet.Nodes))}
+			c.launch.MasterPort, c.launch.RdzvEndpoint = 29500, "10.0.0.1"
+			job := Job{
+				Prediction: c.launch,
+				AskedFor:   func(check string) bool { return check == c.only },
+				SwitchedOff: func(check string) string {
+					if c.only != "" && check != c.only || slices.Contains(c.skip, check) {
+						return "switched off"
+					}
+					return ""
+				},
+			}
+			r := run{Job: job, fleet: c.fleet, members: membersFor(len(c.fleet.Nodes))}
+			c.fleet.Nodes[0].Name = r.members[0].Name
+			r.members[0].Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Addresses: []string{"10.0.0.1/24"}}}}
 			var got []string
-			for section, reason := range d.notTried() {
+			for section, reason := range r.notTried() {
 				if got = append(got, string(section)); reason == "" {
 					t.Errorf("%s: not tried without a reason", section)
 				}
@@ -116,22 +128,23 @@ func TestNotTried(t *testing.T) {
 	}
 }
 
-// TestLaneSharesNothing: an address that two nodes hold is unfit on both, and a
+// TestPlannedAddressesAreNotShared: an address that two nodes hold is unfit on both, and a
 // third node's own is not.
-func TestLaneSharesNothing(t *testing.T) {
-	c := crewOf(3)
-	for i, m := range c {
+func TestPlannedAddressesAreNotShared(t *testing.T) {
+	all := membersFor(3)
+	for i, m := range all {
 		address := []string{"172.17.0.1/16", "172.17.0.1/16", "10.0.0.3/24"}[i]
 		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
 	}
-	d := drills{crew: c, Job: Job{Plan: Plan{Prediction: planned(t, launch.Options{Hosts: make([]hostfile.Host, 3)}).Prediction}}}
-	d.shared = launch.SharedAddresses(c.nodes())
-	lane := d.lane(facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }, func(node *facts.Node) launch.Choice { return launch.RankAddress(d.Plan.Prediction, node) })
+	r := run{members: all, shared: launch.SharedAddresses(all.nodes())}
+	plan := r.planAddresses(func(node *facts.Node) launch.Choice {
+		return launch.RankAddress(launch.Prediction{Accelerator: "cuda"}, node)
+	})
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
-	if diff := cmp.Diff(want, lane.unfit); diff != "" {
+	if diff := cmp.Diff(want, plan.unfit); diff != "" {
 		t.Errorf("unfit (-want +got):\n%s", diff)
 	}
-	if peers := d.peers(lane, []int{0, 1, 2}); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
+	if peers := r.peers(plan, []int{0, 1, 2}); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
 		t.Errorf("to be called: %+v, want only 10.0.0.3", peers)
 	}
 }

@@ -1,31 +1,27 @@
-package preflight
+package fleet
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
 
-	"preflight/facts"
 	"preflight/remote"
 )
 
 // Phase is a part of a run that many nodes go through side by side. Several may
 // be under way at once: who is reached is looked at while others are not reached yet.
-type Phase string
+type Phase struct {
+	Label string // in the words of the report, and unlike any other's
+	// Together is set where a node that is slow may be well, and wait for one that
+	// is not.
+	Together bool
+}
 
-const (
-	Reaching   Phase = "reach" // from the name to an agent that talks
-	Looking    Phase = "look"  // the agent tells of its node
-	Asking     Phase = "ask"   // the agent says who is at an endpoint
-	Meeting          = Phase(facts.SectionRendezvous)
-	Calling          = Phase(facts.SectionMesh)
-	LoggingIn        = Phase(facts.SectionLogins)
-	Sending          = Phase(facts.SectionThroughput)
-	Rehearsing       = Phase(facts.SectionRehearsal) // of no node: this machine does it
-	// The second tries, where the first ones are not to be relied on.
-	MeetingAgain = Phase(facts.SectionPeerRendezvous)
-	CallingAgain = Phase(facts.SectionPeerMesh)
+// The phases of looking; those of the drills stand in their table.
+var (
+	Reaching = Phase{Label: "log in"} // from the name to an agent that talks
+	Looking  = Phase{Label: "look"}   // the agent tells of its node
+	Asking   = Phase{Label: "ask"}    // the agent says who is at an endpoint
 )
 
 // Step is how far a phase is, or one node in it.
@@ -71,18 +67,4 @@ func (job Job) ended(phase Phase, node string, err error) {
 	case failure.Cause != remote.Interrupted:
 		job.tell(Event{Phase: phase, Step: Lost, Node: node, Err: failure})
 	}
-}
-
-// during has work done for every member at once, each within limit, and tells how
-// far that is. phase is the event of its beginning.
-func (d *drills) during(ctx context.Context, phase Event, limit time.Duration, work func(context.Context, int, *member) error) {
-	phase.Step, phase.Nodes = Began, len(d.crew)
-	d.tell(phase)
-	d.crew.each(func(i int, m *member) {
-		ctx, cancel := within(ctx, limit)
-		defer cancel()
-		until, _ := ctx.Deadline()
-		d.tell(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
-		d.ended(phase.Phase, m.Name, work(ctx, i, m))
-	})
 }
