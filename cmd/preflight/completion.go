@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // The values that flags of a fixed choice take.
@@ -16,7 +17,6 @@ var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
 	progressModes   = []string{progressAuto, progressPlain, progressNone}
-	reportFormats   = []string{"text", "json", "junit", "markdown", "html", "github", "nagios", "prometheus"}
 	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
@@ -29,7 +29,7 @@ func formatsOf(cmd *cobra.Command) []string {
 	case "explain", "predict", "rendezvous":
 		return plainFormats
 	}
-	return reportFormats
+	return formats.Names()
 }
 
 // writesReports is whether a command writes runs in every format, so that the output that

@@ -12,6 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -117,7 +118,7 @@ func thresholds() Config {
 
 // outputFlags adds the flags that say where the report goes.
 func outputFlags(flags *pflag.FlagSet) {
-	flags.String("format", "text", "what to print: "+strings.Join(reportFormats, ", "))
+	flags.String("format", "text", "what to print: "+strings.Join(formats.Names(), ", "))
 	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format that its ending tells (- is standard output), or several at once: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every difference and every check")
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")

@@ -10,6 +10,7 @@ import (
 
 	"preflight/checks"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // recordedRun is a run over the demo's cluster (preflight demo -o json=demo.json),
@@ -34,8 +35,8 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 				return err
 			}
 			// Lists that a configuration asks for are of the team's own cluster.
-			config.GoodHosts, config.BadHosts = cmd.Flag(goodHosts).Value.String(), cmd.Flag(badHosts).Value.String()
-			if err := config.writable(ofARun, nil); err != nil {
+			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
+			if err := config.writable(ofARun(), nil); err != nil {
 				return err
 			}
 			if reason := cannotRaise(); reason != "" {

@@ -18,6 +18,7 @@ import (
 	"preflight/checks"
 	"preflight/explain"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // explainCommand is for a launch that has died already.
@@ -42,7 +43,7 @@ not be read.`,
 			if err != nil {
 				return err
 			}
-			if err := config.writable(product{plainFormats, report.Rendering}, nil); err != nil {
+			if err := config.writable(product{plainFormats, func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)

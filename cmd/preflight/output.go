@@ -14,30 +14,18 @@ import (
 
 	"preflight/checks"
 	"preflight/report"
+	"preflight/report/formats"
 )
-
-// renderers write a run in the formats of a machine; text, which is drawn to fit where
-// it goes, is apart.
-var renderers = map[string]func(io.Writer, checks.Report) error{
-	"json":       report.JSON[checks.Report],
-	"junit":      report.JUnit,
-	"markdown":   report.MarkdownSummary,
-	"html":       report.HTML,
-	"github":     report.GitHub,
-	"nagios":     report.Nagios,
-	"prometheus": report.Prometheus,
-	goodHosts:    report.GoodHosts,
-	badHosts:     report.BadHosts,
-}
 
 // write renders the report to all its outputs.
 func (c Config) write(r checks.Report) error {
-	return c.deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
-		if render, known := renderers[format]; known {
-			return render(w, r)
+	return c.deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
+		format, known := formats.Of(name)
+		if !known {
+			return fmt.Errorf("there is no format %q", name)
 		}
 		style.Verbose, style.Quiet = c.Verbose, c.Quiet
-		return report.Text(w, r, style)
+		return format.Render(w, r, style)
 	})
 }
 
@@ -59,7 +47,7 @@ func (c Config) deliver(outputs []output, render func(io.Writer, string, report.
 			continue
 		}
 		err := o.save(text.Bytes())
-		if err != nil && !printed && o.isReport() {
+		if err != nil && !printed && !o.row().Hosts {
 			printed = true // the run must not have been for nothing
 			print(o.format)
 			err = fmt.Errorf("the report is not lost, it is on standard output: %w", err)

@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// The formats that no --format takes: what --good-hosts and --bad-hosts write.
-const (
-	goodHosts = "good-hosts"
-	badHosts  = "bad-hosts"
+	"preflight/report/formats"
 )
 
 // output is one rendering of a report and where it goes.
@@ -25,8 +20,11 @@ type output struct {
 
 func (o output) isPrinted() bool { return o.path == "-" }
 
-// isReport is whether it holds the whole report, as a list of hosts does not.
-func (o output) isReport() bool { return o.format != goodHosts && o.format != badHosts }
+// row is the format's in the table, an empty one for a format that there is not.
+func (o output) row() formats.Format {
+	row, _ := formats.Of(o.format)
+	return row
+}
 
 // formatWord is what stands before a = and names a format, rightly or not. A path that
 // looks so is written ./NAME=….
@@ -35,18 +33,9 @@ var formatWord = regexp.MustCompile(`^[A-Za-z]+$`)
 // followedByFormat is a comma that parts two outputs. Any other belongs to a path.
 var followedByFormat = regexp.MustCompile(`,[A-Za-z]+=`)
 
-// byEnding are the formats that a file's name tells, and the word that stands for one.
-var byEnding = map[string]string{"html": "html", "htm": "html", "json": "json", "xml": "junit", "md": "markdown", "prom": "prometheus"}
-
-// formatOf is the format that a path is written in, another where its name tells none.
-func formatOf(path, other string) string {
-	ending := strings.TrimPrefix(filepath.Ext(path), ".")
-	return cmp.Or(byEnding[strings.ToLower(ending)], other)
-}
-
 // isBareFormat is whether a format was named where a file was to be.
 func (o output) isBareFormat() bool {
-	return o.isReport() && strings.HasSuffix(o.said, " "+o.path) && slices.Contains(reportFormats, o.path)
+	return !o.row().Hosts && strings.HasSuffix(o.said, " "+o.path) && slices.Contains(formats.Names(), o.path)
 }
 
 // outputs are where the report goes: every -o, which names a path, to be written in the
@@ -62,7 +51,7 @@ func (c Config) outputs() []output {
 			all = append(all, outputOf(c.said("output"), one, c.Format))
 		}
 	}
-	for _, list := range []output{{c.said("good_hosts") + " " + c.GoodHosts, goodHosts, c.GoodHosts}, {c.said("bad_hosts") + " " + c.BadHosts, badHosts, c.BadHosts}} {
+	for _, list := range []output{{c.said("good_hosts") + " " + c.GoodHosts, formats.GoodHosts, c.GoodHosts}, {c.said("bad_hosts") + " " + c.BadHosts, formats.BadHosts, c.BadHosts}} {
 		if list.path != "" {
 			all = append(all, list)
 		}
@@ -80,7 +69,7 @@ func (c Config) outputs() []output {
 
 // outputOf is the output that a text asks for, PATH or FORMAT=PATH, at a place such as -o.
 func outputOf(place, text, format string) output {
-	o := output{said: place + " " + text, format: formatOf(text, format), path: text}
+	o := output{said: place + " " + text, format: cmp.Or(formats.ByEnding(text), format), path: text}
 	if format, path, isPair := strings.Cut(text, "="); isPair && formatWord.MatchString(format) {
 		o.format, o.path = format, path
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"preflight/report/formats"
 
-	"preflight/report"
+	"golang.org/x/sys/unix"
 )
 
 // saved has a report saved over an earlier, longer one, which the output is told to be
@@ -17,7 +17,7 @@ import (
 func saved(t *testing.T, path string) {
 	t.Helper()
 	o := output{said: "-o nagios=" + path, format: "nagios", path: path}
-	if err := o.writable(nil, report.Rendering); err != nil {
+	if err := o.writable(nil, formats.Rendering); err != nil {
 		t.Fatal(err)
 	}
 	const text = "PREFLIGHT OK - ready to launch | nodes=4\n"
@@ -78,7 +78,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 	}
 	saved(t, path)
 	other := output{said: "-o other", path: filepath.Join(dir, "other")}
-	if err := other.writable(nil, report.Rendering); err == nil || !strings.Contains(err.Error(), "permission denied") {
+	if err := other.writable(nil, formats.Rendering); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a new file there: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestNoPageOnATerminal(t *testing.T) {
 		{Config{Format: "json"}, false},
 		{Config{Format: "text", Output: []string{"html=" + filepath.Join(t.TempDir(), "report.html")}}, false},
 	} {
-		err := c.config.writable(ofARun, nil)
+		err := c.config.writable(ofARun(), nil)
 		if refused := err != nil && strings.Contains(err.Error(), "a page of HTML"); refused != c.refuse {
 			t.Errorf("--format %s -o %q: %v", c.config.Format, c.config.Output, err)
 		}

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"preflight/report/formats"
 
-	"preflight/report"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestOutputs(t *testing.T) {
@@ -56,7 +56,7 @@ func TestOutputs(t *testing.T) {
 func TestSaveKeepsWhatCameMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report")
 	o := output{said: "-o " + path, format: "text", path: path}
-	if err := o.writable(nil, report.Rendering); err != nil {
+	if err := o.writable(nil, formats.Rendering); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {

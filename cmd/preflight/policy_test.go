@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/report/formats"
 )
 
 // readPolicy reads a file that holds the text, and what is wrong with it, a line each.
@@ -163,7 +164,7 @@ func TestPolicyProblems(t *testing.T) {
 		"master_port: 70000":                                 `p:1: master_port: 70000 is not a TCP port`,
 		"shm_headroom: lots":                                 `p:1: shm_headroom: "lots" is no size: sizes look like 512MiB or 16GiB`,
 		"skip:\n- shm-size\n- shm-sise":                      `p:3: skip: there is no check "shm-sise": the nearest is "shm-size"` + "\n  preflight checks lists them",
-		"output: [json=a, foo=x]":                            `p:1: output: foo=x: there is no format "foo": there are ` + strings.Join(reportFormats, ", ") + "\n  formats are " + strings.Join(reportFormats, ", ") + "; a file of such a name is ./foo=x",
+		"output: [json=a, foo=x]":                            `p:1: output: foo=x: there is no format "foo": there are ` + strings.Join(formats.Names(), ", ") + "\n  formats are " + strings.Join(formats.Names(), ", ") + "; a file of such a name is ./foo=x",
 		"baseline: ''":                                       `p:1: baseline: is empty: name the snapshot to compare with`,
 		"memory_free: 10":                                    `p:1: memory_free: is 10, but it is a share between 0 and 1`,
 		"clock_skew: -1s":                                    `p:1: clock_skew: is -1s, and there is no less than none`,

@@ -17,6 +17,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/report/formats"
 )
 
 // throughputTime is how long --throughput has neighbours send to each other:
@@ -82,11 +83,10 @@ func noArguments(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	ending := filepath.Ext(args[0])
 	switch near := meant(args[0], names); {
 	case near != "":
 		return withHint(fmt.Errorf("there is no command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
-	case cmd.Flags().Lookup("output") != nil && slices.Contains([]string{".json", ".yaml", ".yml", ".html", ".xml", ".md"}, ending):
+	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := cmd.CommandPath() + " -H hostfile"
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
@@ -125,7 +125,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(ofARun, map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(ofARun(), map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
 		return err
 	}
 	if policy.Baseline, err = config.baseline(job.Plan.Prediction); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks"
 	"preflight/report"
+	"preflight/report/ci"
 )
 
 // judgeCommand judges a saved run again.
@@ -33,7 +34,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := config.writable(ofARun, map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
+			if err := config.writable(ofARun(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -123,7 +124,7 @@ func printChanges(changed report.Changed, format string) error {
 	case "json":
 		return report.JSON(os.Stdout, changed)
 	case "markdown":
-		return report.ChangesMarkdown(os.Stdout, changed)
+		return ci.ChangesMarkdown(os.Stdout, changed)
 	}
 	return report.ChangesText(os.Stdout, changed, terminalStyle(os.Stdout))
 }

@@ -52,7 +52,7 @@ var rules = map[string]rule{
 	"write_env":         {isPath: true},
 	"good_hosts":        {isPath: true, ofReports: true},
 	"bad_hosts":         {isPath: true, ofReports: true},
-	"format":            {choices: reportFormats, ofReports: true},
+	"format":            {valid: knownFormat, ofReports: true},
 	"output":            {isPath: true, valid: knownFormats, ofReports: true},
 }
 

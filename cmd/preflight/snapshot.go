@@ -12,6 +12,7 @@ import (
 	"preflight"
 	"preflight/checks"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // snapshotCommand saves facts to compare with later.
@@ -40,10 +41,12 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			snapshot := product{[]string{"json"}, report.SavedRun}
-			if normalize {
-				snapshot.json = report.NormalizedSnapshot
-			}
+			snapshot := product{[]string{"json"}, func(formats.Format) formats.Kept {
+				if normalize {
+					return formats.NormalizedSnapshot
+				}
+				return formats.SavedRun
+			}}
 			if err := config.writable(snapshot, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}

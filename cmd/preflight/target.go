@@ -13,27 +13,19 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/term"
+	"preflight/report/formats"
 
-	"preflight/report"
+	"golang.org/x/term"
 )
 
-// product is what a command writes: the formats, and what its JSON is worth.
+// product is what a command writes: the formats, and what a file of one is worth.
 type product struct {
 	formats []string
-	json    report.Kept
+	worth   func(formats.Format) formats.Kept
 }
 
 // ofARun is what the commands write that judge nodes.
-var ofARun = product{reportFormats, report.SavedRun}
-
-// in is what a file of one of the formats is worth.
-func (p product) in(format string) report.Kept {
-	if format == "json" {
-		return p.json
-	}
-	return report.Rendering
-}
+func ofARun() product { return product{formats.Names(), formats.Format.Worth} }
 
 // writable refuses before the run outputs that could not be written after it, that
 // would cost their user a file, or whose format the command does not write. Those are
@@ -45,12 +37,12 @@ func (c Config) writable(written product, those map[string]string) error {
 	outputs := c.outputs()
 	for _, o := range outputs {
 		switch {
-		case o.isReport() && !slices.Contains(written.formats, o.format):
+		case !o.row().Hosts && !slices.Contains(written.formats, o.format):
 			return o.unknownFormat(written.formats)
 		case o.isBareFormat():
 			return withHint(fmt.Errorf("%s names a format and no file", o.said), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.path, o.path, o.path)
-		case o.isPrinted() && o.format == "html" && term.IsTerminal(int(os.Stdout.Fd())):
-			return withHint(errors.New("a page of HTML says nothing to a person on a terminal"), "-o html=report.html writes it to a file")
+		case o.isPrinted() && o.row().Unread && term.IsTerminal(int(os.Stdout.Fd())):
+			return withHint(fmt.Errorf("%s says nothing to a person on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.format)
 		}
 	}
 	if err := distinct(outputs); err != nil {
@@ -59,7 +51,7 @@ func (c Config) writable(written product, those map[string]string) error {
 	read := map[string]string{"the configuration": c.Stated.file}
 	maps.Copy(read, those)
 	for _, o := range outputs {
-		if err := o.writable(read, written.in(o.format)); err != nil {
+		if err := o.writable(read, written.worth(o.row())); err != nil {
 			return err
 		}
 	}
@@ -67,21 +59,21 @@ func (c Config) writable(written product, those map[string]string) error {
 }
 
 // unknownFormat says which formats there are, the likely one first.
-func (o output) unknownFormat(formats []string) error {
-	if slices.Contains(reportFormats, o.format) {
-		return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s: -o %s=%s", strings.Join(formats, ", "), formats[0], o.path)
+func (o output) unknownFormat(known []string) error {
+	if slices.Contains(formats.Names(), o.format) {
+		return withHint(fmt.Errorf("%s: this command does not write %s", o.said, o.format), "it writes %s: -o %s=%s", strings.Join(known, ", "), known[0], o.path)
 	}
-	near := nearest(o.format, formats)
-	if meant := byEnding[strings.ToLower(o.format)]; slices.Contains(formats, meant) {
+	near := nearest(o.format, known)
+	if meant := formats.ByEnding("." + o.format); slices.Contains(known, meant) {
 		near = fmt.Sprintf(": the nearest is %q", meant)
 	}
 	return withHint(fmt.Errorf("%s: there is no format %q%s", o.said, o.format, near),
-		"formats are %s; a file of such a name is ./%s=%s", strings.Join(formats, ", "), o.format, o.path)
+		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.format, o.path)
 }
 
 // writable refuses an output that could not be written, or would cost its user a file;
 // kept is what the output will be worth.
-func (o output) writable(those map[string]string, kept report.Kept) error {
+func (o output) writable(those map[string]string, kept formats.Kept) error {
 	if o.isPrinted() {
 		return nil
 	}
@@ -105,7 +97,7 @@ func (o output) writable(those map[string]string, kept report.Kept) error {
 	if stream(info) != nil || !info.Mode().IsRegular() {
 		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
 	}
-	if o.isStepSummary() {
+	if o.isAdded() {
 		return nil
 	}
 	return o.replaceable(kept)
@@ -157,32 +149,29 @@ func beside(path string) (*os.File, error) {
 
 // replaceable refuses a file that holds anything but an earlier report, and one that is
 // worth more than what is to be written: the facts of a run are in no page about it.
-func (o output) replaceable(by report.Kept) error {
+func (o output) replaceable(by formats.Kept) error {
 	file, err := os.OpenFile(o.path, os.O_RDWR, 0)
 	if err != nil {
 		return cannotWrite(o.said, err)
 	}
 	defer file.Close()
-	switch there := report.Wrote(file); {
-	case there == report.Foreign:
+	switch there := formats.Wrote(file); {
+	case there == formats.Foreign:
 		return withHint(fmt.Errorf("%s is there already and is no preflight report", o.said), "name another file, or remove that one")
 	case there <= by:
 		return nil
-	case there == report.NormalizedSnapshot:
+	case there == formats.NormalizedSnapshot:
 		return withHint(fmt.Errorf("%s is there already and is a normalized snapshot", o.said), "name another file; preflight snapshot --normalize is what writes that one anew")
 	}
 	return withHint(fmt.Errorf("%s is there already and has the facts of a run, which would be lost", o.said), "name another file, or remove that one")
 }
 
-// stepSummary names the variable with the file that GitHub Actions shows as the summary
-// of a step. Every command of the step adds to it (docs.github.com, "Workflow commands",
-// Adding a job summary).
-const stepSummary = "GITHUB_STEP_SUMMARY"
-
-// isStepSummary is whether a summary goes where others of the same step stand.
-func (o output) isStepSummary() bool {
-	path := os.Getenv(stepSummary)
-	return o.format == "markdown" && path != "" && !o.isPrinted() && o.isAlso(output{path: path})
+// isAdded is whether the report goes where others stand: every command of a step of GitHub
+// Actions adds to the step's summary (docs.github.com, "Workflow commands", Adding a job
+// summary).
+func (o output) isAdded() bool {
+	path := os.Getenv(o.row().AddedTo)
+	return path != "" && !o.isPrinted() && o.isAlso(output{path: path})
 }
 
 // add puts the text behind what the file holds, as a paragraph of its own.
@@ -215,11 +204,11 @@ func (o output) save(text []byte) error {
 		return nil
 	case !info.Mode().IsRegular():
 		return o.feed(text)
-	case o.isStepSummary():
+	case o.isAdded():
 		return o.add(text)
 	default:
 		// Hosts for a DeepSpeed that knows no comments are nobody's, and replace reports.
-		if err := o.replaceable(max(report.Wrote(bytes.NewReader(text)), report.Rendering)); err != nil {
+		if err := o.replaceable(max(formats.Wrote(bytes.NewReader(text)), formats.Rendering)); err != nil {
 			return err
 		}
 	}

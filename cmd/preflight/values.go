@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/report/formats"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -153,12 +154,15 @@ func notBelowZero(text string) error {
 	return nil
 }
 
+// knownFormat refuses what --format does not take.
+func knownFormat(text string) error { return among(text, formats.Names()) }
+
 // knownFormats refuses an output whose format there is not.
 func knownFormats(text string) error {
 	for _, one := range partedBefore(followedByFormat, text) {
-		if o := outputOf("", one, "text"); !slices.Contains(reportFormats, o.format) {
+		if o := outputOf("", one, "text"); !slices.Contains(formats.Names(), o.format) {
 			o.said = one // whoever asks says the place
-			return o.unknownFormat(reportFormats)
+			return o.unknownFormat(formats.Names())
 		}
 	}
 	return nil
