@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/progress"
 	"preflight/launch"
 	"preflight/report/formats"
 )
@@ -16,7 +17,6 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
-	progressModes   = []string{progressAuto, progressPlain, progressNone}
 	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
@@ -47,7 +47,7 @@ func completeFlags(cmd *cobra.Command) {
 		"launcher":    cobra.FixedCompletions(launch.Launchers, cobra.ShellCompDirectiveNoFileComp),
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
-		"progress":    cobra.FixedCompletions(progressModes, cobra.ShellCompDirectiveNoFileComp),
+		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
 		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 		"output":      completeOutputs(formats),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),

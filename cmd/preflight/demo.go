@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 	"preflight/report/formats"
 )
@@ -36,7 +37,7 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 			}
 			// Lists that a configuration asks for are of the team's own cluster.
 			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
-			if err := config.writable(ofARun(), nil); err != nil {
+			if err := config.writable(outputs.Run(), nil); err != nil {
 				return err
 			}
 			if reason := cannotRaise(); reason != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 	"preflight/report/ci"
 )
@@ -34,7 +35,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := config.writable(ofARun(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
+			if err := config.writable(outputs.Run(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -126,5 +127,5 @@ func printChanges(changed report.Changed, format string) error {
 	case "markdown":
 		return ci.ChangesMarkdown(os.Stdout, changed)
 	}
-	return report.ChangesText(os.Stdout, changed, terminalStyle(os.Stdout))
+	return report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout))
 }

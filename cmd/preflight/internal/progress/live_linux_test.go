@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func terminal(t *testing.T) (user, program *os.File) {
 
 // shown is all that a terminal of some size is told of a second in which one of two
 // nodes is reached.
-func shown(t *testing.T, config Config, size *unix.Winsize) string {
+func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 	t.Helper()
 	user, program := terminal(t)
 	if size != nil {
@@ -49,14 +49,14 @@ func shown(t *testing.T, config Config, size *unix.Winsize) string {
 	os.Stderr = program
 	defer func() { os.Stderr = stderr }()
 
-	p := startProgress(config)
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
-	if _, live := p.to.(*liveProgress); live {
+	p := Start(mode, quiet)
+	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
+	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
+	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
+	if _, live := p.to.(*live); live {
 		time.Sleep(calm + 2*tick) // until it is drawn
 	}
-	p.stop()
+	p.Stop()
 	fmt.Fprint(program, "end") // so that reading ends too
 	var all []byte
 	for part := make([]byte, 1<<16); !bytes.HasSuffix(all, []byte("end")); {
@@ -72,22 +72,23 @@ func shown(t *testing.T, config Config, size *unix.Winsize) string {
 func TestProgressOnATerminal(t *testing.T) {
 	const line, wiped = "log in        1 of 2 nodes\x1b[K\r\n\x1b[J", "\r\x1b[1A\x1b[J"
 	for name, c := range map[string]struct {
-		config Config
-		size   *unix.Winsize
-		term   string
-		want   string
+		mode  string
+		quiet bool
+		size  *unix.Winsize
+		term  string
+		want  string
 	}{
-		"wide":       {Config{}, &unix.Winsize{Row: 24, Col: 100}, "xterm", line + wiped},
-		"of no size": {Config{}, nil, "xterm", line + wiped},
-		"narrow":     {Config{}, &unix.Winsize{Row: 24, Col: 20}, "xterm", "log in        1 of…\x1b[K\r\n\x1b[J" + wiped},
-		"dumb":       {Config{}, nil, "dumb", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
-		"plain":      {Config{Progress: progressPlain}, nil, "xterm", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
-		"quiet":      {Config{Quiet: true}, nil, "xterm", ""},
-		"none":       {Config{Progress: progressNone}, nil, "xterm", ""},
+		"wide":       {Auto, false, &unix.Winsize{Row: 24, Col: 100}, "xterm", line + wiped},
+		"of no size": {Auto, false, nil, "xterm", line + wiped},
+		"narrow":     {Auto, false, &unix.Winsize{Row: 24, Col: 20}, "xterm", "log in        1 of…\x1b[K\r\n\x1b[J" + wiped},
+		"dumb":       {Auto, false, nil, "dumb", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
+		"plain":      {Plain, false, nil, "xterm", "preflight:   0.0 s  log in: begins, 2 nodes\r\n"},
+		"quiet":      {Plain, true, nil, "xterm", ""},
+		"none":       {None, false, nil, "xterm", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TERM", c.term)
-			if got := shown(t, c.config, c.size); got != c.want {
+			if got := shown(t, c.mode, c.quiet, c.size); got != c.want {
 				t.Errorf("\n got %q\nwant %q", got, c.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ import (
 // would only flicker.
 const calm = 700 * time.Millisecond
 
-// liveProgress draws one line a phase, over and over, at the place where the report
+// live draws one line a phase, over and over, at the place where the report
 // will begin. It neither hides the cursor nor colours anything, so that nothing need
 // be undone, however the run ends.
-type liveProgress struct {
+type live struct {
 	to    io.Writer
 	size  func() (width, height int)
 	awake chan os.Signal // the process was stopped and goes on
@@ -30,8 +30,8 @@ type liveProgress struct {
 	width int      // which it had then
 }
 
-func newLiveProgress(terminal *os.File) *liveProgress {
-	l := &liveProgress{to: terminal, awake: make(chan os.Signal, 1), size: func() (int, int) {
+func newLive(terminal *os.File) *live {
+	l := &live{to: terminal, awake: make(chan os.Signal, 1), size: func() (int, int) {
 		width, height, err := term.GetSize(int(terminal.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
 			return 80, 24 // serial lines and some containers' terminals do not tell
@@ -42,7 +42,7 @@ func newLiveProgress(terminal *os.File) *liveProgress {
 	return l
 }
 
-func (l *liveProgress) update(now time.Time, p *progress, last bool) {
+func (l *live) update(now time.Time, p *Progress, last bool) {
 	if last {
 		signal.Stop(l.awake)
 		l.draw(nil)
@@ -61,7 +61,7 @@ func (l *liveProgress) update(now time.Time, p *progress, last bool) {
 
 // draw puts lines in the place of those that stand there, in one write. Every line
 // ends with a line break: whatever else is printed then stands on a line of its own.
-func (l *liveProgress) draw(lines []string) {
+func (l *live) draw(lines []string) {
 	select {
 	case <-l.awake:
 		l.drawn = nil // the shell has written below it, and that is not ours to wipe

@@ -1,4 +1,4 @@
-package main
+package outputs
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 // fit for before.
 func saved(t *testing.T, path string) {
 	t.Helper()
-	o := output{said: "-o nagios=" + path, format: "nagios", path: path}
+	o := Output{"-o nagios=" + path, "nagios", path}
 	if err := o.writable(nil, formats.Rendering); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 		defer unix.Setfsuid(0)
 	}
 	saved(t, path)
-	other := output{said: "-o other", path: filepath.Join(dir, "other")}
+	other := Output{Asked: "-o other", Path: filepath.Join(dir, "other")}
 	if err := other.writable(nil, formats.Rendering); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a new file there: %v", err)
 	}
@@ -85,22 +85,23 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 
 // TestNoPageOnATerminal: nobody reads HTML there.
 func TestNoPageOnATerminal(t *testing.T) {
-	_, program := terminal(t)
-	stdout := os.Stdout
-	os.Stdout = program
-	defer func() { os.Stdout = stdout }()
 	for _, c := range []struct {
-		config Config
+		format string
+		values []string
 		refuse bool
 	}{
-		{Config{Format: "html"}, true},
-		{Config{Format: "text", Output: []string{"html=-"}}, true},
-		{Config{Format: "json"}, false},
-		{Config{Format: "text", Output: []string{"html=" + filepath.Join(t.TempDir(), "report.html")}}, false},
+		{"html", nil, true},
+		{"text", []string{"html=-"}, true},
+		{"json", nil, false},
+		{"text", []string{"html=" + filepath.Join(t.TempDir(), "report.html")}, false},
 	} {
-		err := c.config.writable(ofARun(), nil)
+		all := Of(c.format, "-o", c.values)
+		err := Writable(all, Run(), nil, true)
 		if refused := err != nil && strings.Contains(err.Error(), "a page of HTML"); refused != c.refuse {
-			t.Errorf("--format %s -o %q: %v", c.config.Format, c.config.Output, err)
+			t.Errorf("--format %s -o %q: %v", c.format, c.values, err)
+		}
+		if err := Writable(all, Run(), nil, false); err != nil {
+			t.Errorf("in a pipe, --format %s -o %q: %v", c.format, c.values, err)
 		}
 	}
 }

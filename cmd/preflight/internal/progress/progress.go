@@ -1,4 +1,7 @@
-package main
+// Package progress shows on standard error how far a run is while it lasts.
+//
+// It refuses to hold up a run for that, and to say what the report says.
+package progress
 
 import (
 	"os"
@@ -10,10 +13,10 @@ import (
 	"preflight"
 )
 
-// progress takes in the steps of a run and has them shown on standard error while
+// Progress takes in the steps of a run and has them shown on standard error while
 // it lasts. Only its own goroutine writes: a terminal that is held or a pipe that
 // is full holds up nobody who reaches a node.
-type progress struct {
+type Progress struct {
 	began time.Time
 	to    display // nil when nobody looks
 	quit  chan struct{}
@@ -25,24 +28,31 @@ type progress struct {
 
 // How to show progress, as container builders name it.
 const (
-	progressAuto  = "auto"
-	progressPlain = "plain"
-	progressNone  = "none"
+	Auto  = "auto"
+	Plain = "plain"
+	None  = "none"
 )
+
+// Modes are all ways.
+var Modes = []string{Auto, Plain, None}
 
 // display is a way to show progress.
 type display interface {
 	// update tells how far things are now. It is called every tick and, with last
 	// set, once when the run is over.
-	update(now time.Time, p *progress, last bool)
+	update(now time.Time, p *Progress, last bool)
 }
 
 // tick is how often what is shown is brought up to date.
 const tick = 200 * time.Millisecond
 
-// startProgress shows what it hears until stop.
-func startProgress(config Config) *progress {
-	p := &progress{began: time.Now(), to: config.display(os.Stderr), quit: make(chan struct{})}
+// Start shows what it hears until [Progress.Stop], in one of the [Modes], and nothing where
+// quiet is asked for.
+func Start(mode string, quiet bool) *Progress {
+	if quiet {
+		mode = None
+	}
+	p := &Progress{began: time.Now(), to: displayOf(mode, os.Stderr), quit: make(chan struct{})}
 	if p.to == nil {
 		return p
 	}
@@ -62,31 +72,31 @@ func startProgress(config Config) *progress {
 	return p
 }
 
-// display is how to show progress on standard error, nil for not at all. What is
+// displayOf is how to show progress on standard error, nil for not at all. What is
 // asked for by name is shown wherever that leads; otherwise only a terminal is
 // told, and one that cannot move its cursor in lines that stay.
-func (c Config) display(stderr *os.File) display {
+func displayOf(mode string, stderr *os.File) display {
 	switch {
-	case c.Quiet, c.Progress == progressNone:
+	case mode == None:
 		return nil
-	case c.Progress == progressPlain:
-		return &plainProgress{to: stderr}
+	case mode == Plain:
+		return &plain{to: stderr}
 	case !term.IsTerminal(int(stderr.Fd())):
 		return nil
 	case os.Getenv("TERM") == "dumb":
-		return &plainProgress{to: stderr}
+		return &plain{to: stderr}
 	}
-	return newLiveProgress(stderr)
+	return newLive(stderr)
 }
 
-// stop ends the showing, so that the report starts on a clean line.
-func (p *progress) stop() {
+// Stop ends the showing, so that the report starts on a clean line.
+func (p *Progress) Stop() {
 	close(p.quit)
 	p.shown.Wait()
 }
 
-// hear takes in one step.
-func (p *progress) hear(event preflight.Event) {
+// Hear takes in one step.
+func (p *Progress) Hear(event preflight.Event) {
 	if p.to == nil {
 		return
 	}
@@ -96,7 +106,7 @@ func (p *progress) hear(event preflight.Event) {
 	p.take(now, event)
 }
 
-func (p *progress) take(now time.Time, event preflight.Event) {
+func (p *Progress) take(now time.Time, event preflight.Event) {
 	current := p.current(event.Phase)
 	if event.Step == preflight.Began && event.Node == "" {
 		current = &phase{name: event.Phase, began: now, last: now, waits: map[string]wait{}}
@@ -108,7 +118,7 @@ func (p *progress) take(now time.Time, event preflight.Event) {
 }
 
 // current is the phase of a name that began last, nil before any did.
-func (p *progress) current(name preflight.Phase) *phase {
+func (p *Progress) current(name preflight.Phase) *phase {
 	for i := len(p.phases) - 1; i >= 0; i-- {
 		if p.phases[i].name == name {
 			return p.phases[i]

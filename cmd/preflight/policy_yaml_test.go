@@ -55,14 +55,3 @@ func TestNoSlips(t *testing.T) {
 		}
 	}
 }
-
-// FuzzMend: whatever the text, mending it ends, and what is without a slip is as it was.
-func FuzzMend(f *testing.F) {
-	f.Add("expect:\n\ta: [>=5, 'b\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		file := &policyFile{name: "p"}
-		if mended := file.mend(text); len(file.problems) == 0 && mended != text {
-			t.Errorf("%q became %q, and nothing was said", text, mended)
-		}
-	})
-}

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"preflight/report"
 )
 
-// cleaning is the one phase that is no part of a run: preflight clean.
-const cleaning preflight.Phase = "clean"
+// Cleaning is the one phase that is no part of a run: preflight clean.
+const Cleaning preflight.Phase = "clean"
 
 // phaseLabels are the phases in the words of the report.
 var phaseLabels = map[preflight.Phase]string{
@@ -28,7 +28,7 @@ var phaseLabels = map[preflight.Phase]string{
 	preflight.LoggingIn:    "node logins",
 	preflight.Sending:      "throughput",
 	preflight.Rehearsing:   "pdsh",
-	cleaning:               "clean",
+	Cleaning:               "clean",
 }
 
 // amongNodes are the phases in which a node that is slow may be well, and wait for
@@ -145,7 +145,7 @@ func (p *phase) counts() string {
 	if p.lost > 0 {
 		lost = fmt.Sprintf("%d lost", p.lost)
 	}
-	return joined(", ", fmt.Sprintf("%d of %s", p.through, inNodes(p.nodes)), lost)
+	return joined(", ", fmt.Sprintf("%d of %s", p.through, Nodes(p.nodes)), lost)
 }
 
 // rest is how much longer the phase will take, 0 where nobody can say: by its
@@ -243,7 +243,8 @@ func inSeconds(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 }
 
-func inNodes(n int) string {
+// Nodes is so many of them in words.
+func Nodes(n int) string {
 	if n == 1 {
 		return "1 node"
 	}

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 // time comes when that has doubled.
 const firstNag = 5 * time.Second
 
-// plainProgress tells in lines that stay, for logs: what began, what ended, who was
+// plain tells in lines that stay, for logs: what began, what ended, who was
 // lost and of what, and who is waited for.
-type plainProgress struct {
+type plain struct {
 	to   io.Writer
 	said []saidOf // by phase
 }
@@ -37,7 +37,7 @@ type news struct {
 	text string
 }
 
-func (l *plainProgress) update(now time.Time, p *progress, _ bool) {
+func (l *plain) update(now time.Time, p *Progress, _ bool) {
 	p.mu.Lock()
 	lines := l.news(now, p.phases)
 	began := p.began
@@ -53,7 +53,7 @@ func (l *plainProgress) update(now time.Time, p *progress, _ bool) {
 }
 
 // news is what happened since it was asked last, in the order it happened.
-func (l *plainProgress) news(now time.Time, phases []*phase) (lines []news) {
+func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 	for i, phase := range phases {
 		label := phaseLabels[phase.name]
 		add := func(at time.Time, format string, values ...any) {
@@ -63,7 +63,7 @@ func (l *plainProgress) news(now time.Time, phases []*phase) (lines []news) {
 			l.said = append(l.said, saidOf{nag: firstNag})
 			nodes := ""
 			if phase.nodes > 0 {
-				nodes = inNodes(phase.nodes)
+				nodes = Nodes(phase.nodes)
 			}
 			add(phase.began, ": %s", joined(", ", "begins", nodes))
 		}

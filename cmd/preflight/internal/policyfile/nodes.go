@@ -1,4 +1,4 @@
-package main
+package policyfile
 
 import (
 	"cmp"
@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/cmd/preflight/internal/usage"
+
 	"github.com/hashicorp/go-multierror"
 	"go.yaml.in/yaml/v3"
 )
 
-// policyFile reads the sections of a configuration file, and gathers all that is wrong.
+// file reads the sections of a configuration file, and gathers all that is wrong.
 // It reads YAML itself: viper knows no lines, and spells keys its own way.
-type policyFile struct {
+type file struct {
 	name     string
 	groups   map[string]string // name → node set
 	problems []problem
@@ -32,19 +34,19 @@ type entry struct {
 }
 
 // at is the place of a node, "preflight.yaml:12".
-func (f *policyFile) at(node *yaml.Node) string { return fmt.Sprintf("%s:%d", f.name, node.Line) }
+func (f *file) at(node *yaml.Node) string { return fmt.Sprintf("%s:%d", f.name, node.Line) }
 
-func (f *policyFile) fault(node *yaml.Node, format string, args ...any) {
+func (f *file) fault(node *yaml.Node, format string, args ...any) {
 	f.fail(node, fmt.Errorf(format, args...))
 }
 
 // fail is fault of an error, which may have a hint.
-func (f *policyFile) fail(node *yaml.Node, err error) {
+func (f *file) fail(node *yaml.Node, err error) {
 	f.problems = append(f.problems, problem{node.Line, fmt.Errorf("%s: %w", f.at(node), err)})
 }
 
 // err is all problems, from the top of the file to its end.
-func (f *policyFile) err() error {
+func (f *file) err() error {
 	slices.SortStableFunc(f.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	var all *multierror.Error
 	for _, p := range f.problems {
@@ -62,7 +64,7 @@ func behind(node *yaml.Node) *yaml.Node {
 }
 
 // mapping is the keys of one. A key that is there twice is refused.
-func (f *policyFile) mapping(node *yaml.Node) map[string]*yaml.Node {
+func (f *file) mapping(node *yaml.Node) map[string]*yaml.Node {
 	keys := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
@@ -84,7 +86,7 @@ var inShort = []string{"expect", "severity"}
 // entries are those of a section's list that have none but known keys. Where its
 // entries need no more than the first two, a section may say them in short:
 // "shm.size: >=16GiB" is the fact and what it is.
-func (f *policyFile) entries(list *yaml.Node, section string, known ...string) (all []entry) {
+func (f *file) entries(list *yaml.Node, section string, known ...string) (all []entry) {
 	if list == nil || list.Tag == "!!null" {
 		return nil
 	}
@@ -109,7 +111,7 @@ func (f *policyFile) entries(list *yaml.Node, section string, known ...string) (
 		e := entry{section, node, f.mapping(node)}
 		for i := 0; i < len(node.Content); i += 2 {
 			if key := node.Content[i]; !slices.Contains(known, key.Value) && key.Tag != "!!merge" {
-				f.fault(key, "%s: there is no key %q%s", section, key.Value, nearest(key.Value, known))
+				f.fault(key, "%s: there is no key %q%s", section, key.Value, usage.Nearest(key.Value, known))
 			}
 		}
 		all = append(all, e)
@@ -118,7 +120,7 @@ func (f *policyFile) entries(list *yaml.Node, section string, known ...string) (
 }
 
 // text is a plain value as it is written: a date stays one, and 3.10 keeps its zero.
-func (f *policyFile) text(node *yaml.Node, where string) string {
+func (f *file) text(node *yaml.Node, where string) string {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		f.fault(node, "%s: takes one value", where)
 		return ""
@@ -126,7 +128,7 @@ func (f *policyFile) text(node *yaml.Node, where string) string {
 	return node.Value
 }
 
-func (f *policyFile) optional(e entry, key string) string {
+func (f *file) optional(e entry, key string) string {
 	if node := e.keys[key]; node != nil {
 		return f.text(node, key)
 	}
@@ -134,7 +136,7 @@ func (f *policyFile) optional(e entry, key string) string {
 }
 
 // required is the value of a key that an entry must have.
-func (f *policyFile) required(e entry, key string) string {
+func (f *file) required(e entry, key string) string {
 	node := e.keys[key]
 	if node == nil {
 		f.fault(e.node, "%s: this entry lacks %q", e.section, key+":")
@@ -148,7 +150,7 @@ func (f *policyFile) required(e entry, key string) string {
 }
 
 // texts is a key that takes one value or a list of them.
-func (f *policyFile) texts(e entry, key string) (all []string) {
+func (f *file) texts(e entry, key string) (all []string) {
 	node := e.keys[key]
 	if node == nil || node.Kind != yaml.SequenceNode {
 		if text := f.required(e, key); text != "" {
@@ -160,7 +162,7 @@ func (f *policyFile) texts(e entry, key string) (all []string) {
 }
 
 // list is one value or several.
-func (f *policyFile) list(node *yaml.Node, where string) (all []string) {
+func (f *file) list(node *yaml.Node, where string) (all []string) {
 	if node.Kind != yaml.SequenceNode {
 		return []string{f.text(node, where)}
 	}
@@ -174,10 +176,10 @@ func (f *policyFile) list(node *yaml.Node, where string) (all []string) {
 }
 
 // choice is a key whose values are few, "" where it is not there.
-func (f *policyFile) choice(e entry, key string, allowed ...string) string {
+func (f *file) choice(e entry, key string, allowed ...string) string {
 	text := f.optional(e, key)
 	if text != "" && !slices.Contains(allowed, text) {
-		f.fail(e.keys[key], fmt.Errorf("%s: %w", key, among(text, allowed)))
+		f.fail(e.keys[key], fmt.Errorf("%s: %w", key, usage.Among(text, allowed)))
 		return ""
 	}
 	return text

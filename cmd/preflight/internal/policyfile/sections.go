@@ -1,10 +1,11 @@
-package main
+package policyfile
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,42 +14,49 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 )
 
-// stated is what preflight.yaml holds: settings, what is expected of nodes, what checks
+// Policy is what preflight.yaml holds: settings, what is expected of nodes, what checks
 // weigh, and which defects are known.
-type stated struct {
-	file       string            // "" where there is none
-	settings   map[string]inFile // by name
-	expect     []checks.Expectation
-	off        []string // check IDs
-	severities map[string]checks.Severity
-	waivers    []checks.Waiver
-	groups     []checks.Group
+type Policy struct {
+	File       string           // "" where there is none
+	Settings   map[string]Value // by key
+	Expect     []checks.Expectation
+	Off        []string // check IDs
+	Severities map[string]checks.Severity
+	Waivers    []checks.Waiver
+	Groups     []checks.Group
+}
+
+// Value is what the file says of one setting, and where.
+type Value struct {
+	At     string // "preflight.yaml:3"
+	Values []string
 }
 
 // sections are the keys of a configuration file that are no settings.
 var sections = []string{"expect", "groups", "severity", "waivers"}
 
-// stated reads the sections among the keys of a configuration file.
-func (f *policyFile) stated(document map[string]*yaml.Node) stated {
-	s := stated{file: f.name, severities: map[string]checks.Severity{}}
+// policy reads the sections among the keys of a configuration file.
+func (f *file) policy(document map[string]*yaml.Node) Policy {
+	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
 	if groups := document["groups"]; groups != nil {
-		s.groups = f.readGroups(groups)
+		s.Groups = f.readGroups(groups)
 	}
 	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
-		s.expect = append(s.expect, f.expectation(entry))
+		s.Expect = append(s.Expect, f.expectation(entry))
 	}
 	f.severities(f.entries(document["severity"], "severity", "check", "severity"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
-		s.waivers = append(s.waivers, f.waiver(entry))
+		s.Waivers = append(s.Waivers, f.waiver(entry))
 	}
 	return s
 }
 
 // readGroups reads names for node sets, in their order.
-func (f *policyFile) readGroups(node *yaml.Node) (groups []checks.Group) {
+func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	if node.Kind != yaml.MappingNode {
 		f.fault(node, "groups: holds names and their node sets, as in training: 'gpu[01-16]'")
 		return nil
@@ -72,7 +80,7 @@ func (f *policyFile) readGroups(node *yaml.Node) (groups []checks.Group) {
 var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
 
 // nodeSet expands a node set, groups among it, nil where there is none.
-func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
+func (f *file) nodeSet(node *yaml.Node, where string) []string {
 	if node == nil {
 		return nil
 	}
@@ -83,7 +91,7 @@ func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
 		group, there := f.groups[parts[2]]
 		if !there {
 			known = false
-			f.fault(node, "%s: there is no group %q%s", where, parts[2], nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
+			f.fault(node, "%s: there is no group %q%s", where, parts[2], usage.Nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
 		}
 		return parts[1] + group
 	})
@@ -97,7 +105,7 @@ func (f *policyFile) nodeSet(node *yaml.Node, where string) []string {
 	return names
 }
 
-func (f *policyFile) expectation(entry entry) checks.Expectation {
+func (f *file) expectation(entry entry) checks.Expectation {
 	e := checks.Expectation{
 		Fact:     f.required(entry, "fact"),
 		Is:       f.texts(entry, "is"),
@@ -119,33 +127,33 @@ func (f *policyFile) expectation(entry entry) checks.Expectation {
 	return e
 }
 
-// policyCheck is the check of the policy itself, which no pattern of it weighs.
-const policyCheck = "policy"
+// Check is the check of the policy itself, which no pattern of it weighs.
+const Check = "policy"
 
 // severities sets what checks weigh, or that they are off. What is said of one by its
 // name holds before what is said of all that a pattern such as gpu-* means, and of two
 // patterns the later.
-func (f *policyFile) severities(entries []entry, s *stated) {
+func (f *file) severities(entries []entry, s *Policy) {
 	weights, named := map[string]string{}, map[string]string{} // by check; where it is named
 	for _, entry := range entries {
 		pattern, severity := f.required(entry, "check"), f.required(entry, "severity")
 		if severity != "" {
 			severity = f.choice(entry, "severity", "error", "warning", "off")
 		}
-		ids := checksNamed(pattern)
+		ids := ChecksNamed(pattern)
 		if pattern != "" && len(ids) == 0 {
 			f.unknownCheck(entry.keys["check"], pattern)
 		}
 		byName := slices.Equal(ids, []string{pattern})
-		if byName && pattern == policyCheck {
-			f.fault(entry.keys["check"], "severity: %s watches over the waivers, and a date that is over always fails: leave it out", policyCheck)
+		if byName && pattern == Check {
+			f.fault(entry.keys["check"], "severity: %s watches over the waivers, and a date that is over always fails: leave it out", Check)
 		}
 		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
 		if byName && inList && named[pattern] != "" {
 			f.fault(entry.keys["check"], "severity: %s is weighed at %s already", pattern, named[pattern])
 		}
 		for _, id := range ids {
-			if id != policyCheck && (byName || named[id] == "") {
+			if id != Check && (byName || named[id] == "") {
 				weights[id] = severity
 			}
 		}
@@ -156,14 +164,14 @@ func (f *policyFile) severities(entries []entry, s *stated) {
 	for _, id := range slices.Sorted(maps.Keys(weights)) {
 		switch severity := weights[id]; severity {
 		case "off":
-			s.off = append(s.off, id)
+			s.Off = append(s.Off, id)
 		case "error", "warning":
-			s.severities[id] = checks.Severity(severity)
+			s.Severities[id] = checks.Severity(severity)
 		}
 	}
 }
 
-func (f *policyFile) waiver(entry entry) checks.Waiver {
+func (f *file) waiver(entry entry) checks.Waiver {
 	w := checks.Waiver{
 		Check:  f.required(entry, "check"),
 		Nodes:  f.nodeSet(entry.keys["nodes"], "nodes"),
@@ -184,15 +192,15 @@ func (f *policyFile) waiver(entry entry) checks.Waiver {
 	return w
 }
 
-func (f *policyFile) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", noCheck(id)) }
+func (f *file) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", NoCheck(id)) }
 
-// noCheck says that there is no such check, and which was likely meant.
-func noCheck(id string) string {
+// NoCheck says that there is no such check, and which was likely meant.
+func NoCheck(id string) string {
 	var ids []string
 	for _, check := range checks.Catalogue {
 		ids = append(ids, check.ID)
 	}
-	near := nearest(id, ids)
+	near := usage.Nearest(id, ids)
 	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
@@ -205,21 +213,13 @@ func noCheck(id string) string {
 // leastPart is of how many letters the part of a name tells one.
 const leastPart = 3
 
-// nearest names the word that was likely meant, with what leads to it.
-func nearest(word string, among []string) string {
-	if near := meant(word, among); near != "" {
-		return near
+// ChecksNamed are the IDs that a name or a pattern (gpu-*) means.
+func ChecksNamed(pattern string) []string {
+	var ids []string
+	for _, check := range checks.Catalogue {
+		if match, err := path.Match(pattern, check.ID); match && err == nil {
+			ids = append(ids, check.ID)
+		}
 	}
-	if len(among) > 0 && len(among) <= 8 {
-		return ": there are " + strings.Join(among, ", ")
-	}
-	return ""
-}
-
-// meant is the nearest of some words, "" where none is near.
-func meant(word string, among []string) string {
-	if near := checks.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
-		return fmt.Sprintf(": the nearest is %q", near)
-	}
-	return ""
+	return ids
 }

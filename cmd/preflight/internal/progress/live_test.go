@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 	"preflight"
 )
 
-// page is a terminal of some width, as far as liveProgress uses one. It keeps what
+// page is a terminal of some width, as far as live uses one. It keeps what
 // has scrolled away, and breaks lines that are too long.
 type page struct {
 	t        *testing.T
@@ -84,15 +84,15 @@ func (p *page) String() string {
 }
 
 // live is progress on a page of a size that the test may change.
-func live(t *testing.T, width, height int) (*liveProgress, *page, *int) {
+func liveOn(t *testing.T, width, height int) (*live, *page, *int) {
 	to := &page{t: t, width: width}
-	return &liveProgress{to: to, awake: make(chan os.Signal, 1), size: func() (int, int) { return width, height }}, to, &width
+	return &live{to: to, awake: make(chan os.Signal, 1), size: func() (int, int) { return width, height }}, to, &width
 }
 
 func TestLiveProgress(t *testing.T) {
-	l, page, _ := live(t, 60, 24)
+	l, page, _ := liveOn(t, 60, 24)
 	page.Write([]byte("$ preflight\n"))
-	p := &progress{began: start}
+	p := &Progress{began: start}
 	step := func(second float64, want string, moments ...moment) {
 		t.Helper()
 		for _, m := range moments {
@@ -125,7 +125,7 @@ func TestLiveProgress(t *testing.T) {
 // TestLiveProgressOnALowTerminal: lines that do not fit in cannot be drawn over,
 // and are not drawn.
 func TestLiveProgressOnALowTerminal(t *testing.T) {
-	l, page, _ := live(t, 20, 3)
+	l, page, _ := liveOn(t, 20, 3)
 	l.draw([]string{"one", "two", "three"})
 	l.draw([]string{"one", "two", "four"})
 	if want := "two\nfour\n"; page.String() != want {
@@ -141,7 +141,7 @@ func TestLiveProgressOnALowTerminal(t *testing.T) {
 // TestLiveProgressMadeNarrower: the terminal has broken what stands there, and all
 // of it is wiped.
 func TestLiveProgressMadeNarrower(t *testing.T) {
-	l, page, width := live(t, 20, 9)
+	l, page, width := liveOn(t, 20, 9)
 	page.Write([]byte("$\n"))
 	l.draw([]string{"0123456789abcdefgh", "short"})
 	*width, page.width = 10, 10
@@ -159,7 +159,7 @@ func TestLiveProgressMadeNarrower(t *testing.T) {
 
 // TestLiveProgressGoesOn: what the shell wrote while the process was stopped stays.
 func TestLiveProgressGoesOn(t *testing.T) {
-	l, page, _ := live(t, 20, 9)
+	l, page, _ := liveOn(t, 20, 9)
 	l.draw([]string{"one"})
 	page.Write([]byte("Stopped\n"))
 	l.awake <- syscall.SIGCONT

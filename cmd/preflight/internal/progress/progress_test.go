@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ type moment struct {
 
 // phaseOf goes through one phase.
 func phaseOf(moments ...moment) *phase {
-	p := &progress{}
+	p := &Progress{}
 	for _, m := range moments {
 		p.take(at(m.second), m.event)
 	}
@@ -114,7 +114,7 @@ func TestPhaseState(t *testing.T) {
 func TestEveryPhaseHasALabel(t *testing.T) {
 	for _, phase := range []preflight.Phase{
 		preflight.Reaching, preflight.Looking, preflight.Asking, preflight.Meeting, preflight.MeetingAgain, preflight.Calling,
-		preflight.CallingAgain, preflight.LoggingIn, preflight.Sending, preflight.Rehearsing, cleaning,
+		preflight.CallingAgain, preflight.LoggingIn, preflight.Sending, preflight.Rehearsing, Cleaning,
 	} {
 		if phaseLabels[phase] == "" {
 			t.Errorf("%s has none", phase)
@@ -123,9 +123,9 @@ func TestEveryPhaseHasALabel(t *testing.T) {
 }
 
 func TestPlainProgress(t *testing.T) {
-	p := &progress{began: start}
+	p := &Progress{began: start}
 	var out strings.Builder
-	plain := &plainProgress{to: &out}
+	plain := &plain{to: &out}
 	lost := func(second float64, node, why string) moment {
 		err := &remote.Error{Host: node, Stage: remote.StageConnect, Cause: remote.Refused, Err: errors.New(why)}
 		return moment{second, preflight.Event{Phase: preflight.Reaching, Step: preflight.Lost, Node: node, Err: err}}
@@ -168,13 +168,13 @@ preflight:  23.0 s  mesh: begins, 1 node
 
 // TestPlainProgressOfALostFleet: a thousand lost nodes are not a thousand lines.
 func TestPlainProgressOfALostFleet(t *testing.T) {
-	p := &progress{began: start}
+	p := &Progress{began: start}
 	p.take(start, announced(0, preflight.Reaching, 1000).event)
 	for i := range 1000 {
 		p.take(start, preflight.Event{Phase: preflight.Reaching, Step: preflight.Lost, Node: fmt.Sprint("w", i), Err: errors.New("down")})
 	}
 	var out strings.Builder
-	(&plainProgress{to: &out}).update(at(1), p, true)
+	(&plain{to: &out}).update(at(1), p, true)
 	if lines := strings.Count(out.String(), "\n"); lines != 1+mostLosses+1 {
 		t.Errorf("%d lines:\n%s", lines, out.String())
 	}
@@ -190,14 +190,15 @@ func TestNobodyLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for name, config := range map[string]Config{
-		"quiet": {Quiet: true, Progress: progressPlain}, "none": {Progress: progressNone}, "no terminal": {Progress: progressAuto},
-	} {
-		if config.display(file) != nil {
-			t.Errorf("%s: something is shown", name)
+	for _, mode := range []string{None, Auto} {
+		if displayOf(mode, file) != nil {
+			t.Errorf("%s: something is shown", mode)
 		}
 	}
-	if _, plain := (Config{Progress: progressPlain}).display(file).(*plainProgress); !plain {
+	if Start(Plain, true).to != nil {
+		t.Error("quiet: something is shown")
+	}
+	if _, is := displayOf(Plain, file).(*plain); !is {
 		t.Error("plain lines are not shown where they were asked for")
 	}
 }
