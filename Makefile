@@ -94,7 +94,7 @@ test: setup
 # The HTML report in a real browser, which takes pictures of it. SCREENSHOTS=DIR keeps
 # them, to be looked at.
 browser-test: setup-browser
-	go test -count 1 -v -run Browser ./report $(if $(SCREENSHOTS),-screenshots $(abspath $(SCREENSHOTS)))
+	go test -count 1 -v -run Browser ./report/html $(if $(SCREENSHOTS),-screenshots $(abspath $(SCREENSHOTS)))
 
 # The tests on real nodes run binaries of their own, which no race is looked for in.
 race:
@@ -144,7 +144,7 @@ bench: setup setup-browser build
 	go run ./testhosts/bench -n $(or $(HOSTS),128)
 	unshare -n sh -c 'ip link set lo up && ip route add local 10.99.0.0/16 dev lo && go test -run "^$$" -bench Fleet -benchtime 1x .'
 	go test -run "^$$" -bench Explain ./explain
-	go test -run "^$$" -bench Browser -benchtime 10x ./report
+	go test -run "^$$" -bench Browser -benchtime 10x ./report/html
 
 clean:
 	rm -rf bin dist

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -13,8 +11,8 @@ import (
 )
 
 const (
-	// mostDifferences is how many differing facts are shown unless all are asked for.
-	mostDifferences = 12
+	// MostDifferences is how many differing facts are shown unless all are asked for.
+	MostDifferences = 12
 	// longestValue is how many characters of one value are, likewise.
 	longestValue = 48
 )
@@ -24,20 +22,14 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	if len(diffs) == 0 {
 		return
 	}
-	if !p.style.Verbose {
-		diffs = checks.FoldSiblings(foldEntries(diffs))
-	}
 	shown := diffs
-	if !p.style.Verbose && len(shown) > mostDifferences {
-		shown = shown[:mostDifferences]
+	if !p.style.Verbose {
+		diffs = Folded(diffs)
+		shown = diffs[:min(len(diffs), MostDifferences)]
 	}
 	var rows [][]string
 	for _, d := range shown {
-		var others []string
-		for _, g := range d.Groups[1:] {
-			others = append(others, p.group(d.Fact, g, d.Groups[0]))
-		}
-		rows = append(rows, []string{Escape(d.Fact), p.group(d.Fact, d.Groups[0], d.Groups[1]), strings.Join(others, "; ")})
+		rows = append(rows, append([]string{Escape(d.Fact)}, p.Parties(d, p.style.Verbose)...))
 	}
 	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
@@ -45,30 +37,26 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	}
 }
 
-// group is one value and the nodes that have it. Of a list that is too long for
-// its place only what another group's lacks is shown.
-func (p *page) group(fact string, g, other checks.FactGroup) string {
-	value := Value(fact, g.Value)
-	if own, ok := beyond(g, other); ok && len(value) > longestValue && !p.style.Verbose {
-		value = own
+// Parties are who has which value of a fact: the largest group, and the others in one text.
+func (w Words) Parties(d checks.FactDiff, whole bool) []string {
+	var others []string
+	for _, g := range d.Groups[1:] {
+		others = append(others, w.party(d.Fact, g, d.Groups[0], whole))
 	}
-	if runes := []rune(value); len(runes) > longestValue && !p.style.Verbose {
-		value = string(runes[:longestValue]) + "…"
-	}
-	return fmt.Sprintf("%s (%s)", value, p.nodes(g.Nodes))
+	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
-// beyond is what a list has that another has not; ok is whether both are lists.
-func beyond(g, other checks.FactGroup) (text string, ok bool) {
-	var own, theirs []string
-	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {
-		return "", false
+// party is one value and the nodes that have it. Of a list that is too long for its place
+// only what another group's lacks is shown, unless the whole is asked for.
+func (w Words) party(fact string, g, other checks.FactGroup, whole bool) string {
+	value := Value(fact, g.Value)
+	if own, ok := Beyond(g, other); ok && len(value) > longestValue && !whole {
+		value = own
 	}
-	extra := slices.DeleteFunc(own, func(entry string) bool { return slices.Contains(theirs, entry) })
-	if len(extra) == 0 {
-		return "without those", true
+	if runes := []rune(value); len(runes) > longestValue && !whole {
+		value = string(runes[:longestValue]) + "…"
 	}
-	return "with " + Escape(strings.Join(extra, ", ")), true
+	return fmt.Sprintf("%s (%s)", value, w.Nodes(g.Nodes))
 }
 
 // table draws rows under a header, columns two blanks apart; where the page is
@@ -114,31 +102,4 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 		}
 	}
 	return strings.Join(out, "\n")
-}
-
-// Value says a fact's JSON value for a person, in its unit.
-func Value(fact string, raw json.RawMessage) string {
-	if len(raw) == 0 || string(raw) == "null" {
-		return "absent"
-	}
-	var value any
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return Escape(string(raw))
-	}
-	switch v := value.(type) {
-	case string:
-		if v == "" {
-			return `""`
-		}
-		return Escape(v)
-	case float64:
-		return counted(fact, v, string(raw))
-	case []any:
-		var parts []string
-		for _, part := range v {
-			parts = append(parts, Escape(fmt.Sprint(part)))
-		}
-		return strings.Join(parts, ", ")
-	}
-	return Escape(string(raw))
 }

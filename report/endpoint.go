@@ -13,37 +13,24 @@ import (
 // EndpointText writes for a person who is at an endpoint, seen from where, and
 // what to do about it.
 func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
-	p := &page{style: style, fleet: len(r.Nodes)}
+	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	text := map[checks.Verdict]string{
 		checks.Pass:    "a store answers at ",
 		checks.Warn:    "a store answers, perhaps not the same for all, at ",
 		checks.Fail:    "this rendezvous cannot work: ",
 		checks.Unknown: "cannot tell for all nodes: ",
 	}[r.Verdict]
-	p.line("%s  %s%s", p.colored(r.Verdict, words[r.Verdict]), text, Escape(r.Endpoint))
+	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), text, Escape(r.Endpoint))
 	p.line("")
-	p.list("from here", []string{sighted(r.Here)}, "")
-	type row struct {
-		text  string
-		nodes []string
-	}
-	var rows []row
-	at := map[string]int{}
+	p.list("from here", sighted(r.Here))
+	var seen []alike
 	for _, node := range r.Nodes {
-		if node.Seen == nil {
-			continue
+		if node.Seen != nil {
+			seen = add(seen, sighted(*node.Seen), node.Name)
 		}
-		text := sighted(*node.Seen)
-		i, seen := at[text]
-		if !seen {
-			i = len(rows)
-			at[text] = i
-			rows = append(rows, row{text: text})
-		}
-		rows[i].nodes = append(rows[i].nodes, node.Name)
 	}
-	for _, row := range rows {
-		p.list(p.nodes(row.nodes), []string{row.text}, "")
+	for _, one := range seen {
+		p.list(p.Nodes(one.nodes), one.text)
 	}
 	for _, f := range r.Findings {
 		p.finding(f)
@@ -62,7 +49,7 @@ func sighted(e facts.Endpoint) string {
 	}
 	switch {
 	case e.Store != "":
-		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, plural(int(e.Keys), "key"), way)
+		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, Plural(int(e.Keys), "key"), way)
 	case e.Greeting != "":
 		return fmt.Sprintf("%q%s", e.Greeting, way)
 	case e.Failed == facts.HopResolve:

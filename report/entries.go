@@ -9,6 +9,12 @@ import (
 	"preflight/checks"
 )
 
+// Folded are differences for a person: those of list entries in one row, and siblings
+// that differ alike in one.
+func Folded(diffs []checks.FactDiff) []checks.FactDiff {
+	return checks.FoldSiblings(foldEntries(diffs))
+}
+
 // foldEntries makes one row of all the facts of a list entry that only some
 // nodes have: one interface too many is one difference, not one a field. Of an
 // entry that is a name and one value, such as a variable, that value is the row.
@@ -50,7 +56,7 @@ func entryNamedBy(d checks.FactDiff) string {
 	}
 	entry := d.Fact[:dot]
 	for _, g := range d.Groups {
-		if !absent(g) && strings.HasSuffix(entry, "."+strings.Trim(string(g.Value), `"`)) {
+		if !Absent(g) && strings.HasSuffix(entry, "."+strings.Trim(string(g.Value), `"`)) {
 			return entry
 		}
 	}
@@ -76,17 +82,19 @@ func outermost(d checks.FactDiff, entries map[string]int) string {
 
 // oneValueOrNone is whether the nodes that have the fact agree on it.
 func oneValueOrNone(d checks.FactDiff) bool {
-	return len(d.Groups) == 2 && slices.ContainsFunc(d.Groups, absent)
+	return len(d.Groups) == 2 && slices.ContainsFunc(d.Groups, Absent)
 }
 
-func absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
+// Absent is whether the nodes of a group lack the fact.
+// Absent is whether the nodes of a group lack the fact.
+func Absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
 
 // entryKey tells entries apart, and facts of one entry that other nodes lack.
 func entryKey(entry string, d checks.FactDiff) string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q", entry)
 	for _, g := range d.Groups {
-		fmt.Fprintf(&key, " %t%q", absent(g), g.Nodes)
+		fmt.Fprintf(&key, " %t%q", Absent(g), g.Nodes)
 	}
 	return key.String()
 }
@@ -95,7 +103,7 @@ func entryKey(entry string, d checks.FactDiff) string {
 func presence(entry string, d checks.FactDiff) checks.FactDiff {
 	row := checks.FactDiff{Fact: entry, Groups: slices.Clone(d.Groups)}
 	for i := range row.Groups {
-		if !absent(row.Groups[i]) {
+		if !Absent(row.Groups[i]) {
 			row.Groups[i].Value = json.RawMessage(`"present"`)
 		}
 	}

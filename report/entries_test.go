@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/report/internal/sample"
 )
 
 func group(value string, nodes ...string) checks.FactGroup {
@@ -40,7 +41,7 @@ func TestFoldEntries(t *testing.T) {
 }
 
 func TestEntriesAreWholeWithVerbose(t *testing.T) {
-	r := failing()
+	r := sample.Failing()
 	r.Diff = []checks.FactDiff{
 		{Fact: "net.interfaces.docker0.mtu", Groups: []checks.FactGroup{group("null", "w1"), group("1500", "w2")}},
 		{Fact: "net.interfaces.docker0.up", Groups: []checks.FactGroup{group("null", "w1"), group("true", "w2")}},
@@ -59,7 +60,7 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 
 // Quiet leaves out what helps nobody now, not why the verdict is unknown.
 func TestQuietSaysWhyItCannotTell(t *testing.T) {
-	r := passing()
+	r := sample.Passing()
 	r.Verdict = checks.Unknown
 	r.Checks = append(r.Checks, checks.Outcome{Check: "ssh-login", Verdict: checks.Unknown, Reason: "w1 not reached"})
 	var out bytes.Buffer
@@ -73,8 +74,8 @@ func TestQuietSaysWhyItCannotTell(t *testing.T) {
 
 func TestTwoNodesAreNamed(t *testing.T) {
 	for fleet, want := range map[int]string{2: "w[1-2]", 3: "all 3 nodes"} {
-		p := &page{fleet: fleet}
-		if got := p.nodes([]string{"w1", "w2", "w3"}[:fleet]); got != want {
+		p := &page{Words: Words{fleet: fleet}}
+		if got := p.Nodes([]string{"w1", "w2", "w3"}[:fleet]); got != want {
 			t.Errorf("all of %d: %q, want %q", fleet, got, want)
 		}
 	}

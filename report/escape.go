@@ -46,6 +46,30 @@ var (
 // unobeyed is escaped text for a log, its lines as they are and none a command.
 func unobeyed(text string) string { return lineCommand.ReplaceAllString(text, `$1\x3a$2`) }
 
+// Shorten cuts text to so many characters, the last of them "…" where it was cut: behind
+// a blank or a comma, so that no name is half there, unless the half of it had to go for that.
+func Shorten(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	kept := string(runes[:most-1])
+	if at := strings.LastIndexAny(kept, " ,"); at+1 >= len(kept)/2 && !strings.ContainsRune(" ,", runes[most-1]) {
+		kept = kept[:at+1]
+	}
+	return kept + "…"
+}
+
+// EscapeLines is Escape for text of several lines, which stay lines; printed to a log,
+// none is obeyed there.
+func EscapeLines(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = Escape(line)
+	}
+	return unobeyed(strings.Join(lines, "\n"))
+}
+
 // jsonGuard escapes what encoding/json leaves as it is and terminals obey: DEL
 // and the C1 control characters, which stand for escape sequences; and what runners do.
 // Outside of strings JSON has neither.

@@ -60,12 +60,12 @@ func (p *page) explanationHead(r explain.Report) {
 			text += ": " + where
 		}
 		if more := len(r.Causes) - 1; more > 0 {
-			text += ", and " + plural(more, "other cause")
+			text += ", and " + Plural(more, "other cause")
 		}
 	case r.Program != nil:
 		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
-		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", plural(len(r.Unread), "log"))
+		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", Plural(len(r.Unread), "log"))
 	case r.Lines == 0:
 		text = "the log is empty"
 	case verdict == checks.Unknown:
@@ -73,8 +73,8 @@ func (p *page) explanationHead(r explain.Report) {
 	default:
 		text = "no failure that preflight knows is in the log"
 	}
-	p.line("%s  %s", p.colored(verdict, words[verdict]), Escape(text))
-	p.line("%s", p.faint(plural(r.Files, "file")+", "+plural(r.Lines, "line")))
+	p.line("%s  %s", p.colored(verdict, Word(verdict)), Escape(text))
+	p.line("%s", p.faint(Plural(r.Files, "file")+", "+Plural(r.Lines, "line")))
 }
 
 // on is where something happened, as the rest of a sentence.
@@ -87,7 +87,7 @@ func on(f explain.Finding) string {
 
 // program is the block of what the program did itself.
 func (p *page) program(f explain.Finding) {
-	p.line("\n%s  the program's own%s", p.colored(checks.Fail, words[checks.Fail]), Escape(on(f)))
+	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), Escape(on(f)))
 	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
 	if f.Summary != f.Evidence[0].Text {
 		p.wrapped("      ", f.Summary)
@@ -101,14 +101,12 @@ func (p *page) cause(f explain.Finding) {
 	if where := whereabouts(f); where != "" {
 		heading += "  " + where
 	}
-	p.line("\n%s  %s", p.colored(checks.Fail, words[checks.Fail]), Escape(heading))
+	p.line("\n%s  %s", p.colored(checks.Fail, Word(checks.Fail)), Escape(heading))
 	p.wrapped("      ", f.Summary)
 	p.evidence(f.Evidence, f.Count)
-	for i, fix := range f.Fix {
-		p.line("  %7s  %s", firstOnly(i, "fix"), Escape(fix))
-	}
+	p.commands("fix", f.Fix)
 	if f.Command != "" {
-		p.line("  %7s  %s   # says so before the launch", "before", Escape(f.Command))
+		p.commands("before", []string{f.Command + "   # says so before the launch"})
 	}
 }
 
@@ -121,7 +119,7 @@ func (p *page) evidence(lines []explain.Evidence, count int) {
 		}
 	}
 	if count > len(lines) {
-		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", plural(count-len(lines), "line"))))
+		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", Plural(count-len(lines), "line"))))
 	}
 }
 
@@ -156,31 +154,34 @@ func whereabouts(f explain.Finding) string {
 
 // asides are findings of one line each.
 func (p *page) asides(label string, findings []explain.Finding) {
-	for i, f := range findings {
+	var texts []string
+	for _, f := range findings {
 		text := f.Summary
 		if f.Cause != "" {
 			text = f.Cause + ": " + text
 		}
-		text += fmt.Sprintf(" (%s, %s)", plural(f.Count, "line"), place(f.Evidence[0]))
-		p.list(firstOnly(i, label), []string{text}, "")
+		texts = append(texts, fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0])))
 	}
+	p.list(label, texts...)
 }
 
 // shownDeaths is how many are listed without -v.
 const shownDeaths = 8
 
 func (p *page) timeline(deaths []explain.Death) {
+	var texts []string
 	for i, d := range deaths {
 		if i == shownDeaths && !p.style.Verbose {
-			p.list("", []string{fmt.Sprintf("and %d more (-v lists them)", len(deaths)-i)}, "")
-			return
+			texts = append(texts, fmt.Sprintf("and %d more (-v lists them)", len(deaths)-i))
+			break
 		}
 		who := d.Node
 		if d.Rank != "" {
 			who = strings.TrimSpace(who + " rank " + d.Rank)
 		}
-		p.list(firstOnly(i, "first failed"), []string{strings.TrimSpace(fmt.Sprintf("%s  %s  %s (%s:%d)", d.Time, who, cmp.Or(d.Cause, "its program"), d.File, d.Line))}, "")
+		texts = append(texts, fmt.Sprintf("%s  %s  %s (%s:%d)", d.Time, who, cmp.Or(d.Cause, "its program"), d.File, d.Line))
 	}
+	p.list("first failed", texts...)
 }
 
 // networks says what NCCL told of itself, nodes that are alike in one line, and what
@@ -200,26 +201,19 @@ func (p *page) networks(all []explain.Network) {
 
 // remarks are sentences about nodes, those about several nodes told once.
 func (p *page) remarks(label string, all []explain.Network, of func(explain.Network) []string) {
-	nodesOf := map[string][]string{}
-	var order []string
+	var groups []alike
 	for _, n := range all {
 		for _, text := range of(n) {
-			if nodesOf[text] == nil {
-				order = append(order, text)
-			}
-			nodesOf[text] = append(nodesOf[text], n.Node)
+			groups = add(groups, text, n.Node)
 		}
 	}
-	for i, text := range order {
-		p.list(firstOnly(i, label), []string{headed(nodesOf[text], text)}, "")
+	var texts []string
+	for _, g := range groups {
+		known := slices.DeleteFunc(g.nodes, func(name string) bool { return name == "" })
+		if len(known) > 0 {
+			g.text = hostfile.Fold(known) + ": " + g.text
+		}
+		texts = append(texts, g.text)
 	}
-}
-
-// headed puts the nodes that a sentence is about before it, where they are known.
-func headed(nodes []string, text string) string {
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return name == "" })
-	if len(nodes) == 0 {
-		return text
-	}
-	return hostfile.Fold(nodes) + ": " + text
+	p.list(label, texts...)
 }

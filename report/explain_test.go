@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"preflight/explain"
+	"preflight/report/internal/sample"
 )
 
 // wrecks are explanations of each kind.
@@ -51,27 +52,11 @@ func TestExplanation(t *testing.T) {
 			if err := Explanation(&got, r, Style{}); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".txt", got.Bytes())
+			sample.Golden(t, name+".txt", got.Bytes())
 			if bytes.ContainsRune(got.Bytes(), '\x1b') {
 				t.Error("an escape sequence of a log got through")
 			}
 		})
-	}
-}
-
-// TestExplanationIsKnownAgain: it may replace an earlier one and nothing else.
-func TestExplanationIsKnownAgain(t *testing.T) {
-	for name, r := range wrecks() {
-		var text, json bytes.Buffer
-		if err := Explanation(&text, r, Style{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := JSON(&json, Explained{Report: r}); err != nil {
-			t.Fatal(err)
-		}
-		if Wrote(&text) != Rendering || Wrote(&json) != Rendering {
-			t.Errorf("%s: not known as a report of ours", name)
-		}
 	}
 }
 

@@ -26,8 +26,8 @@ func (p *page) interconnect(r checks.Report) {
 	p.each("gpus", p.inventory(r.Nodes))
 	var inside, between []alike
 	for _, group := range r.Interconnect {
-		inside = add(inside, transport(group.Inside), group.Nodes...)
-		between = add(between, transport(group.Between), group.Nodes...)
+		inside = add(inside, Transport(group.Inside), group.Nodes...)
+		between = add(between, Transport(group.Between), group.Nodes...)
 	}
 	p.each("inside", inside)
 	p.each("between", between)
@@ -36,17 +36,19 @@ func (p *page) interconnect(r checks.Report) {
 // each writes one line for what is said of all nodes, or one a group of them.
 func (p *page) each(label string, groups []alike) {
 	groups = slices.DeleteFunc(groups, func(g alike) bool { return g.text == "" })
+	var texts []string
 	for i, group := range groups {
 		if i == mostGroups && !p.style.Verbose {
-			p.list("", []string{fmt.Sprintf("%d more kinds: -v shows them", len(groups)-i)}, "")
-			return
+			texts = append(texts, fmt.Sprintf("%d more kinds: -v shows them", len(groups)-i))
+			break
 		}
 		text := group.text
 		if len(group.nodes) < p.fleet {
 			text = hostfile.Fold(group.nodes) + ": " + text
 		}
-		p.list(firstOnly(i, label), []string{text}, "")
+		texts = append(texts, text)
 	}
+	p.list(label, texts...)
 }
 
 // add puts nodes to those of which the same is said.
@@ -59,8 +61,8 @@ func add(groups []alike, text string, nodes ...string) []alike {
 	return groups
 }
 
-// transport is one in words: "InfiniBand: mlx5_0, 400 Gbit/s (why)".
-func transport(t launch.Transport) string {
+// Transport is one in words: "InfiniBand: mlx5_0, 400 Gbit/s (why)".
+func Transport(t launch.Transport) string {
 	text := t.Name
 	if t.Detail != "" {
 		text += ": " + t.Detail
@@ -86,7 +88,7 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 			groups = add(groups, "none that a driver tells of", nodes[i].Name)
 			continue
 		}
-		text := models(nvml.Cards)
+		text := Models(nvml.Cards)
 		if nvml.Driver != "" {
 			text += ", driver " + nvml.Driver
 		}
@@ -101,8 +103,8 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 	return groups
 }
 
-// models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
-func models(cards []facts.Card) string {
+// Models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
+func Models(cards []facts.Card) string {
 	var names []string
 	count := map[string]int{}
 	for _, card := range cards {
@@ -119,4 +121,64 @@ func models(cards []facts.Card) string {
 		names[i] = fmt.Sprintf("%d × %s", count[name], name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// topologies draws for each kind of machine what joins its GPUs and its network
+// adapters, as nvidia-smi topo -m does.
+func (p *page) topologies(nodes []facts.Node) {
+	var kinds []alike
+	for i := range nodes {
+		rows := Topology(&nodes[i])
+		if rows == nil {
+			continue
+		}
+		kinds = add(kinds, p.table(rows[0], nil, rows[1:]), nodes[i].Name)
+	}
+	for _, kind := range kinds {
+		p.line("\ntopology of %s", p.Nodes(kind.nodes))
+		for line := range strings.Lines(kind.text) {
+			p.out.WriteString("  " + line)
+		}
+		p.out.WriteString("\n")
+	}
+	if len(kinds) > 0 {
+		p.line("  %s", p.faint("NV# links of NVLink, PIX one PCIe switch, PXB several, PHB the processor's own bridge, NODE one NUMA node, SYS another"))
+	}
+}
+
+// Topology is header and rows of one machine's topology, nil where it told none.
+func Topology(node *facts.Node) [][]string {
+	if node.NVML == nil || len(node.NVML.Topology) < 2 {
+		return nil
+	}
+	adapters := Adapters(node)
+	header := []string{""}
+	for i := range node.NVML.Topology {
+		header = append(header, fmt.Sprintf("GPU%d", i))
+	}
+	for _, adapter := range adapters {
+		header = append(header, Escape(adapter.Name))
+	}
+	rows := [][]string{header}
+	for i, paths := range node.NVML.Topology {
+		row := []string{header[i+1]}
+		for _, path := range paths {
+			row = append(row, Escape(path))
+		}
+		for _, adapter := range adapters {
+			row = append(row, launch.Distance(node, i, adapter))
+		}
+		if len(row) == len(header) {
+			rows = append(rows, row)
+		}
+	}
+	return slices.Clip(rows)
+}
+
+// Adapters are a machine's RDMA adapters.
+func Adapters(node *facts.Node) []facts.HCA {
+	if node.IB == nil {
+		return nil
+	}
+	return node.IB.Devices
 }

@@ -1,15 +1,88 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"preflight/checks"
+	"preflight/hostfile"
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
 func JSON[Report checks.Report | checks.EndpointReport | Explained | Changed](w io.Writer, r Report) error {
-	encoder := json.NewEncoder(jsonGuard{w})
+	return indented(w, r)
+}
+
+// indented writes JSON for programs and people.
+func indented(w io.Writer, value any) error {
+	encoder := Encoder(w)
 	encoder.SetIndent("", " ")
-	return encoder.Encode(r)
+	return encoder.Encode(value)
+}
+
+// Encoder writes JSON without characters that a terminal, a reader of the source or a
+// runner of CI would be misled by.
+func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
+
+// Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
+// says what is there instead, and in which line.
+func Read(in io.Reader) (checks.Report, error) {
+	var r checks.Report
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return r, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	err = decoder.Decode(&r)
+	switch {
+	case err != nil:
+	case r.Schema != checks.Schema:
+		return r, fmt.Errorf("its schema is %d, this preflight reads schema %d", r.Schema, checks.Schema)
+	default:
+		end := decoder.InputOffset()
+		if err = decoder.Decode(&struct{}{}); err == io.EOF {
+			err = nil
+		} else {
+			err = fmt.Errorf("it ends in line %d, and something follows", 1+bytes.Count(text[:end], []byte("\n")))
+		}
+	}
+	if err != nil {
+		return r, fmt.Errorf("not a preflight report: %w", plain(err, text))
+	}
+	negative := func(host hostfile.Host) bool { // no machine has such a slot
+		return slices.ContainsFunc(host.Slots, func(slot int) bool { return slot < 0 })
+	}
+	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
+		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
+	}
+	if r.Normalized {
+		r.Fleet = checks.LastingFleet(r.Fleet, r.Launch)
+	}
+	return r, nil
+}
+
+// plain says in words for a person what the decoder stumbled over, and in which line of the
+// text; other errors as they are.
+func plain(err error, text []byte) error {
+	line := func(offset int64) int { return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n")) }
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it ends in the middle, in line %d", line(int64(len(text))))
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("it is empty")
+	}
+	if wrong, is := errors.AsType[*json.SyntaxError](err); is {
+		return fmt.Errorf("line %d: %w", line(wrong.Offset-1), err)
+	}
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		field := cmp.Or(strings.TrimPrefix(wrong.Field, "Fleet."), "the whole")
+		return fmt.Errorf("line %d: %s is of another kind: %s", line(wrong.Offset-1), field, wrong.Value)
+	}
+	return err
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -54,9 +53,7 @@ func Normalized(w io.Writer, r checks.Report) error {
 	}
 	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural(a.Name, b.Name) })
 	var text bytes.Buffer
-	encoder := json.NewEncoder(jsonGuard{&text})
-	encoder.SetIndent("", " ")
-	if err := encoder.Encode(n); err != nil {
+	if err := indented(&text, n); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, listsInLines(text.String()))

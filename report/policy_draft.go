@@ -49,7 +49,7 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
 	if len(nodes) > 0 {
 		first = nodes[0]
 	}
-	fmt.Fprintf(&out, policyHead, plural(len(nodes), "node")+" showed", Escape(hostfile.Fold(nodes)))
+	fmt.Fprintf(&out, policyHead, Plural(len(nodes), "node")+" showed", Escape(hostfile.Fold(nodes)))
 	out.WriteString("expect:\n")
 	none := true
 	for _, d := range drafts {

@@ -3,10 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"io"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,102 +11,31 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/report/internal/sample"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func failing() checks.Report {
-	return checks.Report{
-		Schema: 1, Version: "v0", Verdict: checks.Fail, ExitCode: 1, Seconds: 0.42, Hostfile: "hostfile",
-		Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1", Reached: true}, {Name: "w2", Reached: true}, {Name: "w3", Reached: true}, {Name: "w4"}}},
-		Checks: []checks.Outcome{
-			{Check: "ssh-reach", Verdict: checks.Fail, Severity: checks.Error},
-			{Check: "ssh-login", Verdict: checks.Unknown, Severity: checks.Error, Reason: "w4 not reached"},
-			{Check: "shm-size", Verdict: checks.Fail, Severity: checks.Error},
-			{Check: "env-sane", Verdict: checks.Warn, Severity: checks.Warning},
-			{Check: "python-same", Verdict: checks.Unknown, Severity: checks.Error, Reason: "python: no answer within 5s"},
-			{Check: "torch-same", Verdict: checks.Unknown, Severity: checks.Error, Reason: "python: no answer within 5s"},
-			{Check: "ib-links", Verdict: checks.Skip, Severity: checks.Error, Reason: "no node has InfiniBand"},
-			{Check: "host-distinct", Verdict: checks.Pass, Severity: checks.Error},
-		},
-		Findings: []checks.Finding{
-			{Check: "ssh-reach", Verdict: checks.Fail, Nodes: []string{"w4"}, Summary: "nothing listens on port 22", Got: "connection refused",
-				Fix: []string{"ssh w4 (from its console): sudo systemctl start ssh"}, WouldSee: "w4: ssh: connect to host w4 port 22: Connection refused"},
-			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2", "w3"},
-				Summary: "/dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments",
-				Got:     "64 MiB", Want: "at least 517 MiB: 8 ranks × 1 communicator × 32.6 MiB (NCCL 2.28-2.30) + 256 MiB headroom",
-				Fix:      []string{"pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'", "docker run --shm-size=16g …"},
-				WouldSee: "Error: failed to extend /dev/shm/nccl-AbCdEf to 34210180 bytes, error: No space left on device (28)"},
-			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
-			{Check: "torch-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
-			{Check: "env-sane", Verdict: checks.Warn, Nodes: []string{"w1", "w2", "w3", "w4"}, Summary: "a hostile \x1b[31mvalue\u202e and\ttab",
-				Fix: []string{"unset X\x07"}},
-		},
-		Diff: []checks.FactDiff{
-			{Fact: "shm.size", Groups: []checks.FactGroup{
-				{Value: json.RawMessage("17179869184"), Nodes: []string{"w1"}}, {Value: json.RawMessage("67108864"), Nodes: []string{"w2", "w3"}}}},
-			{Fact: "python.packages.protobuf", Groups: []checks.FactGroup{
-				{Value: json.RawMessage(`"3.20.1"`), Nodes: []string{"w1", "w2"}}, {Value: nil, Nodes: []string{"w3"}}}},
-			{Fact: "net.interfaces.eth0.speed", Groups: []checks.FactGroup{
-				{Value: json.RawMessage(`100000000000`), Nodes: []string{"w1", "w2"}}, {Value: json.RawMessage(`1000000000`), Nodes: []string{"w3"}}}},
-			{Fact: "limits.memlock.soft", Groups: []checks.FactGroup{
-				{Value: json.RawMessage(`-1`), Nodes: []string{"w1", "w2"}}, {Value: json.RawMessage(`65536`), Nodes: []string{"w3"}}}},
-		},
-	}
-}
-
-func passing() checks.Report {
-	return checks.Report{
-		Schema: 1, Verdict: checks.Pass, Seconds: 0.3, Hostfile: "hostfile",
-		Fleet:  facts.Fleet{Nodes: []facts.Node{{Name: "w1", Reached: true}}},
-		Checks: []checks.Outcome{{Check: "ssh-reach", Verdict: checks.Pass}, {Check: "ib-links", Verdict: checks.Skip, Reason: "no node has InfiniBand"}},
-	}
-}
-
-// wired is a run in which nodes called each other: one was not called back, and
-// so did not see the whole world.
-func wired() checks.Report {
-	r := passing()
-	r.Nodes = nil
-	for i, name := range []string{"w1", "w2", "w3"} {
-		node := facts.Node{Name: name, Reached: true}
-		node.Mesh = &facts.Mesh{Interface: "eth0", Address: "10.0.0." + name[1:], Reached: map[string]float64{name: 0.0001, "w1": 0.002, "w2": 0.0031}}
-		node.Rendezvous = &facts.Rendezvous{Endpoint: "10.0.0.1:29500", Joined: 0.001 * float64(i+1), Complete: 0.004}
-		node.Throughput = &facts.Throughput{Peer: "w1", Interface: "eth0", Rate: 9.4e9}
-		r.Nodes = append(r.Nodes, node)
-	}
-	r.Nodes[1].Mesh.Failed = []facts.Path{{Peer: "w3", Outcome: facts.PathDropped}}
-	for i := range r.Nodes {
-		r.Nodes[i].Rendezvous.Failed, r.Nodes[i].Rendezvous.Complete = facts.HopWait, 0
-	}
-	r.Nodes[2].Rendezvous.Joined = 0
-	r.Findings = []checks.Finding{{Check: "node-mesh", Verdict: checks.Fail, Nodes: []string{"w3"}, Summary: "cannot be reached", Fix: []string{"ssh w3 true"}}}
-	r.Advice = checks.Advice{Env: []checks.AdvisedEnv{{Name: "NCCL_SOCKET_IFNAME", Value: "eth0", Why: "6 of 6 pairs answered on eth0"}}, Args: []string{"--master_addr=10.0.0.1"}, Program: "deepspeed"}
-	return r
-}
-
 func TestText(t *testing.T) {
-	interrupted := failing()
+	interrupted := sample.Failing()
 	interrupted.Interrupted = true
 	for name, c := range map[string]struct {
 		report checks.Report
 		style  Style
 	}{
-		"failing":     {failing(), Style{}},
-		"narrow":      {failing(), Style{Width: 56}},
-		"color":       {failing(), Style{Color: true}},
-		"verbose":     {failing(), Style{Verbose: true, Width: 160}},
-		"quiet":       {failing(), Style{Quiet: true}},
+		"failing":     {sample.Failing(), Style{}},
+		"narrow":      {sample.Failing(), Style{Width: 56}},
+		"color":       {sample.Failing(), Style{Color: true}},
+		"verbose":     {sample.Failing(), Style{Verbose: true, Width: 160}},
+		"quiet":       {sample.Failing(), Style{Quiet: true}},
 		"interrupted": {interrupted, Style{Quiet: true}},
-		"passing":     {passing(), Style{}},
-		"wire":        {wired(), Style{}},
+		"passing":     {sample.Passing(), Style{}},
+		"wire":        {sample.Wired(), Style{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			if err := Text(&got, c.report, c.style); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".txt", got.Bytes())
+			sample.Golden(t, name+".txt", got.Bytes())
 			if !c.style.Color && bytes.ContainsRune(got.Bytes(), '\x1b') {
 				t.Error("an escape sequence got through")
 			}
@@ -124,23 +50,6 @@ func TestText(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got), go test ./report -update writes it anew:\n%s", path, diff)
 	}
 }
 
@@ -160,7 +69,7 @@ func TestLongListsShowWhatTheOthersLack(t *testing.T) {
 }
 
 func TestJSONIsReadBack(t *testing.T) {
-	want := failing()
+	want := sample.Failing()
 	want.Advice = checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
 	want.Nodes[0].SHM = &facts.SHM{Size: 5, Segments: []facts.Segment{{Name: "nccl-\u009b31m"}}}
 	var out bytes.Buffer
@@ -249,20 +158,15 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestGoneNodes: as many nodes as the fleet has, of which one is not in it, are not all.
-func TestGoneNodes(t *testing.T) {
-	r := checks.Report{Verdict: checks.Fail, ExitCode: 1, Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}}}
-	r.Findings = []checks.Finding{
-		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w7", "w8", "w9"}, Summary: "gone"},
-		{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w1", "w2", "w3"}, Summary: "small"},
+// TestHeadlineStaysALine: many scattered nodes are counted there, one is always named.
+func TestHeadlineStaysALine(t *testing.T) {
+	p := Words{fleet: 400}
+	var odd []string
+	for i := range 100 {
+		odd = append(odd, fmt.Sprint("w", 1+3*i))
 	}
-	for name, render := range map[string]func(io.Writer, checks.Report) error{
-		"text": func(w io.Writer, r checks.Report) error { return Text(w, r, Style{}) }, "junit": JUnit,
-		"markdown": MarkdownSummary, "github": GitHub, "nagios": Nagios, "html": HTML,
-	} {
-		text := rendered(t, render, r)
-		if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, "&#91;", "["), "&#93;", "]"), "w[7-9]") || !strings.Contains(text, "all 3 nodes") {
-			t.Errorf("%s: w[7-9] and all 3 nodes are not told apart:\n%.2000s", name, text)
-		}
+	got := []string{p.briefly(odd), p.briefly(odd[:3]), p.briefly([]string{strings.Repeat("n", 2*longestWhom)})}
+	if diff := cmp.Diff([]string{"100 of 400 nodes", "w[1,4,7]", strings.Repeat("n", 2*longestWhom)}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
 
 	"preflight/checks"
-	"preflight/hostfile"
 )
 
 // Style is how text is drawn.
@@ -24,58 +22,40 @@ type Style struct {
 // Text writes the report for a person: the verdict, one block a root cause,
 // what differs between the nodes, and a line of what passed.
 func Text(w io.Writer, r checks.Report, style Style) error {
-	p := pageOf(r, style)
-	p.headline(r)
-	p.findings(r)
+	p := &page{Words: WordsOf(r), style: style}
+	p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), p.Conclusion())
+	for _, line := range p.split(p.Summary(), 0) {
+		p.line("%s", p.faint(line))
+	}
+	p.findings(r.Findings)
 	p.waived(r.Waived)
 	switch {
 	case !style.Quiet:
 		p.diff(r.Diff)
 		p.advice(r)
 		p.line("")
-		p.launch(r)
+		p.list("launch", Launched(r))
 		p.interconnect(r)
 		p.wire(r)
-		p.rest(r)
+		p.reasons(p.Others())
+		p.list("not covered", checks.NotCovered)
 		if style.Verbose {
 			p.topologies(r.Nodes)
 		}
-	case r.Verdict == checks.Unknown:
-		p.untold(r)
+	case r.Verdict == checks.Unknown: // no exit code is without a reason
+		if undecided := p.Undecided(); len(undecided) > 0 {
+			p.line("")
+			p.reasons(undecided)
+		}
 	}
 	return p.writeTo(w)
 }
 
 // page is the text as it grows.
 type page struct {
+	Words
 	out   strings.Builder
 	style Style
-	fleet int             // how many nodes there are, to say "all 4 nodes"; two are named
-	gone  map[string]bool // nodes that findings name and the fleet has not
-}
-
-// pageOf is an empty page for a report.
-func pageOf(r checks.Report, style Style) *page {
-	p := &page{style: style, fleet: len(r.Nodes), gone: map[string]bool{}}
-	here := map[string]bool{}
-	for i := range r.Nodes {
-		here[r.Nodes[i].Name] = true
-	}
-	for _, f := range r.Findings {
-		p.away(f.Nodes, here)
-	}
-	for _, w := range r.Waived {
-		p.away(w.Nodes, here)
-	}
-	return p
-}
-
-func (p *page) away(names []string, here map[string]bool) {
-	for _, name := range names {
-		if !here[name] {
-			p.gone[name] = true
-		}
-	}
 }
 
 // writeTo hands the page out when it is complete: only then it shows what a line begins
@@ -83,12 +63,6 @@ func (p *page) away(names []string, here map[string]bool) {
 func (p *page) writeTo(w io.Writer) error {
 	_, err := io.WriteString(w, unobeyed(p.out.String()))
 	return err
-}
-
-// words says each verdict as a fixed-width word, so that blocks line up and
-// logs can be searched.
-var words = map[checks.Verdict]string{
-	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
 }
 
 var colors = map[checks.Verdict]string{
@@ -115,76 +89,64 @@ func (p *page) faint(text string) string {
 
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
-// nodes folds a node set for a heading.
-func (p *page) nodes(names []string) string {
-	switch {
-	case len(names) == 0:
-		return "the launching machine"
-	case len(names) == p.fleet && p.fleet > 2 && !slices.ContainsFunc(names, func(name string) bool { return p.gone[name] }):
-		return fmt.Sprintf("all %d nodes", p.fleet)
-	}
-	return Escape(hostfile.Fold(names))
-}
-
-// whom a finding is about: its nodes, or the line of the policy that it is about.
-func (p *page) whom(f checks.Finding) string {
-	if len(f.Nodes) == 0 && f.At != "" {
-		return Escape(f.At)
-	}
-	return p.nodes(f.Nodes)
-}
-
-// longestWhom is how many characters of a node set stand in a headline.
-const longestWhom = 60
-
-// briefly is nodes, or how many they are where their names would drown the sentence.
-func (p *page) briefly(names []string) string {
-	text := p.nodes(names)
-	if len(names) < 2 || len(text) <= longestWhom {
-		return text
-	}
-	return fmt.Sprintf("%d of %s", len(names), plural(p.fleet, "node"))
-}
-
-// headline says the verdict, on whom, and how long it took.
-func (p *page) headline(r checks.Report) {
-	p.line("%s  %s", p.colored(r.Verdict, words[r.Verdict]), p.conclusion(r))
-	for _, line := range p.split(p.summary(r), 0) {
-		p.line("%s", p.faint(line))
-	}
-}
-
 // findings writes one block a root cause.
-func (p *page) findings(r checks.Report) {
-	for _, f := range r.Findings {
+func (p *page) findings(all []checks.Finding) {
+	for _, f := range all {
 		if f.Verdict != checks.Unknown {
 			p.finding(f)
 		}
 	}
-	for _, blind := range p.blind(r.Findings) {
-		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, words[checks.Unknown]), blind.nodes)
-		p.field("because", blind.reason)
-		p.field("for", strings.Join(blind.checks, ", "))
+	for _, unknown := range p.Unknowns() {
+		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, Word(checks.Unknown)), unknown.Nodes)
+		p.field("because", unknown.Reason)
+		p.field("for", strings.Join(unknown.Checks, ", "))
 	}
 }
 
 func (p *page) finding(f checks.Finding) {
-	p.line("\n%s  %s  %s", p.colored(f.Verdict, words[f.Verdict]), f.Check, p.whom(f))
-	p.told(f)
+	p.line("\n%s  %s  %s", p.colored(f.Verdict, Word(f.Verdict)), f.Check, p.Whom(f))
+	p.details(f)
 }
 
-// told is a finding without its heading.
-func (p *page) told(f checks.Finding) {
+// details is a finding without its heading.
+func (p *page) details(f checks.Finding) {
 	p.wrapped("      ", f.Summary)
 	p.field("got", f.Got)
 	p.field("want", f.Want)
-	for i, fix := range f.Fix {
-		// A command is for pasting: it is never wrapped.
-		p.line("  %7s  %s", firstOnly(i, "fix"), Escape(fix))
+	p.commands("fix", f.Fix)
+	p.field("or see", f.WouldSee)
+}
+
+// waived has a line for each finding that a policy has told not to count: out of the
+// verdict is not out of sight.
+func (p *page) waived(all []checks.Waived) {
+	if len(all) > 0 {
+		p.line("")
 	}
-	if f.WouldSee != "" {
-		p.field("or see", f.WouldSee)
+	for _, w := range all {
+		line := fmt.Sprintf("%s  %s: %s (%s)", w.Check, p.Nodes(w.Nodes), w.Summary, Promise(w))
+		p.line("%s  %s", p.faint("waived"), Escape(strings.Join(strings.Fields(line), " ")))
 	}
+}
+
+// unwrapped is the width of a page whose reader wraps or searches lines itself.
+const unwrapped = 1 << 16
+
+// Details are a finding as text has it, without its heading and not wrapped.
+func Details(f checks.Finding) string {
+	p := &page{style: Style{Width: unwrapped}}
+	p.details(f)
+	return p.out.String()
+}
+
+// Blocks are findings as text has them, and those that are waived, not wrapped.
+func (w Words) Blocks(findings []checks.Finding, waived []checks.Waived) string {
+	p := &page{Words: w, style: Style{Width: unwrapped}}
+	for _, f := range findings {
+		p.finding(f)
+	}
+	p.waived(waived)
+	return p.out.String()
 }
 
 // field writes a labelled value whose further lines are indented below it.
@@ -194,6 +156,13 @@ func (p *page) field(label, value string) {
 	}
 	for i, line := range p.split(value, 11) {
 		p.line("  %7s  %s", firstOnly(i, label), line)
+	}
+}
+
+// commands writes what is for pasting: it is never wrapped.
+func (p *page) commands(label string, all []string) {
+	for i, command := range all {
+		p.line("  %7s  %s", firstOnly(i, label), Escape(command))
 	}
 }
 
@@ -238,85 +207,28 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// rest says what passed, what could not be told for nodes that were never
-// reached, what did not apply, and what no check looks at.
-func (p *page) rest(r checks.Report) {
-	for _, group := range byReason(r, checks.Pass) {
-		p.list("passed", group.checks, group.reason)
-	}
-	p.incomplete(r)
-	for _, group := range byReason(r, checks.Skip) {
-		if group.reason == checks.AllWaived {
-			continue // told with the findings
+// reasons writes a line for each: the checks, many of them counted, and why.
+func (p *page) reasons(all []Reason) {
+	for _, r := range all {
+		text := strings.Join(r.Checks, ", ")
+		if r.Text != "" {
+			if len(r.Checks) > 6 && !p.style.Verbose {
+				text = fmt.Sprintf("%d checks", len(r.Checks))
+			}
+			text += ": " + r.Text
 		}
-		p.list("not judged", group.checks, group.reason)
-	}
-	p.list("not covered", []string{checks.NotCovered}, "")
-}
-
-// incomplete lists the checks that could not be told, and why.
-func (p *page) incomplete(r checks.Report) {
-	for _, group := range byReason(r, checks.Unknown) {
-		p.list("not complete", group.checks, group.reason)
+		p.list(r.Label(), text)
 	}
 }
 
-func isUnknown(f checks.Finding) bool { return f.Verdict == checks.Unknown }
-
-// list writes a label, the checks it is about, and why.
-func (p *page) list(label string, ids []string, reason string) {
-	text := strings.Join(ids, ", ")
-	if reason != "" {
-		if len(ids) > 6 && !p.style.Verbose {
-			text = fmt.Sprintf("%d checks", len(ids))
-		}
-		text += ": " + reason
-	}
-	for i, line := range p.split(text, 14) {
-		p.line("%s  %s", p.faint(fmt.Sprintf("%-12s", firstOnly(i, label))), line)
-	}
-}
-
-type reasonGroup struct {
-	reason string
-	checks []string
-}
-
-// byReason groups the checks of one verdict by their reason, leaving out those
-// whose findings have been shown already.
-func byReason(r checks.Report, v checks.Verdict) []reasonGroup {
-	var groups []reasonGroup
-	shown := map[string]bool{}
-	for _, f := range r.Findings {
-		shown[f.Check] = true
-	}
-	for _, outcome := range r.Checks {
-		if outcome.Verdict != v || shown[outcome.Check] {
+// list writes a label and lines of text beside it, each of which may be wrapped.
+func (p *page) list(label string, texts ...string) {
+	for i, text := range texts {
+		if text == "" {
 			continue
 		}
-		at := slices.IndexFunc(groups, func(g reasonGroup) bool { return g.reason == outcome.Reason })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, reasonGroup{reason: outcome.Reason})
-		}
-		groups[at].checks = append(groups[at].checks, outcome.Check)
-	}
-	return groups
-}
-
-func outcomes(r checks.Report, v checks.Verdict) []string {
-	var ids []string
-	for _, outcome := range r.Checks {
-		if outcome.Verdict == v {
-			ids = append(ids, outcome.Check)
+		for n, line := range p.split(text, 14) {
+			p.line("%s  %s", p.faint(fmt.Sprintf("%-12s", firstOnly(i+n, label))), line)
 		}
 	}
-	return ids
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

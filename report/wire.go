@@ -16,9 +16,7 @@ const slowestNamed = 3
 // wire says what the nodes proved by calling each other: how many pairs, and
 // who joined the rendezvous when.
 func (p *page) wire(r checks.Report) {
-	if text := meshInWords(r.Nodes, ranksMesh); text != "" {
-		p.list("mesh", []string{text}, "")
-	}
+	p.list("mesh", MeshWords(r.Nodes, RanksMesh))
 	p.rendezvous(r.Nodes)
 	p.throughput(r.Nodes)
 }
@@ -29,14 +27,15 @@ type call struct {
 	seconds  float64
 }
 
-// meshPart is a node's part in one of the two mesh drills, nil where it took none.
-type meshPart func(*facts.Node) *facts.Mesh
+// MeshPart is a node's part in one of the two mesh drills, nil where it took none.
+type MeshPart func(*facts.Node) *facts.Mesh
 
-func ranksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
-func peersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
+// The drill on the addresses that the ranks will use, and on those that lead to the peers.
+func RanksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
+func PeersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 
-// meshInWords is a mesh drill in one sentence, "" where nobody called anybody.
-func meshInWords(nodes []facts.Node, part meshPart) string {
+// MeshWords is a mesh drill in one sentence, "" where nobody called anybody.
+func MeshWords(nodes []facts.Node, part MeshPart) string {
 	var answered []call
 	called := 0
 	var interfaces []string
@@ -63,7 +62,7 @@ func meshInWords(nodes []facts.Node, part meshPart) string {
 	if called == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%d of %s answer on %s", len(answered), plural(called, "call"), strings.Join(interfaces, ", "))
+	text := fmt.Sprintf("%d of %s answer on %s", len(answered), Plural(called, "call"), strings.Join(interfaces, ", "))
 	if pairs := len(nodes) * (len(nodes) - 1); called < pairs {
 		text += fmt.Sprintf(" (%d calls would be all)", pairs)
 	}
@@ -71,7 +70,7 @@ func meshInWords(nodes []facts.Node, part meshPart) string {
 		slowest := slices.MaxFunc(answered, func(a, b call) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
 		})
-		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, milliseconds(slowest.seconds))
+		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, Milliseconds(slowest.seconds))
 	}
 	return text
 }
@@ -99,10 +98,10 @@ func (p *page) rendezvous(nodes []facts.Node) {
 	if endpoint == "" {
 		return
 	}
-	text := fmt.Sprintf("%s: %d of %s joined", endpoint, len(joined), plural(len(nodes), "node"))
+	text := fmt.Sprintf("%s: %d of %s joined", endpoint, len(joined), Plural(len(nodes), "node"))
 	if len(joined) > 0 {
 		if complete == len(nodes) {
-			text += ", all together after " + milliseconds(together)
+			text += ", all together after " + Milliseconds(together)
 		}
 		text += ": "
 		if len(joined) > 2*slowestNamed && !p.style.Verbose {
@@ -112,11 +111,11 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		}
 		var parts []string
 		for _, j := range joined {
-			parts = append(parts, j.node+" "+milliseconds(j.at))
+			parts = append(parts, j.node+" "+Milliseconds(j.at))
 		}
 		text += strings.Join(parts, ", ")
 	}
-	p.list("rendezvous", []string{text}, "")
+	p.list("rendezvous", text)
 }
 
 func (p *page) throughput(nodes []facts.Node) {
@@ -139,10 +138,10 @@ func (p *page) throughput(nodes []facts.Node) {
 	for _, seen := range sent {
 		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", from[seen], seen.Peer, seen.Rate/1e9))
 	}
-	p.list("throughput", []string{strings.Join(parts, ", ")}, "")
+	p.list("throughput", strings.Join(parts, ", "))
 }
 
-func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
+func Milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
 
 // wireChecks are those whose findings the advice is about.
 var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}

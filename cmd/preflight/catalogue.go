@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/policyfile"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
 )
 
@@ -24,7 +27,7 @@ func checksCommand() *cobra.Command {
 			if err := oneOf("format", format, pageFormats); err != nil {
 				return err
 			}
-			style := terminalStyle(os.Stdout)
+			style := outputs.TerminalStyle(os.Stdout)
 			switch {
 			case format == "markdown":
 				return report.CatalogueMarkdown(os.Stdout, checks.Catalogue)
@@ -33,7 +36,7 @@ func checksCommand() *cobra.Command {
 			}
 			check, known := checks.Lookup(args[0])
 			if !known {
-				return withHint(errors.New(noCheck(args[0])), "preflight checks lists them")
+				return usage.WithHint(errors.New(policyfile.NoCheck(args[0])), "preflight checks lists them")
 			}
 			return report.Check(os.Stdout, check, style)
 		},

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/explain"
 	"preflight/report"
 )
@@ -28,7 +30,7 @@ func causesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			style := terminalStyle(os.Stdout)
+			style := outputs.TerminalStyle(os.Stdout)
 			switch {
 			case format == "markdown":
 				return report.CausesMarkdown(os.Stdout, catalogue)
@@ -39,7 +41,7 @@ func causesCommand() *cobra.Command {
 			}
 			cause, known := catalogue.Lookup(args[0])
 			if !known {
-				return withHint(fmt.Errorf("there is no cause %q%s", args[0], nearest(args[0], causeIDs())), "preflight causes lists them")
+				return usage.WithHint(fmt.Errorf("there is no cause %q%s", args[0], usage.Nearest(args[0], causeIDs())), "preflight causes lists them")
 			}
 			return report.Cause(os.Stdout, catalogue, cause, style)
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight"
+	"preflight/cmd/preflight/internal/progress"
 	"preflight/fleet"
 	"preflight/report"
 )
@@ -31,10 +32,10 @@ func cleanCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			progress := startProgress(config)
-			job.Progress = progress.hear
+			shown := progress.Start(config.Progress, config.Quiet)
+			job.Progress = shown.Hear
 			lines, failures := cleanAll(cmd.Context(), job)
-			progress.stop()
+			shown.Stop()
 			if failed := tellCleaned(lines, failures); failed > 0 {
 				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Plan.Prediction.Hosts))
 				return exitCode(exitTrouble)
@@ -60,7 +61,7 @@ func showOnly(cmd *cobra.Command, names ...string) {
 func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures []error) {
 	lines = make([]string, len(job.Plan.Prediction.Hosts))
 	failures = make([]error, len(lines))
-	job.Progress(fleet.Event{Phase: cleaning, Step: fleet.Began, Nodes: len(lines)})
+	job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Nodes: len(lines)})
 	var all sync.WaitGroup
 	places := make(chan struct{}, fleet.AtOnce)
 	for i, host := range job.Plan.Prediction.Hosts {
@@ -70,10 +71,10 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
 			until, _ := ctx.Deadline()
-			job.Progress(fleet.Event{Phase: cleaning, Step: fleet.Began, Node: host.Name, Until: until})
+			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name, Until: until})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			lines[i], failures[i] = fmt.Sprintf("%s: nothing there", report.Escape(host.Name)), err
-			end := fleet.Event{Phase: cleaning, Step: fleet.Ended, Node: host.Name}
+			end := fleet.Event{Phase: progress.Cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {
 				end.Step, end.Err = fleet.Lost, err
 			}

@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/progress"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // The values that flags of a fixed choice take.
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
-	progressModes   = []string{progressAuto, progressPlain, progressNone}
-	reportFormats   = []string{"text", "json", "junit", "markdown", "html", "github", "nagios", "prometheus"}
 	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
 	pageFormats     = []string{"text", "markdown"} // of the catalogue
 )
@@ -29,7 +29,7 @@ func formatsOf(cmd *cobra.Command) []string {
 	case "explain", "predict", "rendezvous":
 		return plainFormats
 	}
-	return reportFormats
+	return formats.Names()
 }
 
 // writesReports is whether a command writes runs in every format, so that the output that
@@ -47,7 +47,7 @@ func completeFlags(cmd *cobra.Command) {
 		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
-		"progress":    cobra.FixedCompletions(progressModes, cobra.ShellCompDirectiveNoFileComp),
+		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
 		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 		"output":      completeOutputs(formats),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),

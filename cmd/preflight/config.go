@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/policyfile"
+	"preflight/cmd/preflight/internal/progress"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -57,7 +59,7 @@ type Config struct {
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
 
-	Stated stated `mapstructure:"-"` // what the configuration file holds
+	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
 
 	places map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so
@@ -117,7 +119,7 @@ func thresholds() Config {
 
 // outputFlags adds the flags that say where the report goes.
 func outputFlags(flags *pflag.FlagSet) {
-	flags.String("format", "text", "what to print: "+strings.Join(reportFormats, ", "))
+	flags.String("format", "text", "what to print: "+strings.Join(formats.Names(), ", "))
 	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format that its ending tells (- is standard output), or several at once: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every difference and every check")
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
@@ -125,7 +127,7 @@ func outputFlags(flags *pflag.FlagSet) {
 
 // progressFlag adds the flag of all who reach nodes.
 func progressFlag(flags *pflag.FlagSet) {
-	flags.String("progress", progressAuto, "how far it is, on standard error: auto (lines that change, on a terminal only), plain (lines that stay, for logs) or none")
+	flags.String("progress", progress.Auto, "how far it is, on standard error: auto (lines that change, on a terminal only), plain (lines that stay, for logs) or none")
 }
 
 // hostListFlags adds the flags that part the nodes into those to launch on and the
@@ -146,28 +148,17 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// checksNamed are the IDs that a name or a pattern (gpu-*) means.
-func checksNamed(pattern string) []string {
-	var ids []string
-	for _, check := range checks.Catalogue {
-		if match, err := path.Match(pattern, check.ID); match && err == nil {
-			ids = append(ids, check.ID)
-		}
-	}
-	return ids
-}
-
 // policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
-		File: c.Stated.file, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.expect, Severities: c.Stated.severities, Waivers: c.Stated.waivers, Groups: c.Stated.groups,
-		Skip: slices.Clone(c.Stated.off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
+		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups,
+		Skip: slices.Clone(c.Stated.Off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
 	}
 	for _, pattern := range c.Only {
-		policy.Only = append(policy.Only, checksNamed(pattern)...)
+		policy.Only = append(policy.Only, policyfile.ChecksNamed(pattern)...)
 	}
 	for _, pattern := range c.Skip {
-		policy.Skip = append(policy.Skip, checksNamed(pattern)...)
+		policy.Skip = append(policy.Skip, policyfile.ChecksNamed(pattern)...)
 	}
 	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
 		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // recordedRun is a run over the demo's cluster (preflight demo -o json=demo.json),
@@ -34,8 +36,8 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 				return err
 			}
 			// Lists that a configuration asks for are of the team's own cluster.
-			config.GoodHosts, config.BadHosts = cmd.Flag(goodHosts).Value.String(), cmd.Flag(badHosts).Value.String()
-			if err := config.writable(ofARun, nil); err != nil {
+			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
+			if err := config.writable(outputs.Run(), nil); err != nil {
 				return err
 			}
 			if reason := cannotRaise(); reason != "" {

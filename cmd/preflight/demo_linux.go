@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
 	"preflight/testhosts"
 )
@@ -87,7 +88,7 @@ func demo(ctx context.Context, config Config) (err error) {
 	fmt.Fprintln(os.Stderr, "raising 8 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 8, Share: []string{filepath.Dir(self)}})
 	if errors.Is(err, testhosts.ErrExists) {
-		return withHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
+		return usage.WithHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"preflight/checks"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // TestRecordedDemo: where no cluster can be raised, the recording still shows
@@ -41,7 +42,7 @@ func TestDemoPartsItsHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := Config{Format: "text", Output: []string{"html=" + filepath.Join(dir, "demo.html"), "text=" + filepath.Join(dir, "demo.txt")}}
-	config.GoodHosts, config.BadHosts = cmd.Flag(goodHosts).Value.String(), cmd.Flag(badHosts).Value.String()
+	config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
 	if err := recordedDemo(config, "this is a test"); err != nil {
 		t.Fatal(err)
 	}

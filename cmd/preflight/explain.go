@@ -16,8 +16,11 @@ import (
 	"golang.org/x/term"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/explain"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // explainCommand is for a launch that has died already.
@@ -42,7 +45,7 @@ not be read.`,
 			if err != nil {
 				return err
 			}
-			if err := config.writable(product{plainFormats, report.Rendering}, nil); err != nil {
+			if err := config.writable(outputs.Product{Formats: plainFormats, Worth: func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)
@@ -81,7 +84,7 @@ not be read.`,
 func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	if len(args) == 0 {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
-			return nil, withHint(errors.New("no log was given"), "preflight explain train.log, or a pipe: deepspeed … 2>&1 | preflight explain")
+			return nil, usage.WithHint(errors.New("no log was given"), "preflight explain train.log, or a pipe: deepspeed … 2>&1 | preflight explain")
 		}
 		args = []string{"-"}
 	}
@@ -131,7 +134,7 @@ func source(ctx context.Context, name string, open func() (io.ReadCloser, error)
 		go func() {
 			file, err := open()
 			if err != nil {
-				in.CloseWithError(systemReason(err))
+				in.CloseWithError(usage.Reason(err))
 				return
 			}
 			defer file.Close()
@@ -218,7 +221,7 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 
 // writeExplained renders what the logs told and what the checks say now.
 func (c Config) writeExplained(e report.Explained) error {
-	return c.deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
+	return outputs.Deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
 		if format == "json" {
 			return report.JSON(w, e)
 		}

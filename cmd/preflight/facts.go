@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 )
 
@@ -26,7 +27,7 @@ of an entry, as of an interface or a package.`,
 			if format == "markdown" {
 				return report.FactNamesMarkdown(os.Stdout, checks.Stateable())
 			}
-			return report.FactNames(os.Stdout, checks.Stateable(), terminalStyle(os.Stdout))
+			return report.FactNames(os.Stdout, checks.Stateable(), outputs.TerminalStyle(os.Stdout))
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", format, "text or markdown")

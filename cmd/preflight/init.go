@@ -12,6 +12,9 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/progress"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/report"
 )
@@ -69,7 +72,7 @@ func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 }
 
 func thereAlready(path string) error {
-	return withHint(fmt.Errorf("%s is there already, and a policy is not written over", path), "name another file with -o, and take over what is new")
+	return usage.WithHint(fmt.Errorf("%s is there already, and a policy is not written over", path), "name another file with -o, and take over what is new")
 }
 
 // nodesNow are the nodes of the fleet, looked at now or in a saved run.
@@ -83,10 +86,10 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 		return nil, err
 	}
 	defer closeJob()
-	progress := startProgress(c)
-	job.Progress = progress.hear
+	shown := progress.Start(c.Progress, c.Quiet)
+	job.Progress = shown.Hear
 	fleet, _ := preflight.Look(cmd.Context(), job)
-	progress.stop()
+	shown.Stop()
 	if cmd.Context().Err() != nil {
 		return nil, errors.New("interrupted: no policy is written from half a look")
 	}
@@ -102,7 +105,7 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 		}
 	}
 	if len(reached) == 0 {
-		return withHint(errors.New("no node was reached, so there is nothing to write a policy from"), "preflight -H hostfile says why")
+		return usage.WithHint(errors.New("no node was reached, so there is nothing to write a policy from"), "preflight -H hostfile says why")
 	}
 	var text bytes.Buffer
 	if err := report.PolicyDraft(&text, reached, checks.Drafts(nodes)); err != nil {
@@ -120,7 +123,7 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 		return thereAlready(path)
 	}
 	if err != nil {
-		return cannotWrite(path, err)
+		return outputs.CannotWrite(path, err)
 	}
 	_, err = file.Write(text.Bytes())
 	if err := errors.Join(err, file.Close()); err != nil {
@@ -138,7 +141,7 @@ func (c Config) tellWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return
 	}
-	count := inNodes(all)
+	count := progress.Nodes(all)
 	if reached < all {
 		count = fmt.Sprintf("%d of %s", reached, count)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
 	_ "preflight/portable" // starts where glibc is old
@@ -77,19 +78,19 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintf(w, "preflight: %s\n", report.Escape(err.Error()))
 	var line *hostfile.LineError
 	var filter *hostfile.FilterError
-	var usage *launch.UsageError
-	var hint *hinted
+	var misused *launch.UsageError
+	var hint *usage.Error
 	if errors.As(err, &line) && line.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(line.DeepSpeed))
 	}
 	if errors.As(err, &filter) && filter.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
 	}
-	if errors.As(err, &usage) && usage.Said != "" {
-		fmt.Fprintf(w, "  %s would say: %s\n", usage.Program, report.Escape(usage.Said))
+	if errors.As(err, &misused) && misused.Said != "" {
+		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, report.Escape(misused.Said))
 	}
 	if errors.As(err, &hint) {
-		fmt.Fprintf(w, "  %s\n", hint.hint)
+		fmt.Fprintf(w, "  %s\n", hint.Hint)
 	}
 }
 
@@ -97,15 +98,3 @@ func complain(w io.Writer, err error) {
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
-// hinted is an error with the way out on a line of its own.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Unwrap() error { return h.error }
-
-func withHint(err error, format string, args ...any) error {
-	return &hinted{err, fmt.Sprintf(format, args...)}
-}

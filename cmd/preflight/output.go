@@ -1,95 +1,55 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
-	"slices"
 
-	"github.com/hashicorp/go-multierror"
 	"golang.org/x/term"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
-// renderers write a run in the formats of a machine; text, which is drawn to fit where
-// it goes, is apart.
-var renderers = map[string]func(io.Writer, checks.Report) error{
-	"json":       report.JSON[checks.Report],
-	"junit":      report.JUnit,
-	"markdown":   report.MarkdownSummary,
-	"html":       report.HTML,
-	"github":     report.GitHub,
-	"nagios":     report.Nagios,
-	"prometheus": report.Prometheus,
-	goodHosts:    report.GoodHosts,
-	badHosts:     report.BadHosts,
+// outputs are where the report goes.
+func (c Config) outputs() []outputs.Output {
+	return outputs.Of(c.Format, c.said("output"), c.Output,
+		outputs.Output{Asked: c.said("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
+		outputs.Output{Asked: c.said("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
+}
+
+// writable refuses before the run outputs that could not be written after it. Those are the
+// files that the command reads, by what they are.
+func (c Config) writable(written outputs.Product, those map[string]string) error {
+	if err := oneOf("format", c.Format, written.Formats); err != nil {
+		return err
+	}
+	read := map[string]string{"the configuration": c.Stated.File}
+	maps.Copy(read, those)
+	return outputs.Writable(c.outputs(), written, read, term.IsTerminal(int(os.Stdout.Fd())))
 }
 
 // write renders the report to all its outputs.
 func (c Config) write(r checks.Report) error {
-	return c.deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
-		if render, known := renderers[format]; known {
-			return render(w, r)
+	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
+		format, known := formats.Of(name)
+		if !known {
+			return fmt.Errorf("there is no format %q", name)
 		}
 		style.Verbose, style.Quiet = c.Verbose, c.Quiet
-		return report.Text(w, r, style)
+		return format.Render(w, r, style)
 	})
-}
-
-// deliver has something rendered to each output, files first: whoever reads what is
-// printed may look for them. One that fails takes no other with it.
-func (c Config) deliver(outputs []output, render func(io.Writer, string, report.Style) error) error {
-	var problems *multierror.Error
-	printed := slices.ContainsFunc(outputs, output.isPrinted)
-	print := func(format string) {
-		problems = multierror.Append(problems, render(os.Stdout, format, terminalStyle(os.Stdout)))
-	}
-	for _, o := range outputs {
-		if o.isPrinted() {
-			continue
-		}
-		var text bytes.Buffer
-		if err := render(&text, o.format, report.Style{}); err != nil {
-			problems = multierror.Append(problems, fmt.Errorf("%s: %w", o.said, err))
-			continue
-		}
-		err := o.save(text.Bytes())
-		if err != nil && !printed && o.isReport() {
-			printed = true // the run must not have been for nothing
-			print(o.format)
-			err = fmt.Errorf("the report is not lost, it is on standard output: %w", err)
-		}
-		problems = multierror.Append(problems, err)
-	}
-	for _, o := range outputs {
-		if o.isPrinted() {
-			print(o.format)
-		}
-	}
-	return problems.ErrorOrNil()
-}
-
-// terminalStyle fits text to a terminal. Anything else gets plain text of
-// the default width: colour only where a person looks, and never with NO_COLOR.
-func terminalStyle(file *os.File) report.Style {
-	if !term.IsTerminal(int(file.Fd())) {
-		return report.Style{}
-	}
-	style := report.Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-		style.Width = width
-	}
-	return style
 }
 
 // oneOf refuses a value that is not among the allowed ones.
 func oneOf(flag, value string, allowed []string) error {
-	if err := among(value, allowed); err != nil {
+	if err := usage.Among(value, allowed); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	return nil
@@ -101,14 +61,14 @@ func readReport(path string) (checks.Report, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return checks.Report{}, noRun("%s cannot be read: %w", path, systemReason(err))
+			return checks.Report{}, noRun("%s cannot be read: %w", path, usage.Reason(err))
 		}
 		defer file.Close()
 		in = file
 	}
 	r, err := report.Read(in)
 	if _, unread := errors.AsType[*fs.PathError](err); unread { // as of a directory
-		return r, noRun("%s cannot be read: %w", path, systemReason(err))
+		return r, noRun("%s cannot be read: %w", path, usage.Reason(err))
 	}
 	if err != nil {
 		return r, noRun("%s: %w", path, err)
@@ -121,25 +81,13 @@ func readReport(path string) (checks.Report, error) {
 
 // noRun says why there is no saved run to read, and how one is made.
 func noRun(format string, args ...any) error {
-	return withHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
+	return usage.WithHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
 }
 
 // readOnce refuses two saved runs that are both to come from standard input.
 func readOnce(one, other string) error {
 	if one == "-" && other == "-" {
-		return withHint(errors.New("standard input can be read once, and - is there twice"), "name a file for one of them")
+		return usage.WithHint(errors.New("standard input can be read once, and - is there twice"), "name a file for one of them")
 	}
 	return nil
-}
-
-// systemReason is the system's own word for what went wrong, without the path that
-// whoever tells it has told already.
-func systemReason(err error) error {
-	if in, ok := errors.AsType[*fs.PathError](err); ok {
-		return in.Err
-	}
-	if in, ok := errors.AsType[*os.LinkError](err); ok {
-		return in.Err
-	}
-	return err
 }

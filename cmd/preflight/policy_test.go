@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/policyfile"
+	"preflight/report/formats"
 )
 
 // readPolicy reads a file that holds the text, and what is wrong with it, a line each.
-func readPolicy(t *testing.T, text string) (stated, []string) {
+func readPolicy(t *testing.T, text string) (policyfile.Policy, []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "p")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -59,25 +61,25 @@ waivers:
     until: 2026-12-31
   - {check: expectation, fact: nvml.driver, reason: *why, owner: ops, until: 2026-12-31}
 `)
-	name := got.file
-	want := stated{
-		file:     name,
-		settings: map[string]inFile{},
-		expect: []checks.Expectation{
+	name := got.File
+	want := policyfile.Policy{
+		File:     name,
+		Settings: map[string]policyfile.Value{},
+		Expect: []checks.Expectation{
 			{Fact: "nvml.driver", Is: []string{">=570.86"}, Nodes: []string{"gpu01", "gpu02", "w9"}, At: name + ":5"},
 			{Fact: "net.interfaces.eth0.mtu", Is: []string{"9000"}, Severity: checks.Warning, Fix: "{ssh} ip link", At: name + ":8"},
 			{Fact: "shm.size", Is: []string{"1GiB"}, Nodes: []string{"a", "b1", "b2"}, At: name + ":9"},
 			{Fact: "python.version", Is: []string{"3.10", "==3.11.2", "absent"}, At: name + ":10"},
 		},
-		off:        []string{"gpu-mode", "gpu-model-same"},
-		severities: map[string]checks.Severity{"clock-skew": checks.Error},
-		groups:     []checks.Group{{Name: "Training", Nodes: []string{"gpu01", "gpu02"}, At: name + ":3"}},
-		waivers: []checks.Waiver{
+		Off:        []string{"gpu-mode", "gpu-model-same"},
+		Severities: map[string]checks.Severity{"clock-skew": checks.Error},
+		Groups:     []checks.Group{{Name: "Training", Nodes: []string{"gpu01", "gpu02"}, At: name + ":3"}},
+		Waivers: []checks.Waiver{
 			{Check: "shm-size", Nodes: []string{"w3"}, Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":15"},
 			{Check: "expectation", Fact: "nvml.driver", Reason: "the image", Owner: "ops", Until: "2026-12-31", At: name + ":20"},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(stated{}, inFile{})); diff != "" || problems != nil {
+	if diff := cmp.Diff(want, got); diff != "" || problems != nil {
 		t.Errorf("%q (-want +got):\n%s", problems, diff)
 	}
 	policy, err := Config{Stated: got, SHMHeadroom: "1GiB", DiskFree: "1GiB", Skip: []string{"shm-size"}}.policy()
@@ -93,14 +95,14 @@ waivers:
 func TestPolicyInShort(t *testing.T) {
 	short, problems := readPolicy(t, "expect:\n  shm.size: '>=1GiB'\n  python.packages.PyYAML: [6, absent]\nseverity:\n  gpu-mode: off\n  clock-skew: error\n")
 	want := []checks.Expectation{
-		{Fact: "shm.size", Is: []string{">=1GiB"}, At: short.file + ":2"},
-		{Fact: "python.packages.PyYAML", Is: []string{"6", "absent"}, At: short.file + ":3"},
+		{Fact: "shm.size", Is: []string{">=1GiB"}, At: short.File + ":2"},
+		{Fact: "python.packages.PyYAML", Is: []string{"6", "absent"}, At: short.File + ":3"},
 	}
-	if diff := cmp.Diff(want, short.expect); diff != "" || problems != nil {
+	if diff := cmp.Diff(want, short.Expect); diff != "" || problems != nil {
 		t.Errorf("%q (-want +got):\n%s", problems, diff)
 	}
-	if len(short.off) != 1 || short.severities["clock-skew"] != checks.Error {
-		t.Errorf("off %q, severities %v", short.off, short.severities)
+	if len(short.Off) != 1 || short.Severities["clock-skew"] != checks.Error {
+		t.Errorf("off %q, severities %v", short.Off, short.Severities)
 	}
 }
 
@@ -117,11 +119,11 @@ func TestSeverities(t *testing.T) {
 		"severity:\n- {check: gpu-*, severity: off}\n- {check: gpu-mode, severity: error}": "error",
 	} {
 		read, problems := readPolicy(t, text)
-		got := string(read.severities["gpu-mode"])
-		if slices.Contains(read.off, "gpu-mode") {
+		got := string(read.Severities["gpu-mode"])
+		if slices.Contains(read.Off, "gpu-mode") {
 			got += "off"
 		}
-		if slices.Contains(read.off, policyCheck) || read.severities[policyCheck] != "" {
+		if slices.Contains(read.Off, policyfile.Check) || read.Severities[policyfile.Check] != "" {
 			t.Errorf("%q: a pattern takes the check of the policy itself with it", text)
 		}
 		if got != want || problems != nil {
@@ -132,7 +134,7 @@ func TestSeverities(t *testing.T) {
 
 // TestMistakenFiles: what is no policy is refused before it is read to its end.
 func TestMistakenFiles(t *testing.T) {
-	long := strings.Repeat("# a log, by mistake\n", mostOfFile/20+1)
+	long := strings.Repeat("# a log, by mistake\n", (1<<20)/20+1)
 	if _, problems := readPolicy(t, long); len(problems) != 1 || !strings.Contains(problems[0], "more than 1 MiB") {
 		t.Errorf("a long file: %q", problems)
 	}
@@ -163,7 +165,7 @@ func TestPolicyProblems(t *testing.T) {
 		"master_port: 70000":                                 `p:1: master_port: 70000 is not a TCP port`,
 		"shm_headroom: lots":                                 `p:1: shm_headroom: "lots" is no size: sizes look like 512MiB or 16GiB`,
 		"skip:\n- shm-size\n- shm-sise":                      `p:3: skip: there is no check "shm-sise": the nearest is "shm-size"` + "\n  preflight checks lists them",
-		"output: [json=a, foo=x]":                            `p:1: output: foo=x: there is no format "foo": there are ` + strings.Join(reportFormats, ", ") + "\n  formats are " + strings.Join(reportFormats, ", ") + "; a file of such a name is ./foo=x",
+		"output: [json=a, foo=x]":                            `p:1: output: foo=x: there is no format "foo": there are ` + strings.Join(formats.Names(), ", ") + "\n  formats are " + strings.Join(formats.Names(), ", ") + "; a file of such a name is ./foo=x",
 		"baseline: ''":                                       `p:1: baseline: is empty: name the snapshot to compare with`,
 		"memory_free: 10":                                    `p:1: memory_free: is 10, but it is a share between 0 and 1`,
 		"clock_skew: -1s":                                    `p:1: clock_skew: is -1s, and there is no less than none`,

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/launch"
 	"preflight/report"
 )
@@ -57,7 +58,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 				return err
 			}
 			forecast.Version = Version
-			style := terminalStyle(os.Stdout)
+			style := outputs.TerminalStyle(os.Stdout)
 			style.Verbose = config.Verbose
 			if config.Format == "json" {
 				return errors.Join(report.ForecastJSON(os.Stdout, forecast), err)

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/progress"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
 )
 
@@ -46,15 +49,15 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 				return err
 			}
 			defer closeJob()
-			progress := startProgress(config)
-			job.Progress = progress.hear
+			shown := progress.Start(config.Progress, config.Quiet)
+			job.Progress = shown.Hear
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
-			progress.stop()
+			shown.Stop()
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
 			if config.Format == "json" {
 				err = report.JSON(os.Stdout, seen)
 			} else {
-				err = report.EndpointText(os.Stdout, seen, terminalStyle(os.Stdout))
+				err = report.EndpointText(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
 			}
 			if err == nil && seen.ExitCode != exitPass {
 				err = exitCode(seen.ExitCode)
@@ -89,7 +92,7 @@ func validEndpoint(endpoint string) error {
 		err = fmt.Errorf("%q is not a TCP port", port)
 	}
 	if err != nil {
-		return withHint(fmt.Errorf("%q is no HOST:PORT: %w", endpoint, err), example)
+		return usage.WithHint(fmt.Errorf("%q is no HOST:PORT: %w", endpoint, err), example)
 	}
 	return nil
 }

@@ -14,9 +14,13 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/progress"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/report/formats"
 )
 
 // throughputTime is how long --throughput has neighbours send to each other:
@@ -57,7 +61,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return withHint(flagError(err), "%s --help lists the flags", c.CommandPath())
+		return usage.WithHint(flagError(err), "%s --help lists the flags", c.CommandPath())
 	})
 	strictCompletion(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
@@ -82,18 +86,17 @@ func noArguments(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	ending := filepath.Ext(args[0])
-	switch near := meant(args[0], names); {
+	switch near := usage.Meant(args[0], names); {
 	case near != "":
-		return withHint(fmt.Errorf("there is no command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
-	case cmd.Flags().Lookup("output") != nil && slices.Contains([]string{".json", ".yaml", ".yml", ".html", ".xml", ".md"}, ending):
+		return usage.WithHint(fmt.Errorf("there is no command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
+	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := cmd.CommandPath() + " -H hostfile"
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return withHint(stray, "a file to write is given as: %s -o %s", typed, checks.ShellWord(args[0]))
+		return usage.WithHint(stray, "a file to write is given as: %s -o %s", typed, checks.ShellWord(args[0]))
 	}
-	return withHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), checks.ShellWord(args[0]))
+	return usage.WithHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), checks.ShellWord(args[0]))
 }
 
 // arguments refuses too few and too many words, and says how they are given.
@@ -125,7 +128,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer closeJob()
-	if err := errors.Join(config.writable(ofARun, map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
+	if err := errors.Join(config.writable(outputs.Run(), map[string]string{"the hostfile": job.Plan.Hostfile, "the baseline": config.Baseline}), config.envWritable()); err != nil {
 		return err
 	}
 	if policy.Baseline, err = config.baseline(job.Plan.Prediction); err != nil {
@@ -158,10 +161,10 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 
 // run judges a job, and shows how far it is.
 func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
-	progress := startProgress(c)
-	job.Progress = progress.hear
+	shown := progress.Start(c.Progress, c.Quiet)
+	job.Progress = shown.Hear
 	report := preflight.Run(ctx, job)
-	progress.stop()
+	shown.Stop()
 	report.Version, report.Hostfile = Version, c.source(job.Plan)
 	report.Began, report.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 	return report
@@ -187,7 +190,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		return preflight.Job{}, nil, err
 	}
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
-		return preflight.Job{}, nil, withHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
+		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {
@@ -228,7 +231,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	}}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
-		err = withHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.said("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
+		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.said("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	case c.Hosts != "" && c.Hostfile != "":
 		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
+	"preflight/report/ci"
 )
 
 // judgeCommand judges a saved run again.
@@ -33,7 +35,7 @@ func judgeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := config.writable(ofARun, map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
+			if err := config.writable(outputs.Run(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -123,7 +125,7 @@ func printChanges(changed report.Changed, format string) error {
 	case "json":
 		return report.JSON(os.Stdout, changed)
 	case "markdown":
-		return report.ChangesMarkdown(os.Stdout, changed)
+		return ci.ChangesMarkdown(os.Stdout, changed)
 	}
-	return report.ChangesText(os.Stdout, changed, terminalStyle(os.Stdout))
+	return report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout))
 }

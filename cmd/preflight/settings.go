@@ -14,6 +14,10 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/policyfile"
+	"preflight/cmd/preflight/internal/progress"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
 )
 
@@ -36,7 +40,7 @@ func rules() map[string]rule {
 		"launcher":          {choices: launch.LauncherNames()},
 		"accelerator":       {choices: accelerators},
 		"rendezvous":        {choices: rendezvousModes},
-		"progress":          {choices: progressModes},
+		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},
 		"python":            {valid: absolute},
@@ -53,8 +57,8 @@ func rules() map[string]rule {
 		"write_env":         {isPath: true},
 		"good_hosts":        {isPath: true, ofReports: true},
 		"bad_hosts":         {isPath: true, ofReports: true},
-		"format":            {choices: reportFormats, ofReports: true},
-		"output":            {isPath: true, valid: knownFormats, ofReports: true},
+		"format":            {valid: knownFormat, ofReports: true},
+		"output":            {isPath: true, valid: outputs.Known, ofReports: true},
 	}
 }
 
@@ -92,7 +96,7 @@ func (s setting) wrong(text string) error {
 		return err
 	}
 	if s.choices != nil {
-		return among(text, s.choices)
+		return usage.Among(text, s.choices)
 	}
 	if s.valid != nil {
 		return s.valid(text)
@@ -120,7 +124,7 @@ func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 	}
 	v := viper.New()
 	for _, s := range settings() {
-		place, values, err := s.set(cmd, config.Stated.settings[s.key])
+		place, values, err := s.set(cmd, config.Stated.Settings[s.key])
 		if err != nil {
 			problems = multierror.Append(problems, err)
 			continue
@@ -144,7 +148,7 @@ func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 
 // set is where a setting was set last, as a person knows the place, and its values there:
 // "" with a flag's default, and nil where nothing says any.
-func (s setting) set(cmd *cobra.Command, inFile inFile) (place string, values []string, err error) {
+func (s setting) set(cmd *cobra.Command, inFile policyfile.Value) (place string, values []string, err error) {
 	flag := cmd.Flags().Lookup(s.key)
 	elsewhere := !s.ofReports || writesReports(cmd) // than in a flag it counts
 	switch text := os.Getenv(s.variable()); {
@@ -155,8 +159,8 @@ func (s setting) set(cmd *cobra.Command, inFile inFile) (place string, values []
 		}
 	case text != "" && elsewhere:
 		place, values = s.variable(), s.list(text)
-	case inFile.values != nil && elsewhere:
-		return inFile.at + ": " + s.key, inFile.values, nil // held to the rule when the file was read
+	case inFile.Values != nil && elsewhere:
+		return inFile.At + ": " + s.key, inFile.Values, nil // held to the rule when the file was read
 	case flag != nil:
 		return "", flagValues(flag), nil
 	}
@@ -194,7 +198,7 @@ func knownEnvironment() error {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
 		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
-			return withHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
+			return usage.WithHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
 		}
 	}
 	return nil
@@ -212,14 +216,7 @@ func (s setting) relativeTo(dir string, values []string) []string {
 			moved = append(moved, relative(dir, value))
 			continue
 		}
-		for _, one := range partedBefore(followedByFormat, value) {
-			format, path, isPair := strings.Cut(one, "=")
-			if isPair && formatWord.MatchString(format) {
-				moved = append(moved, format+"="+relative(dir, path))
-			} else {
-				moved = append(moved, relative(dir, one))
-			}
-		}
+		moved = append(moved, outputs.Relative(value, func(path string) string { return relative(dir, path) })...)
 	}
 	return moved
 }

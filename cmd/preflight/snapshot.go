@@ -11,7 +11,10 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/progress"
 	"preflight/report"
+	"preflight/report/formats"
 )
 
 // snapshotCommand saves facts to compare with later.
@@ -40,17 +43,19 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			defer closeJob()
-			snapshot := product{[]string{"json"}, report.SavedRun}
-			if normalize {
-				snapshot.json = report.NormalizedSnapshot
-			}
+			snapshot := outputs.Product{Formats: []string{"json"}, Worth: func(formats.Format) formats.Kept {
+				if normalize {
+					return formats.NormalizedSnapshot
+				}
+				return formats.SavedRun
+			}}
 			if err := config.writable(snapshot, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}
-			progress := startProgress(config)
-			job.Progress = progress.hear
+			shown := progress.Start(config.Progress, config.Quiet)
+			job.Progress = shown.Hear
 			fleet, prediction := preflight.Look(cmd.Context(), job)
-			progress.stop()
+			shown.Stop()
 			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
 			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
 			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
@@ -117,15 +122,15 @@ const partialEnding = ".partial"
 // save writes a snapshot. What it lacks an earlier one may have, which nobody could compare
 // with any more: such a file is kept, and this one goes beside it.
 func (c Config) save(saved checks.Report, normalize bool) error {
-	outputs := c.outputs()
+	all := c.outputs()
 	if lack := lacking(saved); lack != "" {
 		fmt.Fprintln(os.Stderr, "preflight: "+lack)
-		for i, o := range outputs {
-			if info, err := os.Stat(o.path); !o.isPrinted() && err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				outputs[i].path += partialEnding
-				outputs[i].said = "-o " + outputs[i].path
-				fmt.Fprintf(os.Stderr, "preflight: %s is kept as it was, this goes to %s\n", o.path, outputs[i].path)
-				fmt.Fprintf(os.Stderr, "preflight: %s\n", despite(saved, o.path, outputs[i].path))
+		for i, o := range all {
+			if info, err := os.Stat(o.Path); !o.Printed() && err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+				all[i].Path += partialEnding
+				all[i].Asked = "-o " + all[i].Path
+				fmt.Fprintf(os.Stderr, "preflight: %s is kept as it was, this goes to %s\n", o.Path, all[i].Path)
+				fmt.Fprintf(os.Stderr, "preflight: %s\n", despite(saved, o.Path, all[i].Path))
 			}
 		}
 	}
@@ -133,16 +138,16 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	if normalize { // the same bytes until somebody changes a node
 		render = report.Normalized
 	}
-	if err := c.deliver(outputs, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) }); err != nil {
+	if err := outputs.Deliver(all, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) }); err != nil {
 		return err
 	}
 	next := ""
 	if normalize && lacking(saved) == "" {
 		next = toCommit
 	}
-	for _, o := range outputs {
-		if !o.isPrinted() {
-			c.tellWritten(o.path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
+	for _, o := range all {
+		if !o.Printed() {
+			c.tellWritten(o.Path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
 		}
 	}
 	return nil

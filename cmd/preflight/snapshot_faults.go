@@ -56,8 +56,8 @@ func (c Config) warnOf(faulty string) {
 		return
 	}
 	for _, o := range c.outputs() {
-		file := o.path
-		if o.isPrinted() {
+		file := o.Path
+		if o.Printed() {
 			file = "the snapshot"
 		}
 		fmt.Fprintf(os.Stderr, "preflight: %s records what fails today: %s\n", report.Escape(file), report.Escape(faulty))

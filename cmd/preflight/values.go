@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/policyfile"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/report/formats"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -71,14 +73,6 @@ func flagError(err error) error {
 	return err
 }
 
-// among refuses a value that is none of the allowed ones.
-func among(value string, choices []string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	return fmt.Errorf("%q is none of %s%s", value, strings.Join(choices, ", "), meant(value, choices))
-}
-
 // given refuses an empty value, as an unset shell variable makes it: the default would be
 // another launch, or no baseline.
 func given(wayOut string) func(string) error {
@@ -109,7 +103,7 @@ func absolute(path string) error {
 	if path == "" || filepath.IsAbs(path) {
 		return nil
 	}
-	return withHint(fmt.Errorf("%q is not an absolute path", path), "the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", path)
+	return usage.WithHint(fmt.Errorf("%q is not an absolute path", path), "the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", path)
 }
 
 func release(text string) error {
@@ -128,8 +122,8 @@ func enoughTime(text string) error {
 
 // check refuses what names no check and is no pattern of any.
 func check(pattern string) error {
-	if len(checksNamed(pattern)) == 0 {
-		return withHint(errors.New(noCheck(pattern)), "preflight checks lists them")
+	if len(policyfile.ChecksNamed(pattern)) == 0 {
+		return usage.WithHint(errors.New(policyfile.NoCheck(pattern)), "preflight checks lists them")
 	}
 	return nil
 }
@@ -153,13 +147,5 @@ func notBelowZero(text string) error {
 	return nil
 }
 
-// knownFormats refuses an output whose format there is not.
-func knownFormats(text string) error {
-	for _, one := range partedBefore(followedByFormat, text) {
-		if o := outputOf("", one, "text"); !slices.Contains(reportFormats, o.format) {
-			o.said = one // whoever asks says the place
-			return o.unknownFormat(reportFormats)
-		}
-	}
-	return nil
-}
+// knownFormat refuses what --format does not take.
+func knownFormat(text string) error { return usage.Among(text, formats.Names()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
 )
 
@@ -23,13 +24,13 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		before = args[:dash]
 		if dash == len(args) {
-			return withHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", cmd.CommandPath())
+			return usage.WithHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", cmd.CommandPath())
 		}
 	}
 	if len(before) > 0 && slices.Contains(launch.Programs, filepath.Base(before[0])) {
 		// The options among the words were taken for ours, so they are told as typed.
 		typed := os.Args[max(slices.Index(os.Args, before[0]), 0):]
-		return withHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))
+		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))
 	}
 	return noArguments(cmd, before)
 }
@@ -43,7 +44,7 @@ var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "forc
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed {
-			return withHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", cmd.CommandPath())
+			return usage.WithHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", cmd.CommandPath())
 		}
 		return nil
 	}
@@ -54,7 +55,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 			if flag.Shorthand != "" {
 				name = "-" + flag.Shorthand + "/" + name
 			}
-			err = withHint(fmt.Errorf(`%s stands before "--", but the launch is the command behind it`, name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
+			err = usage.WithHint(fmt.Errorf(`%s stands before "--", but the launch is the command behind it`, name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
 		}
 	})
 	return err
@@ -76,7 +77,7 @@ func strange(r checks.Report) string {
 func become(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return withHint(fmt.Errorf("%s is not to be found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
+		return usage.WithHint(fmt.Errorf("%s is not to be found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
 	}
 	err = syscall.Exec(path, command, os.Environ())
 	return fmt.Errorf("%s cannot be started: %w", path, err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -22,15 +24,15 @@ func (c Config) envWritable() error {
 	text, err := os.ReadFile(c.WriteEnv)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return creatable(c.said("write_env")+" "+c.WriteEnv, c.WriteEnv)
+		return c.envFile().Creatable()
 	case err != nil:
-		return cannotWrite(c.said("write_env")+" "+c.WriteEnv, err)
+		return outputs.CannotWrite(c.envFile().Asked, err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
 	foreign := func(s facts.Setting) bool { return !slices.Contains(checks.AdvisedNames, s.Name) }
 	if len(text) > 0 && (len(problems) > 0 || slices.ContainsFunc(settings, foreign)) {
-		return withHint(fmt.Errorf("%s %s is there already and sets more than preflight advises", c.said("write_env"), c.WriteEnv),
+		return usage.WithHint(fmt.Errorf("%s is there already and sets more than preflight advises", c.envFile().Asked),
 			"name another file, and append it: cat advised.env >> %s", c.WriteEnv)
 	}
 	return nil
@@ -50,8 +52,10 @@ func (c Config) writeEnv(advice checks.Advice) error {
 	for _, env := range advice.Env {
 		fmt.Fprintf(&text, "%s=%s\n", env.Name, env.Value)
 	}
-	if err := os.WriteFile(c.WriteEnv, []byte(text.String()), 0o644); err != nil {
-		return cannotWrite(c.said("write_env")+" "+c.WriteEnv, err)
-	}
-	return nil
+	return c.envFile().Put([]byte(text.String()))
+}
+
+// envFile is where the advised variables go. A launch takes whatever the file holds.
+func (c Config) envFile() outputs.Output {
+	return outputs.Output{Asked: c.said("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/report"
+	"preflight/report/formats"
+)
+
+// TestANewFormat: a row of the table is all there is to write for one.
+func TestANewFormat(t *testing.T) {
+	formats.All = append(slices.Clip(formats.All), formats.Format{
+		Name: "haiku", Is: "a poem", Endings: []string{"poem"}, Start: regexp.MustCompile(`^autumn wind: `), Unread: true, AddedTo: "POEMS",
+		Render: func(w io.Writer, r checks.Report, _ report.Style) error {
+			_, err := io.WriteString(w, "autumn wind: "+string(r.Verdict)+"\n")
+			return err
+		},
+	})
+	t.Cleanup(func() { formats.All = formats.All[:len(formats.All)-1] })
+	preflight := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		root := rootCommand()
+		root.SetArgs(args)
+		root.SetOut(&out)
+		root.SetErr(&out)
+		if err := root.Execute(); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		return out.String()
+	}
+	for name, args := range map[string][]string{
+		"help": {"--help"}, "the values of --format": {"__complete", "--format", ""}, "those of -o": {"__complete", "-o", "json=a,"},
+		"the help of judge": {"judge", "--help"},
+	} {
+		if !strings.Contains(preflight(args...), "haiku") {
+			t.Errorf("%s lacks it", name)
+		}
+	}
+	if undocumented := undocumentedFormats(t); !slices.Equal(undocumented, []string{"haiku"}) {
+		t.Errorf("not missed in the documentation: %q", undocumented)
+	}
+	dir := t.TempDir()
+	run := filepath.Join(dir, "run.json")
+	if err := os.WriteFile(run, recordedRun, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	byName, byEnding, theirs := filepath.Join(dir, "named"), filepath.Join(dir, "a.poem"), filepath.Join(dir, "theirs.poem")
+	if err := os.WriteFile(theirs, []byte("spring rain: mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("POEMS", filepath.Join(dir, "poems"))
+	judge := func(flags ...string) error {
+		root := rootCommand()
+		root.SetArgs(append([]string{"judge", run, "-q"}, flags...))
+		return root.Execute()
+	}
+	const poem = "autumn wind: fail\n"
+	for range 2 { // the second time over what the first has left
+		if err := judge("-o", "haiku="+byName, "-o", byEnding, "-o", os.Getenv("POEMS"), "--format", "haiku"); err != exitCode(exitFail) {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]string{}
+	for _, path := range []string{byName, byEnding, os.Getenv("POEMS")} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[path] = string(text)
+	}
+	if diff := cmp.Diff(map[string]string{byName: poem, byEnding: poem, os.Getenv("POEMS"): poem + "\n\n" + poem}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := judge("-o", theirs); err == nil || !strings.Contains(err.Error(), "is no preflight report") {
+		t.Errorf("somebody's own file: %v", err)
+	}
+}
+
+// TestFormatsAreDocumented: the README names every format and the ending of its files.
+func TestFormatsAreDocumented(t *testing.T) {
+	if undocumented := undocumentedFormats(t); undocumented != nil {
+		t.Errorf("the README lacks %q", undocumented)
+	}
+}
+
+func undocumentedFormats(t *testing.T) (missing []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range formats.All {
+		named := strings.Contains(string(text), "`"+f.Name+"`") || strings.Contains(string(text), "`--"+f.Name)
+		ending := len(f.Endings) == 0 || strings.Contains(string(text), "`."+f.Endings[0]+"`")
+		if !named || !ending {
+			missing = append(missing, f.Name)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,274 @@
+package outputs
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/report/formats"
+)
+
+// Product is what a command writes: the formats, and what a file of one is worth.
+type Product struct {
+	Formats []string
+	Worth   func(formats.Format) formats.Kept
+}
+
+// Run is what the commands write that judge nodes.
+func Run() Product { return Product{formats.Names(), formats.Format.Worth} }
+
+// Writable refuses before the run outputs that could not be written after it, that
+// would cost their user a file, or whose format the command does not write. Those are
+// the files it reads, by what they are, such as "the hostfile"; a path may be "".
+func Writable(outputs []Output, written Product, those map[string]string, onTerminal bool) error {
+	for _, o := range outputs {
+		switch {
+		case !o.row().Hosts && !slices.Contains(written.Formats, o.Format):
+			return o.unknownFormat(written.Formats)
+		case o.isBareFormat():
+			return usage.WithHint(fmt.Errorf("%s names a format and no file", o.Asked), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.Path, o.Path, o.Path)
+		case o.Printed() && o.row().Unread && onTerminal:
+			return usage.WithHint(fmt.Errorf("%s says nothing to a person on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
+		}
+	}
+	if err := distinct(outputs); err != nil {
+		return err
+	}
+	for _, o := range outputs {
+		if err := o.writable(those, written.Worth(o.row())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownFormat says which formats there are, the likely one first.
+func (o Output) unknownFormat(known []string) error {
+	if slices.Contains(formats.Names(), o.Format) {
+		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", strings.Join(known, ", "), known[0], o.Path)
+	}
+	near := usage.Nearest(o.Format, known)
+	if meant := formats.ByEnding("." + o.Format); slices.Contains(known, meant) {
+		near = fmt.Sprintf(": the nearest is %q", meant)
+	}
+	return usage.WithHint(fmt.Errorf("%s: there is no format %q%s", o.Asked, o.Format, near),
+		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)
+}
+
+// writable refuses an output that could not be written, or would cost its user a file;
+// kept is what the output will be worth.
+func (o Output) writable(those map[string]string, kept formats.Kept) error {
+	if o.Printed() {
+		return nil
+	}
+	info, err := os.Stat(o.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(o.Path); err == nil {
+			return usage.WithHint(fmt.Errorf("%s is a link to a file that is not there", o.Asked), "make that file, or remove the link")
+		}
+		return o.Creatable()
+	case err != nil:
+		return o.cannot(err)
+	case info.IsDir():
+		return usage.WithHint(fmt.Errorf("%s is a directory", o.Asked), "name a file in it: %s/report", o.Asked)
+	}
+	for what, path := range those {
+		if read, err := os.Stat(path); err == nil && os.SameFile(read, info) {
+			return usage.WithHint(fmt.Errorf("%s would overwrite %s", o.Asked, what), "name another file, as in -o report.json")
+		}
+	}
+	if stream(info) != nil || !info.Mode().IsRegular() {
+		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
+	}
+	if o.isAdded() {
+		return nil
+	}
+	return o.replaceable(kept)
+}
+
+// stream is our own standard output or error where a file is that: whoever redirected it
+// holds it open, and what is printed behind the report is to stand behind it.
+func stream(info fs.FileInfo) *os.File {
+	for _, open := range []*os.File{os.Stdout, os.Stderr} {
+		if ours, err := open.Stat(); err == nil && os.SameFile(ours, info) {
+			return open
+		}
+	}
+	return nil
+}
+
+// target is the file itself, behind any symbolic links: those are kept. Of a file that is
+// not there yet it is where that will be.
+func (o Output) target() string {
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return filepath.Clean(o.Path)
+	}
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
+// Creatable makes a file beside the one to come, which only a try can tell, and takes it
+// away.
+func (o Output) Creatable() error {
+	file, err := beside(o.Path)
+	if err != nil {
+		return o.cannot(err)
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// beside makes a new file in the directory of another. It has the other's name inside
+// its own and another ending, so that nobody who collects files by their ending meets it.
+func beside(path string) (*os.File, error) {
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+}
+
+// replaceable refuses a file that holds anything but an earlier report, and one that is
+// worth more than what is to be written: the facts of a run are in no page about it.
+func (o Output) replaceable(by formats.Kept) error {
+	file, err := os.OpenFile(o.Path, os.O_RDWR, 0)
+	if err != nil {
+		return o.cannot(err)
+	}
+	defer file.Close()
+	switch there := formats.Wrote(file); {
+	case there == formats.Foreign:
+		return usage.WithHint(fmt.Errorf("%s is there already and is no preflight report", o.Asked), "name another file, or remove that one")
+	case there <= by:
+		return nil
+	case there == formats.NormalizedSnapshot:
+		return usage.WithHint(fmt.Errorf("%s is there already and is a normalized snapshot", o.Asked), "name another file; preflight snapshot --normalize is what writes that one anew")
+	}
+	return usage.WithHint(fmt.Errorf("%s is there already and has the facts of a run, which would be lost", o.Asked), "name another file, or remove that one")
+}
+
+// isAdded is whether the report goes where others stand: every command of a step of GitHub
+// Actions adds to the step's summary (docs.github.com, "Workflow commands", Adding a job
+// summary).
+func (o Output) isAdded() bool {
+	path := os.Getenv(o.row().AddedTo)
+	return path != "" && !o.Printed() && o.isAlso(Output{Path: path})
+}
+
+// save puts the text where the output goes. What has come to that place during the run is
+// not overwritten, unless it is ours.
+func (o Output) save(text []byte) error {
+	info, err := os.Stat(o.Path)
+	switch {
+	case err != nil, stream(info) != nil, !info.Mode().IsRegular():
+	case o.isAdded():
+		return o.add(text)
+	default:
+		// Hosts for a DeepSpeed that knows no comments are nobody's, and replace reports.
+		if err := o.replaceable(max(formats.Wrote(bytes.NewReader(text)), formats.Rendering)); err != nil {
+			return err
+		}
+	}
+	return o.Put(text)
+}
+
+// Put has the text stand where the output goes, whole or not at all: it is written beside
+// and renamed, so that no collector, launch or CI reader meets half of it, not even after a
+// crash of the machine.
+func (o Output) Put(text []byte) error {
+	info, err := os.Stat(o.Path)
+	switch {
+	case err != nil:
+	case stream(info) != nil:
+		_, err := stream(info).Write(text)
+		return o.cannot(err)
+	case !info.Mode().IsRegular():
+		return o.feed(text)
+	}
+	file, err := beside(o.target())
+	if err != nil {
+		return o.putInPlace(text, info, err)
+	}
+	_, err = file.Write(text)
+	if info != nil {
+		err = errors.Join(err, file.Chmod(info.Mode().Perm()))
+	}
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		os.Remove(file.Name())
+		return o.cannot(err)
+	}
+	if err := os.Rename(file.Name(), o.target()); err != nil {
+		os.Remove(file.Name())
+		return o.putInPlace(text, info, err)
+	}
+	return nil
+}
+
+// putInPlace writes over a file that nothing can be renamed to, and why: it is a mount
+// point, as the termination log of Kubernetes and the single files of docker -v are, or
+// its directory is not ours to write to. What it held is cut off last, so that a reader
+// may meet half of each report, and never none.
+func (o Output) putInPlace(text []byte, there fs.FileInfo, why error) error {
+	if there == nil {
+		return o.cannot(why)
+	}
+	file, err := os.OpenFile(o.Path, os.O_WRONLY, 0)
+	if err != nil {
+		return o.cannot(err)
+	}
+	if _, err = file.Write(text); err == nil {
+		err = file.Truncate(int64(len(text)))
+	}
+	return o.cannot(errors.Join(err, file.Close()))
+}
+
+// add puts the text behind what the file holds, as a paragraph of its own.
+func (o Output) add(text []byte) error {
+	file, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return o.cannot(err)
+	}
+	if info, err := file.Stat(); err == nil && info.Size() > 0 {
+		text = append([]byte("\n\n"), text...)
+	}
+	_, err = file.Write(text)
+	return o.cannot(errors.Join(err, file.Close()))
+}
+
+// feed writes to what is no file. Of a named pipe somebody must hold the other end
+// already: to wait for a reader who never comes would look like a run without an end.
+func (o Output) feed(text []byte) error {
+	file, err := os.OpenFile(o.Path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return usage.WithHint(fmt.Errorf("%s is a pipe, and nobody reads it", o.Asked), "start its reader first")
+	}
+	if err != nil {
+		return o.cannot(err)
+	}
+	_, err = file.Write(text)
+	return o.cannot(errors.Join(err, file.Close()))
+}
+
+// cannot is CannotWrite of this output, nil for no error.
+func (o Output) cannot(err error) error {
+	if err == nil {
+		return nil
+	}
+	return CannotWrite(o.Asked, err)
+}
+
+// CannotWrite says which output, and the system's reason without a path of its own.
+func CannotWrite(asked string, err error) error {
+	return usage.WithHint(fmt.Errorf("%s cannot be written: %w", asked, usage.Reason(err)), "name a file in a directory of yours")
+}

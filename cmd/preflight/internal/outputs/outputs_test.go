@@ -1,0 +1,81 @@
+package outputs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"preflight/report/formats"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// asked is what a user says of where a report goes.
+type asked struct {
+	Format              string
+	Output              []string
+	GoodHosts, BadHosts string
+}
+
+func TestOutputs(t *testing.T) {
+	for _, c := range []struct {
+		asked asked
+		want  []string // FORMAT PATH
+	}{
+		{asked{}, []string{"text -"}},
+		{asked{Output: []string{""}}, []string{"text -"}},
+		{asked{Output: []string{"-"}}, []string{"text -"}},
+		{asked{Output: []string{"a.txt"}}, []string{"text a.txt"}},
+		{asked{Output: []string{"./a=b.txt"}}, []string{"text ./a=b.txt"}},
+		{asked{Output: []string{"a.b=c"}}, []string{"text a.b=c"}},
+		{asked{Output: []string{"./json=b"}}, []string{"text ./json=b"}},
+		{asked{Output: []string{"xml=b,json=a"}}, []string{"xml b", "json a", "text -"}}, // to be refused
+		{asked{Output: []string{"json=a,pdf=b"}}, []string{"json a", "pdf b", "text -"}},
+		{asked{Output: []string{"json=/dev/stdout"}}, []string{"json -"}},
+		{asked{Output: []string{"a,b"}}, []string{"text a,b"}},
+		{asked{Output: []string{"a.html", "b.HTM", "c.json", "d.xml", "e.md", "f.prom", "g.log"}}, []string{"html a.html", "html b.HTM", "json c.json", "junit d.xml", "markdown e.md", "prometheus f.prom", "text g.log"}},
+		{asked{Output: []string{"a.b/c", "text=d.html"}}, []string{"text a.b/c", "text d.html"}},
+		{asked{Output: []string{"a.html"}}, []string{"html a.html", "text -"}},
+		{asked{Output: []string{"a.html", "b"}, Format: "junit"}, []string{"html a.html", "junit b"}},
+		{asked{Output: []string{"markdown", "html=b"}}, []string{"text markdown", "html b"}}, // to be refused
+		{asked{Output: []string{"a,json=b,c,junit=d=e"}}, []string{"text a", "json b,c", "junit d=e"}},
+		{asked{Output: []string{"json=a", "junit=b"}}, []string{"json a", "junit b", "text -"}},
+		{asked{Output: []string{"json=a"}, Format: "json"}, []string{"json a"}},
+		{asked{Output: []string{"a"}, Format: "junit"}, []string{"junit a"}},
+		{asked{Output: []string{"json=-", "junit=b"}}, []string{"json -", "junit b"}},
+		{asked{GoodHosts: "g", BadHosts: "b", Output: []string{"json=j"}}, []string{"json j", "good-hosts g", "bad-hosts b", "text -"}},
+	} {
+		if c.asked.Format == "" {
+			c.asked.Format = "text"
+		}
+		var got []string
+		for _, o := range Of(c.asked.Format, "-o", c.asked.Output, Output{"", formats.GoodHosts, c.asked.GoodHosts}, Output{"", formats.BadHosts, c.asked.BadHosts}) {
+			got = append(got, o.Format+" "+o.Path)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("-o %q --format %s (-want +got):\n%s", c.asked.Output, c.asked.Format, diff)
+		}
+	}
+}
+
+// TestSaveKeepsWhatCameMeanwhile: a file that was not there before the run is as little
+// ours as one that was.
+func TestSaveKeepsWhatCameMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	o := Output{"-o " + path, "text", path}
+	if err := o.writable(nil, formats.Rendering); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.save([]byte("report")); err == nil {
+		t.Error("it was overwritten without a word")
+	}
+	if kept, err := os.ReadFile(path); string(kept) != "mine" {
+		t.Errorf("it holds %q (%v)", kept, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(files) > 0 {
+		t.Errorf("left beside it: %q", files)
+	}
+}

@@ -1,0 +1,225 @@
+package policyfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"preflight/checks"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
+)
+
+// Policy is what preflight.yaml holds: settings, what is expected of nodes, what checks
+// weigh, and which defects are known.
+type Policy struct {
+	File       string           // "" where there is none
+	Settings   map[string]Value // by key
+	Expect     []checks.Expectation
+	Off        []string // check IDs
+	Severities map[string]checks.Severity
+	Waivers    []checks.Waiver
+	Groups     []checks.Group
+}
+
+// Value is what the file says of one setting, and where.
+type Value struct {
+	At     string // "preflight.yaml:3"
+	Values []string
+}
+
+// sections are the keys of a configuration file that are no settings.
+var sections = []string{"expect", "groups", "severity", "waivers"}
+
+// policy reads the sections among the keys of a configuration file.
+func (f *file) policy(document map[string]*yaml.Node) Policy {
+	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
+	if groups := document["groups"]; groups != nil {
+		s.Groups = f.readGroups(groups)
+	}
+	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
+		s.Expect = append(s.Expect, f.expectation(entry))
+	}
+	f.severities(f.entries(document["severity"], "severity", "check", "severity"), &s)
+	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
+		s.Waivers = append(s.Waivers, f.waiver(entry))
+	}
+	return s
+}
+
+// readGroups reads names for node sets, in their order.
+func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
+	if node.Kind != yaml.MappingNode {
+		f.fault(node, "groups: holds names and their node sets, as in training: 'gpu[01-16]'")
+		return nil
+	}
+	for name, set := range maps.All(f.mapping(node)) {
+		text := f.text(set, "groups: "+name)
+		nodes, err := hostfile.Expand(text)
+		if groupName.FindString("@"+name) != "@"+name {
+			f.fault(set, "groups: %q is no name for a group: letters, digits, _ and - are", name)
+		} else if err != nil && text != "" {
+			f.fault(set, "groups: %s: %v", name, err)
+		}
+		f.groups[name] = text
+		groups = append(groups, checks.Group{Name: name, Nodes: nodes, At: f.at(set)})
+	}
+	slices.SortFunc(groups, func(a, b checks.Group) int { return strings.Compare(a.Name, b.Name) })
+	return groups
+}
+
+// groupName is a group in a node set, after the start, a comma or a blank.
+var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
+
+// nodeSet expands a node set, groups among it, nil where there is none.
+func (f *file) nodeSet(node *yaml.Node, where string) []string {
+	if node == nil {
+		return nil
+	}
+	text := strings.Join(f.list(node, where), ",")
+	known := true
+	set := groupName.ReplaceAllStringFunc(text, func(found string) string {
+		parts := groupName.FindStringSubmatch(found)
+		group, there := f.groups[parts[2]]
+		if !there {
+			known = false
+			f.fault(node, "%s: there is no group %q%s", where, parts[2], usage.Nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
+		}
+		return parts[1] + group
+	})
+	if !known {
+		return nil
+	}
+	names, err := hostfile.Expand(set)
+	if err != nil && (text != "" || node.Value == "") {
+		f.fault(node, "%s: %v", where, err)
+	}
+	return names
+}
+
+func (f *file) expectation(entry entry) checks.Expectation {
+	e := checks.Expectation{
+		Fact:     f.required(entry, "fact"),
+		Is:       f.texts(entry, "is"),
+		Nodes:    f.nodeSet(entry.keys["nodes"], "nodes"),
+		Severity: checks.Severity(f.choice(entry, "severity", "error", "warning")),
+		Fix:      f.optional(entry, "fix"),
+		At:       f.at(entry.node),
+	}
+	if e.Fact == "" || e.Is == nil {
+		return e // said already
+	}
+	if err := checks.ValidExpectation(e); err != nil {
+		place := entry.keys["is"]
+		if _, unknown := errors.AsType[*checks.UnknownFactError](err); unknown {
+			place = entry.keys["fact"]
+		}
+		f.fault(place, "%v", err)
+	}
+	return e
+}
+
+// Check is the check of the policy itself, which no pattern of it weighs.
+const Check = "policy"
+
+// severities sets what checks weigh, or that they are off. What is said of one by its
+// name holds before what is said of all that a pattern such as gpu-* means, and of two
+// patterns the later.
+func (f *file) severities(entries []entry, s *Policy) {
+	weights, named := map[string]string{}, map[string]string{} // by check; where it is named
+	for _, entry := range entries {
+		pattern, severity := f.required(entry, "check"), f.required(entry, "severity")
+		if severity != "" {
+			severity = f.choice(entry, "severity", "error", "warning", "off")
+		}
+		ids := ChecksNamed(pattern)
+		if pattern != "" && len(ids) == 0 {
+			f.unknownCheck(entry.keys["check"], pattern)
+		}
+		byName := slices.Equal(ids, []string{pattern})
+		if byName && pattern == Check {
+			f.fault(entry.keys["check"], "severity: %s watches over the waivers, and a date that is over always fails: leave it out", Check)
+		}
+		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
+		if byName && inList && named[pattern] != "" {
+			f.fault(entry.keys["check"], "severity: %s is weighed at %s already", pattern, named[pattern])
+		}
+		for _, id := range ids {
+			if id != Check && (byName || named[id] == "") {
+				weights[id] = severity
+			}
+		}
+		if byName {
+			named[pattern] = f.at(entry.node)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(weights)) {
+		switch severity := weights[id]; severity {
+		case "off":
+			s.Off = append(s.Off, id)
+		case "error", "warning":
+			s.Severities[id] = checks.Severity(severity)
+		}
+	}
+}
+
+func (f *file) waiver(entry entry) checks.Waiver {
+	w := checks.Waiver{
+		Check:  f.required(entry, "check"),
+		Nodes:  f.nodeSet(entry.keys["nodes"], "nodes"),
+		Fact:   f.optional(entry, "fact"),
+		Reason: f.required(entry, "reason"),
+		Owner:  f.required(entry, "owner"),
+		Until:  f.required(entry, "until"),
+		At:     f.at(entry.node),
+	}
+	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
+		f.unknownCheck(entry.keys["check"], w.Check)
+	} else if err := checks.ValidWaiver(w); err != nil && known {
+		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
+	}
+	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
+		f.fault(entry.keys["until"], "until: %q is no date: write it like 2026-12-31", w.Until)
+	}
+	return w
+}
+
+func (f *file) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", NoCheck(id)) }
+
+// NoCheck says that there is no such check, and which was likely meant.
+func NoCheck(id string) string {
+	var ids []string
+	for _, check := range checks.Catalogue {
+		ids = append(ids, check.ID)
+	}
+	near := usage.Nearest(id, ids)
+	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
+		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
+		if at := slices.IndexFunc(ids, part); at >= 0 {
+			near = fmt.Sprintf(": the nearest is %q", ids[at])
+		}
+	}
+	return fmt.Sprintf("there is no check %q%s", id, near)
+}
+
+// leastPart is of how many letters the part of a name tells one.
+const leastPart = 3
+
+// ChecksNamed are the IDs that a name or a pattern (gpu-*) means.
+func ChecksNamed(pattern string) []string {
+	var ids []string
+	for _, check := range checks.Catalogue {
+		if match, err := path.Match(pattern, check.ID); match && err == nil {
+			ids = append(ids, check.ID)
+		}
+	}
+	return ids
+}

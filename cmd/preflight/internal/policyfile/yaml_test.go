@@ -1,0 +1,16 @@
+package policyfile
+
+import "testing"
+
+// FuzzDocument: whatever the text, reading it ends.
+func FuzzDocument(f *testing.F) {
+	f.Add("expect:\n\ta: [>=5, 'b\n")
+	f.Add("a: \"x, >6\" : : `")
+	f.Add("- !=5, @\n- >")
+	f.Fuzz(func(t *testing.T, text string) {
+		file := &file{name: "p"}
+		if root, err := file.document(text); err == nil && root == nil {
+			t.Errorf("%q has neither a document nor an error", text)
+		}
+	})
+}

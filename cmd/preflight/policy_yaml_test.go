@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSlips: what YAML takes for signs of its own is said with its line and how to write
+// it, and what else is wrong with the file beside it.
+func TestSlips(t *testing.T) {
+	sign := func(sign string) string {
+		return " in quotes: " + sign + " at the start of a value is a sign of YAML's own"
+	}
+	for text, want := range map[string]string{
+		"expect:\n  gpu.driver: >=550":                                                                `p:2: write ">=550"` + sign(">"),
+		"expect:\n  gpu.driver: > 550\n  net.mtu: >9000   # jumbo":                                    `p:2: write "> 550"` + sign(">") + "\n" + `p:3: write ">9000"` + sign(">"),
+		"expect:\n  net.mtu: >5\n  gpu.driver: 5":                                                     `p:2: write ">5"` + sign(">"),
+		"expect:\n  gpu.driver: !=550.54.15":                                                          `p:2: write "!=550.54.15"` + sign("!"),
+		"expect:\n  gpu.driver: !=550, <600\n":                                                        `p:2: write "!=550, <600"` + sign("!"),
+		"expect:\n  gpu.driver: [!=550.1, '>=2', absent]":                                             `p:2: write "!=550.1"` + sign("!"),
+		"expect:\n- {fact: gpu.driver, is: >=550.1 }":                                                 `p:2: write ">=550.1"` + sign(">"),
+		"expect:\n- fact: gpu.driver\n  is:\n  - >=550.1\n  - >=2":                                    `p:4: write ">=550.1"` + sign(">") + "\n" + `p:5: write ">=2"` + sign(">"),
+		"groups: {a: w1}\nexpect:\n- fact: gpu.driver\n  is: 1\n  nodes: @a":                          `p:5: write "@a"` + sign("@"),
+		"severity:\n  *: off":                                                                         `p:2: write "*"` + sign("*"),
+		"waivers:\n- check: expectation\n  fact: *\n  reason: &r x\n  owner: *r\n  until: 2026-12-31": `p:3: write "*"` + sign("*"),
+		"expect:\n\tgpu.driver: 550":                                                                  `p:2: is indented by a tab, and YAML takes blanks alone: write blanks`,
+		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: the quote that begins ">=550 is not closed: write ">=550"`,
+		"expect:\n  gpu.driver: '>=550":                                                               `p:2: the quote that begins '>=550 is not closed: write '>=550'`,
+		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: there is no setting "strictt": the nearest is "strict"` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
+		"expect:\n  gpu.driver: >=550\n  net.mtu: a: b":                                               `p:2: write ">=550"` + sign(">") + "\np is not YAML: yaml: line 3: mapping values are not allowed in this context",
+		"expect:\n- fact: gpu.driver\n  is: !=5\n  fix: |\n    it's > 5\n    - '>=\n":                 `p:3: write "!=5"` + sign("!"),
+		"a: [":         "p is not YAML: yaml: line 1: did not find expected node content",
+		"strict: \x01": "p is not YAML: yaml: control characters are not allowed",
+	} {
+		_, problems := readPolicy(t, text)
+		if diff := cmp.Diff(strings.Split(want, "\n"), problems); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// TestNoSlips: what YAML has a use for stays as it is.
+func TestNoSlips(t *testing.T) {
+	for _, text := range []string{
+		"expect:\n- fact: gpu.driver\n  is: '>=550'\n  fix: >-\n    it's\n    @here\n",
+		"expect:\n- fact: gpu.driver\n  is: 1\n  fix: |\n",
+		"waivers:\n- {check: shm-size, reason: &why \"it's\n  two lines\", owner: *why, until: 2026-12-31}\n",
+		"expect:\n  gpu.driver:\t!!str 550",
+		"# it's >=550\nstrict: true # \"not closed\n",
+	} {
+		if _, problems := readPolicy(t, text); problems != nil {
+			t.Errorf("%q: %q", text, problems)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package ci
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+const (
+	// GitHubStart is how our annotations begin.
+	GitHubStart = "::notice title=preflight::"
+	// mostAnnotations is how many of each kind GitHub shows of one step. It drops the
+	// others without a word (docs.github.com, "Usage limits").
+	mostAnnotations = 10
+	// longestTitle is how many characters of a title are written. GitHub takes 255.
+	longestTitle = 200
+	// longestAnnotation is how many characters of one are written. GitHub takes 64 KB.
+	longestAnnotation = 4000
+)
+
+// GitHub writes the report as workflow commands, which a step of GitHub Actions turns
+// into annotations when they come on its standard output: a notice with the verdict,
+// then an error for each finding that failed or could not look, and a warning for each
+// warning, which is an error where warnings fail the run. Where the exit code is not 0 and
+// no finding says why, as after an interruption, an error says so of the run. Where there
+// are more of a kind than GitHub shows, the last one says how many.
+//
+// Escaping is that of actions/toolkit v1 (packages/core/src/command.ts): in data %, CR
+// and LF, in properties also : and the comma. A command is one line, so no text of a node
+// can begin another.
+func GitHub(w io.Writer, r checks.Report) error {
+	words := report.WordsOf(r)
+	var errors, warnings []annotation
+	for _, f := range r.Findings {
+		if f.Verdict == checks.Unknown {
+			continue
+		}
+		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, words.Whom(f)), unindented(report.Details(f)), f.At}
+		if f.Verdict == checks.Fail || r.Strict {
+			errors = append(errors, one)
+		} else {
+			warnings = append(warnings, one)
+		}
+	}
+	for _, unknown := range words.Unknowns() {
+		errors = append(errors, annotation{"preflight: could not look at " + unknown.Nodes,
+			unknown.Reason + "\nfor " + strings.Join(unknown.Checks, ", "), ""})
+	}
+	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
+		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})
+	}
+	var waived []annotation
+	for _, w := range r.Waived {
+		waived = append(waived, annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, words.Nodes(w.Nodes)), w.Summary + "\nwaived " + report.Promise(w), w.At})
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s%s\n", GitHubStart, commandData(report.Word(r.Verdict)+": "+words.Conclusion()+"\n"+words.Summary()))
+	annotate(&out, "error", errors, mostAnnotations)
+	annotate(&out, "warning", warnings, mostAnnotations)
+	annotate(&out, "notice", waived, mostAnnotations-1) // the first is written
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".
+type annotation struct{ title, text, at string }
+
+// annotate writes so many.
+func annotate(out *strings.Builder, level string, all []annotation, most int) {
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most-1:most-1], annotation{"preflight",
+			fmt.Sprintf("and %s more: GitHub shows no more than %d, the report has them all", report.Plural(more+1, level), mostAnnotations), ""})
+	}
+	for _, one := range all {
+		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, inCheckout(one.at), commandProperty(report.Shorten(one.title, longestTitle)), commandData(one.text))
+	}
+}
+
+// inCheckout are the properties that show an annotation at its place, "" where that is
+// not below the working directory: GitHub knows files by their path in the repository.
+func inCheckout(at string) string {
+	colon := strings.LastIndexByte(at, ':')
+	if colon < 0 {
+		return ""
+	}
+	file, line := path.Clean(at[:colon]), at[colon+1:]
+	if _, err := strconv.ParseUint(line, 10, 32); err != nil || path.IsAbs(file) || file == ".." || strings.HasPrefix(file, "../") {
+		return ""
+	}
+	return "file=" + commandProperty(file) + ",line=" + line + ","
+}
+
+// unindented takes away the columns in which a page sets its fields.
+func unindented(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func commandData(text string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(report.EscapeLines(report.Shorten(text, longestAnnotation)))
+}
+
+func commandProperty(text string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(commandData(text))
+}

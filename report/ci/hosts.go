@@ -1,0 +1,141 @@
+package ci
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/hostfile"
+	"preflight/report"
+)
+
+// How lists of hosts of ours begin.
+const (
+	GoodHostsStart = "# good hosts, by preflight: "
+	BadHostsStart  = "# bad hosts, by preflight: "
+)
+
+// GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
+// hostfile order, for deepspeed --hostfile; a comment names those that could not be told,
+// which are in neither list. Where the launch as a whole fails no hosts would help, so
+// there are none, and a comment says why. deepspeed refuses a hostfile without a host.
+//
+// A hostfile says how many slots a node has, not which. Where a filter has chosen others
+// than the first ones, and the launch would use those it left out, the error says by which
+// --include they are used. Where nobody said how many (-w, some Slurm jobs) a line is the
+// name alone, which deepspeed refuses, and pdsh -w ^FILE and srun --nodefile take.
+//
+// The comments are left out for a DeepSpeed before v0.8.0, which knows none. Without them
+// nobody can tell that the file is ours, and it is not written over. A name that
+// cannot stand in a hostfile is an error.
+func GoodHosts(w io.Writer, r checks.Report) error {
+	parted := checks.Partitioned(r)
+	if parted.Whole != nil {
+		parted.Good = nil
+	}
+	good, err := hosts(r, parted.Good)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(good, someSlots) {
+		return fmt.Errorf("a hostfile cannot say which slots of a node are used: launch with the hostfile that was judged and --include='%s'", included(good))
+	}
+	var out strings.Builder
+	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
+		fmt.Fprintln(&out, GoodHostsStart+shareOf(r, good, parted.Unknown))
+		if parted.Whole != nil {
+			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", report.Escape(strings.Join(parted.Whole, ", ")))
+		}
+	}
+	for _, host := range good {
+		out.WriteString(host.Name)
+		if host.Slots != nil {
+			fmt.Fprintf(&out, " slots=%d", len(host.Slots))
+		}
+		out.WriteString("\n")
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// BadHosts writes the names of the nodes that are bad ([checks.Report.Part]), one a line
+// below a comment, in hostfile order. What is wrong with the launch as a whole makes no
+// node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
+// is not installed here.
+func BadHosts(w io.Writer, r checks.Report) error {
+	parted := checks.Partitioned(r)
+	bad, err := hosts(r, parted.Bad)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	fmt.Fprintln(&out, BadHostsStart+shareOf(r, bad, parted.Unknown))
+	for _, host := range bad {
+		fmt.Fprintln(&out, host.Name)
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// shareOf says how many are in a list of hosts, and the nodes that are in neither.
+func shareOf(r checks.Report, listed []hostfile.Host, untold []string) string {
+	text := fmt.Sprintf("%d of %s", len(listed), report.Plural(len(r.Nodes), "node"))
+	if len(untold) > 0 {
+		text += fmt.Sprintf("; could not tell of %d: %s", len(untold), report.Escape(hostfile.Fold(untold)))
+	}
+	return text
+}
+
+// hosts are some of the nodes with the slots that the launch was judged with.
+func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
+	for _, node := range r.Nodes { // those that are not listed stand in a comment
+		if !isWord(node.Name) {
+			return nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", report.Escape(node.Name))
+		}
+	}
+	slots := map[string][]int{}
+	for _, host := range r.Launch.Hosts {
+		slots[host.Name] = host.Slots
+	}
+	var all []hostfile.Host
+	for _, name := range names {
+		all = append(all, hostfile.Host{Name: name, Slots: slots[name]})
+	}
+	return all, nil
+}
+
+// isWord is whether a name can begin a line of a hostfile.
+func isWord(name string) bool {
+	return name != "" && name[0] != '#' && !strings.Contains(name, " ") && report.Escape(name) == name
+}
+
+// someSlots is whether a hostfile cannot say which slots of the host are used: they are
+// not its first ones.
+func someSlots(host hostfile.Host) bool {
+	for i, slot := range host.Slots {
+		if i != slot {
+			return true
+		}
+	}
+	return false
+}
+
+// included is what deepspeed --include takes to use these very slots.
+func included(hosts []hostfile.Host) string {
+	parts := make([]string, len(hosts))
+	for i, host := range hosts {
+		parts[i] = host.Name
+		if !someSlots(host) {
+			continue
+		}
+		var slots []string
+		for _, slot := range host.Slots {
+			slots = append(slots, strconv.Itoa(slot))
+		}
+		parts[i] += ":" + strings.Join(slots, ",")
+	}
+	return strings.Join(parts, "@")
+}

@@ -1,0 +1,196 @@
+package ci
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+// JUnitStart is how a JUnit report of ours begins.
+const JUnitStart = xml.Header + `<testsuites name="preflight"`
+
+// JUnit writes the report as JUnit XML: one testsuite, one testcase a check, in the
+// order of the catalogue. Its class name is preflight.checks, so that Jenkins shows
+// package preflight.
+//
+//	fail     <failure>, with the nodes, got, want, the fix and what training would say
+//	unknown  <error>; <skipped> where another testcase tells the cause, so that one node
+//	         that is down is one failure and not fifty
+//	skip     <skipped>; of a check whose findings are waived it says how long, by whom
+//	         and why, and <system-out> has what was found
+//	warn     passes, with the same text in <system-out>; where the report's exit code
+//	         says that warnings fail, <failure>
+//
+// A report never looks better here than its exit code: where that is not 0 and no
+// testcase says why, as after an interruption, a testcase named run does. The time is
+// the whole run's, in seconds; single checks take none that is worth measuring, so
+// theirs is 0. The timestamp is when the run began, in UTC and without a zone, as Ant's
+// schema wants it. The hostname is the launching machine's, "localhost" where it was not
+// looked at, as Ant writes it.
+//
+// JUnit XML has no standard. This is what three readers agree on: the schema of Jenkins
+// (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin,
+// CaseResult.java, which takes the first failure of a testcase) and GitLab's
+// (lib/gitlab/ci/parsers/test/junit.rb, which shows an element's text, not its message,
+// and follows [[ATTACHMENT|…]] in the <system-out> of a failed testcase: there is none).
+func JUnit(w io.Writer, r checks.Report) error {
+	words := report.WordsOf(r)
+	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
+	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
+		suite.Timestamp = began.UTC().Format("2006-01-02T15:04:05")
+	}
+	if r.Head != nil && r.Head.Host != nil {
+		suite.Hostname = report.Escape(cmp.Or(r.Head.Host.Hostname, "localhost"))
+	}
+	suite.properties("version", r.Version)
+	suite.properties("hostfile", r.Hostfile)
+	suite.properties("policy", r.Policy)
+	for _, one := range judgements(r) {
+		suite.add(testcase(words, one, r.Strict))
+	}
+	if r.ExitCode != 0 && suite.Failures+suite.Errors == 0 {
+		text := words.Conclusion()
+		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: report.Escape(text), Type: string(r.Verdict),
+			Text: report.EscapeLines(text + "\n" + words.Unfinished())}})
+	}
+	all := junitSuites{Name: suite.Name, Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suite: suite}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// The elements, as encoding/xml writes them.
+type (
+	junitSuites struct {
+		XMLName  xml.Name   `xml:"testsuites"`
+		Name     string     `xml:"name,attr"`
+		Tests    int        `xml:"tests,attr"`
+		Failures int        `xml:"failures,attr"`
+		Errors   int        `xml:"errors,attr"`
+		Time     string     `xml:"time,attr"`
+		Suite    junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name       string          `xml:"name,attr"`
+		Tests      int             `xml:"tests,attr"`
+		Failures   int             `xml:"failures,attr"`
+		Errors     int             `xml:"errors,attr"`
+		Skipped    int             `xml:"skipped,attr"`
+		Time       string          `xml:"time,attr"`
+		Timestamp  string          `xml:"timestamp,attr,omitempty"`
+		Hostname   string          `xml:"hostname,attr"`
+		Properties []junitProperty `xml:"properties>property,omitempty"`
+		Cases      []junitCase     `xml:"testcase"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitProblem `xml:"failure"`
+		Error   *junitProblem `xml:"error"`
+		Skipped *junitSkipped `xml:"skipped"`
+		Output  *junitText    `xml:"system-out"`
+	}
+	junitProblem struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",cdata"` // CDATA keeps its line breaks readable
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+	junitText struct {
+		Text string `xml:",cdata"`
+	}
+)
+
+func (s *junitSuite) properties(name, value string) {
+	if value != "" {
+		s.Properties = append(s.Properties, junitProperty{name, report.Escape(value)})
+	}
+}
+
+// add puts a testcase to the suite and counts it.
+func (s *junitSuite) add(c junitCase) {
+	c.Class, c.Time = "preflight.checks", "0"
+	s.Tests++
+	switch {
+	case c.Failure != nil:
+		s.Failures++
+	case c.Error != nil:
+		s.Errors++
+	case c.Skipped != nil:
+		s.Skipped++
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+// testcase is one check. What XML cannot hold, control characters and what is no
+// character at all, is escaped before the encoder would replace it.
+func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
+	c := junitCase{Name: report.Escape(one.Check)}
+	switch {
+	case one.Verdict == checks.Fail, one.Verdict == checks.Warn && warningsFail:
+		c.Failure = problem(words, one)
+		return c
+	case one.Verdict == checks.Unknown && !one.explained():
+		c.Error = problem(words, one)
+		return c
+	case one.explained():
+		c.Skipped = &junitSkipped{"not complete: " + report.Escape(one.Reason)}
+	case one.Verdict == checks.Skip:
+		c.Skipped = &junitSkipped{whySkipped(words, one)}
+	}
+	if len(one.findings)+len(one.waived) > 0 {
+		c.Output = &junitText{problem(words, one).Text}
+	}
+	return c
+}
+
+// whySkipped is why a check did not apply, or how long what it found is waived.
+func whySkipped(words report.Words, one judgement) string {
+	if len(one.waived) == 0 {
+		return report.Escape(one.Reason)
+	}
+	var all []string
+	for _, w := range one.waived {
+		all = append(all, words.Nodes(w.Nodes)+" waived "+report.Escape(report.Promise(w)))
+	}
+	return strings.Join(all, "; ")
+}
+
+// problem is all that a check found: why it could not look or the first finding in the
+// message, everything in the text.
+func problem(words report.Words, one judgement) *junitProblem {
+	message, text := one.Reason, words.Blocks(one.findings, one.waived)
+	switch {
+	case one.Reason != "":
+		text = one.Reason + "\n" + text
+	case len(one.findings) > 0:
+		first := one.findings[0]
+		message = words.Nodes(first.Nodes) + ": " + first.Summary
+		if more := len(one.findings) - 1; more > 0 {
+			message += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+	return &junitProblem{report.Escape(message), string(one.Verdict), "\n" + report.EscapeLines(text) + "\n"}
+}
+
+func junitTime(seconds float64) string { return fmt.Sprintf("%.3f", seconds) }

@@ -1,0 +1,209 @@
+package ci
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+const (
+	// markdownMark is how our summaries begin, unseen on the page: whoever replaces an
+	// earlier comment knows it by that.
+	markdownMark = "<!-- preflight report -->\n"
+	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub takes
+	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
+	mostMarkdown = 65_000
+	// mostForTables is how many of them the findings and the waivers take, so that there is
+	// room for what mends the first of them.
+	mostForTables = 40_000
+	// mostInCell is how many characters of one text are written, mostInBlock how many of
+	// the commands that mend one finding.
+	mostInCell  = 400
+	mostInBlock = 4000
+)
+
+// MarkdownStart is how a summary of ours begins: the mark, and what is written behind it,
+// for the mark alone may stand above a comment of somebody's.
+var MarkdownStart = regexp.MustCompile(`^` + regexp.QuoteMeta(markdownMark) +
+	`\n(?:## (?:FAIL|WARN|UNKNOWN|PASS): |\| nodes \| fact \| before \| after \|\n|Nothing changed(?:\.\n$| of what could be compared\.\n))`)
+
+// Markdown writes the report in GitHub Flavored Markdown, for
+// $GITHUB_STEP_SUMMARY, comments on pull and merge requests: the verdict, a table of
+// the findings, the commands that fix them, what is waived, and what differs between the
+// nodes, folded.
+// It always fits in a comment: what does not is left out, and a remark says so.
+//
+// Nothing a node said can end a cell, a code block or the page, become a link, an image
+// or a mention of somebody, or be taken for HTML.
+func Markdown(w io.Writer, r checks.Report) error {
+	s := &summary{Words: report.WordsOf(r)}
+	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Summary()) + "\n")
+	s.table(r.Findings)
+	for _, f := range r.Findings {
+		s.remedy(f)
+	}
+	s.waivers(r.Waived)
+	s.differences(r.Diff)
+	s.others()
+	return s.writeTo(w, "part", "this report", "the report as text or JSON has them all")
+}
+
+// ChangesMarkdown is [report.ChangesText] as a table of GitHub Flavored Markdown, in which nothing
+// that a node said is markup. What does not fit in a comment is left out, and a remark
+// says how much.
+func ChangesMarkdown(w io.Writer, c report.Changed) error {
+	s := &summary{}
+	s.add(markdownMark)
+	rows := c.Rows(false)
+	if len(rows) == 0 {
+		said := c.Unchanged()
+		s.add("\n" + strings.ToUpper(said[:1]) + said[1:] + ".\n")
+	} else {
+		s.add("\n" + row("nodes", "fact", "before", "after") + row("---", "---", "---", "---"))
+	}
+	for _, r := range rows {
+		fact := ""
+		if r.Fact != "" {
+			fact = code(r.Fact)
+		}
+		s.add(row(prose(s.Nodes(r.Nodes)), fact, prose(r.Before), prose(r.After)))
+	}
+	if unseen := c.Unseen(); unseen != nil {
+		s.add("\n" + row("nodes", "not compared", "why") + row("---", "---", "---"))
+		for _, u := range unseen {
+			s.add(row(prose(s.Nodes(u.Nodes)), prose(u.What), prose(u.Why)))
+		}
+	}
+	return s.writeTo(w, "row", "these changes", "preflight diff prints them all")
+}
+
+// summary is the Markdown as it grows.
+type summary struct {
+	report.Words
+	out  strings.Builder
+	left int // parts that did not fit
+}
+
+// writeTo hands the page out, and says how many parts of what did not fit.
+func (s *summary) writeTo(w io.Writer, part, of, wayOut string) error {
+	if s.left > 0 {
+		fmt.Fprintf(&s.out, "\n**Cut here:** %s of %s do not fit in a comment; %s.\n", report.Plural(s.left, part), of, wayOut)
+	}
+	_, err := io.WriteString(w, s.out.String())
+	return err
+}
+
+// add writes a part of the page that stands or goes as a whole. After the first that
+// does not fit none is written, so that nothing is missing in between.
+func (s *summary) add(part string) {
+	if s.left > 0 || s.out.Len()+len(part) > mostMarkdown {
+		s.left++
+		return
+	}
+	s.out.WriteString(part)
+}
+
+// table is one row a finding; checks that could not look for one reason share one.
+func (s *summary) table(findings []checks.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	s.add("\n" + row("", "check", "nodes", "what", "got", "want") + row("---", "---", "---", "---", "---", "---"))
+	var rows []string
+	for _, f := range findings {
+		if f.Verdict != checks.Unknown {
+			rows = append(rows, row(report.Word(f.Verdict), code(f.Check), prose(s.Whom(f)), prose(f.Summary), prose(f.Got), prose(f.Want)))
+		}
+	}
+	for _, unknown := range s.Unknowns() {
+		rows = append(rows, row(report.Word(checks.Unknown), element(strings.Join(unknown.Checks, ", ")), prose(unknown.Nodes), prose(unknown.Reason), "could not look", ""))
+	}
+	s.rows(rows)
+}
+
+// rows ends a table, with a remark where there are more than a page should have.
+func (s *summary) rows(rows []string) {
+	for i, one := range rows {
+		if s.out.Len()+len(one) > mostForTables {
+			s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", len(rows)-i))
+			return
+		}
+		s.add(one)
+	}
+}
+
+// waivers is one row a finding that does not count.
+func (s *summary) waivers(all []checks.Waived) {
+	if len(all) == 0 {
+		return
+	}
+	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
+	var rows []string
+	for _, w := range all {
+		rows = append(rows, row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until)))
+	}
+	s.rows(rows)
+}
+
+// remedy is the commands that fix what was found, to be copied, and what training would
+// say without them.
+func (s *summary) remedy(f checks.Finding) {
+	if len(f.Fix) == 0 && f.WouldSee == "" {
+		return
+	}
+	text := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
+	if len(f.Fix) > 0 {
+		text += "\n" + block("sh", wholeCommands(f.Fix))
+	}
+	if f.WouldSee != "" {
+		text += "\nor see: " + code(f.WouldSee) + "\n"
+	}
+	s.add(text)
+}
+
+// differences are the facts on which the nodes differ, the majority first.
+func (s *summary) differences(diffs []checks.FactDiff) {
+	diffs = report.Folded(diffs)
+	if len(diffs) == 0 {
+		return
+	}
+	text := details(report.Plural(len(diffs), "difference")+" between the nodes") +
+		row("fact", "most nodes", "others") + row("---", "---", "---")
+	for _, d := range diffs[:min(len(diffs), report.MostDifferences)] {
+		parties := s.Parties(d, false)
+		text += row(code(d.Fact), prose(parties[0]), prose(parties[1]))
+	}
+	if more := len(diffs) - report.MostDifferences; more > 0 {
+		text += fmt.Sprintf("\nand %d more\n", more)
+	}
+	s.add(text + detailsEnd)
+}
+
+// others says of every check without a finding what became of it, and names them all: it is
+// folded.
+func (s *summary) others() {
+	var lines []string
+	for _, one := range s.Others() {
+		line := "- " + one.Label() + ": " + whole(strings.Join(one.Checks, ", "))
+		if one.Text != "" {
+			line += ": " + prose(one.Text)
+		}
+		lines = append(lines, line)
+	}
+	lines = append(lines, "- not covered: "+prose(checks.NotCovered))
+	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
+}
+
+const detailsEnd = "\n</details>\n"
+
+// details begins a part that is folded; the blank line has Markdown go on inside.
+func details(title string) string {
+	return "\n<details><summary>" + title + "</summary>\n\n"
+}
+
+// row is one of a table; its cells are Markdown already.
+func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }

@@ -1,0 +1,52 @@
+package ci
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/report/internal/sample"
+)
+
+// status is a line of a plugin by the Monitoring Plugins' guidelines: text without a
+// bar, then 'label'=value[UOM];warn;crit;min;max, parted by blanks.
+var status = regexp.MustCompile(`^PREFLIGHT (OK|WARNING|CRITICAL|UNKNOWN) - [^|<>\n]+ \|( [a-z]+=[0-9.]+(s|%|B|c)?;[0-9]*;[0-9]*;[0-9]*(;[0-9]*)?)+\n$`)
+
+func TestNagios(t *testing.T) {
+	warned := sample.Failing()
+	warned.Verdict, warned.ExitCode, warned.Findings = checks.Warn, 0, warned.Findings[4:]
+	long := sample.Failing()
+	for range 100 {
+		long.Findings = append(long.Findings, checks.Finding{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w1", strings.Repeat("node", 400)}})
+	}
+	all := sample.Cases()
+	all["warned"], all["long"] = warned, long
+	for name, want := range map[string]string{
+		"failing": "PREFLIGHT CRITICAL - this launch will not work: 2 problems on w[2-4]: ssh-reach w4, shm-size w[2-3], python-same w1, torch-same w1, env-sane all 4 nodes" +
+			" | nodes=4;;;0 reached=3;;;0;4 passed=1;;;0;8 failed=2;;;0;8 warned=1;;;0;8 unknown=3;;;0;8 waived=0;;;0 time=0.420s;;;0\n",
+		"passing":     "PREFLIGHT OK - ready to launch | nodes=1;;;0 ",
+		"warned":      "PREFLIGHT WARNING - ready to launch, with 1 warning: env-sane all 4 nodes | ",
+		"strict":      "PREFLIGHT CRITICAL - 1 warning, and --strict makes warnings fail: env-sane all 4 nodes | ",
+		"interrupted": "PREFLIGHT UNKNOWN - cannot tell whether this launch will work (interrupted: this is what is known so far) | ",
+		"long": "PREFLIGHT CRITICAL - this launch will not work: 102 problems on all 4 nodes: ssh-reach w4, shm-size w[2-3], python-same w1, torch-same w1, env-sane all 4 nodes, " +
+			"shm-size w1,nodenodenodenodenodenodenodenodenodenodenodenodenodenode…, and 99 more | ",
+		"waiving": "PREFLIGHT CRITICAL - this launch will not work: 3 problems on w[2-4]: ssh-reach w4, shm-size w[2-3], python-same w1, torch-same w1, env-sane all 4 nodes, " +
+			"expectation w3 (2 waived) | nodes=4;;;0 reached=3;;;0;4 passed=1;;;0;9 failed=2;;;0;9 warned=1;;;0;9 unknown=3;;;0;9 waived=2;;;0 time=0.420s;;;0\n",
+		"hostile": "PREFLIGHT CRITICAL - this launch will not work: 1 problem on ",
+	} {
+		got := sample.Rendered(t, Nagios, all[name])
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s\n got %q\nwant %q", name, got, want)
+		}
+		if name == "hostile" && !strings.Contains(got, `a\x7cb ]]\x3e --\x3e \x3c/details\x3e`) {
+			t.Errorf("what the node said is not in %q", got)
+		}
+		if !status.MatchString(got) {
+			t.Errorf("%s is no status line: %q", name, got)
+		}
+		if len(got) > 1024 {
+			t.Errorf("%s has %d bytes, NRPE 2 hands on 1,024", name, len(got))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package ci
+
+import (
+	"io"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/report"
+)
+
+// PrometheusStart is how our metrics begin.
+const PrometheusStart = "# HELP preflight_verdict "
+
+// Prometheus writes the report in the text exposition format 0.0.4, for the textfile
+// collector of node_exporter (a file that ends in .prom) or a push gateway. All are
+// gauges:
+//
+//	preflight_verdict{verdict}               1 for the run's verdict, 0 for the others
+//	preflight_check{check,verdict}           1, with the verdict of the check
+//	preflight_finding{check,node,verdict}    how many findings name the node; node is "" for
+//	                                         one that names none
+//	preflight_waived{check,node,verdict}     the same of those that are waived, with the
+//	                                         verdict that does not count
+//	preflight_node_reached{node}             1 where the agent answered, else 0
+//	preflight_run_seconds                    how long the run took
+//	preflight_last_run_timestamp_seconds     when it began; left out where a saved report
+//	                                         does not tell
+//
+// What does not run any more shows by the last one; the collector's own
+// node_textfile_mtime_seconds is when the file was written, by preflight judge too.
+func Prometheus(w io.Writer, r checks.Report) error {
+	verdict := gauge("preflight_verdict", "Whether the launch can work: 1 for the verdict of the run, 0 for the others.")
+	for _, v := range []checks.Verdict{checks.Pass, checks.Warn, checks.Fail, checks.Unknown} {
+		add(verdict, oneIf(v == r.Verdict), "verdict", string(v))
+	}
+	check := gauge("preflight_check", "The verdict of each check over all nodes.")
+	for _, one := range judgements(r) {
+		add(check, 1, "check", one.Check, "verdict", string(one.Verdict))
+	}
+	finding := gauge("preflight_finding", "How many findings of a check name a node; no node is the launch as a whole.")
+	countByNode(finding, r.Findings)
+	waived := gauge("preflight_waived", "How many findings of a check that name a node are waived by the policy.")
+	var findings []checks.Finding
+	for _, w := range r.Waived {
+		findings = append(findings, w.Finding)
+	}
+	countByNode(waived, findings)
+	reached := gauge("preflight_node_reached", "Whether the agent answered on the node.")
+	for _, same := range report.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
+		add(reached, oneIf(same.All[0].Reached), "node", same.Key)
+	}
+	seconds := gauge("preflight_run_seconds", "How long the run took.")
+	add(seconds, r.Seconds)
+	last := gauge("preflight_last_run_timestamp_seconds", "When the run began, in seconds since 1970.")
+	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
+		add(last, float64(began.Unix()))
+	}
+	for _, family := range []*dto.MetricFamily{verdict, check, finding, waived, reached, seconds, last} {
+		if len(family.Metric) == 0 {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(w, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func gauge(name, help string) *dto.MetricFamily {
+	return &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
+}
+
+// add adds one value, labels as pairs of name and value.
+func add(family *dto.MetricFamily, value float64, labels ...string) {
+	metric := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
+	for i := 0; i < len(labels); i += 2 {
+		metric.Label = append(metric.Label, &dto.LabelPair{Name: &labels[i], Value: proto.String(report.Escape(labels[i+1]))})
+	}
+	family.Metric = append(family.Metric, metric)
+}
+
+// countByNode adds one sample a series: a series that came twice would make Prometheus
+// refuse the whole file.
+func countByNode(family *dto.MetricFamily, findings []checks.Finding) {
+	type series struct{ check, node, verdict string }
+	var all []series
+	for _, f := range findings {
+		nodes := f.Nodes
+		if len(nodes) == 0 {
+			nodes = []string{""}
+		}
+		for _, node := range nodes {
+			all = append(all, series{f.Check, node, string(f.Verdict)})
+		}
+	}
+	for _, same := range report.GroupBy(all, func(s series) series { return s }) {
+		add(family, float64(len(same.All)), "check", same.Key.check, "node", same.Key.node, "verdict", same.Key.verdict)
+	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,113 @@
+package ci
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"preflight/report"
+	"preflight/report/internal/sample"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// series reads metrics as Prometheus does: name{label="value"} value, sorted, and fails
+// on a series that comes twice.
+func series(t *testing.T, text string) []string {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	var all []string
+	for name, family := range families {
+		if family.GetType().String() != "GAUGE" || family.GetHelp() == "" {
+			t.Errorf("%s is a %s with help %q", name, family.GetType(), family.GetHelp())
+		}
+		for _, metric := range family.Metric {
+			var labels []string
+			for _, label := range metric.Label {
+				labels = append(labels, fmt.Sprintf("%s=%s", label.GetName(), label.GetValue()))
+			}
+			all = append(all, fmt.Sprintf("%s{%s}", name, strings.Join(labels, ",")))
+			if metric.TimestampMs != nil {
+				t.Errorf("%s has a timestamp, which the textfile collector refuses", name)
+			}
+			all[len(all)-1] += fmt.Sprintf(" %g", metric.Gauge.GetValue())
+		}
+	}
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		before, _, _ := strings.Cut(all[i-1], "} ")
+		if strings.HasPrefix(all[i], before+"} ") {
+			t.Errorf("this series comes twice: %s", all[i])
+		}
+	}
+	return all
+}
+
+func TestPrometheus(t *testing.T) {
+	r := sample.Waiving()
+	r.Findings = r.Findings[:len(r.Findings)-1]
+	r.Findings = append(r.Findings, r.Findings[1], r.Findings[0])
+	r.Findings[len(r.Findings)-1].Nodes = nil
+	text := sample.Rendered(t, Prometheus, r)
+	sample.Golden(t, "prometheus.txt", []byte(text))
+	want := []string{
+		"preflight_check{check=env-sane,verdict=warn} 1",
+		"preflight_check{check=host-distinct,verdict=pass} 1",
+		"preflight_check{check=ib-links,verdict=skip} 1",
+		"preflight_check{check=path-mtu,verdict=skip} 1",
+		"preflight_check{check=python-same,verdict=unknown} 1",
+		"preflight_check{check=shm-size,verdict=fail} 1",
+		"preflight_check{check=ssh-login,verdict=unknown} 1",
+		"preflight_check{check=ssh-reach,verdict=fail} 1",
+		"preflight_check{check=torch-same,verdict=unknown} 1",
+		"preflight_finding{check=env-sane,node=w1,verdict=warn} 1",
+		"preflight_finding{check=env-sane,node=w2,verdict=warn} 1",
+		"preflight_finding{check=env-sane,node=w3,verdict=warn} 1",
+		"preflight_finding{check=env-sane,node=w4,verdict=warn} 1",
+		"preflight_finding{check=python-same,node=w1,verdict=unknown} 1",
+		"preflight_finding{check=shm-size,node=w2,verdict=fail} 2",
+		"preflight_finding{check=shm-size,node=w3,verdict=fail} 2",
+		"preflight_finding{check=ssh-reach,node=,verdict=fail} 1",
+		"preflight_finding{check=ssh-reach,node=w4,verdict=fail} 1",
+		"preflight_finding{check=torch-same,node=w1,verdict=unknown} 1",
+		"preflight_last_run_timestamp_seconds{} 1.7952888e+09",
+		"preflight_node_reached{node=w1} 1",
+		"preflight_node_reached{node=w2} 1",
+		"preflight_node_reached{node=w3} 1",
+		"preflight_node_reached{node=w4} 0",
+		"preflight_run_seconds{} 0.42",
+		"preflight_verdict{verdict=fail} 1",
+		"preflight_verdict{verdict=pass} 0",
+		"preflight_verdict{verdict=unknown} 0",
+		"preflight_verdict{verdict=warn} 0",
+		"preflight_waived{check=path-mtu,node=w2,verdict=warn} 1",
+		"preflight_waived{check=path-mtu,node=w3,verdict=warn} 1",
+		"preflight_waived{check=shm-size,node=w1,verdict=fail} 1",
+	}
+	if diff := cmp.Diff(want, series(t, text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPrometheusHostile: a name is one label's value, all of it.
+func TestPrometheusHostile(t *testing.T) {
+	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", report.Escape(sample.Evil))
+	if all := series(t, sample.Rendered(t, Prometheus, sample.Hostile())); !slices.Contains(all, want) {
+		t.Errorf("no %s in:\n%s", want, strings.Join(all, "\n"))
+	}
+}
+
+func TestPrometheusTakesEveryRun(t *testing.T) {
+	for name, r := range sample.Cases() {
+		if all := series(t, sample.Rendered(t, Prometheus, r)); len(all) < 6 {
+			t.Errorf("%s has %d series", name, len(all))
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package html
+
+import (
+	"slices"
+	"testing"
+
+	"preflight/report/internal/sample"
+)
+
+// BenchmarkHTMLInBrowser says how large the page of 1,000 nodes is and how long a browser
+// takes until all of it answers, from when it begins to read the file.
+func BenchmarkHTMLInBrowser(b *testing.B) {
+	r := sample.LargeFleet(b, 1000)
+	page := newTab(b)
+	var ready, painted []float64
+	for b.Loop() {
+		page.open(r)
+		ready = append(ready, ask[float64](page, `performance.getEntriesByName("ready")[0].startTime`))
+		painted = append(painted, await(page, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`, func(ms float64) bool { return ms > 0 }))
+	}
+	slices.Sort(ready)
+	slices.Sort(painted)
+	b.ReportMetric(0, "ns/op") // of writing the page and of starting a browser, too
+	b.ReportMetric(float64(len(htmlOf(b, r)))/1e6, "MB")
+	b.ReportMetric(ready[len(ready)/2], "ms-until-it-answers")
+	b.ReportMetric(painted[len(painted)/2], "ms-until-it-shows")
+}

@@ -1,0 +1,78 @@
+package html
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+)
+
+// heard is an element as a screen reader tells it.
+type heard struct{ role, name string }
+
+// hear is the tree that a screen reader goes through.
+func (b tab) hear() (all []heard) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		tree, err := cdp.Call(ctx, target, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		if err != nil {
+			return err
+		}
+		for _, node := range tree.Nodes {
+			if !node.Ignored {
+				all = append(all, heard{spoken(node.Role), spoken(node.Name)})
+			}
+		}
+		return nil
+	}))
+	return all
+}
+
+func spoken(value *accessibility.Value) (text string) {
+	if value != nil {
+		_ = json.Unmarshal(value.Value, &text) // what is no text is not said
+	}
+	return strings.TrimSpace(text)
+}
+
+// laidOpen shows all that the page has.
+const laidOpen = `document.querySelectorAll("details").forEach((d) => { d.open = true; });
+	document.getElementById("matrix-all").click(); facts.show(0, false)`
+
+// TestBrowserNamesAll: whatever one can go to or press has a name for who does not see
+// it, and so have regions, drawings and headings.
+func TestBrowserNamesAll(t *testing.T) {
+	b := browse(t, everything())
+	b.have(laidOpen)
+	b.until(`document.querySelector(".heat") && document.querySelector("#facts-shown table")`)
+	met := map[string]int{}
+	roles := []string{"button", "link", "searchbox", "combobox", "checkbox", "region", "grid", "heading", "image"}
+	for _, element := range b.hear() {
+		if !slices.Contains(roles, element.role) {
+			continue
+		}
+		met[element.role]++
+		if element.name == "" {
+			t.Errorf("a %s has no name", element.role)
+		}
+	}
+	for _, role := range roles {
+		if met[role] == 0 {
+			t.Errorf("there is no %s, of %v", role, met)
+		}
+	}
+}
+
+// TestBrowserKeepsStill: who asks for less motion is not scrolled about softly. The
+// browser of these tests asks for it.
+func TestBrowserKeepsStill(t *testing.T) {
+	b := browse(t, everything())
+	b.until(`matchMedia("(prefers-reduced-motion: reduce)").matches`)
+	await(b, `getComputedStyle(document.documentElement).scrollBehavior`, is("auto"))
+	await(b, `[...document.querySelectorAll("*")].filter((e) => getComputedStyle(e).transitionDuration !== "0s" || getComputedStyle(e).animationName !== "none").length`, is(0))
+}

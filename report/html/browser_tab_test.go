@@ -1,0 +1,186 @@
+package html
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+)
+
+// chromium is what these tests take: `make browser-test` installs it.
+const chromium = "/usr/bin/chromium"
+
+var screenshots = flag.String("screenshots", "", "keep the pictures that are taken of the page in this directory")
+
+// tab is a page of ours in a real browser.
+type tab struct {
+	t       testing.TB
+	context context.Context
+	dir     string // of the pages
+}
+
+// browse opens a report in a browser of its own.
+func browse(t testing.TB, r checks.Report, options ...chromedp.ExecAllocatorOption) tab {
+	t.Helper()
+	b := newTab(t, options...)
+	b.do(chromedp.EmulateViewport(1280, 900))
+	b.open(r)
+	return b
+}
+
+// open opens a report as a user does, as a file.
+func (b tab) open(r checks.Report) {
+	b.t.Helper()
+	file := filepath.Join(b.dir, "report.html")
+	if err := os.WriteFile(file, []byte(htmlOf(b.t, r)), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(chromedp.Navigate("file://" + file))
+}
+
+// newTab starts a browser. Whatever it writes to its console is a complaint: an error, or
+// what the page's policy forbade.
+func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
+	t.Helper()
+	if _, err := os.Stat(chromium); err != nil {
+		t.Skipf("NOT RUN: there is no %s (make browser-test installs it)", chromium)
+	}
+	if testing.Short() {
+		t.Skip("NOT RUN: -short starts no browser")
+	}
+	// Root may not have chromium's sandbox, /dev/shm of a container is small, and what
+	// scrolls softly is not yet where it is clicked.
+	options = slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-prefers-reduced-motion", true)}, options)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, late := context.WithTimeout(ctx, 2*time.Minute)
+	console := chromedp.Console(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for message, err := range console {
+			if err != nil {
+				return
+			}
+			t.Errorf("the browser complains: %s", message)
+		}
+	})
+	t.Cleanup(func() {
+		late()
+		reading.Wait()
+	})
+	return tab{t, ctx, t.TempDir()}
+}
+
+func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.context, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// get is what an action answers.
+func get[T any](b tab, action chromedp.Action[T]) T {
+	b.t.Helper()
+	answer, err := chromedp.Run(b.context, action)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer
+}
+
+// ask evaluates an expression on the page.
+func ask[T any](b tab, expression string) T {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[T](expression))
+}
+
+// have runs a script on the page.
+func (b tab) have(script string) {
+	b.t.Helper()
+	ask[bool](b, "(() => {"+script+"; return true })()")
+}
+
+// patience is how long a page on a busy machine may take to answer; one that never
+// does fails the test then, and what it shows instead is told.
+const patience = 30 * time.Second
+
+// await waits until an expression has the value that is wanted: a page answers a
+// moment after what was done to it.
+func await[T any](b tab, expression string, wanted func(T) bool) T {
+	b.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		got := ask[T](b, expression)
+		if wanted(got) {
+			return got
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("still %.400q, says %s", fmt.Sprint(got), expression)
+		}
+		b.do(chromedp.Sleep(20 * time.Millisecond))
+	}
+}
+
+// is wants one value, starts a text that begins so.
+func is[T any](want T) func(T) bool { return func(got T) bool { return cmp.Equal(got, want) } }
+func starts(want string) func(string) bool {
+	return func(got string) bool { return strings.HasPrefix(got, want) }
+}
+
+// until waits for an expression to be true.
+func (b tab) until(expression string) {
+	b.t.Helper()
+	await(b, "!!("+expression+")", is(true))
+}
+
+// in is the first element that a selector finds.
+func in(selector string) chromedp.CSS { return chromedp.CSS(selector) }
+
+// rowLabels are those of the matrix.
+const rowLabels = `[...document.querySelectorAll("#matrix-table tbody th")].map((th) => th.firstChild.textContent)`
+
+// fill types a filter anew.
+func (b tab) fill(id, text string) {
+	b.t.Helper()
+	b.have(`const box = document.getElementById("` + id + `"); box.focus(); box.select()`)
+	if text == "" {
+		b.do(chromedp.KeyEvent(kb.Backspace))
+	} else {
+		b.do(chromedp.KeyEvent(text))
+	}
+	await(b, `document.getElementById("`+id+`").value`, is(text))
+}
+
+// media has the page drawn for the screen, "", or for "print".
+func media(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: name})
+		return err
+	})
+}
+
+// save keeps what was taken, where somebody wants to look at it.
+func save(t testing.TB, name string, content []byte) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,252 @@
+package html
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+)
+
+// factTable is the facts of all nodes such that what they share is there once.
+// Nodes of a fleet mostly differ in their names, addresses, serial numbers and
+// temperatures alone.
+type factTable struct {
+	Fields []*factField `json:"fields"`
+	// Orders are for each node which of a field's values it has, counted over all its
+	// shapes; -1 where it has none.
+	Orders [][]int `json:"orders"`
+	// Columns are what holes are filled with: one JSON text for each value of a shape.
+	Columns []json.RawMessage `json:"columns"`
+	// Untold are the sections that could not be looked at on a node, and why.
+	Untold []map[facts.Section]string `json:"untold"`
+	Units  map[string]any             `json:"units"` // [facts.Units]
+}
+
+// factField is one field of a section on all nodes.
+type factField struct {
+	Section string `json:"section"`
+	Name    string `json:"name"`
+	// Order is one of the table's, -1 where every node has the only value.
+	Order  int          `json:"order"`
+	Shapes []*factShape `json:"shapes"`
+}
+
+// factShape is values that are built alike: the same keys, lists of the same
+// length. Only what differs is told of each.
+type factShape struct {
+	Count int             `json:"count"`
+	Value json.RawMessage `json:"value"` // the first of them
+	Holes []*factHole     `json:"holes"`
+}
+
+// factHole is a place at which values of one shape differ.
+type factHole struct {
+	At     []any `json:"at"`     // keys and indices from the top
+	Column int   `json:"column"` // one of the table's
+}
+
+// tableMaker makes a table in which orders and columns that are alike are one: an
+// address is in many facts of its node.
+type tableMaker struct {
+	factTable
+	orderAt, columnAt map[string]int
+}
+
+func newFactTable(nodes []facts.Node) (factTable, error) {
+	m := newTableMaker()
+	m.Units = facts.Units()
+	columns := map[[2]string][]json.RawMessage{}
+	var order [][2]string
+	for i := range nodes {
+		m.Untold = append(m.Untold, nodes[i].Missing)
+		for _, section := range facts.Sections() {
+			fields, err := fieldsOf(&nodes[i], section)
+			if err != nil {
+				return m.factTable, err
+			}
+			for name, value := range fields {
+				key := [2]string{string(section), name}
+				if columns[key] == nil {
+					columns[key] = make([]json.RawMessage, len(nodes))
+					order = append(order, key)
+				}
+				columns[key][i] = value
+			}
+		}
+	}
+	slices.SortFunc(order, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	for _, key := range order {
+		if err := m.add(key[0], key[1], columns[key]); err != nil {
+			return m.factTable, err
+		}
+	}
+	return m.factTable, nil
+}
+
+func newTableMaker() *tableMaker {
+	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Untold: []map[facts.Section]string{}, Units: map[string]any{}}
+	return &tableMaker{empty, map[string]int{}, map[string]int{}}
+}
+
+// fieldsOf are the fields of a section of one node as JSON, none where it was not seen.
+func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessage, error) {
+	if !node.Has(section) {
+		return nil, nil
+	}
+	var only facts.Facts
+	only.Take(section, node.Facts)
+	text, err := json.Marshal(only)
+	if err != nil {
+		return nil, fmt.Errorf("facts of %s: %w", node.Name, err)
+	}
+	var sections map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(text, &sections); err != nil {
+		return nil, fmt.Errorf("facts of %s: %w", node.Name, err)
+	}
+	return sections[string(section)], nil
+}
+
+// add sorts the values of all nodes, nil for none, into shapes.
+func (m *tableMaker) add(section, name string, values []json.RawMessage) error {
+	field := &factField{Section: section, Name: name}
+	m.Fields = append(m.Fields, field)
+	type place struct{ shape, row int }
+	placeOf := map[string]place{}
+	shapeAt := map[string]int{}
+	var members [][]any
+	for _, text := range values {
+		if _, known := placeOf[string(text)]; known || text == nil {
+			continue
+		}
+		value, err := decoded(text)
+		if err != nil {
+			return err
+		}
+		key := skeleton(value)
+		shape, known := shapeAt[key]
+		if !known {
+			shape = len(members)
+			shapeAt[key] = shape
+			field.Shapes = append(field.Shapes, &factShape{Value: text, Holes: []*factHole{}})
+			members = append(members, nil)
+		}
+		placeOf[string(text)] = place{shape, len(members[shape])}
+		members[shape] = append(members[shape], value)
+	}
+	before := make([]int, len(members)) // values of the shapes before each
+	total := 0
+	for i, shape := range field.Shapes {
+		before[i], shape.Count = total, len(members[i])
+		total += shape.Count
+		if err := m.drill(shape, nil, members[i]); err != nil {
+			return err
+		}
+	}
+	order := make([]int, len(values))
+	for i, text := range values {
+		order[i] = -1
+		if text != nil {
+			p := placeOf[string(text)]
+			order[i] = before[p.shape] + p.row
+		}
+	}
+	field.Order = m.order(order)
+	return nil
+}
+
+// order is the place of an order among all, -1 for every node having the first value.
+func (m *tableMaker) order(order []int) int {
+	if !slices.ContainsFunc(order, func(at int) bool { return at != 0 }) {
+		return -1
+	}
+	return numberOf(m.orderAt, fmt.Sprint(order), func() { m.Orders = append(m.Orders, order) })
+}
+
+// numberOf is where a key stands among those met, itself put there if it is new.
+func numberOf(at map[string]int, key string, put func()) int {
+	if known, met := at[key]; met {
+		return known
+	}
+	put()
+	at[key] = len(at)
+	return at[key]
+}
+
+// decoded keeps numbers as they were written.
+func decoded(text []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// drill makes a hole in a shape wherever its values differ.
+func (m *tableMaker) drill(shape *factShape, at []any, values []any) error {
+	switch first := values[0].(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(first)) {
+			if err := m.drill(shape, append(slices.Clip(at), key), parts(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
+				return err
+			}
+		}
+		return nil
+	case []any:
+		for i := range first {
+			if err := m.drill(shape, append(slices.Clip(at), i), parts(values, func(v any) any { return v.([]any)[i] })); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !slices.ContainsFunc(values, func(v any) bool { return v != values[0] }) {
+		return nil
+	}
+	column, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	hole := &factHole{At: append([]any{}, at...)}
+	hole.Column = numberOf(m.columnAt, string(column), func() { m.Columns = append(m.Columns, column) })
+	shape.Holes = append(shape.Holes, hole)
+	return nil
+}
+
+func parts(values []any, part func(any) any) []any {
+	all := make([]any, len(values))
+	for i, value := range values {
+		all[i] = part(value)
+	}
+	return all
+}
+
+// skeleton is a value without its leaves: alike for values of one shape.
+func skeleton(value any) string {
+	var out strings.Builder
+	var walk func(any)
+	walk = func(value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			out.WriteByte('{')
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				out.WriteString(strconv.Quote(key))
+				walk(v[key])
+			}
+			out.WriteByte('}')
+		case []any:
+			out.WriteByte('[')
+			for _, each := range v {
+				walk(each)
+			}
+			out.WriteByte(']')
+		default:
+			out.WriteByte('.')
+		}
+	}
+	walk(value)
+	return out.String()
+}

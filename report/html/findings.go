@@ -1,0 +1,115 @@
+package html
+
+import (
+	"fmt"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+// tally is how many findings have one verdict.
+type tally struct {
+	Verdict checks.Verdict
+	Words   string // "7 problems"
+}
+
+func tallied(findings []finding, unknowns []unknown) (all []tally) {
+	count := map[checks.Verdict]int{checks.Unknown: len(unknowns)}
+	for _, f := range findings {
+		count[f.Verdict]++
+	}
+	for _, v := range []struct {
+		verdict checks.Verdict
+		noun    string
+	}{{checks.Fail, "problem"}, {checks.Unknown, "blind spot"}, {checks.Warn, "warning"}} {
+		if n := count[v.verdict]; n > 0 {
+			all = append(all, tally{v.verdict, report.Plural(n, v.noun)})
+		}
+	}
+	return all
+}
+
+// mostOpen is how many findings are laid open when the page is: further ones
+// that do not fail are a line each.
+const mostOpen = 12
+
+// finding is one finding on the page.
+type finding struct {
+	checks.Finding
+	Anchor string
+	Nodes  set
+	Open   bool
+}
+
+// unknown is checks that could not look, for one reason.
+type unknown struct {
+	report.Unknown
+	Anchor string
+}
+
+// findingAnchor, unknownAnchor and waiverAnchor are where on the page the i-th finding, the
+// i-th block of checks that could not look and the i-th waived finding are.
+func findingAnchor(i int) string { return fmt.Sprintf("finding-%d", i+1) }
+func unknownAnchor(i int) string { return fmt.Sprintf("unknown-%d", i+1) }
+func waiverAnchor(i int) string  { return fmt.Sprintf("waived-%d", i+1) }
+
+// shown is what the page says of the findings, and of those that could not look.
+func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns []unknown) {
+	for i, f := range findings {
+		if f.Verdict == checks.Unknown {
+			continue
+		}
+		open := f.Verdict == checks.Fail || len(findings) <= mostOpen
+		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: whose(w, f), Open: open})
+	}
+	for i, u := range w.Unknowns() {
+		unknowns = append(unknowns, unknown{u, unknownAnchor(i)})
+	}
+	return all, unknowns
+}
+
+// policyCheck judges the policy, and no node.
+const policyCheck = "policy"
+
+// whose is the nodes that a finding is about, nobody where it is the policy that is
+// at fault.
+func whose(w report.Words, f checks.Finding) set {
+	if len(f.Nodes) == 0 && f.Check == policyCheck {
+		return set{}
+	}
+	return setOf(w, f.Nodes)
+}
+
+// waiver is a finding that the policy has told not to count.
+type waiver struct {
+	checks.Waived
+	Anchor string
+	Nodes  set
+}
+
+func waivers(w report.Words, waived []checks.Waived) (all []waiver) {
+	for i, one := range waived {
+		all = append(all, waiver{Waived: one, Anchor: waiverAnchor(i), Nodes: whose(w, one.Finding)})
+	}
+	return all
+}
+
+// judged is one check of the run, with what is true when it passes.
+type judged struct {
+	checks.Outcome
+	Title string
+}
+
+func allJudged(outcomes []checks.Outcome) (all []judged) {
+	for _, o := range outcomes {
+		all = append(all, judged{o, titleOf(o.Check)})
+	}
+	return all
+}
+
+// titleOf is what is true when a check passes, "" for one that another version of
+// preflight judged by.
+func titleOf(id string) string {
+	check, _ := checks.Lookup(id)
+	return check.Title
+}

@@ -1,0 +1,176 @@
+package html
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"preflight/checks"
+	"preflight/report"
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// The page carries all that it shows: its style, its script and its data.
+var (
+	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
+	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "counted.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
+	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
+		"text":  report.Escape,
+		"lower": strings.ToLower,
+		"word":  report.Word,
+	}).ParseFS(pageFiles, "page/*.html"))
+)
+
+// pagePolicy lets the page's own style and script in, by what they are, and
+// nothing else: nothing is fetched, sent or framed, and no text becomes markup
+// by script either. https://www.w3.org/TR/CSP3/ and
+// https://www.w3.org/TR/trusted-types/ say what the words mean.
+var pagePolicy = strings.Join([]string{
+	"default-src 'none'",
+	"style-src " + hashSource(pageStyle),
+	"script-src " + hashSource(pageScript),
+	"base-uri 'none'",
+	"form-action 'none'",
+	"require-trusted-types-for 'script'",
+	"trusted-types 'none'",
+}, "; ")
+
+// Write writes the report as one page that needs no other file and no network:
+// the verdict, findings with their fixes, nodes by checks, what differs, the
+// mesh, the rendezvous, what joins the GPUs, and the facts of every node.
+//
+// What nodes said is text on it and nothing more: it is escaped by place, its
+// invisible characters are written out, and the page's own policy admits no
+// script but its own. Without JavaScript all but the matrix, the heat map and
+// the facts is there.
+func Write(out io.Writer, r checks.Report) error {
+	s, err := newSheet(r)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	if err := pageHTML.ExecuteTemplate(buffered, "page.html", s); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// Start is how every page begins, by which a page of ours is told from a user's own.
+const Start = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"preflight\">\n"
+
+// assets is files of the page one after the other.
+func assets(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		text, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			panic("report: " + err.Error()) // it is embedded
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// hashSource is how a policy names an inline style or script.
+func hashSource(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("'sha256-%s'", base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+// sheet is what page.html is filled with. Strings of nodes in it are raw where
+// the template escapes them (text) and escaped where a function here made words
+// of them.
+type sheet struct {
+	checks.Report
+	Start        template.HTML
+	Style        template.CSS
+	Script       template.JS
+	Policy       string
+	Sentence     string
+	Summary      string
+	Launched     string
+	Remarks      []string
+	Tally        []tally
+	Shown        []finding
+	Unknowns     []unknown
+	Waivers      []waiver
+	Differences  []difference
+	Odd          []oddNodes
+	MoreOdd      int
+	Meshes       []mesh
+	Meetings     []meeting
+	Machines     []machine
+	MoreMachines int
+	Links        []linkedNodes
+	Judged       []judged
+	NotCovered   string
+	Data, Facts  template.JS
+}
+
+func newSheet(r checks.Report) (*sheet, error) {
+	w := report.WordsOf(r)
+	table, err := newFactTable(r.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	s := &sheet{
+		Report: r,
+		Start:  template.HTML(Start), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
+		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)), Remarks: remarks(r),
+		Differences: differences(w, r.Diff),
+		Meetings:    meetings(w, r.Nodes),
+		Judged:      allJudged(r.Checks),
+		NotCovered:  checks.NotCovered,
+	}
+	if s.Data, err = inScript(newPageData(r)); err != nil {
+		return nil, err
+	}
+	if s.Facts, err = inScript(table); err != nil {
+		return nil, err
+	}
+	s.Shown, s.Unknowns = shown(w, r.Findings)
+	s.Waivers = waivers(w, r.Waived)
+	s.Tally = tallied(s.Shown, s.Unknowns)
+	s.Odd, s.MoreOdd = oddOnes(w, r.Diff)
+	s.Meshes = meshes(w, r.Nodes)
+	s.Machines, s.MoreMachines = machines(w, r)
+	s.Links = talking(w, r.Interconnect)
+	return s, nil
+}
+
+// remarks are what to know of the run before reading on.
+func remarks(r checks.Report) (all []string) {
+	if r.Interrupted {
+		all = append(all, "The run was stopped before every node had answered: what is missing below was not looked at.")
+	}
+	if r.Normalized {
+		all = append(all, "Judged from a normalized snapshot: it lacks the facts that change by themselves, and so what rests on them.")
+	}
+	return all
+}
+
+// inScript is data for a script element that nothing in it can end: JSON without
+// <, > and &, and without characters that a terminal or a reader of the source would
+// be misled by.
+func inScript(data any) (template.JS, error) {
+	var text strings.Builder
+	if err := report.Encoder(&text).Encode(data); err != nil {
+		return "", err
+	}
+	return template.JS(strings.TrimSpace(text.String())), nil
+}
+
+// set is nodes as a heading names them: folded, and counted where they are many.
+type set struct {
+	Names string // folded and escaped
+	Count string // "3 of 8 nodes", "" where Names says it
+}
+
+func setOf(w report.Words, names []string) set { return set{w.Nodes(names), w.Share(names)} }

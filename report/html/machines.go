@@ -1,0 +1,138 @@
+package html
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/launch"
+	"preflight/report"
+)
+
+// mostMachines is how many kinds of machine are drawn.
+const mostMachines = 8
+
+// machine is machines that are drawn alike.
+type machine struct {
+	Nodes   set
+	Models  string
+	Inside  string // by what NCCL has the GPUs talk
+	Between string // and the nodes
+	Drawing drawing
+	// Table is the same in words, header first: what joins each GPU with the others
+	// and with the adapters. nil where the machine told none.
+	Table [][]string
+}
+
+// linkedNodes is nodes whose ranks talk alike.
+type linkedNodes struct {
+	Nodes           set
+	Inside, Between string
+}
+
+func talking(w report.Words, groups []checks.Interconnect) (all []linkedNodes) {
+	for _, g := range groups {
+		all = append(all, linkedNodes{setOf(w, g.Nodes), report.Escape(report.Transport(g.Inside)), report.Escape(report.Transport(g.Between))})
+	}
+	return all
+}
+
+// machines are the kinds of machine with GPUs, the most frequent first; more is
+// how many kinds are left out.
+func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
+	linked := map[string]checks.Interconnect{}
+	for _, g := range r.Interconnect {
+		for _, node := range g.Nodes {
+			linked[node] = g
+		}
+	}
+	var withGPUs []*facts.Node
+	for i := range r.Nodes {
+		if node := &r.Nodes[i]; node.NVML != nil && len(node.NVML.Cards) > 0 {
+			withGPUs = append(withGPUs, node)
+		}
+	}
+	alike := report.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
+	slices.SortStableFunc(alike, func(a, b report.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
+	for _, kind := range alike[:min(len(alike), mostMachines)] {
+		var names []string
+		for _, node := range kind.All {
+			names = append(names, node.Name)
+		}
+		node, link := kind.All[0], linked[kind.All[0].Name]
+		kinds = append(kinds, machine{
+			Nodes: setOf(w, names), Models: report.Escape(report.Models(node.NVML.Cards)),
+			Inside: report.Escape(report.Transport(link.Inside)), Between: report.Escape(report.Transport(link.Between)),
+			Drawing: draw(node, link.Between), Table: report.Topology(node),
+		})
+	}
+	return kinds, len(alike) - len(kinds)
+}
+
+// kindKey is alike for machines that are drawn alike.
+func kindKey(node *facts.Node, link checks.Interconnect) string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%q %q %q %q", report.Models(node.NVML.Cards), report.Transport(link.Inside), report.Transport(link.Between), report.Topology(node))
+	for i := range node.NVML.Cards {
+		fmt.Fprintf(&key, " %d", numaOf(node, i))
+	}
+	for _, adapter := range report.Adapters(node) {
+		fmt.Fprintf(&key, " %q %q", adapter.Name, linkOf(adapter))
+	}
+	return key.String()
+}
+
+// numaOf is the NUMA node of the i-th GPU, -1 for not told.
+func numaOf(node *facts.Node, card int) int {
+	if node.GPU != nil {
+		address := node.NVML.Cards[card].Address
+		at := slices.IndexFunc(node.GPU.OnBus, func(g facts.PCIGPU) bool { return g.Address == address })
+		if at >= 0 {
+			return node.GPU.OnBus[at].NUMANode
+		}
+	}
+	if told := node.NVML.Cards[card].NUMANode; told != nil {
+		return *told
+	}
+	return -1
+}
+
+// linkOf says what an adapter's first active port carries: "400 Gbit/s", or its
+// state where none is active.
+func linkOf(adapter facts.HCA) string {
+	for _, port := range adapter.Ports {
+		if port.State == "ACTIVE" {
+			return humanize.SIWithDigits(float64(port.Rate), 1, "bit/s")
+		}
+	}
+	if len(adapter.Ports) == 0 {
+		return "no port"
+	}
+	return strings.ToLower(adapter.Ports[0].State)
+}
+
+// nearest are the GPUs that are as near to the adapter as any is, and how near;
+// none where it is equally far from all or not told.
+func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string) {
+	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+	best := len(steps)
+	for i := range node.NVML.Cards {
+		step := slices.Index(steps, launch.Distance(node, i, adapter))
+		switch {
+		case step < 0 || step > best:
+			continue
+		case step < best:
+			best, cards = step, nil
+		}
+		cards = append(cards, i)
+	}
+	if best == len(steps) || steps[best] == "SYS" {
+		return nil, ""
+	}
+	return cards, steps[best]
+}

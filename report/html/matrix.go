@@ -1,0 +1,206 @@
+package html
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/report"
+)
+
+// pageData is what the page's script draws from.
+type pageData struct {
+	// Names are the nodes in hostfile order, as they are: the script escapes what it shows.
+	Names  []string      `json:"names"`
+	Checks []matrixCheck `json:"checks"`
+	Rows   []matrixRow   `json:"rows"`
+	Marks  []matrixMark  `json:"marks"`
+}
+
+// matrixCheck is a column.
+type matrixCheck struct {
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Cell   string `json:"cell"` // of the whole fleet
+	Reason string `json:"reason,omitempty"`
+}
+
+// matrixRow is nodes about which all checks say alike. One without Nodes is the
+// launching machine or the policy.
+type matrixRow struct {
+	Label string `json:"label"`
+	Nodes []int  `json:"nodes"`
+	Cells string `json:"cells"` // one letter a check
+}
+
+// matrixMark leads from cells to the finding that they are about.
+type matrixMark struct {
+	Check  int    `json:"check"`
+	Nodes  []int  `json:"nodes"` // none: the launching machine, or the policy
+	Anchor string `json:"anchor"`
+}
+
+// The letters of cells. A check says of which nodes something is wrong, and only
+// when it passes as a whole that all others are right: else they are clear, which
+// is less, or partial, which is nothing at all: what another check explains is
+// not told again of each node.
+const (
+	cellFail    = 'f'
+	cellWarn    = 'w'
+	cellUnknown = 'u'
+	cellPass    = 'p'
+	cellWaived  = 'v' // something is wrong that the policy has told not to count
+	cellClear   = 'c' // nothing was found here, and something elsewhere
+	cellPartial = 'n' // the check could not judge everything
+	cellSkip    = 's'
+	cellOther   = 'o' // a check of the launching machine, of the policy, or of the nodes
+)
+
+var cellOf = map[checks.Verdict]byte{
+	checks.Fail: cellFail, checks.Warn: cellWarn, checks.Unknown: cellUnknown, checks.Pass: cellPass, checks.Skip: cellSkip,
+}
+
+// heaviest are letters of findings, the one that counts first.
+const heaviest = "fuwv"
+
+func newPageData(r checks.Report) pageData {
+	d := pageData{Names: []string{}, Checks: []matrixCheck{}, Rows: []matrixRow{}, Marks: []matrixMark{}}
+	for _, node := range r.Nodes {
+		d.Names = append(d.Names, node.Name)
+	}
+	for _, o := range r.Checks {
+		d.Checks = append(d.Checks, matrixCheck{ID: o.Check, Title: titleOf(o.Check), Cell: string(cellOf[o.Verdict]), Reason: o.Reason})
+	}
+	b := newBoard(r)
+	var waived []matrixMark
+	for i, w := range r.Waived { // before the findings, which outweigh it
+		waived = append(waived, b.put(w.Finding, cellWaived, waiverAnchor(i))...)
+	}
+	w := report.WordsOf(r)
+	unknowns := w.Unknowns()
+	for i, f := range r.Findings {
+		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(w, unknowns, i, f))...)
+	}
+	d.Marks = append(d.Marks, waived...)
+	for _, row := range []matrixRow{{Label: "launching machine", Cells: string(b.head)}, {Label: "policy", Cells: string(b.policy)}} {
+		if strings.Trim(row.Cells, string(cellOther)) != "" {
+			row.Nodes = []int{}
+			d.Rows = append(d.Rows, row)
+		}
+	}
+	d.Rows = append(d.Rows, foldRows(r.Nodes, b.cells)...)
+	return d
+}
+
+// board is the cells as findings are written into them.
+type board struct {
+	node, check map[string]int // by name, by ID
+	cells       [][]byte       // node × check
+	head        []byte         // of the launching machine
+	policy      []byte         // of the policy, which its own check judges
+}
+
+// newBoard is every cell before the first finding.
+func newBoard(r checks.Report) *board {
+	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks)), make([]byte, len(r.Checks))}
+	for i, node := range r.Nodes {
+		b.node[node.Name] = i
+		b.cells[i] = make([]byte, len(r.Checks))
+	}
+	for column, o := range r.Checks {
+		b.check[o.Check] = column
+		check, _ := checks.Lookup(o.Check) // an empty one for what another version judged by
+		b.head[column], b.policy[column] = cellOther, cellOther
+		switch {
+		case check.OnHead:
+			b.head[column] = cellOf[o.Verdict]
+		case check.ID == policyCheck:
+			b.policy[column] = cellOf[o.Verdict]
+		}
+		for i := range r.Nodes {
+			b.cells[i][column] = untouched(o, check, &r.Nodes[i])
+		}
+	}
+	return b
+}
+
+// put writes a finding into its cells, and is the mark that leads from them to it;
+// none of a check that did not run, as in a report that somebody cut.
+func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
+	column, judged := b.check[f.Check]
+	if !judged {
+		return nil
+	}
+	mark := matrixMark{Check: column, Nodes: []int{}, Anchor: anchor}
+	switch {
+	case len(f.Nodes) > 0:
+	case f.Check == policyCheck:
+		b.policy[column] = heavier(b.policy[column], letter)
+	default:
+		b.head[column] = heavier(b.head[column], letter)
+	}
+	for _, name := range f.Nodes {
+		i, known := b.node[name]
+		if !known {
+			continue
+		}
+		mark.Nodes = append(mark.Nodes, i)
+		if letter == cellWaived {
+			b.cells[i][column] = cellWaived // it was seen there, whatever else was not
+			continue
+		}
+		b.cells[i][column] = heavier(b.cells[i][column], letter)
+	}
+	return []matrixMark{mark}
+}
+
+// untouched is the cell of a node that no finding of the check names.
+func untouched(o checks.Outcome, check checks.Check, node *facts.Node) byte {
+	switch verdict, judges := check.Unnamed(o, node); {
+	case !judges:
+		return cellOther
+	case verdict != "":
+		return cellOf[verdict]
+	case o.Verdict == checks.Unknown:
+		return cellPartial
+	}
+	return cellClear
+}
+
+// heavier is the letter that a cell shows for what it has and what a finding adds.
+func heavier(has, adds byte) byte {
+	for _, letter := range []byte(heaviest) {
+		if has == letter || adds == letter {
+			return letter
+		}
+	}
+	return has
+}
+
+// anchor is where on the page a finding is told.
+func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Finding) string {
+	if f.Verdict != checks.Unknown {
+		return findingAnchor(number)
+	}
+	nodes := w.Nodes(f.Nodes)
+	return unknownAnchor(slices.IndexFunc(unknowns, func(u report.Unknown) bool { return u.Reason == f.Summary && u.Nodes == nodes }))
+}
+
+// foldRows makes one row of the nodes whose cells are alike, in hostfile order of
+// their first nodes.
+func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
+	all := make([]int, len(nodes))
+	for i := range all {
+		all[i] = i
+	}
+	for _, alike := range report.GroupBy(all, func(i int) string { return string(cells[i]) }) {
+		var names []string
+		for _, i := range alike.All {
+			names = append(names, nodes[i].Name)
+		}
+		rows = append(rows, matrixRow{hostfile.Fold(names), alike.All, alike.Key})
+	}
+	return rows
+}

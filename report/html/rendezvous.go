@@ -1,0 +1,200 @@
+package html
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"preflight/facts"
+	"preflight/report"
+)
+
+// meeting is one rendezvous drill on the page.
+type meeting struct {
+	Title    string
+	Endpoint string
+	Words    string // "6 of 8 nodes joined, all together after 4 ms"
+	Longest  string // at the right end of the time line
+	Joined   []joinedNodes
+	Failed   []turnedAway
+	More     int // of Failed, left out
+}
+
+// joinedNodes is nodes on the time line. X are thousandths of the longest time.
+type joinedNodes struct {
+	Nodes           set
+	JoinedX, WholeX int // WholeX is 0 where the whole world never came
+	Joined, Whole   string
+}
+
+// turnedAway is nodes that did not get past one hop, all alike.
+type turnedAway struct {
+	Nodes set
+	Hops  []hop
+	How   string
+}
+
+// hop is a step on the way in: passed, failed or never tried.
+type hop struct{ Name, State string }
+
+// mostJoined is how many nodes a time line shows one by one: the first and the
+// last ones.
+const mostJoined = 16
+
+// mostTurnedAway is how many ways to fail one meeting tells.
+const mostTurnedAway = 20
+
+func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
+	for _, drill := range []struct {
+		title string
+		part  func(*facts.Node) *facts.Rendezvous
+	}{
+		{"At the endpoint the ranks will be told", func(n *facts.Node) *facts.Rendezvous { return n.Rendezvous }},
+		{"Then where group rank 0 publishes", func(n *facts.Node) *facts.Rendezvous { return next(n.Rendezvous) }},
+		{"The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Rendezvous { return n.PeerRendezvous }},
+		{"Then there", func(n *facts.Node) *facts.Rendezvous { return next(n.PeerRendezvous) }},
+	} {
+		if m, met := newMeeting(w, nodes, drill.part); met {
+			m.Title = drill.title
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func next(r *facts.Rendezvous) *facts.Rendezvous {
+	if r == nil {
+		return nil
+	}
+	return r.Next
+}
+
+// attendance is a node's part in a meeting.
+type attendance struct {
+	node string
+	*facts.Rendezvous
+}
+
+func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m meeting, met bool) {
+	var joined, failed []attendance
+	longest, together, complete := 0.0, 0.0, 0
+	for i := range nodes {
+		r := part(&nodes[i])
+		if r == nil {
+			continue
+		}
+		m.Endpoint, met = report.Escape(r.Endpoint), true
+		longest = max(longest, r.Joined, r.Complete)
+		if r.Joined > 0 {
+			joined = append(joined, attendance{nodes[i].Name, r})
+		}
+		if r.Failed != "" {
+			failed = append(failed, attendance{nodes[i].Name, r})
+			continue
+		}
+		complete++
+		together = max(together, r.Complete)
+	}
+	m.Words = fmt.Sprintf("%d of %s joined", len(joined), report.Plural(len(nodes), "node"))
+	if complete > 0 && complete == len(nodes) {
+		m.Words += ", all together after " + report.Milliseconds(together)
+	}
+	m.Longest = report.Milliseconds(longest)
+	m.Joined = timeline(w, joined, longest)
+	m.Failed = turnedAwayAt(w, failed)
+	if len(m.Failed) > mostTurnedAway {
+		m.More = len(m.Failed) - mostTurnedAway
+		m.Failed = m.Failed[:mostTurnedAway]
+	}
+	return m, met
+}
+
+// timeline are the nodes that joined, the first first; of many those between the
+// first and the last ones are one row.
+func timeline(w report.Words, joined []attendance, longest float64) (rows []joinedNodes) {
+	slices.SortStableFunc(joined, func(a, b attendance) int { return cmp.Compare(a.Joined, b.Joined) })
+	const firstShown, lastShown = 3, mostJoined - 4
+	for i := 0; i < len(joined); {
+		end := i + 1
+		if i == firstShown && len(joined) > mostJoined {
+			end = len(joined) - lastShown
+		}
+		rows = append(rows, joinedRow(w, joined[i:end], longest))
+		i = end
+	}
+	return rows
+}
+
+// joinedRow is nodes that joined one after the other.
+func joinedRow(w report.Words, some []attendance, longest float64) joinedNodes {
+	whole := 0.0
+	for _, a := range some {
+		whole = max(whole, a.Complete)
+	}
+	first, last := some[0].Joined, some[len(some)-1].Joined
+	row := joinedNodes{Nodes: setOf(w, namesOf(some)), JoinedX: thousandths(last, longest), WholeX: thousandths(whole, longest), Joined: report.Milliseconds(last)}
+	if len(some) > 1 {
+		row.Joined = report.Milliseconds(first) + " to " + report.Milliseconds(last)
+	}
+	if whole > 0 {
+		row.Whole = report.Milliseconds(whole)
+	}
+	return row
+}
+
+func thousandths(part, whole float64) int {
+	if whole <= 0 {
+		return 0
+	}
+	return int(1000 * part / whole)
+}
+
+// turnedAwayAt groups the nodes that failed by where and how.
+func turnedAwayAt(w report.Words, failed []attendance) (all []turnedAway) {
+	type how struct {
+		hop    facts.Hop
+		text   string
+		serves bool
+	}
+	for _, alike := range report.GroupBy(failed, func(a attendance) how { return how{a.Failed, howItFailed(a.Rendezvous), a.Serves} }) {
+		all = append(all, turnedAway{setOf(w, namesOf(alike.All)), hopsTo(alike.Key.hop, alike.Key.serves), alike.Key.text})
+	}
+	return all
+}
+
+func namesOf(some []attendance) (names []string) {
+	for _, a := range some {
+		names = append(names, a.node)
+	}
+	return names
+}
+
+func howItFailed(r *facts.Rendezvous) string {
+	how := report.Escape(cmp.Or(r.Error, string(r.Outcome)))
+	if r.Address != "" {
+		how = report.Escape(r.Address) + ": " + how
+	}
+	return how
+}
+
+// hopsTo is the way in up to the hop that failed. Only the node that serves the
+// store has to bind its port.
+func hopsTo(failed facts.Hop, serves bool) (hops []hop) {
+	way := []facts.Hop{facts.HopServe, facts.HopResolve, facts.HopConnect, facts.HopValidate, facts.HopJoin, facts.HopWait}
+	if !slices.Contains(way, failed) {
+		return []hop{{string(failed), "failed"}} // another version's word
+	}
+	state := "passed"
+	for _, name := range way {
+		if name == facts.HopServe && !serves {
+			continue
+		}
+		if name == failed {
+			hops = append(hops, hop{string(name), "failed"})
+			state = "untried"
+			continue
+		}
+		hops = append(hops, hop{string(name), state})
+	}
+	return hops
+}

@@ -1,0 +1,148 @@
+package sample
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// Recorded is the run that `preflight demo` shows where no cluster can be raised:
+// eight nodes with a fault each.
+func Recorded(t testing.TB) checks.Report {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../cmd/preflight/demo.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r checks.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// LargeFleet is a judged run of n machines with eight GPUs and eight adapters
+// each. All that differs from machine to machine in a real fleet differs here:
+// names, addresses, serial numbers, temperatures, whom a node called. Each calls
+// six others and its neighbour, as the drill does in a fleet so large.
+func LargeFleet(t testing.TB, n int) checks.Report {
+	t.Helper()
+	demo := Recorded(t)
+	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
+	maps.Copy(fleet.NotTried, demo.NotTried)
+	fleet.Head.Rehearsal = nil
+	text, err := json.Marshal(demo.Nodes[2]) // the one with another protobuf, which it keeps in a few machines
+	if err != nil {
+		t.Fatal(err)
+	}
+	dice := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		var node facts.Node
+		if err := json.Unmarshal(text, &node); err != nil {
+			t.Fatal(err)
+		}
+		personal(&node, i, n, dice)
+		fleet.Nodes = append(fleet.Nodes, node)
+	}
+	for i := range fleet.Nodes {
+		meet(&fleet.Nodes[i], i, n, dice)
+	}
+	for i := 7; i < n; i += 250 { // that nobody reached
+		fleet.Nodes[i] = facts.Node{Name: Name(i), Slots: 8, Facts: facts.Facts{SSH: demo.Nodes[5].SSH}, Missing: demo.Nodes[5].Missing}
+	}
+	prediction := demo.Launch
+	prediction.Hosts = nil
+	for i := range fleet.Nodes {
+		prediction.Hosts = append(prediction.Hosts, hostfile.Host{Name: Name(i), Slots: demo.Launch.Hosts[0].Slots})
+	}
+	r := checks.Evaluate(checks.Catalogue, fleet, prediction, checks.DefaultPolicy())
+	r.Version, r.Hostfile, r.Seconds = "v0", "hostfile", 12.3
+	return r
+}
+
+func Name(i int) string    { return fmt.Sprintf("node%04d", i) }
+func Address(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
+
+// personal gives a machine what no other has.
+func personal(node *facts.Node, i, n int, dice *rand.Rand) {
+	node.Name, node.Address = Name(i), Address(i)
+	node.Host.Hostname, node.Host.BootID, node.Host.MachineID = Name(i), fmt.Sprintf("%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("%016x%016x", dice.Uint64(), dice.Uint64())
+	node.Host.Uptime = dice.Float64() * 1e7
+	load := float64(dice.IntN(800)) / 100
+	node.Host.Load = &load
+	node.Clock.Offset, node.Memory.Available = dice.Float64()/1000, node.Memory.Total-dice.Int64N(1<<33)
+	node.Names.Own, node.Names.FQDN, node.Names.Lookups, node.Names.Asked = Name(i), Name(i)+".example", nil, n
+	node.Net.Routes = nil
+	for j := range node.Net.Interfaces {
+		if nic := &node.Net.Interfaces[j]; nic.Name == "eth0" {
+			nic.MAC, nic.Addresses = fmt.Sprintf("02:00:00:%02x:%02x:%02x", dice.IntN(256), i/256, i%256), []string{Address(i) + "/16"}
+		}
+	}
+	for j := range node.Disk.Places {
+		node.Disk.Places[j].Total, node.Disk.Places[j].Free = 2<<40, 1<<40+dice.Int64N(1<<40)
+	}
+	for j := range node.NVML.Cards {
+		card := &node.NVML.Cards[j]
+		used, warm := dice.Int64N(1<<24), 28+dice.IntN(12)
+		card.UUID, card.Serial = fmt.Sprintf("GPU-%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("16505%08d", dice.IntN(1e8))
+		card.MemoryUsed, card.Temperature, card.Power.Draw = &used, &warm, 60+float64(dice.IntN(3000))/100
+		corrected := int64(dice.IntN(3))
+		card.ECC.AggregateCorrected = &corrected
+		node.IB.Devices = append(node.IB.Devices, adapter(node, j, dice))
+	}
+	if i%97 != 13 { // but for a few
+		node.Python.Packages["protobuf"] = "4.25.3"
+	}
+	if i%301 == 40 {
+		node.SHM.Size = 64 << 20
+	}
+}
+
+// adapter is the j-th of a machine, behind the switch of its j-th GPU.
+func adapter(node *facts.Node, j int, dice *rand.Rand) facts.HCA {
+	gpu := node.GPU.OnBus[j]
+	guid := fmt.Sprintf("%04x:%04x:0300:%04x", dice.IntN(1<<16), dice.IntN(1<<16), dice.IntN(1<<16))
+	return facts.HCA{
+		Name: fmt.Sprintf("mlx5_%d", j), Type: "MT4129", Firmware: "28.39.1002", Board: "MT_0000000838", GUID: guid, NUMANode: gpu.NUMANode, Kind: "CA", Driver: "mlx5_core",
+		Verbs: fmt.Sprintf("/dev/infiniband/uverbs%d", j), Path: append(gpu.Path[:2:2], fmt.Sprintf("0000:%02x:00.1", 16+j)),
+		Ports: []facts.IBPort{{Port: 1, State: "ACTIVE", Physical: "LinkUp", LinkLayer: "InfiniBand", Rate: 400e9, Width: "4X", LID: 1 + dice.IntN(40000), SMLID: 1,
+			GIDs: []facts.GID{{Index: 0, GID: "fe80:0000:0000:0000:" + guid, Type: "IB/RoCE v1"}}, PKeys: []string{"0xffff"}}},
+	}
+}
+
+// meet has a machine call others and join the rendezvous. Calls to the thirteenth
+// of every 400 are dropped.
+func meet(node *facts.Node, i, n int, dice *rand.Rand) {
+	node.Mesh = &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{33000 + dice.IntN(9000)}, Reached: map[string]float64{Name(i): 0.00004}, MSS: 1448}
+	node.PeerMesh, node.PeerRendezvous = nil, nil
+	peers := []int{(i + 1) % n}
+	for range 6 {
+		peers = append(peers, dice.IntN(n))
+	}
+	for _, peer := range peers {
+		node.Names.Lookups = append(node.Names.Lookups, facts.Lookup{Name: Name(peer), Addresses: []string{Address(peer)}})
+		node.Net.Routes = append(node.Net.Routes, facts.Route{Name: Name(peer), To: Address(peer), Interface: "eth0", Source: Address(i)})
+		switch {
+		case peer == i:
+		case peer%400 == 13 || peer%250 == 7:
+			node.Mesh.Failed = append(node.Mesh.Failed, facts.Path{Peer: Name(peer), To: Address(peer), Port: 40000 + dice.IntN(9000), Outcome: facts.PathDropped, Seconds: 1.5, Error: "connection timed out"})
+		default:
+			node.Mesh.Reached[Name(peer)] = 0.0002 + dice.ExpFloat64()*0.0001
+		}
+	}
+	node.Rendezvous = &facts.Rendezvous{Endpoint: Address(0) + ":29500", Serves: i == 0, Generation: facts.GenerationPings, Addresses: []string{Address(0)}, Address: Address(0), Interface: "eth0",
+		Joined: 0.01 + dice.ExpFloat64()*0.02, Failed: facts.HopWait, Error: "not all nodes joined in time"}
+	if i%400 == 13 {
+		node.Rendezvous.Joined, node.Rendezvous.Failed, node.Rendezvous.Outcome, node.Rendezvous.Error = 0, facts.HopConnect, facts.PathDropped, "connection timed out"
+	}
+}

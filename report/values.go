@@ -1,0 +1,92 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// Value says a fact's JSON value for a person, in its unit.
+func Value(fact string, raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "absent"
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return Escape(string(raw))
+	}
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return `""`
+		}
+		return Escape(v)
+	case float64:
+		return counted(fact, v, string(raw))
+	case []any:
+		var parts []string
+		for _, part := range v {
+			parts = append(parts, Escape(fmt.Sprint(part)))
+		}
+		return strings.Join(parts, ", ")
+	}
+	return Escape(string(raw))
+}
+
+// Beyond is what a list has that another has not; ok is whether both are lists.
+func Beyond(g, other checks.FactGroup) (text string, ok bool) {
+	var own, theirs []string
+	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {
+		return "", false
+	}
+	extra := slices.DeleteFunc(own, func(entry string) bool { return slices.Contains(theirs, entry) })
+	if len(extra) == 0 {
+		return "without those", true
+	}
+	return "with " + Escape(strings.Join(extra, ", ")), true
+}
+
+// counted is a number of a fact in what it is counted in, "64 MiB", "3.1 ms", and raw
+// where that is nothing. The page's counted says the same.
+func counted(fact string, number float64, raw string) string {
+	switch unit := facts.Unit(fact); {
+	case number < 0 && strings.HasPrefix(fact, string(facts.SectionLimits)+"."):
+		return "unlimited"
+	case unit == "bytes" && number >= 0:
+		return humanize.IBytes(uint64(number))
+	case unit == "bit/s":
+		return humanize.SIWithDigits(number, 1, unit)
+	case unit == "s":
+		return lasting(number)
+	case unit != "":
+		return raw + " " + unit
+	}
+	return raw
+}
+
+// lasting is seconds in the largest unit of time that gives more than one, or not many,
+// of it: as long as a computer runs, hours say more than a number of six digits.
+func lasting(seconds float64) string {
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	switch long := math.Abs(seconds); {
+	case long == 0:
+		return "0 s"
+	case long < 1:
+		return Milliseconds(seconds)
+	case long < 2*minute:
+		return fmt.Sprintf("%.3g s", seconds)
+	case long < 2*hour:
+		return fmt.Sprintf("%.0f min", seconds/minute)
+	case long < 2*day:
+		return fmt.Sprintf("%.0f h", seconds/hour)
+	default:
+		return fmt.Sprintf("%.0f days", seconds/day)
+	}
+}

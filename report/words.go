@@ -1,0 +1,354 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/checks"
+	"preflight/hostfile"
+)
+
+// Words is what every format says of one report in the same words: the verdict as a
+// sentence, whom a finding is about, and why a check is unknown.
+type Words struct {
+	report checks.Report
+	fleet  int             // how many nodes there are, to say "all 4 nodes"; two are named
+	gone   map[string]bool // nodes that findings name and the fleet has not
+}
+
+// WordsOf are the words for a report.
+func WordsOf(r checks.Report) Words {
+	w := Words{report: r, fleet: len(r.Nodes), gone: map[string]bool{}}
+	here := map[string]bool{}
+	for i := range r.Nodes {
+		here[r.Nodes[i].Name] = true
+	}
+	findings := slices.Clone(r.Findings)
+	for _, waived := range r.Waived {
+		findings = append(findings, waived.Finding)
+	}
+	for _, f := range findings {
+		for _, name := range f.Nodes {
+			if !here[name] {
+				w.gone[name] = true
+			}
+		}
+	}
+	return w
+}
+
+// verdicts are the words for them, each in capitals, so that logs can be searched.
+var verdicts = map[checks.Verdict]string{
+	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
+}
+
+// Word is a verdict in capitals: "FAIL".
+func Word(v checks.Verdict) string { return verdicts[v] }
+
+// Nodes folds a node set for a heading.
+func (w Words) Nodes(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "the launching machine"
+	case len(names) == w.fleet && w.fleet > 2 && !slices.ContainsFunc(names, func(name string) bool { return w.gone[name] }):
+		return fmt.Sprintf("all %d nodes", w.fleet)
+	}
+	return Escape(hostfile.Fold(names))
+}
+
+// Share is how many of the fleet's nodes some are, "3 of 8 nodes", and "" of one and of all,
+// where their names say it.
+func (w Words) Share(names []string) string {
+	if len(names) < 2 || len(names) == w.fleet {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s", len(names), Plural(w.fleet, "node"))
+}
+
+// Whom a finding is about: its nodes, or the line of the policy that it is about.
+func (w Words) Whom(f checks.Finding) string {
+	if len(f.Nodes) == 0 && f.At != "" {
+		return Escape(f.At)
+	}
+	return w.Nodes(f.Nodes)
+}
+
+// longestWhom is how many characters of a node set stand in a conclusion.
+const longestWhom = 60
+
+// briefly is Nodes, or how many they are where their names would drown the sentence.
+func (w Words) briefly(names []string) string {
+	text := w.Nodes(names)
+	if len(text) <= longestWhom {
+		return text
+	}
+	return cmp.Or(w.Share(names), text)
+}
+
+// Conclusion is the verdict as a sentence, and whom it is about.
+func (w Words) Conclusion() string {
+	r := w.report
+	count := map[checks.Verdict]int{}
+	failing := map[string]bool{}
+	for _, f := range r.Findings {
+		count[f.Verdict]++
+		for _, node := range f.Nodes {
+			failing[node] = failing[node] || f.Verdict == checks.Fail
+		}
+	}
+	var sick []string
+	for _, node := range r.Nodes {
+		if failing[node.Name] {
+			sick = append(sick, node.Name)
+		}
+	}
+	var text string
+	switch {
+	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
+		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
+	case r.Verdict == checks.Fail:
+		text = failure(r) + ": " + Plural(count[checks.Fail], "problem")
+		if len(sick) > 0 {
+			text += " on " + w.briefly(sick)
+		}
+	case r.Verdict == checks.Unknown:
+		text = "cannot tell whether this launch will work"
+	default:
+		text = ready(r)
+		if r.Verdict == checks.Warn {
+			text += ", with " + Plural(count[checks.Warn], "warning")
+		}
+	}
+	if r.Interrupted {
+		text += " (interrupted: this is what is known so far)"
+	}
+	return text
+}
+
+// failure is what the findings that fail a run say of the launch.
+func failure(r checks.Report) string {
+	breaks := func(f checks.Finding) bool {
+		check, _ := checks.Lookup(f.Check)
+		return f.Verdict == checks.Fail && !check.Agreed
+	}
+	if slices.ContainsFunc(r.Findings, breaks) {
+		return "this launch will not work"
+	}
+	return "not as agreed"
+}
+
+// ready is what a run may say that found nothing: a few checks do not make a
+// launch.
+func ready(r checks.Report) string {
+	if slices.ContainsFunc(r.Checks, func(o checks.Outcome) bool { return o.Reason == checks.SwitchedOff }) {
+		return "nothing is wrong that the checks asked for look at"
+	}
+	return "ready to launch"
+}
+
+// Summary counts nodes, checks and what is waived, and says how long the run took and
+// when it was.
+func (w Words) Summary() string {
+	r := w.report
+	parts := []string{Plural(len(r.Nodes), "node")}
+	if reached := Reached(r); reached < len(r.Nodes) {
+		parts = append(parts, fmt.Sprintf("%d reached", reached))
+	}
+	for _, v := range Counted {
+		if n := len(Outcomes(r, v.Verdict)); n > 0 {
+			parts = append(parts, Plural(n, "check")+" "+v.Word)
+		}
+	}
+	if n := len(r.Waived); n > 0 {
+		parts = append(parts, Plural(n, "finding")+" waived")
+	}
+	if r.Seconds > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f s", r.Seconds))
+	}
+	if when := began(r); when != "" {
+		parts = append(parts, when)
+	}
+	if r.Policy != "" { // in every text: a file that was not found leaves no other trace
+		parts = append(parts, "policy "+r.Policy)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Counted are the verdicts whose checks are counted, in their order.
+var Counted = []struct {
+	Verdict checks.Verdict
+	Word    string
+}{{checks.Pass, "passed"}, {checks.Fail, "failed"}, {checks.Warn, "warned"}, {checks.Unknown, "not complete"}}
+
+// Reached is how many nodes were.
+func Reached(r checks.Report) (reached int) {
+	for _, node := range r.Nodes {
+		if node.Reached {
+			reached++
+		}
+	}
+	return reached
+}
+
+// began is when the run began, in UTC wherever it is read: the reader of a saved run may
+// live in another zone than its nodes. "" where nobody kept it.
+func began(r checks.Report) string {
+	at, err := time.Parse(time.RFC3339, r.Began)
+	if err != nil {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// Launched says which launch it was that was judged, and where it is typed; "" where
+// none was predicted.
+func Launched(r checks.Report) string {
+	if len(r.Launch.Hosts) == 0 {
+		return ""
+	}
+	text := NewForecast(r.Launch, nil).headline()
+	if r.Launch.Script != "" {
+		text += ": " + r.Launch.Script
+	}
+	switch {
+	case r.LaunchedFrom != "":
+		text += "; typed on " + r.LaunchedFrom + ", one of the nodes"
+	case r.Head != nil && r.Head.Host != nil && !r.Launch.Local:
+		text += "; typed on " + r.Head.Host.Hostname + ", none of the nodes"
+	}
+	return text
+}
+
+// Unknown is checks that could not look at the same nodes for one and the same reason:
+// one block of a report, not one a check.
+type Unknown struct {
+	Reason string
+	Nodes  string // folded
+	Checks []string
+}
+
+// Unknowns are the findings of checks that could not look, those alike in one.
+func (w Words) Unknowns() (all []Unknown) {
+	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
+	for _, alike := range GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
+		one := Unknown{Reason: alike.Key[0], Nodes: alike.Key[1]}
+		for _, f := range alike.All {
+			one.Checks = append(one.Checks, f.Check)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Reason is why some checks came to one verdict.
+type Reason struct {
+	Verdict checks.Verdict
+	Text    string
+	Checks  []string
+}
+
+// Label is what a reason's verdict is called in a list.
+func (r Reason) Label() string { return labels[r.Verdict] }
+
+var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "not complete", checks.Skip: "not judged"}
+
+// Reasons are why checks came to a verdict, leaving out those whose findings are shown.
+func (w Words) Reasons(v checks.Verdict) (all []Reason) {
+	shown := map[string]bool{}
+	for _, f := range w.report.Findings {
+		shown[f.Check] = true
+	}
+	others := slices.DeleteFunc(slices.Clone(w.report.Checks), func(o checks.Outcome) bool { return o.Verdict != v || shown[o.Check] })
+	for _, alike := range GroupBy(others, func(o checks.Outcome) string { return o.Reason }) {
+		all = append(all, Reason{v, alike.Key, idsOf(alike.All)})
+	}
+	return all
+}
+
+// Others are the checks that nothing is shown of: those that passed, are unknown and did
+// not apply. What is waived is shown.
+func (w Words) Others() (all []Reason) {
+	for _, v := range []checks.Verdict{checks.Pass, checks.Unknown, checks.Skip} {
+		all = append(all, w.Reasons(v)...)
+	}
+	return slices.DeleteFunc(all, func(one Reason) bool { return one.Text == checks.AllWaived })
+}
+
+// Undecided are the reasons why checks are unknown that no finding tells, and where
+// nothing was judged at all why that is.
+func (w Words) Undecided() []Reason {
+	all := w.Reasons(checks.Unknown)
+	judged := func(o checks.Outcome) bool { return o.Verdict != checks.Skip }
+	if slices.ContainsFunc(w.report.Checks, judged) {
+		return all
+	}
+	all = append(all, w.Reasons(checks.Skip)...)
+	switchedOff := func(one Reason) bool { return one.Text == checks.SwitchedOff }
+	if asked := slices.DeleteFunc(slices.Clone(all), switchedOff); len(asked) > 0 {
+		return asked
+	}
+	return all
+}
+
+// Unfinished is why nothing can be told, a line a reason.
+func (w Words) Unfinished() string {
+	var lines []string
+	for _, one := range w.Undecided() {
+		lines = append(lines, one.Label()+": "+strings.Join(one.Checks, ", ")+": "+one.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Outcomes are the checks of one verdict.
+func Outcomes(r checks.Report, v checks.Verdict) []string {
+	return idsOf(slices.DeleteFunc(slices.Clone(r.Checks), func(o checks.Outcome) bool { return o.Verdict != v }))
+}
+
+func idsOf(outcomes []checks.Outcome) (ids []string) {
+	for _, o := range outcomes {
+		ids = append(ids, o.Check)
+	}
+	return ids
+}
+
+// Promise is how long a finding is waived, by whom and why.
+func Promise(w checks.Waived) string {
+	text := "until " + w.Until
+	if w.Owner != "" {
+		text += ", by " + w.Owner
+	}
+	return text + ": " + w.Reason
+}
+
+// Plural is so many of a thing: "1 node", "3 nodes".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Group is values that have one key.
+type Group[K comparable, V any] struct {
+	Key K
+	All []V
+}
+
+// GroupBy puts values that have one key together, in the order in which the keys come.
+func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, V]) {
+	at := map[K]int{}
+	for _, value := range values {
+		k := key(value)
+		i, met := at[k]
+		if !met {
+			i = len(groups)
+			at[k] = i
+			groups = append(groups, Group[K, V]{Key: k})
+		}
+		groups[i].All = append(groups[i].All, value)
+	}
+	return groups
+}
