@@ -156,7 +156,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		if active[i].Slots != nil && len(active[i].Slots) < n {
 			short = append(short, active[i].Name)
 		}
-		active[i].Slots = firstSlots(n)
+		active[i].Slots = FirstSlots(n)
 	}
 	if short == nil {
 		return active, nil, nil

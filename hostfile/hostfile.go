@@ -231,7 +231,7 @@ func (p *parser) add(number int, name, digits, rest string) {
 		return
 	}
 	p.ranks += max(slots, 0)
-	p.hosts = append(p.hosts, Host{Name: name, Slots: firstSlots(slots), Line: number})
+	p.hosts = append(p.hosts, Host{Name: name, Slots: FirstSlots(slots), Line: number})
 	p.note(number, name, slots, rest)
 }
 
@@ -312,8 +312,8 @@ func utf16Marked(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// firstSlots is 0 … n-1, never nil, as range(n) is empty below 1 too.
-func firstSlots(n int) []int {
+// FirstSlots are the slots 0 … n-1, never nil, as range(n) is empty below 1 too.
+func FirstSlots(n int) []int {
 	slots := make([]int, max(n, 0))
 	for i := range slots {
 		slots[i] = i

@@ -81,9 +81,7 @@ func (r *configReader) isStrict(s *section) bool {
 }
 
 // knows is whether the release knows the setting.
-func (r *configReader) knows(s setting) bool {
-	return (s.since == "" || r.since(s.since)) && (s.until == "" || hostfile.Before(r.release, s.until))
-}
+func (r *configReader) knows(s setting) bool { return hostfile.Within(r.release, s.since, s.until) }
 
 // refuse reports what pydantic says of a section: all of it in one exception.
 func (r *configReader) refuse(name string, s *section, o *object) {

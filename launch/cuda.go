@@ -114,10 +114,9 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 		return "", ""
 	}
 	for _, row := range torchWheels {
-		if row.cuda != torch.CUDA || hostfile.Before(wheel[1], row.since) || !hostfile.Before(wheel[1], row.before) {
-			continue
+		if row.cuda == torch.CUDA && hostfile.Within(wheel[1], row.since, row.before) {
+			return codeFor(row.archs, capability), row.archs
 		}
-		return codeFor(row.archs, capability), row.archs
 	}
 	return "", ""
 }
@@ -146,7 +145,7 @@ func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wh
 			continue
 		}
 		w := Wheels{Index: "cu" + strings.ReplaceAll(row.cuda, ".", ""), Since: row.since, Before: row.before}
-		if release != "" && !hostfile.Before(release, row.since) && hostfile.Before(release, row.before) {
+		if release != "" && hostfile.Within(release, row.since, row.before) {
 			w.Release = release
 		}
 		isOwn := best != "" && cuda != "" && !hostfile.Before(cuda, best)

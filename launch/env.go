@@ -107,7 +107,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 // Lines of the files that end the launch are left out.
 func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
-	if by.exportsSince != "" && hostfile.Before(x.DeepSpeed, by.exportsSince) {
+	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
 	}
 	var all []facts.Setting
@@ -171,7 +171,7 @@ func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 func (x Exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	for _, e := range exported {
-		if slices.ContainsFunc(e.prefixes, begins) && !(e.since != "" && hostfile.Before(x.DeepSpeed, e.since)) && (e.until == "" || hostfile.Before(x.DeepSpeed, e.until)) {
+		if slices.ContainsFunc(e.prefixes, begins) && hostfile.Within(x.DeepSpeed, e.since, e.until) {
 			return true
 		}
 	}

@@ -161,7 +161,7 @@ func (s ncclSearch) inSubnetOf(id facts.Setting) Choice {
 			scope = h.Name
 		}
 		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
-			return choiceOf(h, "in the subnet of " + cite(s.prediction, id))
+			return choiceOf(h, "in the subnet of "+cite(s.prediction, id))
 		}
 	}
 	return Choice{Error: "NET/Socket : No usable listening interface found"}

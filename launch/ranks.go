@@ -94,7 +94,7 @@ func (p Prediction) devices(node int) []int {
 	case perNode == "cpu", slots == nil:
 		return nil
 	}
-	return firstPlaces(count)
+	return hostfile.FirstSlots(count)
 }
 
 // perNode is torchrun's --nproc_per_node, whose default is 1; "" for what has none.

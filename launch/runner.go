@@ -40,7 +40,7 @@ type runner struct {
 func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
 // within is whether the runner is of a release from first to before end.
-func (r runner) within(first, end string) bool { return !r.before(first) && r.before(end) }
+func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
 // alone is whether launch.py is started here rather than by a launcher.
 func (r runner) alone() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
