@@ -3,7 +3,6 @@ package launch
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -287,17 +286,13 @@ func identifier(name string) bool {
 }
 
 // RankEnv is what a rank on a node will really see of the allow-listed
-// variables, sorted by name: the node's own session, what the launcher exports
+// variables, by name: the node's own session, what the launcher exports
 // over it, and below both NCCL's configuration files, which never override the
 // environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
 //
 // An exported NCCL_CONF_FILE replaces the file of the node's home. What that
 // file says is known only when the node looked at the same one.
-func RankEnv(node *facts.Env, exports []facts.Setting) []facts.Setting {
-	return slices.SortedFunc(maps.Values(rankEnv(node, exports)), byName)
-}
-
-func rankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
+func RankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
 	all := map[string]facts.Setting{}
 	if node != nil {
 		for _, s := range node.Vars {

@@ -18,7 +18,7 @@ func Gloo(p Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
-	given, set := rankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
+	given, set := RankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
 	if !set || len(given.Value) < 2 {
 		return ownName(node)
 	}

@@ -25,7 +25,7 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	if len(cards) < 2 || slices.ContainsFunc(cards, func(i int) bool { return node.NVML.Cards[i].MIG == "enabled" }) {
 		return Transport{}
 	}
-	env := rankEnv(node.Env, t.Exports)
+	env := RankEnv(node.Env, t.Exports)
 	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
 	m.farthest, m.by = peerLevel(node, env, len(cards))
 	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""

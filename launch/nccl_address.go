@@ -68,7 +68,7 @@ type ncclSearch struct {
 }
 
 func newSearch(p Prediction, node *facts.Node) ncclSearch {
-	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), version: ncclOf(node), env: rankEnv(node.Env, p.Exports)}
+	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), version: ncclOf(node), env: RankEnv(node.Env, p.Exports)}
 	s.candidates = s.eligible()
 	return s
 }
