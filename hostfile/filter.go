@@ -170,7 +170,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 func (f Filter) merged() bool { return !Before(f.DeepSpeed, "0.15.2") }
 
 // unchecked is whether --include takes slots without a look at the hostfile, and
-// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, mended
+// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, fixed
 // in 0.19.7).
 func (f Filter) unchecked() bool { return f.merged() && Before(f.DeepSpeed, "0.19.7") }
 

@@ -69,7 +69,7 @@ type LineError struct {
 	Line    int    `json:"line"`    // from 1; 0 when it is the file as a whole
 	Message string `json:"message"` // what is wrong and the way out
 	// DeepSpeed is what DeepSpeed itself would say, "" when it would go on
-	// without a word.
+	// silently.
 	DeepSpeed string `json:"deepspeed"`
 	Err       error  `json:"-"` // the system's own error, if there is one
 }
@@ -173,7 +173,7 @@ type parser struct {
 
 // noText is the one error of a file with a NUL byte in it, a program or UTF-16:
 // its other lines would be as wrong, each in a way that helps nobody. DeepSpeed
-// would take a name with a NUL, but no command can be told to reach it.
+// would take a name with a NUL, but no command can name it.
 func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}

@@ -25,7 +25,7 @@ type accelerateArgs struct {
 	arguments                      []string
 }
 
-// options are accelerate's. Those that change nothing that can be foreseen are
+// options are accelerate's. Those that change nothing that is predicted are
 // read and forgotten.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, launch_command_parser,

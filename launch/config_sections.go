@@ -90,7 +90,7 @@ func (r *configReader) refuse(name string, s *section, o *object) {
 		mistakes = r.contradictions(s, o)
 	}
 	if s.monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
-		// The class above them all goes on after a mistake, and stumbles.
+		// The class above them all goes on after the error, and fails.
 		r.fatal(name, "AttributeError: 'NoneType' object has no attribute 'enabled'", "%s.%s: %s", name, mistakes[0].key, mistakes[0].message)
 		return
 	}

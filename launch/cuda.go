@@ -37,7 +37,7 @@ func LeastDriver(toolkit string) string {
 }
 
 // DriverRuns is whether a driver runs what was built with a CUDA toolkit ("12.4"),
-// and whether that can be told. cuda is the newest that libcuda runs by its own
+// and whether that is known. cuda is the newest that libcuda runs by its own
 // account; driver is the version of the kernel module, which is to be left out where
 // a libcuda of another version does the work, as with forward compatibility. Either
 // may be "" for not known.

@@ -12,7 +12,7 @@ import (
 // nvlinkDomains are the nodes whose GPUs NVLink joins, as in NVIDIA's racks of 72.
 type nvlinkDomains struct {
 	nodes map[string]int // of each domain; nil where NVLink ends at a node
-	seen  int            // nodes that told theirs
+	seen  int            // nodes whose domain is known
 	// altered is whether a variable has NCCL take other domains than the driver tells.
 	altered bool
 }

@@ -98,8 +98,8 @@ func netPlugin(ib *facts.IB, list string) string {
 // take, "" for none. What cannot be opened is not there for NCCL_IB_HCA to select.
 func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) string {
 	lacks := func(library string) bool {
-		told := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
-		return told && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
+		listed := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
+		return listed && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
 	}
 	candidates := hcaPorts(ib, nil, "")
 	switch {

@@ -107,7 +107,7 @@ func (r runner) impiCommand() []string {
 	return append(argv, r.rankCommands(false)...)
 }
 
-// meeting is where the ranks meet and how many they are.
+// meeting is the endpoint of the rendezvous and how many ranks there are.
 func (r runner) meeting() []string {
 	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
 		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}

@@ -100,7 +100,7 @@ func (s ncclSearch) eligible() []Choice {
 // first of its defaults finds that finds anything.
 //
 // Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2,
-// virbr told apart since 2.28.3.
+// virbr a default of its own since 2.28.3.
 func (s ncclSearch) find() []Choice {
 	if given, set := s.env["NCCL_SOCKET_IFNAME"]; set {
 		if found, chosen := s.matching(given.Value, cite(s.prediction, given)); chosen {

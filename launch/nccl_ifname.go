@@ -12,7 +12,7 @@ type Device struct {
 }
 
 // How many items of a list NCCL reads, and how many interfaces or adapters it
-// takes; it drops the others without a word.
+// takes; it silently drops the others.
 // Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
 const (
 	maxIfs  = 16

@@ -72,7 +72,7 @@ func (p Prediction) rotates() bool {
 }
 
 // starters is how many of the hosts start processes of this launch: all, unless a
-// torchrun was told of fewer.
+// torchrun was given fewer.
 func (p Prediction) starters() int {
 	if p.Torchrun() && p.Script != "" {
 		return min(len(p.Hosts), cmp.Or(p.MaxNodes, 1))

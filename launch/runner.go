@@ -12,7 +12,7 @@ import (
 	"preflight/hostfile"
 )
 
-// Words of a predicted command that are told only when DeepSpeed builds it.
+// Words of a predicted command that are known only when DeepSpeed builds it.
 const (
 	// masterAddrToCome is the first word of `hostname -I` on the first host.
 	masterAddrToCome = "$MASTER_ADDR"
@@ -171,7 +171,7 @@ func (r runner) masterPort() int {
 	return r.MasterPort
 }
 
-// worldInfo is who takes part with which slots, as launch.py is told it: JSON as
+// worldInfo is who takes part with which slots, as launch.py gets it: JSON as
 // json.dumps writes it, in the Base64 of URLs (runner.py, encode_world_info).
 func worldInfo(hosts []hostfile.Host) string {
 	var text strings.Builder

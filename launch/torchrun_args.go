@@ -63,7 +63,7 @@ func refuseTorchrun(said, format string, values ...any) *UsageError {
 	return &UsageError{Program: ProgramTorchrun, Said: said, Message: fmt.Sprintf(format, values...)}
 }
 
-// options are torchrun's. Those that change nothing that can be foreseen are
+// options are torchrun's. Those that change nothing that is predicted are
 // read and forgotten.
 //
 // Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
@@ -194,7 +194,7 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	}
 	if (Prediction{Rendezvous: t.Rendezvous}).MeetsElsewhere() {
 		t.Notes = append(t.Notes, hostfile.Note{Trap: "rdzv-backend-unknown", Message: fmt.Sprintf(
-			"--rdzv-backend %s keeps where the nodes meet in a service of its own, at %s, of which preflight can tell nothing: use c10d, or see to it yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
+			"--rdzv-backend %s keeps the rendezvous in a service of its own, at %s, of which preflight knows nothing: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
 }
