@@ -131,18 +131,14 @@ func (s ncclSearch) find() []Choice {
 
 // matching are the candidates that a value of NCCL_SOCKET_IFNAME selects.
 func (s ncclSearch) matching(spec, rule string) (found []Choice, chosen bool) {
-	var names []string
+	filter := parseNameFilter(spec, maxIfs)
 	for _, c := range s.candidates {
-		names = append(names, c.Interface)
-	}
-	selected, chosen := MatchIfname(spec, names)
-	for _, c := range s.candidates {
-		if slices.Contains(selected, c.Interface) {
+		if len(spec) >= leastIfname && filter.selects(Device{Name: c.Interface}) {
 			c.Rule = rule
 			found = append(found, c)
 		}
 	}
-	return found, chosen
+	return found, len(spec) >= leastIfname
 }
 
 // inSubnetOf is the first address in the subnet of NCCL_COMM_ID, a link-local
