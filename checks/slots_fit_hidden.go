@@ -40,19 +40,18 @@ func whoMissesGPU(node *facts.Node) string {
 // hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
 // the ranks too few of them. An empty value hides all, so that it is looked at as it is.
 func hidden(view View, node *facts.Node, slots []int, count int) []Finding {
-	env := launch.RankEnv(node.Env, view.Launch.Exports)
-	i := slices.IndexFunc(env, func(s facts.Setting) bool { return s.Name == "CUDA_VISIBLE_DEVICES" })
-	if i < 0 || node.NVML == nil || !node.NVML.Asked {
+	visible, set := launch.RankEnv(node.Env, view.Launch.Exports)["CUDA_VISIBLE_DEVICES"]
+	if !set || node.NVML == nil || !node.NVML.Asked {
 		return nil
 	}
-	shown, known := launch.Visible(env[i].Value, count, node.NVML.Cards)
+	shown, known := launch.Visible(visible.Value, count, node.NVML.Cards)
 	if !known || slices.Max(slots) < len(shown) {
 		return nil
 	}
 	f := Finding{
 		Nodes:   []string{node.Name},
 		Summary: "CUDA_VISIBLE_DEVICES hides accelerators that ranks are to use",
-		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, origin(view, env[i])),
+		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, origin(view, visible)),
 		Want:    "slots " + indices(slots),
 		Remedy:  []fix.Command{searchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
 	}

@@ -14,6 +14,11 @@ func Before(text, release string) bool {
 	return v != nil && r != nil && v.LessThan(r)
 }
 
+// Within reports whether a release is one from since on and before until, "" for no bound.
+func Within(release, since, until string) bool {
+	return !Before(release, since) && (until == "" || Before(release, until))
+}
+
 // cores remembers what core made of a text: a fleet has few versions, and asks
 // for them once a node and rule.
 var cores sync.Map

@@ -60,7 +60,7 @@ func (c *choice) include(specs []spec) {
 				"--include names %s without slots, and to DeepSpeed 0.15.2 to 0.19.6 that drops the host: write %s", s.host, written(host))})
 		case c.checked:
 			if host.Slots == nil || c.has(host, s.slots) {
-				c.kept[s.host] = firstOfEach(s.slots)
+				c.kept[s.host] = unique(s.slots)
 			}
 		default:
 			c.kept[s.host] = s.slots
@@ -193,15 +193,4 @@ func written(host Host) string {
 		slots[i] = fmt.Sprint(slot)
 	}
 	return host.Name + ":" + strings.Join(slots, ",")
-}
-
-// firstOfEach drops repeats and keeps the order.
-func firstOfEach(slots []int) []int {
-	var out []int
-	for _, slot := range slots {
-		if !slices.Contains(out, slot) {
-			out = append(out, slot)
-		}
-	}
-	return out
 }

@@ -156,7 +156,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		if active[i].Slots != nil && len(active[i].Slots) < n {
 			short = append(short, active[i].Name)
 		}
-		active[i].Slots = firstSlots(n)
+		active[i].Slots = FirstSlots(n)
 	}
 	if short == nil {
 		return active, nil, nil
@@ -170,7 +170,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 func (f Filter) merged() bool { return !Before(f.DeepSpeed, "0.15.2") }
 
 // unchecked is whether --include takes slots without a look at the hostfile, and
-// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, mended
+// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, fixed
 // in 0.19.7).
 func (f Filter) unchecked() bool { return f.merged() && Before(f.DeepSpeed, "0.19.7") }
 

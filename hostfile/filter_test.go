@@ -14,10 +14,10 @@ import (
 // pool is the hosts of most filter tests.
 func pool() []Host {
 	return []Host{
-		{Name: "w0", Slots: firstSlots(4), Line: 1},
-		{Name: "w1", Slots: firstSlots(2), Line: 2},
-		{Name: "w2", Slots: firstSlots(0), Line: 3},
-		{Name: "u@w3", Slots: firstSlots(1), Line: 4},
+		{Name: "w0", Slots: FirstSlots(4), Line: 1},
+		{Name: "w1", Slots: FirstSlots(2), Line: 2},
+		{Name: "w2", Slots: FirstSlots(0), Line: 3},
+		{Name: "u@w3", Slots: FirstSlots(1), Line: 4},
 	}
 }
 
@@ -228,7 +228,7 @@ func TestApplyWithoutStatedSlots(t *testing.T) {
 
 func TestApplyOnLocalhost(t *testing.T) {
 	for name, want := range map[string]string{"localhost": "", "127.0.0.1": "", "::1": "", "w0": "single-host-runs-here"} {
-		_, notes, err := limits(-1, -1).Apply([]Host{{Name: name, Slots: firstSlots(1)}})
+		_, notes, err := limits(-1, -1).Apply([]Host{{Name: name, Slots: FirstSlots(1)}})
 		if err != nil || trapsOf(notes) != want {
 			t.Errorf("%s: %v %v, want %q", name, notes, err, want)
 		}

@@ -141,13 +141,14 @@ func follows(first, last, next numbered) bool {
 	return next.text[0] != '0'
 }
 
-func unique(names []string) []string {
-	seen := make(map[string]bool, len(names))
-	var out []string
-	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, name)
+// unique drops repeats and keeps the order.
+func unique[T comparable](all []T) []T {
+	seen := make(map[T]bool, len(all))
+	var out []T
+	for _, one := range all {
+		if !seen[one] {
+			seen[one] = true
+			out = append(out, one)
 		}
 	}
 	return out

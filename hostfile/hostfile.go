@@ -69,7 +69,7 @@ type LineError struct {
 	Line    int    `json:"line"`    // from 1; 0 when it is the file as a whole
 	Message string `json:"message"` // what is wrong and the way out
 	// DeepSpeed is what DeepSpeed itself would say, "" when it would go on
-	// without a word.
+	// silently.
 	DeepSpeed string `json:"deepspeed"`
 	Err       error  `json:"-"` // the system's own error, if there is one
 }
@@ -173,7 +173,7 @@ type parser struct {
 
 // noText is the one error of a file with a NUL byte in it, a program or UTF-16:
 // its other lines would be as wrong, each in a way that helps nobody. DeepSpeed
-// would take a name with a NUL, but no command can be told to reach it.
+// would take a name with a NUL, but no command can name it.
 func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
@@ -231,7 +231,7 @@ func (p *parser) add(number int, name, digits, rest string) {
 		return
 	}
 	p.ranks += max(slots, 0)
-	p.hosts = append(p.hosts, Host{Name: name, Slots: firstSlots(slots), Line: number})
+	p.hosts = append(p.hosts, Host{Name: name, Slots: FirstSlots(slots), Line: number})
 	p.note(number, name, slots, rest)
 }
 
@@ -312,8 +312,8 @@ func utf16Marked(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// firstSlots is 0 … n-1, never nil, as range(n) is empty below 1 too.
-func firstSlots(n int) []int {
+// FirstSlots are the slots 0 … n-1, never nil, as range(n) is empty below 1 too.
+func FirstSlots(n int) []int {
 	slots := make([]int, max(n, 0))
 	for i := range slots {
 		slots[i] = i

@@ -43,7 +43,7 @@ func ParseHosts(spec string) ([]Host, error) {
 			}
 			host := Host{Name: name}
 			if slots >= 0 {
-				host.Slots = firstSlots(slots)
+				host.Slots = FirstSlots(slots)
 			}
 			hosts = append(hosts, host)
 		}
@@ -124,7 +124,7 @@ func FromSlurm(nodelist, perNode string) ([]Host, error) {
 	for i, name := range names {
 		hosts[i].Name = name
 		if counts != nil {
-			hosts[i].Slots = firstSlots(counts[i])
+			hosts[i].Slots = FirstSlots(counts[i])
 		}
 	}
 	return distinct(hosts)

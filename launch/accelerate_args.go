@@ -25,7 +25,7 @@ type accelerateArgs struct {
 	arguments                      []string
 }
 
-// options are accelerate's. Those that change nothing that can be foreseen are
+// options are accelerate's. Those that change nothing that is predicted are
 // read and forgotten.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, launch_command_parser,
@@ -36,50 +36,42 @@ func (a *accelerateArgs) options() []option {
 		{names: []string{"-q", "--quiet"}, into: new(bool)},
 		{names: []string{"-t", "--tee"}, into: new(string)},
 		{names: []string{"-m", "--module"}, into: &a.isModule},
-		{names: hyphened("--config_file"), into: &a.configFile},
+		{names: spellings("--config_file"), into: &a.configFile},
 		{names: []string{"--cpu"}, into: &a.cpu},
-		{names: hyphened("--multi_gpu"), into: &a.multiGPU},
+		{names: spellings("--multi_gpu"), into: &a.multiGPU},
 		{names: []string{"--tpu"}, into: &a.tpu},
-		{names: hyphened("--use_deepspeed"), into: &a.useDeepSpeed},
-		{names: hyphened("--use_fsdp"), into: &a.useFSDP},
-		{names: hyphened("--use_megatron_lm"), into: &a.useMegatron},
-		{names: hyphened("--num_processes"), into: &a.processes},
-		{names: hyphened("--num_machines"), into: &a.numMachines},
-		{names: hyphened("--machine_rank"), into: &a.machineRank},
-		{names: hyphened("--main_process_ip"), into: &a.ip},
-		{names: hyphened("--main_process_port"), into: &a.port},
-		{names: hyphened("--same_network"), into: &a.sameNetwork},
-		{names: hyphened("--gpu_ids"), into: &a.gpuIDs},
-		{names: hyphened("--rdzv_backend"), into: &a.backend},
-		{names: hyphened("--rdzv_conf"), into: &a.rdzvConf},
-		{names: hyphened("--no_python"), into: &a.noPython},
-		{names: hyphened("--deepspeed_config_file"), into: &a.deepspeedConfig},
-		{names: hyphened("--deepspeed_hostfile"), into: &a.hostfile},
-		{names: hyphened("--deepspeed_exclusion_filter"), into: &a.exclusion},
-		{names: hyphened("--deepspeed_inclusion_filter"), into: &a.inclusion},
-		{names: hyphened("--deepspeed_multinode_launcher"), into: &a.launcher},
-		{names: hyphened("--mpirun_hostfile"), into: &a.mpirunHostfile},
+		{names: spellings("--use_deepspeed"), into: &a.useDeepSpeed},
+		{names: spellings("--use_fsdp"), into: &a.useFSDP},
+		{names: spellings("--use_megatron_lm"), into: &a.useMegatron},
+		{names: spellings("--num_processes"), into: &a.processes},
+		{names: spellings("--num_machines"), into: &a.numMachines},
+		{names: spellings("--machine_rank"), into: &a.machineRank},
+		{names: spellings("--main_process_ip"), into: &a.ip},
+		{names: spellings("--main_process_port"), into: &a.port},
+		{names: spellings("--same_network"), into: &a.sameNetwork},
+		{names: spellings("--gpu_ids"), into: &a.gpuIDs},
+		{names: spellings("--rdzv_backend"), into: &a.backend},
+		{names: spellings("--rdzv_conf"), into: &a.rdzvConf},
+		{names: spellings("--no_python"), into: &a.noPython},
+		{names: spellings("--deepspeed_config_file"), into: &a.deepspeedConfig},
+		{names: spellings("--deepspeed_hostfile"), into: &a.hostfile},
+		{names: spellings("--deepspeed_exclusion_filter"), into: &a.exclusion},
+		{names: spellings("--deepspeed_inclusion_filter"), into: &a.inclusion},
+		{names: spellings("--deepspeed_multinode_launcher"), into: &a.launcher},
+		{names: spellings("--mpirun_hostfile"), into: &a.mpirunHostfile},
 	}
 	for name, choices := range forgottenChoices {
-		options = append(options, option{names: hyphened(name), into: new(string), choices: choices})
+		options = append(options, option{names: spellings(name), into: new(string), choices: choices})
 	}
 	for _, forgotten := range []struct {
 		names string
 		into  any
 	}{{forgottenTexts, new(string)}, {forgottenNumbers, new(int)}, {forgottenFloats, new(float64)}, {forgottenFlags, new(bool)}} {
 		for name := range strings.FieldsSeq(forgotten.names) {
-			options = append(options, option{names: hyphened(name), into: forgotten.into})
+			options = append(options, option{names: spellings(name), into: forgotten.into})
 		}
 	}
 	return options
-}
-
-// hyphened is a name and the same with hyphens.
-func hyphened(name string) []string {
-	if !strings.Contains(name, "_") {
-		return []string{name}
-	}
-	return []string{name, strings.ReplaceAll(name, "_", "-")}
 }
 
 // What accelerate takes and preflight does not look at.

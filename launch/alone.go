@@ -69,11 +69,7 @@ func (o Options) devices(head *facts.Node) []int {
 		}
 		count = max(count, 1)
 	}
-	slots := make([]int, count)
-	for i := range slots {
-		slots[i] = i
-	}
-	return slots
+	return hostfile.FirstSlots(count)
 }
 
 // torchrun is whether the ranks are started by torchrun: see Prediction.Torchrun.

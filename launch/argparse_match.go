@@ -21,7 +21,7 @@ type match struct {
 // looksBehind is whether a Python refuses an ambiguous option among the script's
 // own arguments too, "" being one that does.
 //
-// Source: python/cpython, issue 58573, mended in 3.12.8 and 3.13.1.
+// Source: python/cpython, issue 58573, fixed in 3.12.8 and 3.13.1.
 func looksBehind(python string) bool {
 	return python == "" || hostfile.Before(python, "3.12.8") || hostfile.Before(python, "3.13.1") && !hostfile.Before(python, "3.13.0")
 }

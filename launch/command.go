@@ -99,7 +99,7 @@ func HostfileOf(words []string, around Surroundings) (string, error) {
 var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
 
 // recognise says which program a command starts, and with which interpreter
-// where that is told by an absolute path.
+// where an absolute path says so.
 func recognise(words []string) (p program, interpreter string, err error) {
 	name := path.Base(words[0])
 	if !pythonName.MatchString(name) {
@@ -169,7 +169,7 @@ func subcommand(words []string) (program, error) {
 	return program{is: ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
 }
 
-// pythonRuns finds what a python is told to run among its own options, and what
+// pythonRuns finds what a python is to run among its own options, and what
 // it hands to that. Nothing at all is "".
 //
 // Source: CPython 3.11, Python/getopt.c, SHORT_OPTS.

@@ -73,7 +73,7 @@ func ReadConfig(path, text, deepspeed string, worldSize int) *Config {
 
 // configReader goes through one configuration in DeepSpeed's order. Each step
 // reports on its own keys, also where an earlier one would have ended DeepSpeed:
-// a person mends them all at once.
+// so that they can be fixed all at once.
 type configReader struct {
 	release   string
 	worldSize int
@@ -165,7 +165,7 @@ func (r *configReader) offload() {
 	}
 }
 
-// nvmePath is the directory of an offload to NVMe, "" when none is told.
+// nvmePath is the directory of an offload to NVMe, "" for none.
 func (r *configReader) nvmePath(section *object, where string) string {
 	named, isText := section.values["nvme_path"].(string)
 	switch {

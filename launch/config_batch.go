@@ -65,8 +65,15 @@ func (r *configReader) splitsModel() bool {
 }
 
 func (r *configReader) product(numbers [3]*int, world int) {
-	train, micro, steps := valueAt(numbers[0]), valueAt(numbers[1]), valueAt(numbers[2])
-	switch given := [3]bool{numbers[0] != nil, numbers[1] != nil, numbers[2] != nil}; given {
+	var given [3]bool
+	var values [3]int
+	for i, n := range numbers {
+		if given[i] = n != nil; given[i] {
+			values[i] = *n
+		}
+	}
+	train, micro, steps := values[0], values[1], values[2]
+	switch given {
 	case [3]bool{true, true, false}:
 		if micro == 0 {
 			r.dividesByZero("train_micro_batch_size_per_gpu")
@@ -94,7 +101,7 @@ func (r *configReader) product(numbers [3]*int, world int) {
 			continue
 		}
 		message := fmt.Sprintf("%s is %d", batchKeys[i], n.value)
-		if numbers[i] == nil {
+		if !given[i] {
 			message = fmt.Sprintf("train_batch_size %d is too small for %d ranks: %s would be %d", train, world, batchKeys[i], n.value)
 		}
 		r.fatal(batchKeys[i], fmt.Sprintf("AssertionError: %s: %d has to be greater than 0", n.name, n.value), "%s", message)
@@ -110,13 +117,6 @@ func (r *configReader) product(numbers [3]*int, world int) {
 
 func (r *configReader) dividesByZero(key string) {
 	r.fatal(key, "ZeroDivisionError: integer division or modulo by zero", "%s is 0", key)
-}
-
-func valueAt(n *int) int {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 // floor is Python's //, which rounds down.

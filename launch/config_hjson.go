@@ -155,7 +155,7 @@ func (r *hjsonReader) document() any {
 }
 
 // unbraced is an object without braces or else, where that cannot be decoded, a single
-// value; what is wrong with both is told of the object.
+// value; the error is that of the object.
 func (r *hjsonReader) unbraced() any {
 	start := r.at
 	value, err := r.attempt(func() any { return r.object(false) })

@@ -26,7 +26,7 @@ type section struct {
 var batchKeys = []string{"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 
 // topLevel is every key that some release reads from the top of the file; what
-// else stands there is ignored without a word.
+// else stands there is silently ignored.
 //
 // Source: deepspeed/runtime/config.py and constants.py and what they import,
 // every release from 0.7.0 to 0.19.8.

@@ -80,7 +80,7 @@ func (r *configReader) optimizer() {
 // made is the optimizer that DeepSpeed makes for a name, if the release does.
 func (r *configReader) made(name string) (optimizer, bool) {
 	i := slices.IndexFunc(optimizers, func(o optimizer) bool {
-		return o.name == strings.ToLower(name) && (o.since == "" || r.since(o.since)) && (o.until == "" || hostfile.Before(r.release, o.until))
+		return o.name == strings.ToLower(name) && hostfile.Within(r.release, o.since, o.until)
 	})
 	if i < 0 {
 		return optimizer{}, false

@@ -81,9 +81,7 @@ func (r *configReader) isStrict(s *section) bool {
 }
 
 // knows is whether the release knows the setting.
-func (r *configReader) knows(s setting) bool {
-	return (s.since == "" || r.since(s.since)) && (s.until == "" || hostfile.Before(r.release, s.until))
-}
+func (r *configReader) knows(s setting) bool { return hostfile.Within(r.release, s.since, s.until) }
 
 // refuse reports what pydantic says of a section: all of it in one exception.
 func (r *configReader) refuse(name string, s *section, o *object) {
@@ -92,7 +90,7 @@ func (r *configReader) refuse(name string, s *section, o *object) {
 		mistakes = r.contradictions(s, o)
 	}
 	if s.monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
-		// The class above them all goes on after a mistake, and stumbles.
+		// The class above them all goes on after the error, and fails.
 		r.fatal(name, "AttributeError: 'NoneType' object has no attribute 'enabled'", "%s.%s: %s", name, mistakes[0].key, mistakes[0].message)
 		return
 	}

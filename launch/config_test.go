@@ -38,7 +38,7 @@ func TestReadConfigProblems(t *testing.T) {
 				"AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
 		}},
 		{"a misspelt key above", `{` + batch + `, "zero_optimisation": {}}`, "0.15.1", []string{
-			`? zero_optimisation | zero_optimisation: DeepSpeed 0.15.1 does not know it: is "zero_optimization" meant?, and it reads over it without a word | `,
+			`? zero_optimisation | zero_optimisation: DeepSpeed 0.15.1 does not know it: is "zero_optimization" meant?, and silently ignores it | `,
 		}},
 		{"a misspelt key below", `{` + batch + `, "zero_optimization": {"stgae": 2}}`, "0.15.1", []string{
 			`! zero_optimization.stgae | zero_optimization.stgae: DeepSpeed 0.15.1 does not know it: is "stage" meant?, and it refuses the file | ` +
@@ -49,10 +49,10 @@ func TestReadConfigProblems(t *testing.T) {
 				old + `1 validation error for DeepSpeedZeroConfig: stgae: extra fields not permitted`,
 		}},
 		{"a key of later", `{` + batch + `, "torch_autocast": {}}`, "0.15.1", []string{
-			"? torch_autocast | torch_autocast: DeepSpeed 0.15.1 does not know it, which came with 0.17.2, and it reads over it without a word | ",
+			"? torch_autocast | torch_autocast: DeepSpeed 0.15.1 does not know it, which came with 0.17.2, and silently ignores it | ",
 		}},
 		{"a key of earlier", `{` + batch + `, "aio": {"thread_count": 1}}`, "", []string{
-			"? aio.thread_count | aio.thread_count: the newest DeepSpeed does not know it, which went with 0.16.4, and it reads over it without a word | ",
+			"? aio.thread_count | aio.thread_count: the newest DeepSpeed does not know it, which went with 0.16.4, and silently ignores it | ",
 		}},
 		{"comments as keys", `{` + batch + `, "_comment": 1, "//": "x", "#": 0}`, "", []string{}},
 		{"two mistakes are one exception", `{` + batch + `, "zero_optimization": {"stage": 7, "offload_param": {"device": "disk"}}}`, "0.19.8", []string{

@@ -7,7 +7,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// unknownKeys are what DeepSpeed reads over without a word: a spelling mistake as
+// unknownKeys are what DeepSpeed silently ignores: a spelling mistake as
 // a rule, or a key of another release. Keys that look like comments are meant so.
 func (r *configReader) unknownKeys() {
 	r.readOver(&topLevel, r.root, "")
@@ -22,7 +22,7 @@ func (r *configReader) unknownKeys() {
 func (r *configReader) readOver(s *section, o *object, at string) {
 	for _, name := range o.names {
 		if !r.takesIn(s, name) && !r.failed(at+name) && !isComment(name) {
-			r.ignored(at+name, "%s: %s, and it reads over it without a word", at+name, r.unknown(s, name))
+			r.ignored(at+name, "%s: %s, and silently ignores it", at+name, r.unknown(s, name))
 		}
 	}
 }

@@ -37,7 +37,7 @@ func LeastDriver(toolkit string) string {
 }
 
 // DriverRuns is whether a driver runs what was built with a CUDA toolkit ("12.4"),
-// and whether that can be told. cuda is the newest that libcuda runs by its own
+// and whether that is known. cuda is the newest that libcuda runs by its own
 // account; driver is the version of the kernel module, which is to be left out where
 // a libcuda of another version does the work, as with forward compatibility. Either
 // may be "" for not known.
@@ -114,10 +114,9 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 		return "", ""
 	}
 	for _, row := range torchWheels {
-		if row.cuda != torch.CUDA || hostfile.Before(wheel[1], row.since) || !hostfile.Before(wheel[1], row.before) {
-			continue
+		if row.cuda == torch.CUDA && hostfile.Within(wheel[1], row.since, row.before) {
+			return codeFor(row.archs, capability), row.archs
 		}
-		return codeFor(row.archs, capability), row.archs
 	}
 	return "", ""
 }
@@ -146,7 +145,7 @@ func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wh
 			continue
 		}
 		w := Wheels{Index: "cu" + strings.ReplaceAll(row.cuda, ".", ""), Since: row.since, Before: row.before}
-		if release != "" && !hostfile.Before(release, row.since) && hostfile.Before(release, row.before) {
+		if release != "" && hostfile.Within(release, row.since, row.before) {
 			w.Release = release
 		}
 		isOwn := best != "" && cuda != "" && !hostfile.Before(cuda, best)

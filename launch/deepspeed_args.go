@@ -21,7 +21,7 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 	a.Program, a.NodeRank, a.MinElastic, a.MaxElastic = ProgramDeepSpeed, unasked, unasked, unasked
 	p := argumentParser{program: ProgramDeepSpeed, prog: prog, abbreviate: true, required: "user_script, user_args", looksBehind: looksBehind(around.Python)}
 	for _, o := range a.options(deepspeed) {
-		if deepspeed != anyRelease && !o.isOf(deepspeed) {
+		if deepspeed != anyRelease && !hostfile.Within(deepspeed, o.since, o.until) {
 			p.absent = append(p.absent, o)
 		} else {
 			p.options = append(p.options, o)
@@ -40,11 +40,6 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 	a.Script, a.Arguments, a.HostsFile = r.script, r.arguments, a.hostfile
 	a.Filter.NumNodes, a.Filter.NumGPUs = hostfile.AtMost(a.nodes), hostfile.AtMost(a.gpus)
 	return Typed{Options: a.Options, Hostfile: a.hostfile, HostfileGiven: r.given["-H/--hostfile"]}, nil
-}
-
-// isOf is whether a release has the option.
-func (o option) isOf(deepspeed string) bool {
-	return (o.since == "" || !hostfile.Before(deepspeed, o.since)) && (o.until == "" || hostfile.Before(deepspeed, o.until))
 }
 
 // options are those of all releases, in the order of add_argument, which never

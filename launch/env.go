@@ -3,7 +3,6 @@ package launch
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -107,7 +106,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 // Lines of the files that end the launch are left out.
 func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
-	if by.exportsSince != "" && hostfile.Before(x.DeepSpeed, by.exportsSince) {
+	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
 	}
 	var all []facts.Setting
@@ -171,7 +170,7 @@ func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 func (x Exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	for _, e := range exported {
-		if slices.ContainsFunc(e.prefixes, begins) && !(e.since != "" && hostfile.Before(x.DeepSpeed, e.since)) && (e.until == "" || hostfile.Before(x.DeepSpeed, e.until)) {
+		if slices.ContainsFunc(e.prefixes, begins) && hostfile.Within(x.DeepSpeed, e.since, e.until) {
 			return true
 		}
 	}
@@ -287,17 +286,13 @@ func identifier(name string) bool {
 }
 
 // RankEnv is what a rank on a node will really see of the allow-listed
-// variables, sorted by name: the node's own session, what the launcher exports
+// variables, by name: the node's own session, what the launcher exports
 // over it, and below both NCCL's configuration files, which never override the
 // environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
 //
 // An exported NCCL_CONF_FILE replaces the file of the node's home. What that
 // file says is known only when the node looked at the same one.
-func RankEnv(node *facts.Env, exports []facts.Setting) []facts.Setting {
-	return slices.SortedFunc(maps.Values(rankEnv(node, exports)), byName)
-}
-
-func rankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
+func RankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
 	all := map[string]facts.Setting{}
 	if node != nil {
 		for _, s := range node.Vars {

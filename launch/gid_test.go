@@ -73,7 +73,7 @@ func TestGIDIndex(t *testing.T) {
 		{"a FLID elsewhere", "InfiniBand", gids("2 1 fec0:0000:0012:0000:0000:0000:0000:0001"), []string{"NCCL_IB_ROUTABLE_FLID_GID_INDEX=2"}, "", 2},
 	} {
 		port := facts.IBPort{LinkLayer: c.layer, GIDs: c.gids}
-		if got := GIDIndex(port, launchtest.Env("environment", c.env...), c.nccl); got != c.want {
+		if got := GIDIndex(port, RankEnv(&facts.Env{Vars: launchtest.Env("environment", c.env...)}, nil), c.nccl); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}

@@ -18,7 +18,7 @@ func Gloo(p Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
-	given, set := rankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
+	given, set := RankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
 	if !set || len(given.Value) < 2 {
 		return ownName(node)
 	}
@@ -49,7 +49,7 @@ func firstAddress(node *facts.Node, name string) (choice Choice, found bool) {
 }
 
 // ownName is the first address of the node's own hostname that can be bound
-// there. A loopback address can, and is taken without a word: that is what
+// there. A loopback address can, and is taken silently: that is what
 // Debian's line "127.0.1.1 hostname" does.
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // SlotsUsed is a function that tells which accelerators the launch gives to the ranks
@@ -32,10 +33,10 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 		cards := node.NVML.Cards
 		used := slotsOf(node)
 		if !p.ChoosesDevices() {
-			used = throughVisible(used, rankEnv(node.Env, p.Exports)["CUDA_VISIBLE_DEVICES"].Value, cards)
+			used = throughVisible(used, RankEnv(node.Env, p.Exports)["CUDA_VISIBLE_DEVICES"].Value, cards)
 		}
 		if used == nil {
-			used = firstPlaces(len(cards))
+			used = hostfile.FirstSlots(len(cards))
 		}
 		return slices.DeleteFunc(slices.Clone(used), func(place int) bool { return place >= len(cards) })
 	}
@@ -55,12 +56,4 @@ func throughVisible(slots []int, visible string, cards []facts.Card) []int {
 		}
 	}
 	return behind
-}
-
-func firstPlaces(count int) []int {
-	places := make([]int, count)
-	for i := range places {
-		places[i] = i
-	}
-	return places
 }

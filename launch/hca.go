@@ -32,7 +32,7 @@ func HCAPorts(p Prediction, node *facts.Node) []HCAPort {
 	if node.IB == nil {
 		return nil
 	}
-	return hcaPorts(node.IB, rankEnv(node.Env, p.Exports), ncclOf(node))
+	return hcaPorts(node.IB, RankEnv(node.Env, p.Exports), ncclOf(node))
 }
 
 func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort {
@@ -123,8 +123,8 @@ func cardOf(adapter *facts.HCA, withVFs bool) string {
 }
 
 func isZero(setting facts.Setting) bool {
-	value, _ := Number(setting.Value)
-	return setting.Value != "" && value == 0
+	value, set := parameter(setting)
+	return set && value == 0
 }
 
 // ncclOf is the version of the NCCL that the ranks of a node get, "" for not known,

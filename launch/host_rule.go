@@ -12,7 +12,7 @@ import (
 )
 
 // Serves is whether a node will hold itself for the host of the store at the
-// meeting, and by which rule. Under torchrun's c10d mode every node decides for
+// rendezvous, and by which rule. Under torchrun's c10d mode every node decides for
 // itself, so that none may, or several; what was not seen counts as no, and the
 // rule says so.
 func (p Prediction) Serves(m Meeting, node, first *facts.Node) (serves bool, why string) {
@@ -87,7 +87,7 @@ func listed(addresses []netip.Addr) string {
 	return strings.Join(all, ", ")
 }
 
-// NextMeeting is who hosts torchrun's second meeting in c10d mode: group rank 0,
+// NextMeeting is who hosts torchrun's second rendezvous in c10d mode: group rank 0,
 // which is not the endpoint's host but the node whose full name comes first in
 // the order of characters. It publishes that name, and every node has to resolve
 // it. Nodes whose names were not seen are left out; nil and "" without any.

@@ -45,12 +45,12 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	case n.env["NCCL_TOPO_FILE"].Value != "":
 		return GPUDirect{}
 	}
-	nearest, told := "", true
+	nearest, known := "", true
 	for card := range node.NVML.Cards {
 		for _, port := range n.Ports {
 			switch distance := n.distance(node, card, *port.Adapter); {
 			case distance == "":
-				told = false
+				known = false
 			case pathType(distance) <= farthest:
 				return direct
 			case nearest == "" || pathType(distance) < pathType(nearest):
@@ -58,7 +58,7 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 			}
 		}
 	}
-	if !told {
+	if !known {
 		return GPUDirect{}
 	}
 	return GPUDirect{Why: fmt.Sprintf("GPUs and adapters are %s apart at best: %s", nearest, rule)}

@@ -12,7 +12,7 @@ import (
 // nvlinkDomains are the nodes whose GPUs NVLink joins, as in NVIDIA's racks of 72.
 type nvlinkDomains struct {
 	nodes map[string]int // of each domain; nil where NVLink ends at a node
-	seen  int            // nodes that told theirs
+	seen  int            // nodes whose domain is known
 	// altered is whether a variable has NCCL take other domains than the driver tells.
 	altered bool
 }
@@ -37,7 +37,7 @@ func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
 		}
 		found.seen++
 		found.nodes[domain]++
-		env := rankEnv(node.Env, t.Exports)
+		env := RankEnv(node.Env, t.Exports)
 		for _, name := range []string{"NCCL_MNNVL_UUID", "NCCL_MNNVL_CLIQUE_ID", "NCCL_MNNVL_CROSS_CLIQUE"} {
 			found.altered = found.altered || env[name].Value != ""
 		}
@@ -65,7 +65,7 @@ func (t Transports) domainOf(node *facts.Node) string {
 
 // leavesNode is whether NCCL on a node takes NVLink to others, if it is there.
 func (t Transports) leavesNode(node *facts.Node) bool {
-	env := rankEnv(node.Env, t.Exports)
+	env := RankEnv(node.Env, t.Exports)
 	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
 	return !hostfile.Before(ncclOf(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
 }

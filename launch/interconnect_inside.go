@@ -25,7 +25,7 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	if len(cards) < 2 || slices.ContainsFunc(cards, func(i int) bool { return node.NVML.Cards[i].MIG == "enabled" }) {
 		return Transport{}
 	}
-	env := rankEnv(node.Env, t.Exports)
+	env := RankEnv(node.Env, t.Exports)
 	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
 	m.farthest, m.by = peerLevel(node, env, len(cards))
 	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
@@ -158,38 +158,23 @@ func (m matrix) labels(pairs [][2]int) string {
 // islands are the groups of GPUs in which every pair is among the given ones,
 // "within GPUs 0,1 and 2,3", or where they make no such groups their number.
 func (m matrix) islands(pairs [][2]int) string {
-	island := map[int]int{}
+	inside := 0
+	var islands []string
 	for _, card := range m.cards {
-		island[card] = card
-	}
-	for _, pair := range pairs {
-		from, to := island[pair[1]], island[pair[0]]
-		for card, of := range island {
-			if of == from {
-				island[card] = to
+		var members []string
+		for _, other := range m.cards {
+			if other == card || slices.Contains(pairs, [2]int{card, other}) || slices.Contains(pairs, [2]int{other, card}) {
+				members = append(members, strconv.Itoa(other))
 			}
 		}
-	}
-	members := map[int][]string{}
-	var order []int
-	for _, card := range m.cards {
-		of := island[card]
-		if members[of] == nil {
-			order = append(order, of)
-		}
-		members[of] = append(members[of], strconv.Itoa(card))
-	}
-	inside := 0
-	var texts []string
-	for _, of := range order {
-		size := len(members[of])
-		inside += size * (size - 1) / 2
-		if size > 1 {
-			texts = append(texts, strings.Join(members[of], ","))
+		island := strings.Join(members, ",")
+		if len(members) > 1 && !slices.Contains(islands, island) {
+			islands = append(islands, island)
+			inside += len(members) * (len(members) - 1) / 2
 		}
 	}
-	if inside != len(pairs) {
+	if inside != len(pairs) { // some are in several
 		return fmt.Sprintf("between %d of %d pairs of GPUs", len(pairs), len(m.cards)*(len(m.cards)-1)/2)
 	}
-	return "within GPUs " + strings.Join(texts, " and ")
+	return "within GPUs " + strings.Join(islands, " and ")
 }

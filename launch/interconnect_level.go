@@ -15,7 +15,7 @@ import (
 var pathTypes = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}
 
 // pathType is the place in pathTypes of what nvidia-smi topo -m calls a connection,
-// -1 for what is not told. What nvidia-smi calls NODE goes through the processors'
+// -1 for unknown. What nvidia-smi calls NODE goes through the processors'
 // bridges of one NUMA node, which to NCCL is one host bridge.
 func pathType(topology string) int {
 	switch {

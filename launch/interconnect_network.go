@@ -49,7 +49,7 @@ func (n Network) Sockets() bool { return n.Plugin == "" && len(n.Ports) == 0 && 
 // Source: NVIDIA/nccl 2.30.7, plugin/net.cc, ncclNetInit, plugin/plugin_open.cc,
 // openPluginLib, and transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
 func NetworkOf(p Prediction, node *facts.Node) Network {
-	env := rankEnv(node.Env, p.Exports)
+	env := RankEnv(node.Env, p.Exports)
 	wanted := env["NCCL_NET"]
 	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), prediction: p, env: env, nccl: ncclOf(node)}
 	if !n.Demanded && !strings.EqualFold(wanted.Value, "Socket") {
@@ -98,8 +98,8 @@ func netPlugin(ib *facts.IB, list string) string {
 // take, "" for none. What cannot be opened is not there for NCCL_IB_HCA to select.
 func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) string {
 	lacks := func(library string) bool {
-		told := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
-		return told && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
+		listed := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
+		return listed && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
 	}
 	candidates := hcaPorts(ib, nil, "")
 	switch {

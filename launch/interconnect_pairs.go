@@ -7,12 +7,12 @@ import (
 )
 
 // Joined is what joins two GPUs of a node, by their places among its cards, as
-// nvidia-smi topo -m prints it; "" for not told.
+// nvidia-smi topo -m prints it; "" for unknown.
 func Joined(nvml *facts.NVML, a, b int) string { return cell(nvml.Topology, a, b) }
 
 // PeerAccess is what the driver says of whether two GPUs of a node, by their places
 // among its cards, reach each other's memory: "ok", or the reason why one of them does
-// not. "" is not told; what it tells of one way alone holds for both.
+// not. "" is unknown; what it says of one way alone holds for both.
 func PeerAccess(nvml *facts.NVML, a, b int) string {
 	there, back := cell(nvml.Peers, a, b), cell(nvml.Peers, b, a)
 	if there == "" || there == "ok" && back != "" {

@@ -2,7 +2,7 @@ package launch
 
 import "preflight/facts"
 
-// Interpreter is the python every node will be told to run, and how we know.
+// Interpreter is the python every node will run, and how we know.
 // DeepSpeed sends its own sys.executable, so it is the one given, else the one
 // that the first line of the deepspeed script on the launching machine names,
 // else unknown ("", ""). It is an absolute path that must exist on every node.

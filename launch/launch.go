@@ -41,7 +41,7 @@ type Options struct {
 	Hosts     []hostfile.Host // what the hostfile says, before the filter
 	Notes     []hostfile.Note // what reading it noted
 	// Unlisted hosts are in nobody's hostfile (-w, an allocation): what DeepSpeed
-	// would make of their names is not told.
+	// would make of their names does not matter.
 	Unlisted     bool
 	Filter       hostfile.Filter
 	NoSSH        bool // --no_ssh: every node is started by hand
@@ -128,7 +128,7 @@ type Prediction struct {
 	Accelerator     string `json:"accelerator"`
 	AcceleratorOpen bool   `json:"accelerator_open,omitempty"`
 	WorkDir         string `json:"workdir"` // absolute, on the launching machine and on every node
-	// Interpreter is the python every node will be told to run, "" when
+	// Interpreter is the python every node will run, "" when
 	// nothing here says which; InterpreterFrom says how we know.
 	Interpreter     string `json:"interpreter"`
 	InterpreterFrom string `json:"interpreter_from"` // "--python", "/usr/bin/deepspeed", ""
@@ -157,7 +157,7 @@ type Prediction struct {
 	LauncherArgs []string `json:"launcher_args,omitempty"`
 	NoSSH        bool     `json:"no_ssh,omitempty"`  // every node is started by hand
 	Elastic      bool     `json:"elastic,omitempty"` // DeepSpeed's own elastic training
-	// MinNodes, MaxNodes and PerNode are what torchrun was told, 0 and "" otherwise.
+	// MinNodes, MaxNodes and PerNode are torchrun's own options, 0 and "" otherwise.
 	MinNodes int    `json:"min_nodes,omitempty"`
 	MaxNodes int    `json:"max_nodes,omitempty"`
 	PerNode  string `json:"per_node,omitempty"`

@@ -23,7 +23,7 @@ func masked(arguments []string) []string {
 }
 
 // announcesSecret is whether the next word is the value of a secret: of an option,
-// or of a variable that the launchers of MPICH are told in two words.
+// or of a variable that the launchers of MPICH take as two words.
 func announcesSecret(before []string) bool {
 	name := before[len(before)-1]
 	variable := len(before) > 1 && slices.Contains([]string{"-env", "-genv"}, before[len(before)-2])

@@ -24,15 +24,15 @@ const (
 	defaultStaticHost = "127.0.0.1"
 )
 
-// Meeting is where the ranks will meet.
+// Meeting is the endpoint of the rendezvous.
 type Meeting struct {
-	Host  string // a name or an address, as the ranks are told; "" with Error
+	Host  string // a name or an address, as the ranks get it; "" with Error
 	Port  int
 	Rule  string // how it comes about, for a person
 	Error string // why there is none
 }
 
-// Meeting is where the ranks will meet, first being the node of rank 0.
+// Meeting is the endpoint of the rendezvous, first being the node of rank 0.
 func (p Prediction) Meeting(first *facts.Node) Meeting {
 	switch p.Rendezvous {
 	case RendezvousStatic:
@@ -54,13 +54,13 @@ func (p Prediction) Meeting(first *facts.Node) Meeting {
 	return p.deepspeedMeeting(first)
 }
 
-// MeetsElsewhere is whether the meeting is kept by a service of which nothing is
-// foreseen: by a backend of torchrun's other than its own two.
+// MeetsElsewhere is whether the rendezvous is kept by a service of which nothing is
+// predicted: by a backend of torchrun's other than its own two.
 func (p Prediction) MeetsElsewhere() bool {
 	return p.Torchrun() && p.Rendezvous != RendezvousStatic && p.Rendezvous != RendezvousC10d
 }
 
-// MeetingHost is the host of the meeting where the command line says it, "" where
+// MeetingHost is the host of the rendezvous where the command line says it, "" where
 // a node has to be looked at first.
 func (p Prediction) MeetingHost() string {
 	switch {
@@ -98,7 +98,7 @@ func (p Prediction) staticMeeting() Meeting {
 	return Meeting{Host: host, Port: port, Rule: rule}
 }
 
-// discoversMaster is whether the ranks themselves find out where they meet.
+// discoversMaster is whether the ranks themselves find out where their rendezvous is.
 func (p Prediction) discoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
 // deepspeedMeeting is --master_addr, else the first word that `ssh first

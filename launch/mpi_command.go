@@ -22,11 +22,16 @@ func (r runner) openMPICommand() []string {
 	if !r.choosesInterface() {
 		argv = append(argv, "--mca", "btl_tcp_if_include", "eth0")
 	}
-	argv = append(argv, r.words...)
+	return slices.Concat(argv, r.words, r.exported("-x"), r.scriptCommand())
+}
+
+// exported are the exports, each behind an option.
+func (r runner) exported(option string) []string {
+	var words []string
 	for _, s := range r.exports {
-		argv = append(argv, "-x", s.Name+"="+s.Value)
+		words = append(words, option, s.Name+"="+s.Value)
 	}
-	return slices.Concat(argv, r.scriptCommand())
+	return words
 }
 
 // choosesInterface is whether --launcher_args name the interface for Open MPI,
@@ -45,11 +50,7 @@ func (r runner) choosesInterface() bool {
 
 func (r runner) mvapichCommand() []string {
 	argv := []string{"mpirun", "-np", r.total(), "-ppn", r.perNode(), "--hostfile", "/tmp/deepspeed_mvapich_hostfile"}
-	argv = append(argv, r.words...)
-	for _, s := range r.exports {
-		argv = append(argv, "-env", s.Name+"="+s.Value)
-	}
-	return slices.Concat(argv, r.scriptCommand())
+	return slices.Concat(argv, r.words, r.exported("-env"), r.scriptCommand())
 }
 
 // mpichCommand has had four forms: without exports, with them, one command a
@@ -57,11 +58,7 @@ func (r runner) mvapichCommand() []string {
 func (r runner) mpichCommand() []string {
 	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
 	hosts := []string{"-hosts", strings.Join(hostNames(r.Hosts), ",")}
-	var exports []string
-	for _, s := range r.exports {
-		exports = append(exports, "-genv", s.Name+"="+s.Value)
-	}
-	argv := []string{"mpirun"}
+	argv, exports := []string{"mpirun"}, r.exported("-genv")
 	switch {
 	case r.before("0.9.2"):
 		return slices.Concat(argv, counts, r.words, r.scriptCommand())
@@ -107,7 +104,7 @@ func (r runner) impiCommand() []string {
 	return append(argv, r.rankCommands(false)...)
 }
 
-// meeting is where the ranks meet and how many they are.
+// meeting is the endpoint of the rendezvous and how many ranks there are.
 func (r runner) meeting() []string {
 	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
 		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}

@@ -129,26 +129,21 @@ func count(n int, noun string) string {
 // v2.26.3-1 and later (issue 2190, PR 2059), in builds by CUDA 12.2 or later,
 // by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
 // NCCL_CUMEM_ENABLE first.
-func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env []facts.Setting) bool {
+func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env map[string]facts.Setting) bool {
 	if hostfile.Before(library.Version, "2.26.3") || hostfile.Before(library.CUDA, "12.2") || hostfile.Before(driverCUDA, "12.2") {
 		return false
 	}
-	if enable, set := parameter(env, "NCCL_CUMEM_ENABLE"); set && enable == 0 {
+	if enable, set := parameter(env["NCCL_CUMEM_ENABLE"]); set && enable == 0 {
 		return false
 	}
-	if host, set := parameter(env, "NCCL_CUMEM_HOST_ENABLE"); set && host != -1 {
+	if host, set := parameter(env["NCCL_CUMEM_HOST_ENABLE"]); set && host != -1 {
 		return host != 0
 	}
 	return !hostfile.Before(driverCUDA, "12.6")
 }
 
-// parameter is the value of a numeric variable as NCCL reads it.
-func parameter(env []facts.Setting, name string) (value int64, set bool) {
-	for _, s := range env {
-		if s.Name == name && s.Value != "" {
-			value, _ = Number(s.Value) // 0 where it is no number, as there
-			return value, true
-		}
-	}
-	return 0, false
+// parameter is the value of a numeric variable as NCCL reads it: 0 where it is no number.
+func parameter(setting facts.Setting) (value int64, set bool) {
+	value, _ = Number(setting.Value)
+	return value, setting.Value != ""
 }

@@ -68,7 +68,7 @@ type ncclSearch struct {
 }
 
 func newSearch(p Prediction, node *facts.Node) ncclSearch {
-	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), version: ncclOf(node), env: rankEnv(node.Env, p.Exports)}
+	s := ncclSearch{prediction: p, node: node, held: getifaddrs(node), version: ncclOf(node), env: RankEnv(node.Env, p.Exports)}
 	s.candidates = s.eligible()
 	return s
 }
@@ -100,7 +100,7 @@ func (s ncclSearch) eligible() []Choice {
 // first of its defaults finds that finds anything.
 //
 // Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2,
-// virbr told apart since 2.28.3.
+// virbr a default of its own since 2.28.3.
 func (s ncclSearch) find() []Choice {
 	if given, set := s.env["NCCL_SOCKET_IFNAME"]; set {
 		if found, chosen := s.matching(given.Value, cite(s.prediction, given)); chosen {
@@ -131,18 +131,14 @@ func (s ncclSearch) find() []Choice {
 
 // matching are the candidates that a value of NCCL_SOCKET_IFNAME selects.
 func (s ncclSearch) matching(spec, rule string) (found []Choice, chosen bool) {
-	var names []string
+	filter := parseNameFilter(spec, maxIfs)
 	for _, c := range s.candidates {
-		names = append(names, c.Interface)
-	}
-	selected, chosen := MatchIfname(spec, names)
-	for _, c := range s.candidates {
-		if slices.Contains(selected, c.Interface) {
+		if len(spec) >= leastIfname && filter.selects(Device{Name: c.Interface}) {
 			c.Rule = rule
 			found = append(found, c)
 		}
 	}
-	return found, chosen
+	return found, len(spec) >= leastIfname
 }
 
 // inSubnetOf is the first address in the subnet of NCCL_COMM_ID, a link-local
@@ -161,7 +157,7 @@ func (s ncclSearch) inSubnetOf(id facts.Setting) Choice {
 			scope = h.Name
 		}
 		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
-			return choiceOf(h, "in the subnet of " + cite(s.prediction, id))
+			return choiceOf(h, "in the subnet of "+cite(s.prediction, id))
 		}
 	}
 	return Choice{Error: "NET/Socket : No usable listening interface found"}

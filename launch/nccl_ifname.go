@@ -12,11 +12,13 @@ type Device struct {
 }
 
 // How many items of a list NCCL reads, and how many interfaces or adapters it
-// takes; it drops the others without a word.
+// takes; it silently drops the others.
 // Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
 const (
 	maxIfs  = 16
 	maxHCAs = 32
+	// leastIfname is how long a list of interfaces is at least.
+	leastIfname = 2
 )
 
 // MatchIfname applies NCCL_SOCKET_IFNAME (and NCCL_OOB_NET_IFNAME, which is
@@ -32,7 +34,7 @@ const (
 // Source: NVIDIA/nccl 2.30, parseStringList and matchIfList in misc/utils.cc,
 // ncclFindInterfaces in misc/socket.cc; unchanged since 2.4.
 func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
-	if len(spec) < 2 {
+	if len(spec) < leastIfname {
 		return nil, false
 	}
 	filter := parseNameFilter(spec, maxIfs)

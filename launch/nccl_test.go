@@ -89,7 +89,7 @@ func TestCuMemHostProbed(t *testing.T) {
 		{"no cuMem at all", "2.27.3", "12.8", "12.8", set("NCCL_CUMEM_ENABLE", "0", "NCCL_CUMEM_HOST_ENABLE", "1"), false},
 		{"cuMem by detection", "2.27.3", "12.8", "12.8", set("NCCL_CUMEM_ENABLE", "-2"), true},
 	} {
-		got := CuMemHostProbed(facts.NCCLLibrary{Version: c.nccl, CUDA: c.cuda}, c.driver, c.env)
+		got := CuMemHostProbed(facts.NCCLLibrary{Version: c.nccl, CUDA: c.cuda}, c.driver, RankEnv(&facts.Env{Vars: c.env}, nil))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}

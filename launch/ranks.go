@@ -72,7 +72,7 @@ func (p Prediction) rotates() bool {
 }
 
 // starters is how many of the hosts start processes of this launch: all, unless a
-// torchrun was told of fewer.
+// torchrun was given fewer.
 func (p Prediction) starters() int {
 	if p.Torchrun() && p.Script != "" {
 		return min(len(p.Hosts), cmp.Or(p.MaxNodes, 1))
@@ -94,7 +94,7 @@ func (p Prediction) devices(node int) []int {
 	case perNode == "cpu", slots == nil:
 		return nil
 	}
-	return firstPlaces(count)
+	return hostfile.FirstSlots(count)
 }
 
 // perNode is torchrun's --nproc_per_node, whose default is 1; "" for what has none.

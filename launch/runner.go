@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"preflight/hostfile"
 )
 
-// Words of a predicted command that are told only when DeepSpeed builds it.
+// Words of a predicted command that are known only when DeepSpeed builds it.
 const (
 	// masterAddrToCome is the first word of `hostname -I` on the first host.
 	masterAddrToCome = "$MASTER_ADDR"
@@ -40,7 +41,7 @@ type runner struct {
 func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
 // within is whether the runner is of a release from first to before end.
-func (r runner) within(first, end string) bool { return !r.before(first) && r.before(end) }
+func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
 // alone is whether launch.py is started here rather than by a launcher.
 func (r runner) alone() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
@@ -114,13 +115,9 @@ func (r runner) localCommand() []string {
 		argv = append(argv, "--bind_core_list="+r.CoreList)
 	}
 	if !r.before("0.17.6") {
-		level := r.LogLevel
-		if level == "" {
-			level = "info"
-		}
+		level := cmp.Or(r.LogLevel, "info")
 		if r.Quiet {
-			argv = append(argv, "--quiet")
-			level = "error"
+			argv, level = append(argv, "--quiet"), "error"
 		}
 		argv = append(argv, "--log_level="+level)
 	}
@@ -138,7 +135,7 @@ func (r runner) launchOptions(eachRankLog bool) []string {
 		{r.Module, []string{"--module"}},
 		{r.NoLocalRank, []string{"--no_local_rank"}},
 		{r.SavePID, []string{"--save_pid", pidToCome}},
-		{eachRankLog, []string{"--enable_each_rank_log=" + r.eachRankLog()}},
+		{eachRankLog, []string{"--enable_each_rank_log=" + cmp.Or(r.EachRankLog, "None")}},
 		{r.Elastic, []string{"--enable_elastic_training",
 			fmt.Sprintf("--max_elastic_nodes=%d", r.MaxElastic), fmt.Sprintf("--min_elastic_nodes=%d", r.MinElastic)}},
 	} {
@@ -149,46 +146,18 @@ func (r runner) launchOptions(eachRankLog bool) []string {
 	return options
 }
 
-// eachRankLog is "None" for no logs, which is sent all the same.
-func (r runner) eachRankLog() string {
-	if r.EachRankLog == "" {
-		return "None"
-	}
-	return r.EachRankLog
-}
+func (r runner) masterAddr() string { return cmp.Or(r.MasterAddr, masterAddrToCome) }
 
-func (r runner) masterAddr() string {
-	if r.MasterAddr == "" {
-		return masterAddrToCome
-	}
-	return r.MasterAddr
-}
+func (r runner) masterPort() int { return cmp.Or(r.MasterPort, DefaultMasterPort) }
 
-func (r runner) masterPort() int {
-	if r.MasterPort == 0 {
-		return DefaultMasterPort
-	}
-	return r.MasterPort
-}
-
-// worldInfo is who takes part with which slots, as launch.py is told it: JSON as
+// worldInfo is who takes part with which slots, as launch.py gets it: JSON as
 // json.dumps writes it, in the Base64 of URLs (runner.py, encode_world_info).
 func worldInfo(hosts []hostfile.Host) string {
-	var text strings.Builder
+	entries := make([]string, len(hosts))
 	for i, host := range hosts {
-		if i > 0 {
-			text.WriteString(", ")
-		}
-		text.WriteString(jsonString(host.Name) + ": [")
-		for j, slot := range host.Slots {
-			if j > 0 {
-				text.WriteString(", ")
-			}
-			text.WriteString(strconv.Itoa(slot))
-		}
-		text.WriteString("]")
+		entries[i] = fmt.Sprintf("%s: [%s]", jsonString(host.Name), joined(host.Slots))
 	}
-	return base64.URLEncoding.EncodeToString([]byte("{" + text.String() + "}"))
+	return base64.URLEncoding.EncodeToString([]byte("{" + strings.Join(entries, ", ") + "}"))
 }
 
 // jsonString writes a string as Python's json does, which leaves nothing but

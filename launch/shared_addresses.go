@@ -49,7 +49,7 @@ func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 
 // Machine is what two entries of a hostfile have in common when they are one
 // machine: boot id, machine id and network namespace, by which containers with
-// networks of their own are told apart. It is not known of a node that does not
+// networks of their own are distinct. It is not known of a node that does not
 // tell them.
 func Machine(node *facts.Node) (machine string, known bool) {
 	if node.Host == nil || node.Host.BootID == "" || node.Host.NetNamespace == "" {

@@ -20,7 +20,7 @@ func GenerationOf(torch string) facts.Generation {
 	return facts.GenerationPings
 }
 
-// Mixed is what happens when a client of one generation meets a server of
+// Mixed is what happens when a client of one generation connects to a server of
 // another, "" when they understand each other.
 //
 // Source: pytorch/pytorch, TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp.

@@ -63,7 +63,7 @@ func refuseTorchrun(said, format string, values ...any) *UsageError {
 	return &UsageError{Program: ProgramTorchrun, Said: said, Message: fmt.Sprintf(format, values...)}
 }
 
-// options are torchrun's. Those that change nothing that can be foreseen are
+// options are torchrun's. Those that change nothing that is predicted are
 // read and forgotten.
 //
 // Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
@@ -73,47 +73,52 @@ func (a *torchrunArgs) options(legacy bool) []option {
 	options := []option{
 		{names: []string{"-h", "--help"}},
 		{names: []string{"--nnodes"}, into: &a.nnodes},
-		{names: bothWays("--nproc-per-node"), into: &a.perNode},
-		{names: bothWays("--rdzv-backend"), into: &a.backend},
-		{names: bothWays("--rdzv-endpoint"), into: &a.endpoint},
-		{names: bothWays("--rdzv-id"), into: forgotten},
-		{names: bothWays("--rdzv-conf"), into: &a.conf},
+		{names: spellings("--nproc-per-node"), into: &a.perNode},
+		{names: spellings("--rdzv-backend"), into: &a.backend},
+		{names: spellings("--rdzv-endpoint"), into: &a.endpoint},
+		{names: spellings("--rdzv-id"), into: forgotten},
+		{names: spellings("--rdzv-conf"), into: &a.conf},
 		{names: []string{"--standalone"}, into: &a.standalone},
-		{names: bothWays("--max-restarts"), into: &a.maxRestarts},
-		{names: bothWays("--monitor-interval"), into: new(float64)},
-		{names: bothWays("--start-method"), into: forgotten, choices: []string{"spawn", "fork", "forkserver"}},
-		{names: bothWays("--event-log-handler"), into: forgotten},
+		{names: spellings("--max-restarts"), into: &a.maxRestarts},
+		{names: spellings("--monitor-interval"), into: new(float64)},
+		{names: spellings("--start-method"), into: forgotten, choices: []string{"spawn", "fork", "forkserver"}},
+		{names: spellings("--event-log-handler"), into: forgotten},
 		{names: []string{"--role"}, into: forgotten},
 		{names: []string{"-m", "--module"}, into: &a.isModule},
-		{names: bothWays("--no-python"), into: &a.noPython},
-		{names: bothWays("--run-path"), into: &a.runPath},
-		{names: bothWays("--log-dir"), into: forgotten},
+		{names: spellings("--no-python"), into: &a.noPython},
+		{names: spellings("--run-path"), into: &a.runPath},
+		{names: spellings("--log-dir"), into: forgotten},
 		{names: []string{"-r", "--redirects"}, into: &a.redirects},
 		{names: []string{"-t", "--tee"}, into: &a.tee},
-		{names: bothWays("--log-line-prefix-template"), into: forgotten},
-		{names: bothWays("--local-ranks-filter"), into: &a.shown},
-		{names: bothWays("--duplicate-stdout-filters"), into: forgotten},
-		{names: bothWays("--duplicate-stderr-filters"), into: forgotten},
-		{names: bothWays("--node-rank"), into: &a.nodeRank},
-		{names: bothWays("--master-addr"), into: &a.masterAddr},
-		{names: bothWays("--master-port"), into: &a.masterPort},
-		{names: bothWays("--local-addr"), into: forgotten},
-		{names: bothWays("--logs-specs"), into: forgotten},
-		{names: bothWays("--numa-binding"), into: forgotten, choices: []string{"node", "socket", "exclusive", "core-complex"}},
-		{names: bothWays("--signals-to-handle"), into: forgotten},
-		{names: bothWays("--shutdown-timeout"), into: new(int)},
-		{names: bothWays("--virtual-local-rank"), into: new(bool)},
-		{names: bothWays("--print-completion"), into: forgotten, choices: []string{"bash", "zsh", "tcsh"}},
+		{names: spellings("--log-line-prefix-template"), into: forgotten},
+		{names: spellings("--local-ranks-filter"), into: &a.shown},
+		{names: spellings("--duplicate-stdout-filters"), into: forgotten},
+		{names: spellings("--duplicate-stderr-filters"), into: forgotten},
+		{names: spellings("--node-rank"), into: &a.nodeRank},
+		{names: spellings("--master-addr"), into: &a.masterAddr},
+		{names: spellings("--master-port"), into: &a.masterPort},
+		{names: spellings("--local-addr"), into: forgotten},
+		{names: spellings("--logs-specs"), into: forgotten},
+		{names: spellings("--numa-binding"), into: forgotten, choices: []string{"node", "socket", "exclusive", "core-complex"}},
+		{names: spellings("--signals-to-handle"), into: forgotten},
+		{names: spellings("--shutdown-timeout"), into: new(int)},
+		{names: spellings("--virtual-local-rank"), into: new(bool)},
+		{names: spellings("--print-completion"), into: forgotten, choices: []string{"bash", "zsh", "tcsh"}},
 	}
 	if legacy {
-		options = append(options, option{names: bothWays("--use-env"), into: &a.useEnv})
+		options = append(options, option{names: spellings("--use-env"), into: &a.useEnv})
 	}
 	return options
 }
 
-// bothWays is a name and the same with underscores.
-func bothWays(name string) []string {
-	return []string{name, "--" + strings.ReplaceAll(name[2:], "-", "_")}
+// spellings are a name and the same with underscores for hyphens, or the other way round.
+func spellings(name string) []string {
+	for _, mark := range []struct{ old, new string }{{"_", "-"}, {"-", "_"}} {
+		if words := name[2:]; strings.Contains(words, mark.old) {
+			return []string{name, "--" + strings.ReplaceAll(words, mark.old, mark.new)}
+		}
+	}
+	return []string{name}
 }
 
 // unset are the options that no variable stands in for.
@@ -189,7 +194,7 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	}
 	if (Prediction{Rendezvous: t.Rendezvous}).MeetsElsewhere() {
 		t.Notes = append(t.Notes, hostfile.Note{Trap: "rdzv-backend-unknown", Message: fmt.Sprintf(
-			"--rdzv-backend %s keeps where the nodes meet in a service of its own, at %s, of which preflight can tell nothing: use c10d, or see to it yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
+			"--rdzv-backend %s keeps the rendezvous in a service of its own, at %s, of which preflight knows nothing: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
 }

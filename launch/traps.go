@@ -36,7 +36,7 @@ func trap(name, format string, values ...any) hostfile.Note {
 func (r runner) anyTraps() []hostfile.Note {
 	var notes []hostfile.Note
 	if r.Autotuning != "" {
-		notes = append(notes, trap("autotuning", "--autotuning starts many launches of its own, one an experiment, and none of them is foreseen here: judge the command without it first"))
+		notes = append(notes, trap("autotuning", "--autotuning starts many launches of its own, one an experiment, and none of them is predicted here: judge the command without it first"))
 	}
 	if r.masterPort() < 0 || r.masterPort() > 65535 {
 		notes = append(notes, trap("master-port-range", "--master_port %d is no port, and rank 0 dies on it: take one below 65536, like %d", r.masterPort(), DefaultMasterPort))
