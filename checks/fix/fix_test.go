@@ -73,6 +73,24 @@ func TestAddressed(t *testing.T) {
 	}
 }
 
+// What the shell here would read is for the one there.
+func TestReadOnce(t *testing.T) {
+	for _, c := range []struct {
+		command Command
+		want    string
+	}{
+		{On("a $x"), "'a $x'"}, {On("a `x`"), "'a `x`'"}, {On("a *"), "'a *'"}, {On("a ?"), "'a ?'"}, {On("a [b]"), "'a [b]'"}, {On("a ~"), "'a ~'"},
+		{On("a #b"), "'a #b'"}, {On("a {b,c}"), "'a {b,c}'"}, {On("a <b"), "'a <b'"}, {On("a >b"), "'a >b'"}, {On("(a)"), "'(a)'"}, {On(`a \b`), `'a \b'`},
+		{On("a & b"), "'a & b'"}, {On("a; b"), "'a; b'"}, {On("a | b"), "'a | b'"}, {On("! a"), "'! a'"}, {On(`a "b"`), `'a "b"'`}, {On("a\nb"), "'a\nb'"},
+		{On("a 'b'"), `"a 'b'"`}, {On(`a 'b\n'`), `"a 'b\n'"`}, {On(`a 'b\\'`), `'a '\''b\\'\'''`}, {On(`a 'b' "c"`), `'a '\''b'\'' "c"'`},
+		{On("a 'b' $c"), `'a '\''b'\'' $c'`}, {On("a 'b' `c`"), `'a '\''b'\'' ` + "`c`'"}, {On("! a 'b'"), `'! a '\''b'\'''`},
+	} {
+		if got := c.command.Addressed(to("w1")); got != "ssh w1 "+c.want {
+			t.Errorf("%s, not %s", got, c.want)
+		}
+	}
+}
+
 func TestLacks(t *testing.T) {
 	command := Here("a {node} {port}   # {user}")
 	for _, c := range []struct {
