@@ -41,7 +41,7 @@ func sourcesSeen(machine *facts.Node) *facts.Sources {
 // bringNamed brings to {hosts} what the launch cannot start without, of a
 // directory that is not to be copied whole.
 func bringNamed(view View) []fix.Command {
-	dirs, copies := fix.Paths{view.Launch.WorkDir}, []fix.Command(nil)
+	dirs, copies := []string{view.Launch.WorkDir}, []fix.Command(nil)
 	for _, named := range view.Launch.Files {
 		if named.Role == facts.RoleArgument || !strings.HasPrefix(named.Path, strings.TrimSuffix(view.Launch.WorkDir, "/")+"/") {
 			continue
@@ -51,5 +51,5 @@ func bringNamed(view View) []fix.Command {
 		}
 		copies = append(copies, fix.CopyTo(named.Path))
 	}
-	return append([]fix.Command{fix.On("mkdir -p %s", dirs)}, copies...)
+	return append([]fix.Command{fix.On("mkdir -p %s", fix.List[fix.Path](" ", dirs))}, copies...)
 }

@@ -142,6 +142,6 @@ func missingRequirements(view View, node *facts.Node, names []string) Finding {
 		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
 		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
-		Remedy:   []fix.Command{pip(view).Run("install %s", fix.Names(names))},
+		Remedy:   []fix.Command{pip(view).Run("install %s", fix.List[fix.Name](" ", names))},
 	}
 }

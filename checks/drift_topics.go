@@ -37,7 +37,7 @@ func (t topic) explained(view View, node *facts.Node) []fix.Command {
 	if ids == nil {
 		return nil
 	}
-	return []fix.Command{fix.Note("see %s in this report first: until that is mended, a new baseline takes the fault for what is good", fix.Texts(ids))}
+	return []fix.Command{fix.Note("see %s in this report first: until that is mended, a new baseline takes the fault for what is good", fix.List[fix.Text](", ", ids))}
 }
 
 // topics are tried in this order, and together take every fact: what is left over is

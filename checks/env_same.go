@@ -81,7 +81,7 @@ func settingFindings(view View, seen map[string]map[string]facts.Setting, aspect
 		}
 		f := d.finding("settings")
 		slices.SortFunc(commands, fix.Compare)
-		f.Remedy = slices.Compact(commands)
+		f.Remedy = slices.CompactFunc(commands, fix.Command.Is)
 		findings = append(findings, f)
 	}
 	return findings

@@ -127,7 +127,7 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []Findi
 	together := slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" && resetTogether(node, card) })
 	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
 	for _, command := range r.Remedy {
-		if command == resetGPU && together {
+		if command.Is(resetGPU) && together {
 			command = resetGPUs
 		}
 		f.Remedy = append(f.Remedy, onMachine(node, command.Bind(gpus)))

@@ -73,7 +73,7 @@ func reloadModule(node *facts.Node) fix.Command {
 		}
 	}
 	out = append(out, "nvidia_uvm", "nvidia")
-	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # or, if nothing uses the GPUs: load the new module", services, fix.Names(out), fix.Names(in))
+	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # or, if nothing uses the GPUs: load the new module", services, fix.List[fix.Name](" ", out), fix.List[fix.Name](" ", in))
 }
 
 func moduleVersion(node *facts.Node) string {

@@ -54,5 +54,5 @@ func exactDriver(node *facts.Node, version, kind string) fix.Command {
 		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see with nvidia-smi that it is the wanted one", fix.Text(wordOr(version, "of the wanted version")+kind))
 	}
 	return onMachine(node, fix.On(`printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install -y %s`,
-		fix.Name(version), fix.Names(driverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"))
+		fix.Name(version), fix.List[fix.Name](" ", driverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"))
 }

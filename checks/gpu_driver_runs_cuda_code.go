@@ -89,7 +89,7 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	if !isUbuntu(node) {
 		return []fix.Command{fix.Note("install driver %s or later in the way that the present one came to be installed, then reboot", fix.Name(least))}
 	}
-	return []fix.Command{onMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.Names(driverPackages(node, least, moduleKind(node))), fix.Text(least)))}
+	return []fix.Command{onMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", driverPackages(node, least, moduleKind(node))), fix.Text(least)))}
 }
 
 // dashed is a CUDA version as packages spell it, "12-4".

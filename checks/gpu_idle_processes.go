@@ -76,7 +76,7 @@ func usedBy(node *facts.Node, uses []use) []Finding {
 	if seen != nil {
 		f.Remedy = append(f.Remedy,
 			fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(seen, ","))),
-			fix.On("sudo kill %s   # once its owner agrees", fix.Names(seen)))
+			fix.On("sudo kill %s   # once its owner agrees", fix.List[fix.Name](" ", seen)))
 	}
 	if unseen != nil {
 		f.Remedy = append(f.Remedy, fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host"))

@@ -40,7 +40,7 @@ func detours(view View, node *facts.Node, cards []*facts.Card) (findings []Findi
 		causes, got = append(causes, "access control (ACS) of PCIe switches"), append(got, "ACS on "+strings.Join(bridges, ", "))
 		want = append(want, "no ACS on ports between GPUs, or GPUs and RDMA adapters; a virtual machine cannot do without, and has ATS on the adapters instead")
 		f.Remedy = append(f.Remedy,
-			onMachine(node, fix.On("for port in %s; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done   # until the next boot", fix.Names(bridges))),
+			onMachine(node, fix.On("for port in %s; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done   # until the next boot", fix.List[fix.Name](" ", bridges))),
 			onMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS")))
 	}
 	switch len(causes) {

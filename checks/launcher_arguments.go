@@ -20,7 +20,7 @@ func rereadArguments(view View, note hostfile.Note) []Finding {
 	if f.Verdict == Fail {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
 	}
-	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.Words(retyped(view.Launch.Arguments)))}
+	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
 	if launch.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
 		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
 	}

@@ -25,7 +25,7 @@ func rehearsalFindings(view View) []Finding {
 	case len(tried.Complaints) > 0 && nobodySaid(tried):
 		return []Finding{{
 			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
-			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.Words(tried.Command))},
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.List[fix.Word](" ", tried.Command))},
 		}}
 	}
 	var findings []Finding

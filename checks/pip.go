@@ -27,7 +27,7 @@ func pipFix(view View, d difference) []fix.Command {
 		return []fix.Command{pip(view).List()}
 	}
 	var install []fix.Requirement
-	var remove fix.Packages
+	var remove []string
 	for _, dev := range d.Deviations {
 		if dev.Want == "" {
 			remove = append(remove, dev.Name)
@@ -37,7 +37,7 @@ func pipFix(view View, d difference) []fix.Command {
 	}
 	commands := pip(view).Install(install)
 	if remove != nil {
-		commands = append(commands, pip(view).Run("uninstall -y %s", remove))
+		commands = append(commands, pip(view).Run("uninstall -y %s", fix.List[fix.Package](" ", remove)))
 	}
 	return commands
 }

@@ -38,7 +38,7 @@ func judgeProtobuf(view View) []Finding {
 				Summary: "generated code is too old for the protobuf runtime",
 				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
 				Want:    "protobuf 3.20 or older, or newer releases of these packages",
-				Remedy:  []fix.Command{pip(view).Run("install -U %s", fix.Packages(protobuf.OldGenerated)), pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))},
+				Remedy:  []fix.Command{pip(view).Run("install -U %s", fix.List[fix.Package](" ", protobuf.OldGenerated)), pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))},
 			}
 			if protobuf.Implementation == "python" {
 				f.Verdict = Warn

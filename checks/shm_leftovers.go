@@ -74,7 +74,7 @@ func leftovers(node *facts.Node) (left []facts.Segment, untold int64) {
 func leftBehind(node *facts.Node, left []facts.Segment) Finding {
 	const atMost = 20 // names in one command
 	var total int64
-	var names fix.Names
+	var names []string
 	sudo := fix.Code("")
 	for _, segment := range left {
 		total += segment.Size
@@ -93,7 +93,7 @@ func leftBehind(node *facts.Node, left []facts.Segment) Finding {
 		Remedy:  []fix.Command{fix.On("ls -lSh /dev/shm")},
 	}
 	if len(names) > 0 {
-		finding.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, names)}
+		finding.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", names))}
 	}
 	return finding
 }

@@ -38,8 +38,8 @@ func (l *loginTries) cure(s suspect, from, to []string) []fix.Command {
 	case "denied":
 		return []fix.Command{
 			on(from, fix.On(`test -f ~/.ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519`)),
-			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.Hosts(from)),
-			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.Hosts(to)),
+			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.List[fix.Host](" ", from)),
+			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.List[fix.Host](" ", to)),
 			try,
 		}
 	case "name":
@@ -61,9 +61,10 @@ func (l *loginTries) cure(s suspect, from, to []string) []fix.Command {
 	return []fix.Command{try}
 }
 
-func hostsOf(names []string) (hosts fix.Hosts) {
+func hostsOf(names []string) fix.Arg {
+	var hosts []string
 	for _, name := range names {
 		hosts = append(hosts, hostfile.Bare(name))
 	}
-	return hosts
+	return fix.List[fix.Host](" ", hosts)
 }

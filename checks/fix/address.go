@@ -20,75 +20,73 @@ type Audience struct {
 // Addressed is the line to paste.
 func (c Command) Addressed(to Audience) string {
 	nodes := to.Nodes
-	if c.at != "" {
-		nodes = strings.Split(c.at, between)
+	if c.at != nil {
+		nodes = c.at
 	}
-	code, refused := write(c.code, to.arguments, true)
-	remark, _ := write(c.remark, to.arguments, false)
-	isRemote := (c.place == onNodes || c.place == stated && strings.Contains(c.code, open("ssh"))) && len(nodes) > 0
-	switch {
-	case c.place == note:
-		return "# " + remark
-	case (isRemote || c.place == eachHost) && !all(nodes, isHost):
-		return "# by hand: what these machines are called is no text to paste into a shell"
-	case (c.refused || refused) && isRemote:
-		return remoteShell(nodes, to.Port) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell"
-	case c.refused || refused:
-		return "# by hand: what was sent is no text to paste into a shell"
-	}
-	code = to.rights(c.place, isRemote, nodes).Replace(code)
-	switch {
-	case c.place == onNodes && isRemote:
-		code = remoteShell(nodes, to.Port) + " " + oneWord(code)
-	case c.place == eachHost && len(nodes) != 1:
-		code = "for host in " + strings.Join(bare(nodes), " ") + "; do " + code + "; done"
-	}
-	if remark != "" {
-		code += remarkMark + remark
-	}
-	return code
-}
-
-// arguments are what the names in a command stand for that only its audience gives.
-func (to Audience) arguments(name string) (Arg, bool) {
-	switch {
-	case name == "hostfile":
-		return Path(to.Hostfile), true
-	case len(to.Nodes) == 0:
-		return nil, false
-	case name == "nodes" && all(to.Nodes, isHost):
-		return Word(hostfile.Fold(to.Nodes)), true
-	case name == "node" || name == "nodes":
-		return Host(to.Nodes[0]), true
-	case name == "host":
-		return Host(hostfile.Bare(to.Nodes[0])), true
-	case name == "hosts":
-		return Hosts(bare(to.Nodes)), true
-	}
-	return nil, false
-}
-
-// rights writes what hangs on the account a command runs as, and on the port it calls:
-// root needs no sudo, and in a container there often is none.
-func (to Audience) rights(p place, isRemote bool, nodes []string) *strings.Replacer {
-	runners := []string{""}
-	if (isRemote || p == console) && len(nodes) > 0 {
-		runners = nodes
-	}
-	each := "$host"
-	if p == eachHost && len(nodes) == 1 {
+	remote := len(nodes) > 0 && (c.place == onNodes || c.place == stated && strings.Contains(string(c.code.literal), "{ssh}"))
+	each := ""
+	if c.place == eachHost && len(nodes) == 1 {
 		each = hostfile.Bare(nodes[0])
 	}
-	option, rsh := "", ""
-	if to.Port != 0 {
-		option = fmt.Sprintf("-p %d ", to.Port)
-		rsh = fmt.Sprintf(" -e 'ssh -p %d'", to.Port)
+	code, remark := c.write(to.names(nodes), each, to.isRoot(nodes, remote || c.place == console))
+	line := code.String()
+	switch {
+	case c.place == note:
+		return "# " + remark.String()
+	case (remote || c.place == eachHost) && slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) }):
+		return "# by hand: what these machines are called is no text to paste into a shell"
+	case code.refused && remote:
+		return remoteShell(nodes, to.Port) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell"
+	case code.refused:
+		return "# by hand: what was sent is no text to paste into a shell"
+	case remote && c.place == onNodes:
+		line = remoteShell(nodes, to.Port) + " " + oneWord(line)
+	case c.place == eachHost && each == "":
+		line = "for host in " + strings.Join(bare(nodes), " ") + "; do " + line + "; done"
 	}
-	sudo, edit := "", "vi "
-	if slices.ContainsFunc(runners, func(name string) bool { return !to.IsRoot(name) }) {
-		sudo, edit = "sudo ", "sudoedit "
+	if remark.Len() > 0 {
+		line += remarkMark + remark.String()
 	}
-	return strings.NewReplacer(open("sudo"), sudo, open("sudoedit"), edit, open("ssh_port"), option, open("rsh"), rsh, open("each"), each, open("ssh"), remoteShell(nodes, to.Port))
+	return line
+}
+
+// isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in
+// a container there often is none.
+func (to Audience) isRoot(nodes []string, onThem bool) bool {
+	if !onThem || len(nodes) == 0 {
+		nodes = []string{""}
+	}
+	return !slices.ContainsFunc(nodes, func(node string) bool { return !to.IsRoot(node) })
+}
+
+// names is what the names in a command stand for that only its audience gives; nodes are
+// those it runs on.
+func (to Audience) names(nodes []string) func(string) (Arg, bool) {
+	return func(name string) (Arg, bool) {
+		switch {
+		case name == "hostfile":
+			return Path(to.Hostfile), true
+		case name == "ssh_port" && to.Port != 0:
+			return raw(fmt.Sprintf("-p %d ", to.Port)), true
+		case name == "rsh" && to.Port != 0:
+			return raw(fmt.Sprintf(" -e 'ssh -p %d'", to.Port)), true
+		case name == "ssh_port", name == "rsh":
+			return raw(""), true
+		case len(to.Nodes) == 0:
+			return nil, false
+		case name == "ssh":
+			return raw(remoteShell(nodes, to.Port)), true
+		case name == "nodes" && !slices.ContainsFunc(to.Nodes, func(name string) bool { return !isHost(name) }):
+			return Word(hostfile.Fold(to.Nodes)), true
+		case name == "node", name == "nodes":
+			return Host(to.Nodes[0]), true
+		case name == "host":
+			return Host(hostfile.Bare(to.Nodes[0])), true
+		case name == "hosts":
+			return List[Host](" ", bare(to.Nodes)), true
+		}
+		return nil, false
+	}
 }
 
 // remoteShell is what a person puts before a command to run it on nodes.
@@ -122,8 +120,6 @@ func oneWord(code string) string {
 
 // changesInDouble is what a shell reads in double quotes.
 var changesInDouble = regexp.MustCompile("[\"$`!]|\\\\(\\\\|$)")
-
-func isHost(name string) bool { return Host(name).isSafe() }
 
 func bare(nodes []string) (names []string) {
 	for _, node := range nodes {

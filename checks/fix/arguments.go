@@ -8,12 +8,7 @@ import (
 )
 
 // Arg is a value among code. Its type says what it is, and so what of it is safe.
-type Arg interface {
-	// words is the argument as a POSIX shell takes it.
-	words() string
-	// isSafe is whether there is such text at all.
-	isSafe() bool
-}
+type Arg interface{ write(*writer) }
 
 type (
 	// Word is any word, an option too: a part of the user's own command line, a value.
@@ -22,10 +17,10 @@ type (
 	Path string
 	// Package is what pip or a distribution's tool installs, with a version or without.
 	Package string
-	// Host is the name or address of a machine, with an account before it or without.
-	Host string
 	// Account is a user's name.
 	Account string
+	// Host is the name or address of a machine, with an account before it or without.
+	Host string
 	// Name is what the kernel or a driver calls something: letters, digits and a few signs,
 	// which no shell ever takes for more. Anything else is no such name.
 	Name string
@@ -35,129 +30,86 @@ type (
 	Setting struct{ Variable, Value string }
 	// Number is a count, a size, a port.
 	Number int64
-	// Words are several, and so are the others in the plural.
-	Words    []string
-	Paths    []string
-	Names    []string
-	Hosts    []string
-	Packages []string
 	// Text is prose in a remark.
-	Text  string
-	Texts []string
+	Text string
 )
 
 // Code is code among code: a part that is written or left out, or one of two.
-func Code(code literal, args ...Arg) Arg {
-	text, _ := marked(string(code), true)
-	written, refused := write(text, positional(args), true)
-	return part{written, len(args) == 0 || !strings.ContainsAny(written, "'\"`"), refused}
+func Code(code literal, args ...Arg) Arg { return text{code, args} }
+
+// Join is arguments with code between them. None at all are refused.
+func Join(separator literal, args ...Arg) Arg { return list{separator, args} }
+
+// List is words of one type with code between them, and none at all are refused.
+func List[T interface {
+	~string
+	Arg
+}](separator literal, words []string) Arg {
+	l := list{separator, make([]Arg, len(words))}
+	for i, word := range words {
+		l.args[i] = T(word)
+	}
+	return l
 }
 
-// Join is code from several parts, with code between them.
-func Join(separator literal, parts ...Arg) Arg {
-	whole := part{bare: true}
-	for i, p := range parts {
+type list struct {
+	separator literal
+	args      []Arg
+}
+
+// raw is text of this package's own.
+type raw string
+
+func (x Word) write(w *writer)     { w.word(string(x), isPrintable(string(x))) }
+func (x Path) write(w *writer)     { w.word(string(x), isOperand(string(x))) }
+func (x Package) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
+func (x Account) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
+func (x Name) write(w *writer)     { w.word(string(x), IsPlain(string(x)) && isOperand(string(x))) }
+func (x Host) write(w *writer)     { w.word(string(x), isHost(string(x))) }
+func (x Variable) write(w *writer) { w.word(string(x), variable.MatchString(string(x))) }
+func (x Number) write(w *writer)   { w.word(strconv.FormatInt(int64(x), 10), true) }
+func (x raw) write(w *writer)      { w.WriteString(string(x)) }
+func (x text) write(w *writer)     { w.text(x) }
+
+func (x Setting) write(w *writer) {
+	w.word(x.Variable+"="+x.Value, variable.MatchString(x.Variable) && isPrintable(x.Value))
+}
+
+func (x Text) write(w *writer) {
+	if !w.isCode && prose.MatchString(string(x)) {
+		w.WriteString(string(x))
+	} else {
+		w.word(string(x), isPrintable(string(x)))
+	}
+}
+
+func (x list) write(w *writer) {
+	w.refused = w.refused || len(x.args) == 0
+	for i, arg := range x.args {
 		if i > 0 {
-			whole.code += string(separator)
+			w.text(text{literal: x.separator})
 		}
-		whole.code += p.words()
-		whole.bare = whole.bare && isBare(p)
-		whole.refused = whole.refused || !p.isSafe()
+		arg.write(w)
 	}
-	return whole
 }
-
-type part struct {
-	code    string
-	bare    bool // no quotation of its own: it may stand in one
-	refused bool
-}
-
-func (w Word) words() string     { return Quote(string(w)) }
-func (p Path) words() string     { return Quote(string(p)) }
-func (p Package) words() string  { return Quote(string(p)) }
-func (h Host) words() string     { return string(h) }
-func (a Account) words() string  { return Quote(string(a)) }
-func (n Name) words() string     { return string(n) }
-func (v Variable) words() string { return string(v) }
-func (s Setting) words() string  { return Quote(s.Variable + "=" + s.Value) }
-func (n Number) words() string   { return strconv.FormatInt(int64(n), 10) }
-func (w Words) words() string    { return quoteAll(w) }
-func (p Paths) words() string    { return quoteAll(p) }
-func (n Names) words() string    { return strings.Join(n, " ") }
-func (p Packages) words() string { return quoteAll(p) }
-func (h Hosts) words() string    { return strings.Join(h, " ") }
-func (p part) words() string     { return p.code }
-
-func (t Text) words() string {
-	if prose.MatchString(string(t)) {
-		return string(t)
-	}
-	return Quote(printable(string(t)))
-}
-
-func (t Texts) words() string {
-	told := make([]string, len(t))
-	for i, text := range t {
-		told[i] = Text(text).words()
-	}
-	return strings.Join(told, ", ")
-}
-
-func (w Word) isSafe() bool     { return isPrintable(string(w)) }
-func (p Path) isSafe() bool     { return isOperand(string(p)) }
-func (p Package) isSafe() bool  { return isOperand(string(p)) }
-func (a Account) isSafe() bool  { return isOperand(string(a)) }
-func (n Name) isSafe() bool     { return isName(string(n)) }
-func (v Variable) isSafe() bool { return variable.MatchString(string(v)) }
-func (s Setting) isSafe() bool  { return Variable(s.Variable).isSafe() && isPrintable(s.Value) }
-func (n Number) isSafe() bool   { return true }
-func (w Words) isSafe() bool    { return all(w, isPrintable) }
-func (p Paths) isSafe() bool    { return all(p, isOperand) }
-func (p Packages) isSafe() bool { return all(p, isOperand) }
-func (n Names) isSafe() bool    { return all(n, isName) }
-func (t Text) isSafe() bool     { return true }
-func (t Texts) isSafe() bool    { return true }
-func (h Hosts) isSafe() bool    { return all(h, isHost) }
-func (p part) isSafe() bool     { return !p.refused }
-
-// isSafe: ssh and pdsh take for an option what begins like one, behind an account too, and
-// pdsh a list or a file where there is a comma, a caret or a slash.
-func (h Host) isSafe() bool { return host.MatchString(string(h)) }
 
 var (
 	prose    = regexp.MustCompile(`^[\w@%+=:,./ ()\[\]-]*$`)
-	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	variable = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	host     = regexp.MustCompile(`^([\w.][\w.+-]*@)?[\w:][\w.:%-]*$`)
 )
 
+// isHost: ssh and pdsh take for an option what begins like one, behind an account too, and
+// pdsh a list or a file where there is a comma, a caret or a slash.
+func isHost(name string) bool { return host.MatchString(name) }
+
 // isOperand is whether a program takes a word for what it works on, not for an option.
 func isOperand(word string) bool { return isPrintable(word) && word != "" && word[0] != '-' }
-
-func isName(word string) bool { return IsPlain(word) && isOperand(word) }
 
 // isPrintable is whether a word can be pasted: a terminal takes control characters for
 // commands of its own, and what is not seen is not what it seems.
 func isPrintable(word string) bool {
 	return strings.IndexFunc(word, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) < 0
-}
-
-func printable(word string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, word)
-}
-
-func all(words []string, is func(string) bool) bool {
-	for _, word := range words {
-		if !is(word) {
-			return false
-		}
-	}
-	return len(words) > 0
 }
 
 // Quote quotes a word for a person to paste into a POSIX shell.
@@ -166,14 +118,6 @@ func Quote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-func quoteAll(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = Quote(word)
-	}
-	return strings.Join(quoted, " ")
 }
 
 // IsPlain reports whether a shell takes the word as it stands, however often it is parsed:

@@ -27,11 +27,11 @@ func rsyncOptions(path string) Arg {
 // Install installs a package by the distribution's own tool, or by either where the name of
 // the system does not tell which: its names with apt and with dnf. Where it runs is Here or On.
 func Install(where func(literal, ...Arg) Command, system string, apt literal, dnf ...literal) []Command {
-	var packages []string
+	var packages []Arg
 	for _, name := range dnf {
-		packages = append(packages, string(name))
+		packages = append(packages, Code(name))
 	}
-	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y %s", Packages(packages))
+	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y %s", Join(" ", packages...))
 	is := func(families ...string) bool {
 		return slices.ContainsFunc(families, func(name string) bool { return strings.Contains(system, name) })
 	}
@@ -79,8 +79,8 @@ var pytorchLabel = regexp.MustCompile(`^(cpu|cu\d+|rocm\d[\d.]*)$`)
 // PyPI takes no version with a "+".
 func (p Pip) Install(wanted []Requirement) (commands []Command) {
 	var indexes []string
-	var built Texts
-	packages := map[string]Packages{} // by index, "" for the usual one
+	var built []string
+	packages := map[string][]string{} // by index, "" for the usual one
 	for _, w := range wanted {
 		public, label, labelled := strings.Cut(w.Version, "+")
 		index := ""
@@ -100,13 +100,13 @@ func (p Pip) Install(wanted []Requirement) (commands []Command) {
 	}
 	for _, index := range indexes {
 		if index == "" {
-			commands = append(commands, p.Run("install %s", packages[index]))
+			commands = append(commands, p.Run("install %s", List[Package](" ", packages[index])))
 		} else {
-			commands = append(commands, p.Run("install %s --index-url %s", packages[index], Word(index)))
+			commands = append(commands, p.Run("install %s --index-url %s", List[Package](" ", packages[index]), Word(index)))
 		}
 	}
 	if built != nil {
-		commands = append(commands, p.List().Remark("no index has the build of %s: install the wheel that it came from", built))
+		commands = append(commands, p.List().Remark("no index has the build of %s: install the wheel that it came from", List[Text](", ", built)))
 	}
 	return commands
 }

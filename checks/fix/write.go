@@ -2,67 +2,149 @@ package fix
 
 import "strings"
 
-// write puts arguments where code names them; names without one stay open. Where code has
-// opened a quotation, which no quoting of ours gets out of, an argument must be plain.
-// Refused is an argument that cannot be written. In a remark it is left out instead: a
-// shell may have been told that there are none.
-func write(text string, lookUp func(name string) (Arg, bool), isCode bool) (written string, refused bool) {
-	if !strings.Contains(text, "\x01") {
-		return text, false
-	}
-	var out strings.Builder
-	var in quotation
-	for {
-		before, rest, found := strings.Cut(text, "\x01")
-		out.WriteString(before)
-		in.read(before)
-		if !found {
-			return out.String(), refused
-		}
-		name, after, _ := strings.Cut(rest, "\x02")
-		text = after
-		arg, known := lookUp(name)
-		switch {
-		case !known:
-			out.WriteString(open(name))
-		case arg.isSafe() && (!isCode || in == 0 || isBare(arg)):
-			out.WriteString(arg.words())
-		case isCode:
-			refused = true
-		default:
-			out.WriteString("…")
-		}
-	}
+// text is a literal with its arguments.
+type text struct {
+	literal literal
+	args    []Arg
 }
 
-// isBare is whether an argument stands for itself in any quotation.
-func isBare(arg Arg) bool {
-	switch arg := arg.(type) {
-	case Names, Hosts:
-		return true
-	case part:
-		return arg.bare
-	}
-	return IsPlain(arg.words())
+// writer writes arguments where code names them. Where code has opened a quotation, which no
+// quoting of ours gets out of, an argument must be plain, or the command is refused. In a
+// remark it is left out instead: some shells are told that there are none.
+type writer struct {
+	strings.Builder
+	names    func(string) (Arg, bool)
+	isCode   bool
+	in       quotation
+	remark   *writer // of what follows the code
+	each     string  // what $host is, "" for itself
+	asRoot   bool    // leaves out what root can do without
+	usedSudo bool
+	refused  bool
+	lacks    bool // a name has no argument
 }
 
 // quotation is the sign that will end what a shell takes as quoted, 0 outside of any.
 type quotation byte
 
-const hereDocument quotation = 0xff // which no sign ends
+// hereDocument is one that no sign ends.
+const hereDocument quotation = 0xff
 
-func (q *quotation) read(code string) {
-	if strings.Contains(code, "<<") {
-		*q = hereDocument
-	}
-	for i := 0; i < len(code); i++ {
-		switch c := code[i]; {
-		case c == '\\' && *q != '\'':
-			i++
-		case *q == 0 && strings.IndexByte("'\"`", c) >= 0:
-			*q = quotation(c)
-		case quotation(c) == *q:
-			*q = 0
+const remarkMark = "   # "
+
+// sudo is what root leaves out, and what it has instead.
+var sudo = [...][2]string{{"sudo ", ""}, {"sudoedit ", "vi "}}
+
+func (w *writer) text(t text) {
+	code, next := string(t.literal), 0
+	for len(code) > 0 {
+		taken := 1
+		switch c := code[0]; {
+		case c == '%':
+			taken = w.argument(code, t.args, &next)
+		case c == '{':
+			taken = w.name(code)
+		case !w.isCode:
+			w.WriteByte(c)
+		case strings.HasPrefix(code, remarkMark):
+			w.remark.text(text{literal(code[len(remarkMark):]), t.args[min(next, len(t.args)):]})
+			return
+		case w.each != "" && strings.HasPrefix(code, "$host"):
+			w.WriteString(w.each)
+			taken = len("$host")
+		case c == 's' && w.isWordStart():
+			taken = w.program(code)
+		default:
+			taken = min(w.in.read(code), len(code))
+			w.WriteString(code[:taken])
 		}
+		code = code[taken:]
+	}
+}
+
+// read reads one sign of code, and the next where that is no sign of its own.
+func (q *quotation) read(code string) (signs int) {
+	c := quotation(code[0])
+	switch {
+	case c == '\\' && *q != '\'':
+		return 2
+	case strings.HasPrefix(code, "<<"):
+		*q = hereDocument
+	case *q == 0 && strings.IndexByte("'\"`", code[0]) >= 0:
+		*q = c
+	case *q == c:
+		*q = 0
+	}
+	return 1
+}
+
+// argument writes that of a %s or %[2]s, and a percent sign for any other.
+func (w *writer) argument(code string, args []Arg, next *int) (taken int) {
+	taken = 2
+	switch {
+	case strings.HasPrefix(code, "%%"):
+		w.WriteByte('%')
+		return taken
+	case len(code) > 4 && code[1] == '[' && code[3:5] == "]s":
+		*next, taken = int(code[2]-'1'), 5
+	case !strings.HasPrefix(code, "%s"):
+		w.WriteByte('%')
+		return 1
+	}
+	args[*next].write(w)
+	*next++
+	return taken
+}
+
+// name writes what a name in braces stands for, and the brace of any other word as it is.
+func (w *writer) name(code string) (taken int) {
+	end := 1
+	for end < len(code) && (code[end] >= 'a' && code[end] <= 'z' || code[end] == '_') {
+		end++
+	}
+	if end == 1 || end == len(code) || code[end] != '}' {
+		w.WriteByte('{')
+		return 1
+	}
+	if arg, known := w.names(code[1:end]); known {
+		arg.write(w)
+	} else {
+		w.lacks = true
+		w.WriteString(code[:end+1])
+	}
+	return end + 1
+}
+
+// program writes a word that may be one that root does without.
+func (w *writer) program(code string) (taken int) {
+	for _, s := range sudo {
+		if strings.HasPrefix(code, s[0]) {
+			w.usedSudo = true
+			if w.asRoot {
+				w.WriteString(s[1])
+			} else {
+				w.WriteString(s[0])
+			}
+			return len(s[0])
+		}
+	}
+	w.WriteByte(code[0])
+	return 1
+}
+
+func (w *writer) isWordStart() bool {
+	before := w.String()
+	return before == "" || strings.ContainsRune(" \t;&|('\"`", rune(before[len(before)-1]))
+}
+
+// word writes one word of the shell that reads it.
+func (w *writer) word(word string, isSafe bool) {
+	switch {
+	case isSafe && (!w.isCode || w.in == 0 || IsPlain(word)):
+		w.WriteString(Quote(word))
+	case w.isCode:
+		w.refused = true
+	default:
+		w.WriteString("…")
 	}
 }

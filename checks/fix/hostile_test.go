@@ -1,0 +1,179 @@
+package fix
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// hostile are words that a shell, ssh or a terminal takes for more.
+var hostile = []string{
+	"plain", "$(touch pwned)", "`touch pwned`", "x;touch pwned;", "x&touch pwned&", "x|touch pwned", "x\ntouch pwned\n", "x\rtouch pwned",
+	"';touch pwned;'", `";touch pwned;"`, `\";touch pwned;\"`, `\';touch pwned;\'`, `'"'"';touch pwned;'`, "$(touch${IFS}pwned)", "x#\ntouch pwned",
+	"-oProxyCommand=touch pwned", "-oProxyCommand=touch${IFS}pwned", "user@-oProxyCommand=touch${IFS}pwned", "--rsh=touch pwned", "-rf", "--", "",
+	"*", "?[a]", "~", "~root", "{a,b}", "a b", " ", "\t", "!!", "!touch", "#x", "$HOME", "${x:=$(touch pwned)}", "<(touch pwned)", "%s %d %%", "{node} {ssh}", "$host",
+	"\\", "\\\\", "a\\", "'", "\"", "''", "it's", "ü ñ 你好", "a\u00a0b", "a\u202eb", "\x1b[201~touch pwned\n", "a\x00b", "\xff\xfe", "EOF\ntouch pwned\nEOF",
+	"w[1-2]", "^/etc/passwd", "a,b", "/re/", strings.Repeat("x'", 300),
+}
+
+// sandbox is a directory whose ssh, pdsh and sudo hand on what they are given as the real
+// ones would, and whose tell writes its arguments down.
+func sandbox(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		// ssh takes an option for one wherever it stands before the command, and sshd joins the words.
+		"ssh": `while :; do case $1 in -p) shift 2;; -oProxyCommand=*) eval "${1#*=}"; exit;; -*) shift;; *@-*) eval "${1#*=}"; exit;; *) break;; esac; done
+shift; exec sh -c "$*"`,
+		"pdsh": `shift 2; test "$1" = -w || exit 9
+case $2 in -*|*@-*|^*|/*) touch pwned;; esac
+shift 2; exec sh -c "$*"`,
+		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`,
+		"tell": `for word; do printf '%s\0' "$word"; done >> "$TOLD"`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// paste runs a line as it would be typed, and returns what was told and what was made.
+func paste(t *testing.T, bin, line string) (told []string, made []os.DirEntry) {
+	t.Helper()
+	dir, err := os.MkdirTemp(bin, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+	command.Dir = filepath.Join(dir, "work")
+	record := filepath.Join(dir, "told")
+	command.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=/nowhere", "TOLD=" + record}
+	if err := os.Mkdir(command.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command.Run() // whether it works is told by what it tells
+	if made, err = os.ReadDir(command.Dir); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(record) // there is none where nothing was told
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), made
+}
+
+// pasted remembers what lines told that made nothing: many words are refused in the same one.
+type pasted struct {
+	bin  string
+	told map[string][]string
+}
+
+func (p pasted) line(t *testing.T, line string) []string {
+	t.Helper()
+	told, known := p.told[line]
+	if !known {
+		var made []os.DirEntry
+		if told, made = paste(t, p.bin, line); len(made) > 0 {
+			t.Errorf("%s is made where this is pasted: %s", made[0].Name(), line)
+		}
+		p.told[line] = told
+	}
+	return told
+}
+
+// TestNothingOfAnArgumentRuns pastes hostile words of every type at every depth: each arrives
+// as it was, or the line tells nothing at all.
+func TestNothingOfAnArgumentRuns(t *testing.T) {
+	lines := pasted{sandbox(t), map[string][]string{}}
+	types := map[string]func(string) Arg{
+		"Word": func(s string) Arg { return Word(s) }, "Path": func(s string) Arg { return Path(s) },
+		"Package": func(s string) Arg { return Package(s) }, "Account": func(s string) Arg { return Account(s) },
+		"Host": func(s string) Arg { return Host(s) }, "Name": func(s string) Arg { return Name(s) },
+		"Variable": func(s string) Arg { return Variable(s) }, "Text": func(s string) Arg { return Text(s) },
+		"Setting": func(s string) Arg { return Setting{"A", s} }, "setting of": func(s string) Arg { return Setting{s, "b"} },
+		"list": func(s string) Arg { return List[Path](" ", []string{s}) }, "Code": func(s string) Arg { return Code("%s", Path(s)) },
+	}
+	one, two := to("w1"), Audience{Nodes: []string{"w1", "w2"}, Port: 22, IsRoot: func(string) bool { return false }}
+	for name, typed := range types {
+		refusals, arrivals := 0, 0
+		for _, word := range hostile {
+			arg, want := typed(word), word
+			switch name {
+			case "Setting":
+				want = "A=" + word
+			case "setting of":
+				want = word + "=b"
+			}
+			for _, line := range []string{
+				Here("tell %s", arg).Addressed(one),
+				On("sudo tell %s", arg).Addressed(one),
+				On("sudo tell %s && true", arg).Addressed(two),
+				On("ssh w3 true; tell '%s'", arg).Addressed(one),
+				On(`tell "%s" | cat`, arg).Addressed(two),
+				On("true `tell %s`", arg).At("w9").Addressed(one),
+				EachHost("true $host; tell %s", arg).Addressed(one),
+			} {
+				switch told := lines.line(t, line); {
+				case slices.Equal(told, []string{want}):
+					arrivals++
+				case slices.Equal(told, []string{""}) && strings.Contains(line, "# "):
+					refusals++
+				default:
+					t.Errorf("%s %q arrives as %q: %s", name, word, told, line)
+				}
+			}
+			for _, line := range []string{
+				On("tell %s:%s", arg, arg).At("w9").Addressed(two),
+				On("tell {x} '{x}'").Bind(map[string]Arg{"x": arg}).Addressed(one),
+				Here("cat <<EOF\n%s\nEOF", arg).Addressed(one),
+				Here("tell   # see %s", arg).Remark("and %s", arg).Addressed(two),
+				Note("see %s", arg).Addressed(one),
+			} {
+				lines.line(t, line)
+				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // a shell that was told of no remarks
+			}
+		}
+		if refusals == 0 || arrivals == 0 {
+			t.Errorf("%s: %d arrived, %d were refused", name, arrivals, refusals)
+		}
+	}
+}
+
+// TestNothingOfANameRuns does the like with what hosts and files are called.
+func TestNothingOfANameRuns(t *testing.T) {
+	lines := pasted{sandbox(t), map[string][]string{}}
+	for _, word := range hostile {
+		for _, to := range []Audience{to(word), to("w1", word), to(word, "user@"+word)} {
+			to.Hostfile = word
+			for _, command := range []Command{
+				On("tell {node} {nodes} {host} {hosts} {hostfile}"), On("tell '{node}' \"{nodes}\""), On("tell").At(word), On("tell").At("w1", word),
+				Here("tell {node} {nodes} {host} {hosts} {hostfile}"), Here("ssh {ssh_port}{node} tell"), EachHost("ssh $host tell {hostfile}"),
+				EachHost("true").At(word), Console("tell   # on {node}"), Note("take {nodes} out of {hostfile}"), Stated("{ssh} tell '{node}' {hostfile}"),
+				CopyTo(word), CopyTo("/a"), CopyFrom(word, "/a"), CopyFrom("w1", word),
+				Pip{Python: word}.List(), Pip{Python: "tell", Managed: true}.Run("x %s", Package(word)),
+				Pip{Python: "tell"}.Install([]Requirement{{word, word}})[0], Pip{Python: "tell"}.Install([]Requirement{{word, "1+" + word}})[0],
+				Pip{Python: "tell"}.Install([]Requirement{{word, "1+cpu"}})[0],
+			} {
+				lines.line(t, command.Addressed(to))
+			}
+		}
+	}
+}
+
+// TestTheSandboxTells has the programs of the sandbox do what a hostile word would have them do.
+func TestTheSandboxTells(t *testing.T) {
+	bin := sandbox(t)
+	if told, _ := paste(t, bin, "ssh -p 22 w1 \"tell 'a b'\" c"); !slices.Equal(told, []string{"a b", "c"}) {
+		t.Errorf("told %q", told)
+	}
+	for _, line := range []string{
+		"touch pwned", "ssh w1 'touch pwned'", "ssh '-oProxyCommand=touch pwned' w1", "ssh 'user@-oProxyCommand=touch pwned' true",
+		"pdsh -R ssh -w w1 'touch pwned'", "pdsh -R ssh -w -w1 true", "sudo touch pwned",
+	} {
+		if _, made := paste(t, bin, line); len(made) == 0 {
+			t.Errorf("nothing is made where this is pasted: %s", line)
+		}
+	}
+}
