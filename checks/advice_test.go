@@ -171,7 +171,7 @@ func TestAdviceSaysTheProof(t *testing.T) {
 		150: "all 1050 sampled pairs of 22350 answered on eth0",
 	} {
 		fleet := healthyFleet(size)
-		advice := fleet.evaluate().Advice
+		advice := advise(View{All: fleet.Nodes, Launch: fleet.Launch})
 		if len(advice.Env) == 0 || advice.Env[0].Why != want {
 			t.Errorf("%d nodes: %+v, want the proof %q", size, advice.Env, want)
 		}

@@ -320,14 +320,9 @@ func healthyRehearsal(names []string) *facts.Rehearsal {
 	return seen
 }
 
-// evaluate judges with the default policy.
-func (l launchable) evaluate(catalogue ...Check) Report {
-	return Evaluate(catalogue, l.Fleet, l.Launch, DefaultPolicy())
-}
-
 func TestHealthyFleetIsHealthy(t *testing.T) {
 	for _, n := range []int{1, 2, 4, 40} {
-		report := healthyFleet(n).evaluate(Catalogue...)
+		report := evaluate(healthyFleet(n), Catalogue...)
 		if report.ExitCode != 0 || len(report.Findings) > 0 || len(report.Diff) > 0 {
 			t.Errorf("%d nodes: verdict %s, findings %+v, diff %+v", n, report.Verdict, report.Findings, report.Diff)
 		}
