@@ -11,14 +11,6 @@ import (
 	"preflight/facts"
 )
 
-// says is a check that returns the same findings whatever it sees.
-func says(id string, findings ...Finding) Check {
-	return Check{
-		ID: id, Severity: Error, Needs: []facts.Section{facts.SectionSHM}, WouldSee: "boom on {node}",
-		Run: func(View) []Finding { return findings },
-	}
-}
-
 func TestConclude(t *testing.T) {
 	on := func(v Verdict, nodes ...string) Finding { return Finding{Verdict: v, Nodes: nodes, Summary: string(v)} }
 	for name, c := range map[string]struct {
