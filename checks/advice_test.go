@@ -27,16 +27,6 @@ func adviceOf(a Advice) []string {
 	return said
 }
 
-// card gives a node another interface beside eth0, before or after it.
-func card(node *facts.Node, index int, name, prefix string) {
-	added := facts.Interface{Name: name, Index: index, Up: true, Running: true, Kind: "physical", Addresses: []string{prefix}}
-	node.Net.Interfaces = append(node.Net.Interfaces, added)
-}
-
-func rename(node *facts.Node, name string) {
-	node.Net.Interfaces[1].Name, node.Mesh.Interface = name, name
-}
-
 // missed is a rendezvous that did not bring everybody together, and one at the
 // address that leads to the peers that did.
 func missed(l *launchable, endpoint string) {
@@ -171,7 +161,7 @@ func TestAdviceSaysTheProof(t *testing.T) {
 		150: "all 1050 sampled pairs of 22350 answered on eth0",
 	} {
 		fleet := healthyFleet(size)
-		advice := fleet.evaluate().Advice
+		advice := advise(View{All: fleet.Nodes, Launch: fleet.Launch})
 		if len(advice.Env) == 0 || advice.Env[0].Why != want {
 			t.Errorf("%d nodes: %+v, want the proof %q", size, advice.Env, want)
 		}

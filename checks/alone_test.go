@@ -2,6 +2,11 @@ package checks
 
 import "slices"
 
+// evaluate judges with the default policy.
+func evaluate(l launchable, catalogue ...Check) Report {
+	return Evaluate(catalogue, l.Fleet, l.Launch, DefaultPolicy())
+}
+
 // alone judges by one check, which finds all that it depends on; the report is of it only.
 func alone(check Check, l launchable, policy Policy) Report {
 	return aloneAmong(Catalogue, check, l, policy)

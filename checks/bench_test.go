@@ -23,7 +23,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				fleet.evaluate(Catalogue...)
+				evaluate(fleet, Catalogue...)
 			}
 		})
 	}
@@ -35,7 +35,7 @@ func BenchmarkEvaluateDNSDown(b *testing.B) {
 	fleet := withoutDNS(2_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		fleet.evaluate(Catalogue...)
+		evaluate(fleet, Catalogue...)
 	}
 }
 
@@ -52,9 +52,8 @@ func BenchmarkExpectations(b *testing.B) {
 			Expectation{Fact: "gpu.driver", Is: []string{">=500"}}, Expectation{Fact: "shm.size", Is: []string{">=1GiB"}}, Expectation{Fact: "net.mtu", Is: []string{"9000"}},
 			Expectation{Fact: "python.packages.*", Is: []string{">=0"}}, Expectation{Fact: "host.kernel", Is: []string{">=4"}})
 	}
-	see := newEvaluation(Catalogue, fleet.Fleet, fleet.Launch, Policy{}).sight
 	b.ReportAllocs()
 	for b.Loop() {
-		hold(fleet.Fleet, policy, see)
+		Evaluate([]Check{expectation}, fleet.Fleet, fleet.Launch, policy)
 	}
 }

@@ -58,7 +58,7 @@ func TestBlackout(t *testing.T) {
 
 func judgeBlind(t *testing.T, check Check, fleet launchable, section facts.Section) {
 	t.Helper()
-	outcome := fleet.evaluate(check).Checks[0]
+	outcome := evaluate(fleet, check).Checks[0]
 	if outcome.Verdict != Unknown || !strings.Contains(outcome.Reason, string(section)+": switched off by a test") {
 		t.Errorf("%s without %s: %s (%s)", check.ID, section, outcome.Verdict, outcome.Reason)
 	}
@@ -69,14 +69,14 @@ func judgeBlind(t *testing.T, check Check, fleet launchable, section facts.Secti
 func TestBlackoutElsewhere(t *testing.T) {
 	for _, section := range sections {
 		for _, i := range []int{-1, 0, 1} {
-			without(healthyFleet(3), i, section).evaluate(Catalogue...) // must not panic
+			evaluate(without(healthyFleet(3), i, section), Catalogue...) // must not panic
 		}
 	}
 	fleet := healthyFleet(3)
 	fleet.Head = nil
-	fleet.evaluate(Catalogue...)
+	evaluate(fleet, Catalogue...)
 	fleet.Nodes = nil
-	fleet.evaluate(Catalogue...)
+	evaluate(fleet, Catalogue...)
 	for i, node := range healthyFleet(3).Nodes { // sections that are there and empty
 		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: facts.Facts{
 			SSH: &facts.SSH{}, Host: &facts.Host{}, Clock: &facts.Clock{}, Names: &facts.Names{}, Net: &facts.Net{}, SHM: &facts.SHM{},
@@ -86,7 +86,7 @@ func TestBlackoutElsewhere(t *testing.T) {
 		}})
 		fleet.Head = &fleet.Nodes[i]
 	}
-	fleet.evaluate(Catalogue...)
+	evaluate(fleet, Catalogue...)
 }
 
 // TestOrderOfNodesDoesNotMatter judges every failing fixture with its nodes

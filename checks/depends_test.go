@@ -47,7 +47,8 @@ func TestUndeclaredDependencyPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			healthyFleet(1).evaluate(says("a"), asks("b", nil, ask))
+			fleet := healthyFleet(1)
+			Evaluate([]Check{says("a"), asks("b", nil, ask)}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 		})
 	}
 }

@@ -12,14 +12,6 @@ import (
 	"preflight/facts"
 )
 
-// says is a check that returns the same findings whatever it sees.
-func says(id string, findings ...Finding) Check {
-	return Check{
-		ID: id, Severity: Error, Needs: []facts.Section{facts.SectionSHM}, WouldSee: "boom on {node}",
-		Run: func(View) []Finding { return findings },
-	}
-}
-
 func TestConclude(t *testing.T) {
 	on := func(v Verdict, nodes ...string) Finding { return Finding{Verdict: v, Nodes: nodes, Summary: string(v)} }
 	for name, c := range map[string]struct {
@@ -42,7 +34,8 @@ func TestConclude(t *testing.T) {
 		"interrupted after a warning, strict": {[]Finding{on(Warn, "w1")}, true, true, Fail, 1},
 		"everything skipped":                  {skip("does not apply"), false, false, Unknown, 2},
 	} {
-		report := healthyFleet(2).evaluate(says("one", c.findings...))
+		fleet := healthyFleet(2)
+		report := Evaluate([]Check{says("one", c.findings...)}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 		report.Interrupted = c.interrupted
 		report.Conclude(c.strict)
 		if report.Verdict != c.want || report.ExitCode != c.exit {
@@ -79,7 +72,7 @@ func TestOutcome(t *testing.T) {
 			return []Finding{{Nodes: []string{v.Nodes[2].Name}, Summary: "seen"}}
 		}}, Outcome{Verdict: Warn, Severity: Warning}, 1},
 	} {
-		report := c.fleet.evaluate(c.check)
+		report := Evaluate([]Check{c.check}, c.fleet.Fleet, c.fleet.Launch, DefaultPolicy())
 		c.want.Check, c.want.Severity = "x", c.check.Severity
 		if diff := cmp.Diff(c.want, report.Checks[0]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -105,7 +98,7 @@ func TestSwitchedOff(t *testing.T) {
 func TestMissingSectionIsSaidOnce(t *testing.T) {
 	fleet := healthyFleet(3)
 	fleet.Nodes[1].SHM, fleet.Nodes[1].Missing = nil, map[facts.Section]string{facts.SectionSHM: "no answer within 2s"}
-	report := fleet.evaluate(says("first"), says("second"), says("third", unknown(&fleet.Nodes[2], "something else")))
+	report := Evaluate([]Check{says("first"), says("second"), says("third", unknown(&fleet.Nodes[2], "something else"))}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 	var got []string
 	for _, f := range report.Findings {
 		got = append(got, f.Check+" "+strings.Join(f.Nodes, ",")+" "+f.Summary)
@@ -123,7 +116,8 @@ func TestMissingSectionIsSaidOnce(t *testing.T) {
 // Two checks may well fail one node in the same words.
 func TestFailuresAreNeverDropped(t *testing.T) {
 	finding := Finding{Nodes: []string{"w1"}, Summary: "bad"}
-	if report := healthyFleet(2).evaluate(says("a", finding), says("b", finding)); len(report.Findings) != 2 {
+	fleet := healthyFleet(2)
+	if report := Evaluate([]Check{says("a", finding), says("b", finding)}, fleet.Fleet, fleet.Launch, DefaultPolicy()); len(report.Findings) != 2 {
 		t.Errorf("%d findings, want 2: %+v", len(report.Findings), report.Findings)
 	}
 }
@@ -135,7 +129,7 @@ func TestFolding(t *testing.T) {
 		return Finding{Nodes: []string{node}, Summary: "bad", Got: got, Remedy: []fix.Command{fix.On("date"), fix.Here("ping {host}"), fix.Here("scan {hosts}"), fix.Here("x {node} {nodes}")}}
 	}
 	check := says("x", finding("w3", "1"), finding("w1", "1"), finding("w3", "1"), finding("user@w5", "2"))
-	got := fleet.evaluate(check).Findings
+	got := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings
 	want := []Finding{
 		{
 			Check: "x", Verdict: Fail, Nodes: []string{"w1", "w3"}, Summary: "bad", Got: "1", WouldSee: "boom on w1",
@@ -150,7 +144,7 @@ func TestFolding(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	fleet.Launch.SSHPort = 2222
-	got = fleet.evaluate(check).Findings
+	got = Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings
 	commands := []string{got[0].Fix[0], got[1].Fix[0]}
 	if diff := cmp.Diff([]string{"PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1,3]' date", "ssh -p 2222 user@w5 date"}, commands); diff != "" {
 		t.Errorf("with --ssh_port (-want +got):\n%s", diff)
@@ -174,7 +168,7 @@ func TestReportHasNoNullLists(t *testing.T) {
 		check.OnHead = true
 		check.Needs = nil
 		check.Run = func(View) []Finding { return []Finding{{Summary: "of nobody"}} }
-		text, err := json.Marshal(fleet.evaluate(check))
+		text, err := json.Marshal(Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, DefaultPolicy()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,10 +190,12 @@ func TestReportHasNoNullLists(t *testing.T) {
 }
 
 func TestMostImportantFirst(t *testing.T) {
-	report := healthyFleet(3).evaluate(
+	fleet := healthyFleet(3)
+	report := Evaluate([]Check{
 		says("a", Finding{Verdict: Warn, Nodes: []string{"w1"}, Summary: "warned"}),
 		says("b", Finding{Verdict: Unknown, Nodes: []string{"w1"}, Summary: "untold"}),
-		says("c", Finding{Nodes: []string{"w1"}, Summary: "failed"}))
+		says("c", Finding{Nodes: []string{"w1"}, Summary: "failed"}),
+	}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 	var got []string
 	for _, f := range report.Findings {
 		got = append(got, f.Check)

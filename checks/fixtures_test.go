@@ -3,7 +3,6 @@ package checks
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -264,15 +263,6 @@ func readFixture(t *testing.T, path string) fixture {
 		t.Fatalf("%s: %v", path, err)
 	}
 	return f
-}
-
-func spelled(findings []Finding) string {
-	var text strings.Builder
-	for _, f := range findings {
-		fmt.Fprintf(&text, "%s %s %v\n  summary: %s\n  got: %s\n  want: %s\n  fix: %q\n  would see: %s\n",
-			f.Check, f.Verdict, f.Nodes, f.Summary, f.Got, f.Want, f.Fix, f.WouldSee)
-	}
-	return text.String()
 }
 
 // patchedList patches entries by index, "*" first; null takes one out.

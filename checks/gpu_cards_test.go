@@ -53,7 +53,7 @@ func TestGPUsBehindHiddenOnes(t *testing.T) {
 	if diff := cmp.Diff([]int{5, 6}, got); diff != "" {
 		t.Errorf("the GPUs of the launch (-want +got):\n%s", diff)
 	}
-	if findings := fleet.evaluate(gpuPeerAccess).Findings; len(findings) != 1 || findings[0].Got != "GPUs 5 and 6 (NV18): not-supported" {
+	if findings := Evaluate([]Check{gpuPeerAccess}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings; len(findings) != 1 || findings[0].Got != "GPUs 5 and 6 (NV18): not-supported" {
 		t.Errorf("%+v", findings)
 	}
 }
@@ -130,7 +130,7 @@ func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 		fleet := healthyFleet(4)
 		c.change(&fleet.Nodes[2])
 		var speak []string
-		for _, f := range fleet.evaluate(Catalogue...).Findings {
+		for _, f := range evaluate(fleet, Catalogue...).Findings {
 			speak = append(speak, f.Check)
 			if !slices.Equal(f.Nodes, []string{"w3"}) {
 				t.Errorf("%s: %s is said of %v", name, f.Check, f.Nodes)
@@ -158,7 +158,7 @@ func TestGPUFixesAreNoCommandsOfNodes(t *testing.T) {
 	way := func(last string) []string { return []string{"pci0000:3a", "0000:3a:01.0", evil, last} }
 	node.GPU.OnBus[0].Path, node.IB.Devices[0].Path = way(gpuAddress(0)), []string{"pci0000:3a", "0000:3a:01.0", "0000:3c:00.0"}
 	fixes := 0
-	for _, f := range fleet.evaluate(gpuHealthy, gpuIdle, gpuMode, gpuFabric, gpuPeerAccess, gpuDirect).Findings {
+	for _, f := range Evaluate([]Check{gpuHealthy, gpuIdle, gpuMode, gpuFabric, gpuPeerAccess, gpuDirect}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings {
 		for _, fix := range f.Fix {
 			fixes++
 			runTwice(t, f.Check, fix)

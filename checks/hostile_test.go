@@ -95,7 +95,7 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	} {
 		fleet := healthyFleet(3)
 		change(&fleet)
-		report := fleet.evaluate(Catalogue...)
+		report := evaluate(fleet, Catalogue...)
 		for _, f := range report.Findings {
 			for _, fix := range f.Fix {
 				if strings.Contains(fix, "pwned") {
@@ -135,7 +135,7 @@ func TestOnlyNodesAreNamed(t *testing.T) {
 		fleet := healthyFleet(3)
 		delete(fleet.Nodes[1].Mesh.Reached, "w1")
 		fleet.Nodes[1].Mesh.Failed = []facts.Path{{Peer: "w1", To: "10.0.0.1", Port: 40000, Outcome: facts.PathMisdirected, Answered: answered}}
-		report := fleet.evaluate(nodeMesh)
+		report := evaluate(fleet, nodeMesh)
 		if len(report.Findings) != 1 || len(report.Findings[0].Nodes) != want {
 			t.Errorf("answered by %q: %+v, want %d nodes", answered, report.Findings, want)
 		}

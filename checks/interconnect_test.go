@@ -26,11 +26,11 @@ func TestInterconnects(t *testing.T) {
 		{Nodes: []string{"w2"}, Between: infiniband},
 		{Nodes: []string{"w4"}, Inside: nvlink, Between: infiniband},
 	}
-	if diff := cmp.Diff(want, fleet.evaluate().Interconnect); diff != "" {
+	if diff := cmp.Diff(want, evaluate(fleet).Interconnect); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	fleet.Launch.Accelerator = "cpu"
-	if got := fleet.evaluate().Interconnect; got != nil {
+	if got := evaluate(fleet).Interconnect; got != nil {
 		t.Errorf("where gloo talks: %+v", got)
 	}
 }

@@ -22,7 +22,7 @@ func TestTooLong(t *testing.T) {
 		fleet := healthyFleet(2)
 		fleet.Launch.Launcher = c.launcher
 		fleet.Launch.Exports = []facts.Setting{{Name: "PYTHONPATH", Value: strings.Repeat("x", c.value), Source: "environment"}}
-		report := fleet.evaluate(launcherEnv)
+		report := Evaluate([]Check{launcherEnv}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 		if got := report.Checks[0].Verdict; got != c.want {
 			t.Errorf("%s, %d bytes: %s, want %s:\n%s", c.launcher, c.value, got, c.want, spelled(report.Findings))
 		}
@@ -42,7 +42,7 @@ func TestEnvFilesThatAreRead(t *testing.T) {
 			{Path: "/root/.deepspeed_env", Lines: []string{"# a comment"}},
 			{Path: "/job/.deepspeed_env", Lines: []string{"NCCL_DEBUG=INFO"}},
 		}
-		report := fleet.evaluate(launcherEnv)
+		report := Evaluate([]Check{launcherEnv}, fleet.Fleet, fleet.Launch, DefaultPolicy())
 		if got := report.Checks[0].Verdict; got != want {
 			t.Errorf("DeepSpeed %s: %s, want %s:\n%s", release, got, want, spelled(report.Findings))
 		}

@@ -24,7 +24,7 @@ func TestLaunchedFrom(t *testing.T) {
 	} {
 		fleet := healthyFleet(3)
 		c.change(&fleet)
-		if got := fleet.evaluate().LaunchedFrom; got != c.want {
+		if got := evaluate(fleet).LaunchedFrom; got != c.want {
 			t.Errorf("%s: launched from %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -19,7 +19,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		fleet := healthyFleet(3)
 		fleet.Launch.Launcher = "armada"
 		change(&fleet)
-		report := fleet.evaluate(check)
+		report := evaluate(fleet, check)
 		return report.Checks[0], spelled(report.Findings)
 	}
 	noLogin := func(f *launchable) {

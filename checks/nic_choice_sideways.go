@@ -36,7 +36,7 @@ func (p *placement) sideways() []Finding {
 		WouldSee: "a hang or a connect error (No route to host, exceeded error retry count) at the first collective, after the ranks have met",
 	}
 	named := map[string][]string{}
-	var names []string
+	var unrouted []string
 	for _, node := range p.view.Nodes {
 		m, notKnown := p.of(node)
 		if notKnown != "" || m.saidBy != "" {
@@ -48,7 +48,7 @@ func (p *placement) sideways() []Finding {
 				continue
 			}
 			if named[socket.Interface] == nil {
-				names = append(names, socket.Interface)
+				unrouted = append(unrouted, socket.Interface)
 			}
 			named[socket.Interface] = append(named[socket.Interface], node.Name)
 			f.Nodes = append(f.Nodes, node.Name)
@@ -58,7 +58,7 @@ func (p *placement) sideways() []Finding {
 		return nil
 	}
 	var got []string
-	for _, name := range names[:min(4, len(names))] {
+	for _, name := range unrouted[:min(4, len(unrouted))] {
 		got = append(got, name+" on "+hostfile.Fold(named[name]))
 	}
 	f.Got = strings.Join(got, ", ")

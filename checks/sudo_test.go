@@ -27,7 +27,7 @@ func TestNoSudoForRoot(t *testing.T) {
 	} {
 		fleet := healthyFleet(2)
 		c.change(&fleet)
-		got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Remedy: remedy})).Findings[0].Fix
+		got := Evaluate([]Check{says("x", Finding{Nodes: []string{"w1"}, Summary: "bad", Remedy: remedy})}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings[0].Fix
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -38,7 +38,7 @@ func TestNoSudoForRoot(t *testing.T) {
 func TestSudoForMixedAccounts(t *testing.T) {
 	fleet := healthyFleet(2)
 	fleet.Nodes[0].Host.User = "root"
-	got := fleet.evaluate(says("x", Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Remedy: []fix.Command{fix.On("sudo true")}})).Findings[0].Fix
+	got := Evaluate([]Check{says("x", Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Remedy: []fix.Command{fix.On("sudo true")}})}, fleet.Fleet, fleet.Launch, DefaultPolicy()).Findings[0].Fix
 	if !slices.Equal(got, []string{"pdsh -R ssh -w 'w[1-2]' sudo true"}) {
 		t.Errorf("fix %q", got)
 	}

@@ -1,22 +1,13 @@
 package checks
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/healthy4.json")
 
 // launchable is a fleet and the launch it is looked at for. Its JSON has the
 // keys of a Report, so that other packages' tests can read it as one.
@@ -320,42 +311,29 @@ func healthyRehearsal(names []string) *facts.Rehearsal {
 	return seen
 }
 
-// evaluate judges with the default policy.
-func (l launchable) evaluate(catalogue ...Check) Report {
-	return Evaluate(catalogue, l.Fleet, l.Launch, DefaultPolicy())
-}
-
-func TestHealthyFleetIsHealthy(t *testing.T) {
-	for _, n := range []int{1, 2, 4, 40} {
-		report := healthyFleet(n).evaluate(Catalogue...)
-		if report.ExitCode != 0 || len(report.Findings) > 0 || len(report.Diff) > 0 {
-			t.Errorf("%d nodes: verdict %s, findings %+v, diff %+v", n, report.Verdict, report.Findings, report.Diff)
-		}
-		for _, outcome := range report.Checks {
-			if outcome.Verdict == Unknown {
-				t.Errorf("%d nodes: %s is unknown: %s", n, outcome.Check, outcome.Reason)
-			}
-		}
+// says is a check that returns the same findings whatever it sees.
+func says(id string, findings ...Finding) Check {
+	return Check{
+		ID: id, Severity: Error, Needs: []facts.Section{facts.SectionSHM}, WouldSee: "boom on {node}",
+		Run: func(View) []Finding { return findings },
 	}
 }
 
-// TestHealthyFile keeps the file that other packages' tests start from.
-func TestHealthyFile(t *testing.T) {
-	const path = "testdata/healthy4.json"
-	want, err := json.MarshalIndent(healthyFleet(4), "", " ")
-	if err != nil {
-		t.Fatal(err)
+func spelled(findings []Finding) string {
+	var text strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&text, "%s %s %v\n  summary: %s\n  got: %s\n  want: %s\n  fix: %q\n  would see: %s\n",
+			f.Check, f.Verdict, f.Nodes, f.Summary, f.Got, f.Want, f.Fix, f.WouldSee)
 	}
-	if *update {
-		if err := os.WriteFile(path, append(want, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(bytes.TrimSpace(got))); diff != "" {
-		t.Errorf("%s is not the healthy fleet; run go test ./checks -update (-want +got):\n%s", path, diff)
-	}
+	return text.String()
+}
+
+func rename(node *facts.Node, name string) {
+	node.Net.Interfaces[1].Name, node.Mesh.Interface = name, name
+}
+
+// card gives a node another interface beside eth0, before or after it.
+func card(node *facts.Node, index int, name, prefix string) {
+	added := facts.Interface{Name: name, Index: index, Up: true, Running: true, Kind: "physical", Addresses: []string{prefix}}
+	node.Net.Interfaces = append(node.Net.Interfaces, added)
 }
