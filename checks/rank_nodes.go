@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -22,6 +23,7 @@ func ofMachine(view View, machine *facts.Node, f Finding) Finding {
 	if machine != view.Head {
 		return f
 	}
+	f.Fix = slices.Clone(f.Fix) // it may be shared between findings
 	for i, fix := range f.Fix {
 		f.Fix[i] = strings.ReplaceAll(strings.ReplaceAll(fix, "{ssh} ", ""), "{nodes}", "this machine")
 	}
