@@ -3,6 +3,7 @@ package checks
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,92 +13,97 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dustin/go-humanize"
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
 
 	"preflight/facts"
-	"preflight/launch"
 )
 
-// fixture is testdata/<check-id>/<name>.json: what is different from a healthy
-// fleet, and what the check must say of it. Differences are JSON merge patches
-// (RFC 7396): null removes, lists are replaced whole.
+// fixture is one case of testdata/<check-id>.txtar: above the arrow what is
+// changed in a healthy fleet, below it all that the check says then.
+// testdata/README.md has the format.
 type fixture struct {
-	About string `json:"about"`
-	// Size is the number of nodes, named w1, w2 …; 4 when not given.
-	Size int `json:"size"`
-	// Nodes patches nodes by name; "*" is all of them and is applied first.
-	Nodes map[string]any `json:"nodes"`
-	// Stopped are nodes that could not be reached, with their ssh section.
-	Stopped map[string]facts.SSH `json:"stopped"`
-	// NotTried patches the sections that nobody misses.
-	NotTried any `json:"not_tried"`
-	Head     any `json:"head"`
-	Launch   any `json:"launch"`
-	Policy   any `json:"policy"`
-	// Baseline patches the nodes of an earlier look at the healthy fleet, which has
-	// BaselineSize of them, Size when not given; null leaves one out. nil is no baseline.
-	Baseline     map[string]any `json:"baseline"`
-	BaselineSize int            `json:"baseline_size"`
-	BaselineHead any            `json:"baseline_head"` // patches its launching machine, nil for none
-	// BaselineNotTried are the sections that nobody was to look at then.
-	BaselineNotTried map[facts.Section]string `json:"baseline_not_tried"`
-	Want             struct {
-		Verdict  Verdict       `json:"verdict"`
-		Reason   string        `json:"reason"` // what the reason of a skip or an unknown contains
-		Findings []wantFinding `json:"findings"`
-	} `json:"want"`
+	name     string           // <check-id>/<case>
+	changed  string           // the text above the arrow
+	changes  map[string]any   // who → merge patch, read from it
+	expected string           // the text from the arrow on
+	nowhere  map[int][]string // finding → texts that no field of it has
 }
 
-// wantFinding is one finding, in the order of the report.
-type wantFinding struct {
-	Verdict Verdict  `json:"verdict"`
-	Nodes   []string `json:"nodes"`
-	Has     []string `json:"has"`   // texts somewhere in summary, got, want, fix or would_see
-	Lacks   []string `json:"lacks"` // texts nowhere in them
-}
+const arrow = "=> "
 
+// TestFixtures compares every field of every outcome. With -update it writes what
+// comes out below the arrows, for a person to read.
 func TestFixtures(t *testing.T) {
 	for _, check := range Catalogue {
-		for _, path := range fixturesOf(t, check.ID) {
-			t.Run(strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".json"), func(t *testing.T) {
-				readFixture(t, path).test(t, check)
+		archive := readArchive(t, check.ID)
+		before := txtar.Format(archive)
+		for i, c := range fixturesOf(t, check.ID) {
+			t.Run(c.name, func(t *testing.T) {
+				fleet, policy := c.build(t)
+				report := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+				got := c.outcome(report)
+				if diff := cmp.Diff(c.expected, got); diff != "" && !*update {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				for i, f := range report.Findings {
+					wellSpoken(t, f)
+					lacks(t, f, c.nowhere[i])
+				}
+				archive.Files[i].Data = []byte(c.changed + got + "\n")
 			})
+		}
+		if after := txtar.Format(archive); *update && !bytes.Equal(before, after) {
+			if err := os.WriteFile(archivePath(check.ID), after, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
 
-func (f fixture) test(t *testing.T, check Check) {
-	fleet, policy := f.build(t)
-	report := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
+// outcome is a report of the one check as the fixture has it below the arrow.
+func (c fixture) outcome(report Report) string {
 	outcome := report.Checks[0]
-	if outcome.Verdict != f.Want.Verdict {
-		t.Errorf("verdict %s (%s), want %s", outcome.Verdict, outcome.Reason, f.Want.Verdict)
+	text := arrow + string(outcome.Verdict)
+	if outcome.Reason != "" {
+		text += ": " + outcome.Reason
 	}
-	if !strings.Contains(outcome.Reason, f.Want.Reason) {
-		t.Errorf("reason %q does not contain %q", outcome.Reason, f.Want.Reason)
-	}
-	if len(report.Findings) != len(f.Want.Findings) {
-		t.Fatalf("%d findings, want %d:\n%s", len(report.Findings), len(f.Want.Findings), spelled(report.Findings))
-	}
-	for i, want := range f.Want.Findings {
-		got := report.Findings[i]
-		head := wantFinding{Verdict: got.Verdict, Nodes: got.Nodes, Has: want.Has, Lacks: want.Lacks}
-		if diff := cmp.Diff(want, head); diff != "" {
-			t.Errorf("finding %d (-want +got):\n%s", i, diff)
+	text += "\n"
+	for i, f := range report.Findings {
+		text += spelled([]Finding{f})
+		for _, absent := range c.nowhere[i] {
+			text += line("  nowhere", absent)
 		}
-		text := strings.Join(append([]string{got.Summary, got.Got, got.Want, got.WouldSee}, got.Fix...), "\n")
-		for _, piece := range want.Has {
-			if !strings.Contains(text, piece) {
-				t.Errorf("finding %d does not say %q:\n%s", i, piece, text)
-			}
-		}
-		for _, piece := range want.Lacks {
-			if strings.Contains(text, piece) {
-				t.Errorf("finding %d says %q:\n%s", i, piece, text)
-			}
-		}
-		wellSpoken(t, got)
 	}
+	return text
+}
+
+// spelled is a line for each field of a finding, and for each command of its fix.
+func spelled(findings []Finding) string {
+	var text strings.Builder
+	for _, f := range findings {
+		text.WriteString(line(strings.TrimSpace(string(f.Verdict)+" "+strings.Join(f.Nodes, ", ")), f.Summary))
+		text.WriteString(line("  got", f.Got))
+		text.WriteString(line("  want", f.Want))
+		for _, command := range f.Fix {
+			text.WriteString(line("  fix", command))
+		}
+		text.WriteString(line("  would_see", f.WouldSee))
+	}
+	return text.String()
+}
+
+// line is a field that is not empty. What an editor would break is in quotes.
+func line(label, value string) string {
+	if value == "" {
+		return ""
+	}
+	if value != strings.TrimSpace(value) || strings.ContainsAny(value, "\n\r") || value[0] == '"' {
+		value = strconv.Quote(value)
+	}
+	return label + ": " + value + "\n"
 }
 
 // wellSpoken holds for every finding of every fixture: it can be acted upon
@@ -122,72 +128,327 @@ func wellSpoken(t *testing.T, f Finding) {
 	}
 }
 
-// build is the fixture's fleet.
-func (f fixture) build(t *testing.T) (launchable, Policy) {
+// lacks holds for the texts that a fixture wants nowhere in a finding, which
+// -update does not take out.
+func lacks(t *testing.T, f Finding, nowhere []string) {
 	t.Helper()
-	size := f.Size
-	if size == 0 {
-		size = 4
-	}
-	fleet, policy := healthyFleet(size), DefaultPolicy()
-	names := map[string]bool{"*": true}
-	for i := range fleet.Nodes {
-		node := &fleet.Nodes[i]
-		names[node.Name] = true
-		for _, key := range []string{"*", node.Name} {
-			if patch, given := f.Nodes[key]; given {
-				*node = patched(t, *node, patch)
+	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
+		for _, absent := range nowhere {
+			if strings.Contains(text, absent) {
+				t.Errorf("%q says %q, which must appear nowhere", text, absent)
 			}
 		}
-		if ssh, stopped := f.Stopped[node.Name]; stopped {
-			node.Reached, node.Address = false, ""
-			node.Facts = facts.Facts{SSH: &ssh}
+	}
+}
+
+func archivePath(check string) string { return filepath.Join("testdata", check+".txtar") }
+
+func readArchive(t *testing.T, check string) *txtar.Archive {
+	t.Helper()
+	archive, err := txtar.ParseFile(archivePath(check))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// fixturesOf are the cases of a check.
+func fixturesOf(t *testing.T, check string) []fixture {
+	t.Helper()
+	var cases []fixture
+	names := map[string]bool{}
+	for _, file := range readArchive(t, check).Files {
+		if names[file.Name] {
+			t.Fatalf("%s has two cases %s", check, file.Name)
+		}
+		names[file.Name] = true
+		cases = append(cases, readCase(t, check, file))
+	}
+	return cases
+}
+
+// fixtureOf is one case of a check, by name.
+func fixtureOf(t *testing.T, check, name string) fixture {
+	t.Helper()
+	cases := fixturesOf(t, check)
+	i := slices.IndexFunc(cases, func(c fixture) bool { return c.name == check+"/"+name })
+	if i < 0 {
+		t.Fatalf("%s has no case %s", check, name)
+	}
+	return cases[i]
+}
+
+func readCase(t *testing.T, check string, file txtar.File) fixture {
+	t.Helper()
+	c := fixture{name: check + "/" + file.Name, changes: map[string]any{}, nowhere: map[int][]string{}}
+	text, outcome, expected := strings.Cut(string(file.Data), "\n"+arrow)
+	if !strings.HasPrefix(text, "# ") {
+		t.Fatalf("%s does not say what it is about", c.name)
+	}
+	c.changed = strings.TrimRight(text, "\n") + "\n"
+	if err := c.read(); err != nil {
+		t.Fatalf("%s: %v", c.name, err)
+	}
+	if !expected { // -update writes what comes out
+		return c
+	}
+	finding := -2 // the line of the arrow is none
+	for line := range strings.Lines(arrow + strings.TrimSpace(outcome) + "\n") {
+		if !strings.HasPrefix(line, "  ") {
+			finding++
+		}
+		c.expected += line
+		if absent, found := strings.CutPrefix(line, "  nowhere: "); found {
+			absent = strings.TrimSuffix(absent, "\n")
+			if exact, err := strconv.Unquote(absent); err == nil {
+				absent = exact
+			}
+			c.nowhere[finding] = append(c.nowhere[finding], absent)
 		}
 	}
-	for _, name := range append(slices.Collect(maps.Keys(f.Nodes)), slices.Collect(maps.Keys(f.Stopped))...) {
-		if !names[name] {
-			t.Fatalf("the fleet has no node %s", name)
+	return c
+}
+
+// verdict is the one expected of the check.
+func (c fixture) verdict() Verdict {
+	word, _, _ := strings.Cut(strings.TrimPrefix(c.expected, arrow), "\n")
+	word, _, _ = strings.Cut(word, ":")
+	return Verdict(word)
+}
+
+// read takes the changes from their text. Each is "WHO PATH: VALUE": who are nodes,
+// "all" of them, "head", "launch", "policy" or "not_tried", the path leads into their
+// JSON; "baseline" before it says it of an earlier look.
+func (c *fixture) read() error {
+	// Into a map first: only there are keys that come twice an error.
+	if err := yaml.Unmarshal([]byte(c.changed), new(map[string]any)); err != nil {
+		return err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(c.changed), &document); err != nil || document.IsZero() {
+		return err
+	}
+	pairs := document.Content[0].Content
+	for i := 0; i < len(pairs); i += 2 {
+		key, changes := strings.Fields(pairs[i].Value), c.changes
+		if key[0] == "baseline" {
+			earlier, _ := changes["baseline"].(map[string]any)
+			if earlier == nil {
+				earlier = map[string]any{}
+				changes["baseline"] = earlier
+			}
+			if key = key[1:]; len(key) == 0 {
+				continue
+			}
+			changes = earlier
+		}
+		if len(key) == 1 { // nodes: 8, baseline head:, baseline w3: null
+			key = append(key, "")
+		}
+		for _, who := range key[:len(key)-1] {
+			path := pathTo(who, key[len(key)-1])
+			value, err := valueOf(pairs[i+1]) // one of its own for each: another line may add to it
+			err = errors.Join(err, assign(changes, path, value))
+			if len(path) == 3 && path[1] == "missing" { // what could not be looked at is not there
+				err = errors.Join(err, assign(changes, []string{who, "facts", path[2]}, nil))
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", pairs[i].Value, err)
+			}
 		}
 	}
-	if f.NotTried != nil {
-		fleet.NotTried = patched(t, fleet.NotTried, f.NotTried)
+	return nil
+}
+
+// pathTo is where something of somebody is. Sections are among a node's facts.
+func pathTo(who, path string) []string {
+	if path == "" {
+		return []string{who}
 	}
-	if f.Head != nil {
-		head := patched(t, *fleet.Head, f.Head)
+	steps := strings.Split(path, ".")
+	notNodes := []string{"launch", "policy", "not_tried"}
+	if !slices.Contains(notNodes, who) && slices.Contains(sections, facts.Section(steps[0])) {
+		steps = append([]string{"facts"}, steps...)
+	}
+	return append([]string{who}, steps...)
+}
+
+// assign puts a value into a tree, an object beside what is there of it.
+func assign(tree map[string]any, path []string, value any) error {
+	for last := len(path) - 1; last > 0; last-- {
+		value = map[string]any{path[last]: value}
+	}
+	old, given := tree[path[0]]
+	if !given {
+		tree[path[0]] = value
+		return nil
+	}
+	before, isTree := old.(map[string]any)
+	more, adds := value.(map[string]any)
+	if !isTree || !adds {
+		return fmt.Errorf("%s is %v already", path[0], old)
+	}
+	for step, value := range more {
+		if err := assign(before, []string{step}, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueOf is a value of YAML as JSON has it. Keys are texts, and a size may be
+// given as 64 MiB.
+func valueOf(node *yaml.Node) (any, error) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		object := map[string]any{}
+		for i := 0; i < len(node.Content); i += 2 {
+			value, err := valueOf(node.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			object[node.Content[i].Value] = value
+		}
+		return object, nil
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, entry := range node.Content {
+			value, err := valueOf(entry)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		return list, nil
+	}
+	if node.Style == 0 && strings.HasSuffix(node.Value, "iB") {
+		if size, err := humanize.ParseBytes(node.Value); err == nil {
+			return size, nil
+		}
+	}
+	var value any
+	err := node.Decode(&value)
+	return value, err
+}
+
+// build is the fixture's fleet.
+func (c fixture) build(t *testing.T) (launchable, Policy) {
+	t.Helper()
+	changes := maps.Clone(c.changes)
+	fleet, policy := healthyFleet(sizeOf(changes, 4)), DefaultPolicy()
+	fleet.Nodes = changedNodes(t, fleet.Nodes, changes)
+	if patch, given := take(changes, "head"); given {
+		head := patched(t, *fleet.Head, patch)
 		fleet.Head = &head
 	}
-	if f.Launch != nil {
-		fleet.Launch = patched[launch.Prediction](t, fleet.Launch, f.Launch)
+	if patch, given := take(changes, "not_tried"); given {
+		fleet.NotTried = patched(t, fleet.NotTried, patch)
 	}
-	if f.Policy != nil {
-		policy = patched(t, policy, f.Policy)
+	if patch, given := take(changes, "launch"); given {
+		fleet.Launch = patched(t, fleet.Launch, patch)
 	}
-	if f.Baseline != nil {
-		policy.Baseline = f.baseline(t, size)
+	if patch, given := take(changes, "policy"); given {
+		policy = patched(t, policy, patch)
+	}
+	if earlier, given := take(changes, "baseline"); given {
+		policy.Baseline = baselineOf(t, maps.Clone(earlier.(map[string]any)), len(fleet.Nodes))
+	}
+	for who := range changes {
+		t.Fatalf("the fleet has no node %s", who)
 	}
 	return fleet, policy
 }
 
-func (f fixture) baseline(t *testing.T, size int) *Baseline {
-	if f.BaselineSize > 0 {
-		size = f.BaselineSize
-	}
-	earlier := &Baseline{File: "golden.json", NotTried: f.BaselineNotTried}
-	if f.BaselineHead != nil {
-		head := patched(t, *healthyFleet(size).Head, f.BaselineHead)
+// baselineOf is an earlier look at a healthy fleet. It has seen the launching machine
+// only where the changes name it.
+func baselineOf(t *testing.T, changes map[string]any, size int) *Baseline {
+	t.Helper()
+	then := healthyFleet(sizeOf(changes, size))
+	earlier := &Baseline{File: "golden.json", Nodes: changedNodes(t, then.Nodes, changes)}
+	if patch, given := take(changes, "head"); given {
+		head := patched(t, *then.Head, patch)
 		earlier.Head = &head
 	}
-	for _, node := range healthyFleet(size).Nodes {
-		patch, given := f.Baseline[node.Name]
-		switch {
-		case given && patch == nil:
-			continue
-		case given:
-			node = patched(t, node, patch)
-		}
-		earlier.Nodes = append(earlier.Nodes, node)
+	if patch, given := take(changes, "not_tried"); given {
+		earlier.NotTried = patched(t, earlier.NotTried, patch)
+	}
+	for who := range changes {
+		t.Fatalf("the baseline has no node %s", who)
 	}
 	return earlier
+}
+
+// take is the patch of somebody, and takes it out of the changes.
+func take(changes map[string]any, who string) (any, bool) {
+	patch, given := changes[who]
+	delete(changes, who)
+	return patch, given
+}
+
+func sizeOf(changes map[string]any, usual int) int {
+	if size, given := take(changes, "nodes"); given {
+		return size.(int)
+	}
+	return usual
+}
+
+// changedNodes takes the changes of all nodes and then those of each. A node of null
+// is left out.
+func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []facts.Node {
+	t.Helper()
+	var nodes []facts.Node
+	ofAll, _ := take(changes, "all")
+	for _, node := range healthy {
+		patch, given := take(changes, node.Name)
+		if given && patch == nil {
+			continue
+		}
+		node = changedNode(t, node, ofAll)
+		nodes = append(nodes, changedNode(t, node, patch))
+	}
+	return nodes
+}
+
+// changedNode is a node with a patch applied. "unreached" is the ssh section
+// of a node that has no other.
+func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
+	t.Helper()
+	changes, _ := patch.(map[string]any)
+	if changes == nil {
+		return node
+	}
+	changes = maps.Clone(changes)
+	ssh, unreached := take(changes, "unreached")
+	if seen, _ := take(changes, "facts"); seen != nil {
+		node.Facts = changedFacts(t, node.Facts, seen.(map[string]any))
+	}
+	if len(changes) > 0 {
+		node = patched(t, node, changes)
+	}
+	if unreached {
+		var seen facts.SSH
+		if !node.Reached { // what all tell comes first
+			seen = *node.SSH
+		}
+		seen = patched(t, seen, ssh)
+		node.Reached, node.Address, node.Facts = false, "", facts.Facts{SSH: &seen}
+	}
+	return node
+}
+
+// changedFacts takes only the sections through JSON that are changed: with all 20 KB of
+// each node the tests would take twice as long.
+func changedFacts(t *testing.T, seen facts.Facts, changes map[string]any) facts.Facts {
+	t.Helper()
+	var part facts.Facts
+	for section := range changes {
+		part.Take(facts.Section(section), seen)
+	}
+	part = patched(t, part, changes)
+	for section := range changes {
+		seen.Take(facts.Section(section), part)
+	}
+	return seen
 }
 
 // patched applies a merge patch to a value by way of its JSON. Keys the value
@@ -239,40 +500,6 @@ func mergePatch(target, patch any) any {
 		object[name] = mergePatch(object[name], change)
 	}
 	return object
-}
-
-func fixturesOf(t *testing.T, check string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", check, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
-}
-
-func readFixture(t *testing.T, path string) fixture {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f fixture
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	decoder.UseNumber()
-	if err := decoder.Decode(&f); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return f
-}
-
-func spelled(findings []Finding) string {
-	var text strings.Builder
-	for _, f := range findings {
-		fmt.Fprintf(&text, "%s %s %v\n  summary: %s\n  got: %s\n  want: %s\n  fix: %q\n  would see: %s\n",
-			f.Check, f.Verdict, f.Nodes, f.Summary, f.Got, f.Want, f.Fix, f.WouldSee)
-	}
-	return text.String()
 }
 
 // patchedList patches entries by index, "*" first; null takes one out.
