@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/dustin/go-humanize"
-	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
@@ -45,8 +45,8 @@ func TestFixtures(t *testing.T) {
 				fleet, policy := c.build(t)
 				report := Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy)
 				got := c.outcome(report)
-				if diff := cmp.Diff(c.expected, got); diff != "" && !*update {
-					t.Errorf("(-want +got):\n%s", diff)
+				if difference := diff.Diff("want", []byte(c.expected), "got", []byte(got)); difference != nil && !*update {
+					t.Errorf("%s", difference)
 				}
 				for i, f := range report.Findings {
 					wellSpoken(t, f)
