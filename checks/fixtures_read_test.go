@@ -393,7 +393,8 @@ func mergePatch(target, patch any) any {
 	return object
 }
 
-// patchedList patches entries by index, "*" first; null takes one out.
+// patchedList patches entries by index, "*" first; null takes one out, and the index
+// after the last one adds an entry.
 func patchedList(list []any, changes map[string]any) []any {
 	var result []any
 	for i, entry := range list {
@@ -407,5 +408,11 @@ func patchedList(list []any, changes map[string]any) []any {
 			result = append(result, entry)
 		}
 	}
-	return result
+	for i := len(list); ; i++ {
+		entry := changes[strconv.Itoa(i)]
+		if entry == nil {
+			return result
+		}
+		result = append(result, entry)
+	}
 }
