@@ -16,7 +16,7 @@ import (
 	"preflight/launch"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/healthy4.json")
+var update = flag.Bool("update", false, "rewrite testdata: healthy4.json, and below the arrows of the fixtures")
 
 // launchable is a fleet and the launch it is looked at for. Its JSON has the
 // keys of a Report, so that other packages' tests can read it as one.

@@ -1,6 +1,10 @@
 package checks
 
-import "preflight/facts"
+import (
+	"slices"
+
+	"preflight/facts"
+)
 
 // rankNodes are the machines that ranks will run on, as far as a check may look
 // at them: where DeepSpeed starts the only host's ranks on the launching machine,
@@ -18,6 +22,7 @@ func ofMachine(view View, machine *facts.Node, f Finding) Finding {
 	if machine != view.Head {
 		return f
 	}
+	f.Remedy = slices.Clone(f.Remedy) // findings share the lists of their checks
 	for i, command := range f.Remedy {
 		f.Remedy[i] = command.Locally()
 	}
