@@ -93,8 +93,8 @@ func TestBlackoutElsewhere(t *testing.T) {
 // shuffled. The launch keeps its order: rank 0 stays where it was.
 func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	for _, check := range Catalogue {
-		for _, path := range fixturesOf(t, check.ID) {
-			fleet, policy := readFixture(t, path).build(t)
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
 			want := sortedFindings(alone(check, fleet, policy))
 			for seed := range uint64(3) {
 				rand.New(rand.NewPCG(seed, 1)).Shuffle(len(fleet.Nodes), func(i, j int) {
@@ -102,7 +102,7 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 				})
 				got := sortedFindings(alone(check, fleet, policy))
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s, shuffled (-want +got):\n%s", path, diff)
+					t.Errorf("%s, shuffled (-want +got):\n%s", c.name, diff)
 				}
 			}
 		}

@@ -1,7 +1,7 @@
 package checks
 
 import (
-	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,20 +62,20 @@ func TestEveryCheckHasFixtures(t *testing.T) {
 	for _, check := range Catalogue {
 		known[check.ID] = true
 		verdicts := map[Verdict]bool{}
-		for _, path := range fixturesOf(t, check.ID) {
-			verdicts[readFixture(t, path).Want.Verdict] = true
+		for _, c := range fixturesOf(t, check.ID) {
+			verdicts[c.verdict()] = true
 		}
 		if !verdicts[Pass] || !verdicts[Fail] && !verdicts[Warn] || !verdicts[Unknown] {
 			t.Errorf("%s has fixtures for %v; it needs a pass, a fail or warn, and an unknown", check.ID, verdicts)
 		}
 	}
-	folders, err := os.ReadDir("testdata")
+	archives, err := filepath.Glob(archivePath("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range folders {
-		if folder.IsDir() && !known[folder.Name()] {
-			t.Errorf("testdata/%s belongs to no check", folder.Name())
+	for _, archive := range archives {
+		if !known[strings.TrimSuffix(filepath.Base(archive), ".txtar")] {
+			t.Errorf("%s belongs to no check", archive)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestDriftExplained(t *testing.T) {
 		"something else is wrong with it":  {"shm-smaller", []string{gpuHealthy.ID}, ""},
 		"another driver, which works well": {"driver", []string{gpuDriverLoads.ID, gpuHealthy.ID}, ""},
 	} {
-		fleet, policy := readFixture(t, "testdata/drift/"+c.fixture+".json").build(t)
+		fleet, policy := fixtureOf(t, drift.ID, c.fixture).build(t)
 		policy.Only = append(c.only, drift.ID)
 		named := 0
 		for _, f := range Evaluate(Catalogue, fleet.Fleet, fleet.Launch, policy).Findings {

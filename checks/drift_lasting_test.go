@@ -51,8 +51,8 @@ func throughJSON(t *testing.T, tree any) (read facts.Facts) {
 // it has not seen.
 func TestLastingJudgesAlike(t *testing.T) {
 	for _, check := range Catalogue {
-		for _, path := range fixturesOf(t, check.ID) {
-			fleet, policy := readFixture(t, path).build(t)
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
 			whole := alone(check, fleet, policy)
 			left := lastingOf(t, fleet)
 			part := aloneAmong(Lasting(Catalogue), Lasting([]Check{check})[0], left, policy)
@@ -61,9 +61,9 @@ func TestLastingJudgesAlike(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff(a, b); diff != "" {
-				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", path, diff)
+				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
 			} else if diff := cmp.Diff(whole.Findings, part.Findings); diff != "" {
-				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", path, diff)
+				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func TestVolatileIsDeclared(t *testing.T) {
 		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
 			continue
 		}
-		for _, path := range fixturesOf(t, check.ID) {
-			fleet, policy := readFixture(t, path).build(t)
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
 			want := alone(check, fleet, policy)
 			shaken := fleet.Fleet
 			shaken.Nodes = nil
@@ -114,7 +114,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 			}
 			got := alone(check, launchable{shaken, fleet.Launch}, policy)
 			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
-				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", path, got.Checks[0], want.Checks[0], diff)
+				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", c.name, got.Checks[0], want.Checks[0], diff)
 			}
 		}
 	}

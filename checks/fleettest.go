@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"preflight/facts"
@@ -319,13 +320,30 @@ func says(id string, findings ...Finding) Check {
 	}
 }
 
+// spelled is a line for each field of a finding, and for each command of its fix.
 func spelled(findings []Finding) string {
 	var text strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&text, "%s %s %v\n  summary: %s\n  got: %s\n  want: %s\n  fix: %q\n  would see: %s\n",
-			f.Check, f.Verdict, f.Nodes, f.Summary, f.Got, f.Want, f.Fix, f.WouldSee)
+		text.WriteString(line(strings.TrimSpace(string(f.Verdict)+" "+strings.Join(f.Nodes, ", ")), f.Summary))
+		text.WriteString(line("  got", f.Got))
+		text.WriteString(line("  want", f.Want))
+		for _, command := range f.Fix {
+			text.WriteString(line("  fix", command))
+		}
+		text.WriteString(line("  would_see", f.WouldSee))
 	}
 	return text.String()
+}
+
+// line is a field that is not empty. What an editor would break is in quotes.
+func line(label, value string) string {
+	if value == "" {
+		return ""
+	}
+	if value != strings.TrimSpace(value) || strings.ContainsAny(value, "\n\r") || value[0] == '"' {
+		value = strconv.Quote(value)
+	}
+	return label + ": " + value + "\n"
 }
 
 func rename(node *facts.Node, name string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/healthy4.json")
+var update = flag.Bool("update", false, "rewrite testdata: healthy4.json, and below the arrows of the fixtures")
 
 func TestHealthyFleetIsHealthy(t *testing.T) {
 	for _, n := range []int{1, 2, 4, 40} {

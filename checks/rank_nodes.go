@@ -22,7 +22,7 @@ func ofMachine(view View, machine *facts.Node, f Finding) Finding {
 	if machine != view.Head {
 		return f
 	}
-	f.Remedy = slices.Clone(f.Remedy)
+	f.Remedy = slices.Clone(f.Remedy) // findings share the lists of their checks
 	for i, command := range f.Remedy {
 		f.Remedy[i] = command.Locally()
 	}
