@@ -50,26 +50,24 @@ type side struct {
 // have. Anything weaker parts nothing, for it does not say that they shall differ, and
 // a fleet that differs must not pass for it. A node of which nothing is stated belongs
 // to those that have what it has; where nobody has, all are compared with all.
-func alikeByPolicy(view View, a aspect, nodes []*facts.Node, fact string) []comparison {
+func alikeByPolicy(view View, a comparison, fact string) []comparison {
 	stated := statedOf(view, fact)
-	nodes = meeting(nodes, stated)
-	whole := []comparison{{aspect: a, Among: nodes}}
-	sides := sidesOf(a, nodes, stated)
+	a.Among = meeting(a.Among, stated)
+	sides := sidesOf(a, stated)
 	if len(sides) < 2 {
-		return whole
+		return []comparison{a}
 	}
 	parts := make([]comparison, len(sides))
-	for _, node := range nodes {
+	for _, node := range a.Among {
 		key, _ := concerning(stated, node)
 		home := slices.IndexFunc(sides, func(p side) bool { return slices.Contains(p.keys, key) })
 		if home < 0 {
 			home = slices.IndexFunc(sides, func(p side) bool { return p.values[a.Value(node)] })
 		}
 		if home < 0 {
-			return whole
+			return []comparison{a}
 		}
-		parts[home].aspect = a
-		parts[home].Among = append(parts[home].Among, node)
+		parts[home] = among(append(parts[home].Among, node), a.Name, a.Value)
 	}
 	return parts
 }
@@ -87,13 +85,13 @@ func concerning(stated []Stated, node *facts.Node) (key string, those []Stated) 
 
 // sidesOf are the sides of a comparison. Only nodes that are as stated of them make one;
 // what the policy allows on both sides joins two into one.
-func sidesOf(a aspect, nodes []*facts.Node, stated []Stated) []side {
+func sidesOf(a comparison, stated []Stated) []side {
 	if len(stated) == 0 {
 		return nil
 	}
 	var each []side
 	at := map[string]int{}
-	for _, node := range nodes {
+	for _, node := range a.Among {
 		key, those := concerning(stated, node)
 		value := a.Value(node)
 		if those == nil || !allow(those, value) {

@@ -18,19 +18,19 @@ func TestDiff(t *testing.T) {
 	}{
 		"all alike": {func([]facts.Node) {}, []FactDiff{}},
 		"largest group first": {func(n []facts.Node) { n[0].Host.Kernel = "6.8" }, []FactDiff{
-			{Fact: "host.kernel", Groups: []FactGroup{{value(`"5.15.0-107-generic"`), []string{"w2", "w3", "w4"}}, {value(`"6.8"`), []string{"w1"}}}},
+			{Fact: "host.kernel", Groups: []FactGroup{{Value: value(`"5.15.0-107-generic"`), Nodes: []string{"w2", "w3", "w4"}}, {Value: value(`"6.8"`), Nodes: []string{"w1"}}}},
 		}},
 		"equal groups in hostfile order": {func(n []facts.Node) { n[1].Host.Kernel, n[3].Host.Kernel = "6.8", "6.8" }, []FactDiff{
-			{Fact: "host.kernel", Groups: []FactGroup{{value(`"5.15.0-107-generic"`), []string{"w1", "w3"}}, {value(`"6.8"`), []string{"w2", "w4"}}}},
+			{Fact: "host.kernel", Groups: []FactGroup{{Value: value(`"5.15.0-107-generic"`), Nodes: []string{"w1", "w3"}}, {Value: value(`"6.8"`), Nodes: []string{"w2", "w4"}}}},
 		}},
 		"absent is a value": {func(n []facts.Node) { delete(n[2].Python.Packages, "numpy") }, []FactDiff{
-			{Fact: "python.packages.numpy", Groups: []FactGroup{{value(`"1.26.4"`), []string{"w1", "w2", "w4"}}, {nil, []string{"w3"}}}},
+			{Fact: "python.packages.numpy", Groups: []FactGroup{{Value: value(`"1.26.4"`), Nodes: []string{"w1", "w2", "w4"}}, {Value: nil, Nodes: []string{"w3"}}}},
 		}},
 		"absent and first": {func(n []facts.Node) { delete(n[0].Python.Packages, "numpy") }, []FactDiff{
-			{Fact: "python.packages.numpy", Groups: []FactGroup{{value(`"1.26.4"`), []string{"w2", "w3", "w4"}}, {nil, []string{"w1"}}}},
+			{Fact: "python.packages.numpy", Groups: []FactGroup{{Value: value(`"1.26.4"`), Nodes: []string{"w2", "w3", "w4"}}, {Value: nil, Nodes: []string{"w1"}}}},
 		}},
 		"only one has it": {func(n []facts.Node) { n[2].Python.Packages["apex"] = "0.1" }, []FactDiff{
-			{Fact: "python.packages.apex", Groups: []FactGroup{{nil, []string{"w1", "w2", "w4"}}, {value(`"0.1"`), []string{"w3"}}}},
+			{Fact: "python.packages.apex", Groups: []FactGroup{{Value: nil, Nodes: []string{"w1", "w2", "w4"}}, {Value: value(`"0.1"`), Nodes: []string{"w3"}}}},
 		}},
 		"a section not seen is not absent": {func(n []facts.Node) { n[2].Python = nil }, []FactDiff{}},
 		"not reached takes no part": {func(n []facts.Node) {
@@ -50,8 +50,8 @@ func TestDiff(t *testing.T) {
 		}, []FactDiff{}},
 		"names are left to host-names": {func(n []facts.Node) { n[2].Names.Lookups[0].Addresses = []string{"127.0.1.1"} }, []FactDiff{}},
 		"sorted by fact": {func(n []facts.Node) { n[3].SHM.Size, n[3].Host.Kernel = 1, "6.8" }, []FactDiff{
-			{Fact: "host.kernel", Groups: []FactGroup{{value(`"5.15.0-107-generic"`), []string{"w1", "w2", "w3"}}, {value(`"6.8"`), []string{"w4"}}}},
-			{Fact: "shm.size", Groups: []FactGroup{{value(`549755813888`), []string{"w1", "w2", "w3"}}, {value(`1`), []string{"w4"}}}},
+			{Fact: "host.kernel", Groups: []FactGroup{{Value: value(`"5.15.0-107-generic"`), Nodes: []string{"w1", "w2", "w3"}}, {Value: value(`"6.8"`), Nodes: []string{"w4"}}}},
+			{Fact: "shm.size", Groups: []FactGroup{{Value: value(`549755813888`), Nodes: []string{"w1", "w2", "w3"}}, {Value: value(`1`), Nodes: []string{"w4"}}}},
 		}},
 	} {
 		fleet := healthyFleet(4)

@@ -9,21 +9,21 @@ import (
 	"preflight/hostfile"
 )
 
-// aspect is one thing to compare across nodes.
-type aspect struct {
+// comparison is one thing to compare across those nodes that can be compared in it.
+type comparison struct {
 	Name  string
 	Value func(*facts.Node) string // "" where the node does not have it
-}
-
-// comparison is one aspect of those nodes that can be compared in it.
-type comparison struct {
-	aspect
 	Among []*facts.Node
 	// Want is right whatever most nodes have, if any has it; "" where nobody says.
 	Want string
 }
 
-// deviation is one aspect in which nodes differ from what most nodes have.
+// among compares nodes in one thing.
+func among(nodes []*facts.Node, name string, value func(*facts.Node) string) comparison {
+	return comparison{Name: name, Value: value, Among: nodes}
+}
+
+// deviation is one thing in which nodes differ from what most nodes have.
 type deviation struct {
 	Name, Got, Want string
 }
@@ -38,16 +38,6 @@ type difference struct {
 	Deviations []deviation
 }
 
-// differences compares the aspects one by one and gathers them by the nodes
-// that stand apart, in the order they were met.
-func differences(nodes []*facts.Node, aspects []aspect) []difference {
-	var all []comparison
-	for _, a := range aspects {
-		all = append(all, comparison{aspect: a, Among: nodes})
-	}
-	return compare(all)
-}
-
 // agreed is whether all have one value, as nearly always.
 func (c comparison) agreed() bool {
 	if len(c.Among) == 0 {
@@ -57,8 +47,9 @@ func (c comparison) agreed() bool {
 	return !slices.ContainsFunc(c.Among[1:], func(node *facts.Node) bool { return c.Value(node) != first })
 }
 
-// compare is differences where not every node takes part in every comparison.
-func compare(all []comparison) []difference {
+// compare makes the comparisons one by one and gathers what differs by the nodes
+// that stand apart, in the order they were met.
+func compare(all ...comparison) []difference {
 	var found []difference
 	at := map[string]int{}
 	add := func(nodes []string, split bool, d deviation) {
@@ -88,7 +79,7 @@ func compare(all []comparison) []difference {
 		case right >= 0:
 			for i, g := range groups {
 				if i != right {
-					add(g.Nodes, false, deviation{c.Name, g.Value, groups[right].Value})
+					add(g.Nodes, false, deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
 				}
 			}
 		default:

@@ -112,7 +112,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 				disturb(reflect.ValueOf(&node.Facts), lasts, number)
 				shaken.Nodes = append(shaken.Nodes, node)
 			}
-			got := alone(check, launchable{shaken, fleet.Launch}, policy)
+			got := alone(check, launchable{Fleet: shaken, Launch: fleet.Launch}, policy)
 			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
 				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", c.name, got.Checks[0], want.Checks[0], diff)
 			}

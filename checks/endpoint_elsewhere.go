@@ -73,7 +73,7 @@ func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []
 	}
 	var groups []group
 	for _, g := range gathered {
-		groups = append(groups, group{strings.Join(slices.Compact(slices.Sorted(slices.Values(g.addresses))), " "), g.nodes})
+		groups = append(groups, group{Value: strings.Join(slices.Compact(slices.Sorted(slices.Values(g.addresses))), " "), Nodes: g.nodes})
 	}
 	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
 	return groups

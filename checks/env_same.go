@@ -32,9 +32,9 @@ func judgeSameEnv(view View) []Finding {
 			names[name] = names[name] || isCompared(name)
 		}
 	}
-	var must, should []aspect
+	var must, should []comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		value := aspect{name, func(n *facts.Node) string { return seen[n.Name][name].Value }}
+		value := among(view.Nodes, name, func(n *facts.Node) string { return seen[n.Name][name].Value })
 		switch {
 		case !names[name] || mayDiffer[name]:
 		case mustAgree[name]:
@@ -57,14 +57,12 @@ func isCompared(name string) bool {
 	return slices.Contains([]string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}, prefix)
 }
 
-func settingFindings(view View, seen map[string]map[string]facts.Setting, aspects []aspect) []Finding {
+func settingFindings(view View, seen map[string]map[string]facts.Setting, all []comparison) []Finding {
 	var findings []Finding
-	var all []comparison
-	for _, a := range aspects {
-		among := asStated(view, asStated(view, view.Nodes, "env.vars."+a.Name+".value"), "env.nccl."+a.Name+".value")
-		all = append(all, comparison{aspect: a, Among: among})
+	for i, c := range all {
+		all[i].Among = asStated(view, asStated(view, c.Among, "env.vars."+c.Name+".value"), "env.nccl."+c.Name+".value")
 	}
-	for _, d := range compare(all) {
+	for _, d := range compare(all...) {
 		var commands []fix.Command
 		for i, dev := range d.Deviations {
 			files := map[string][]string{}

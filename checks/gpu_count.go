@@ -71,7 +71,7 @@ func noGPU(node *facts.Node) Finding {
 // somebody knows it to be.
 func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []Finding {
 	var findings []Finding
-	for _, d := range differences(nodes, []aspect{{"GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) }}}) {
+	for _, d := range compare(among(nodes, "GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) })) {
 		known := func(name string) bool {
 			i := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == name })
 			return len(slotsOf(nodes[i])) == len(nodes[i].NVML.Cards)

@@ -25,17 +25,12 @@ func judgeDriversAlike(view View) []Finding {
 	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
 	}
-	driver := func(n *facts.Node) string { return n.NVML.Driver }
-	var all []comparison
-	for _, a := range []aspect{{"driver", driver}, {"kernel module", moduleKind}} {
-		told := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return a.Value(n) == "" })
-		if a.Name == "driver" {
-			all = append(all, alikeByPolicy(view, a, told, "nvml.driver")...)
-			continue
-		}
-		all = append(all, comparison{aspect: a, Among: told})
+	telling := func(value func(*facts.Node) string) []*facts.Node {
+		return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return value(n) == "" })
 	}
-	for _, d := range compare(all) {
+	driver := func(n *facts.Node) string { return n.NVML.Driver }
+	all := alikeByPolicy(view, among(telling(driver), "driver", driver), "nvml.driver")
+	for _, d := range compare(append(all, among(telling(moduleKind), "kernel module", moduleKind))...) {
 		f := d.finding("NVIDIA drivers")
 		f.Remedy = []fix.Command{howInstalled}
 		if !d.Split {

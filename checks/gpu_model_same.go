@@ -43,7 +43,7 @@ func judgeGPUModels(view View) []Finding {
 			})
 		}
 	}
-	for _, d := range differences(nodes, []aspect{{"GPUs", models}}) {
+	for _, d := range compare(among(nodes, "GPUs", models)) {
 		f := d.finding("models of GPUs")
 		f.Remedy = []fix.Command{fix.Here("deepspeed --exclude %s …   # or keep them, with a batch that fits the smallest", fix.Word(strings.Join(d.Nodes, "@")))}
 		if d.Split {
@@ -129,7 +129,7 @@ func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) [
 	vbios := func(n *facts.Node) string {
 		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
 	}
-	for _, d := range differences(nodes, []aspect{{"VBIOS", vbios}}) {
+	for _, d := range compare(among(nodes, "VBIOS", vbios)) {
 		f := d.finding("VBIOS of the GPUs")
 		f.Remedy = []fix.Command{fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")}
 		f.WouldSee = "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers"

@@ -17,15 +17,15 @@ func TestFixesOfHostileFixtures(t *testing.T) {
 	}
 	lines := map[string]string{} // to paste, with where they come from
 	for _, check := range Catalogue {
-		for _, path := range fixturesOf(t, check.ID) {
-			fleet, policy := readFixture(t, path).build(t)
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
 			healthy := healthyFleet(len(fleet.Nodes))
 			changedTexts(reflect.ValueOf(&fleet), reflect.ValueOf(&healthy), func(add func(string) func()) {
 				defer add("x$(touch${IFS}pwned)';touch pwned;'\";touch pwned;\"`touch pwned`")()
-				for _, f := range Evaluate([]Check{check}, fleet.Fleet, fleet.Launch, policy).Findings {
+				for _, f := range alone(check, fleet, policy).Findings {
 					for _, line := range f.Fix {
 						if strings.Contains(line, "pwned") {
-							lines[line] = path
+							lines[line] = check.ID + "/" + c.name
 						}
 					}
 				}

@@ -46,7 +46,8 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 	}
 	layers := unlikeLayers(view, some)
 	if layers == nil {
-		layers = unlikeRDMA(asStated(view, some, "ib.devices.*.ports.*.link_layer"), []aspect{{"link layer", func(n *facts.Node) string { return takenLayer(view, n) }}})
+		alike := asStated(view, some, "ib.devices.*.ports.*.link_layer")
+		layers = onBothSides(compare(among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
 	}
 	tell := func(differences []difference, what string, verdict Verdict, wouldSee string, command fix.Command) {
 		for _, d := range differences {
@@ -56,7 +57,7 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 		}
 	}
 	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []difference {
-		return unlikeRDMA(some, portAspects(view, some, label, value))
+		return onBothSides(compare(byPort(view, some, label, value)...))
 	}
 	tell(layers, "link layers", Fail, "", fix.On("ibstat"))
 	tell(ports(" partition", partition(view)), "partitions", Fail, "Got completion from peer … with status=12 (retry exceeded)",
@@ -67,7 +68,7 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
 	findings = append(findings, crossedRails(view, some)...)
 	tell(ports(" subnet manager LID", managerLID), "subnet managers", Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
-	tell(unlikeRDMA(some, []aspect{{"adapters", deviceNames}}), "adapters", Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
+	tell(onBothSides(compare(among(some, "adapters", deviceNames))), "adapters", Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
 	tell(unlikeCounts(view, some), "ports that NCCL uses", Warn, "Detected mixed local Net device counts across ranks",
 		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
 	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", Warn, "nothing as a rule", fix.On("ibv_devinfo"))
@@ -76,34 +77,30 @@ func judgeAdapters(view View, nodes []*facts.Node) (findings []Finding) {
 	return findings
 }
 
-// unlikeRDMA is differences without what one side does not have, which is told with the
-// adapters or by ib-links; nil for none.
-func unlikeRDMA(nodes []*facts.Node, aspects []aspect) []difference {
-	return onBothSides(differences(nodes, aspects))
-}
-
 // unlikeDevices compares a property of each adapter, a fact, among the nodes that are
 // as the policy states of it.
 func unlikeDevices(view View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []difference {
 	var all []comparison
-	for _, a := range deviceAspects(nodes, label, value) {
-		all = append(all, alikeByPolicy(view, a, nodes, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	for _, a := range byDevice(nodes, label, value) {
+		all = append(all, alikeByPolicy(view, a, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
 	}
-	return onBothSides(compare(all))
+	return onBothSides(compare(all...))
 }
 
 // unlikeLayers compares the link layer of each port. Ports of two layers cannot connect
 // whatever a policy says, so it leaves out those that miss it and parts nobody.
 func unlikeLayers(view View, nodes []*facts.Node) []difference {
 	const label = " link layer"
-	var all []comparison
-	for _, a := range portAspects(view, nodes, label, linkLayer) {
-		port := strings.ReplaceAll(strings.TrimSuffix(a.Name, label), ":", ".ports.")
-		all = append(all, comparison{aspect: a, Among: asStated(view, nodes, "ib.devices."+port+".link_layer")})
+	all := byPort(view, nodes, label, linkLayer)
+	for i, c := range all {
+		port := strings.ReplaceAll(strings.TrimSuffix(c.Name, label), ":", ".ports.")
+		all[i].Among = asStated(view, c.Among, "ib.devices."+port+".link_layer")
 	}
-	return onBothSides(compare(all))
+	return onBothSides(compare(all...))
 }
 
+// onBothSides leaves out what one side does not have, which is told with the adapters or by
+// ib-links; nil for none.
 func onBothSides(all []difference) (found []difference) {
 	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev deviation) bool {

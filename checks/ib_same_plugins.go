@@ -36,7 +36,7 @@ func unlikePlugins(view View) (findings []Finding) {
 		if slices.ContainsFunc(view.Nodes, silent) || commonName(view.Nodes, chosen) == "" {
 			continue
 		}
-		for _, d := range differences(view.Nodes, []aspect{{"plugin", plugin.name}}) {
+		for _, d := range compare(among(view.Nodes, "plugin", plugin.name)) {
 			f := d.finding(plugin.what)
 			f.WouldSee = "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective"
 			f.Remedy = []fix.Command{

@@ -10,22 +10,20 @@ import (
 	"preflight/launch"
 )
 
-// portAspects are one aspect for each port that any node has.
-func portAspects(view View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) []aspect {
-	var aspects []aspect
+// byPort is one comparison for each port that any node has.
+func byPort(view View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) (all []comparison) {
 	names, ports := portsByName(view, nodes)
 	for _, name := range names {
 		values := map[*facts.Node]string{}
 		for _, port := range ports[name] {
 			values[port.node] = value(port.node, port.IBPort)
 		}
-		aspects = append(aspects, aspect{name + label, func(n *facts.Node) string { return values[n] }})
+		all = append(all, among(nodes, name+label, func(n *facts.Node) string { return values[n] }))
 	}
-	return aspects
+	return all
 }
 
-func deviceAspects(nodes []*facts.Node, label string, value func(facts.HCA) string) []aspect {
-	var aspects []aspect
+func byDevice(nodes []*facts.Node, label string, value func(facts.HCA) string) (all []comparison) {
 	seen := map[string]bool{}
 	for _, node := range nodes {
 		for _, device := range node.IB.Devices {
@@ -33,17 +31,17 @@ func deviceAspects(nodes []*facts.Node, label string, value func(facts.HCA) stri
 				continue
 			}
 			seen[device.Name] = true
-			aspects = append(aspects, aspect{device.Name + label, func(n *facts.Node) string {
+			all = append(all, among(nodes, device.Name+label, func(n *facts.Node) string {
 				for _, d := range n.IB.Devices {
 					if d.Name == device.Name {
 						return value(d)
 					}
 				}
 				return ""
-			}})
+			}))
 		}
 	}
-	return aspects
+	return all
 }
 
 func linkLayer(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer }
@@ -126,10 +124,10 @@ func unlikeCounts(view View, nodes []*facts.Node) []difference {
 		inLargest[name] = true
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !inLargest[n.Name] })
-	return unlikeRDMA(nodes, []aspect{{"ports", func(n *facts.Node) string {
+	return onBothSides(compare(among(nodes, "ports", func(n *facts.Node) string {
 		if count := len(ncclNetwork(view, n).Ports); count > 0 {
 			return fmt.Sprint(count)
 		}
 		return ""
-	}}})
+	})))
 }

@@ -16,8 +16,12 @@ var noted = regexp.MustCompile(`(?:Trap: |\b(?:note|trap|add)\()"([a-z0-9-]+)",|
 // TestEveryTrapIsJudged holds the table to the packages that set the traps.
 func TestEveryTrapIsJudged(t *testing.T) {
 	set := map[string]bool{}
-	for _, folder := range []string{"../hostfile", "../launch"} {
-		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	root := ".."
+	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
+		root = filepath.Join(root, "..")
+	}
+	for _, folder := range []string{"hostfile", "launch"} {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ var memlockLimit = Check{
 // set up differently, and fails on the day the fleet gets adapters.
 func unneededMemlock(v View) []Finding {
 	var findings []Finding
-	for _, d := range differences(v.Nodes, []aspect{{"memlock", func(n *facts.Node) string { return memlockText(n.Limits.MemLock.Soft) }}}) {
+	for _, d := range compare(among(v.Nodes, "memlock", func(n *facts.Node) string { return memlockText(n.Limits.MemLock.Soft) })) {
 		if d.Split {
 			continue
 		}

@@ -53,7 +53,7 @@ func judgeNCCL(view View) []Finding {
 		return findings // another version explains another CUDA
 	}
 	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
-	for _, d := range differences(nodes, []aspect{{"NCCL for CUDA", cuda}}) {
+	for _, d := range compare(among(nodes, "NCCL for CUDA", cuda)) {
 		f := d.finding("NCCL builds")
 		f.Verdict, f.WouldSee = Warn, "nothing as a rule: NCCL compares only its own version"
 		f.Remedy = []fix.Command{wanted.Look}

@@ -33,7 +33,7 @@ func judgeInterfaces(view View) []Finding {
 			nodes = append(nodes, node)
 		}
 	}
-	for _, d := range differences(nodes, []aspect{{"interface", peerInterface}}) {
+	for _, d := range compare(among(nodes, "interface", peerInterface)) {
 		f := d.finding("names of the interface to the peers")
 		f.Remedy = ncclFix(view.Launch, ifnameList(view), "NCCL_SOCKET_IFNAME")
 		if ifnameList(view) == "" && !d.Split {

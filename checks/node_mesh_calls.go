@@ -96,7 +96,7 @@ func (m *meshCalls) hear(node *facts.Node) {
 		case len(path.Open) > 0:
 			m.partly = append(m.partly, call)
 		default:
-			m.calls, m.paths = append(m.calls, attempt{node.Name, path.Peer, true, string(path.Outcome)}), append(m.paths, path)
+			m.calls, m.paths = append(m.calls, attempt{from: node.Name, to: path.Peer, failed: true, how: string(path.Outcome)}), append(m.paths, path)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func TestSuspects(t *testing.T) {
 // fails both ways is still a pair.
 func TestUnevenSample(t *testing.T) {
 	names := []string{"w1", "w2", "w3", "w4", "w5", "w6"}
-	attempts := []attempt{{"w1", "w2", true, "dropped"}, {"w2", "w1", true, "dropped"}}
+	attempts := []attempt{{from: "w1", to: "w2", failed: true, how: "dropped"}, {from: "w2", to: "w1", failed: true, how: "dropped"}}
 	for _, pass := range []string{"w1 w3", "w1 w4", "w1 w5", "w2 w3", "w3 w1", "w4 w1", "w5 w1", "w6 w1", "w3 w2", "w4 w5", "w5 w6"} {
 		from, to, _ := strings.Cut(pass, " ")
 		attempts = append(attempts, attempt{from: from, to: to})

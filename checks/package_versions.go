@@ -59,7 +59,7 @@ func (r required) findings(nodes []*facts.Node) []Finding {
 			Remedy:   []fix.Command{r.Install(most.Value)},
 		})
 	}
-	for _, d := range differences(have, []aspect{{r.Name, r.Version}}) {
+	for _, d := range compare(among(have, r.Name, r.Version)) {
 		f := d.finding(r.Name + " versions")
 		f.Remedy = []fix.Command{r.Look}
 		if !d.Split {

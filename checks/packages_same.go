@@ -51,15 +51,15 @@ func judgePackages(view View) []Finding {
 	var all []comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] {
-			version := aspect{name, func(n *facts.Node) string { return n.Python.Packages[name] }}
-			all = append(all, alikeByPolicy(view, version, nodes, packagePath(name))...)
+			version := among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
+			all = append(all, alikeByPolicy(view, version, packagePath(name))...)
 		}
 	}
 	if len(all) == 0 {
 		return nowhere(view, "any of the other packages")
 	}
 	var findings []Finding
-	for _, d := range compare(all) {
+	for _, d := range compare(all...) {
 		f := d.finding("packages")
 		f.Remedy = pipFix(view, d)
 		findings = append(findings, f)

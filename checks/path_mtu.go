@@ -56,7 +56,7 @@ func blackHoles(view View) []Finding {
 			if path.Stuck == "from" {
 				from, to = to, from
 			}
-			sent, paths = append(sent, attempt{from, to, true, string(path.Outcome)}), append(paths, path)
+			sent, paths = append(sent, attempt{from: from, to: to, failed: true, how: string(path.Outcome)}), append(paths, path)
 		}
 	}
 	var findings []Finding

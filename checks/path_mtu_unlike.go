@@ -19,10 +19,10 @@ func unlikeMTUs(view View) []Finding {
 		}
 	}
 	var findings []Finding
-	mtu := aspect{"MTU", func(n *facts.Node) string { return fmt.Sprint(meshInterface(n).MTU) }}
+	mtu := func(n *facts.Node) string { return fmt.Sprint(meshInterface(n).MTU) }
 	for _, network := range slices.Sorted(maps.Keys(networks)) {
 		stated := "net.interfaces." + networks[network][0].Mesh.Interface + ".mtu"
-		for _, d := range compare(alikeByPolicy(view, mtu, networks[network], stated)) {
+		for _, d := range compare(alikeByPolicy(view, among(networks[network], "MTU", mtu), stated)...) {
 			f := d.finding("MTUs on the network of the ranks")
 			f.Verdict = Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"

@@ -90,7 +90,7 @@ func TestNamesUnlisted(t *testing.T) {
 	fleet.Launch.HostsFile, fleet.Launch.LeftOut = "hostfile", []string{"ops@w9"}
 	policy := Policy{
 		File: "p", Today: "2026-11-21",
-		Groups:  []Group{{"a", []string{"x1", "x2"}, "p:1"}, {"b", []string{"w1", "x3"}, "p:2"}},
+		Groups:  []Group{{Name: "a", Nodes: []string{"x1", "x2"}, At: "p:1"}, {Name: "b", Nodes: []string{"w1", "x3"}, At: "p:2"}},
 		Expect:  []Expectation{{Fact: "shm.size", Is: []string{">=1"}, Nodes: []string{"x1", "x2"}, At: "p:3"}, {Fact: "shm.size", Is: []string{">=1"}, Nodes: []string{"w9"}, At: "p:4"}},
 		Waivers: []Waiver{{Check: "shm-size", Nodes: []string{"W1"}, Until: "2099-01-01", At: "p:5"}, {Check: "shm-size", Until: "2099-01-01", At: "p:6"}},
 	}

@@ -61,11 +61,11 @@ func pythonVersions(view View) []Finding {
 	nodes, meant := asStated(view, answering(view), "python.version"), headPython(view)
 	versions := func(verdict Verdict, wouldSee string, parts int) (findings []Finding) {
 		value := func(n *facts.Node) string { return release(n.Python.Version, parts) }
-		wanted := comparison{aspect: aspect{"python", value}, Among: nodes}
+		wanted := among(nodes, "python", value)
 		if meant != nil {
 			wanted.Want = value(meant)
 		}
-		for _, d := range compare([]comparison{wanted}) {
+		for _, d := range compare(wanted) {
 			f := d.finding("interpreter versions")
 			f.Verdict, f.WouldSee = verdict, wouldSee
 			f.Remedy = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })

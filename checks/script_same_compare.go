@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"preflight/facts"
@@ -17,31 +18,19 @@ const (
 // comparisons are what must be the same on the nodes, and on the launching
 // machine where that has it.
 func comparisons(view View, nodes []*facts.Node) []comparison {
-	aspects := []aspect{
-		{sourcesAspect, sourcesOf},
-		{commitAspect, commitOf},
-		{dirtyAspect, dirtyOf},
+	all := []comparison{among(nil, sourcesAspect, sourcesOf), among(nil, commitAspect, commitOf), among(nil, dirtyAspect, dirtyOf)}
+	for _, named := range slices.Backward(view.Launch.Files) {
+		contentsOf := func(n *facts.Node) string { return contents(at(n, named)) }
+		all = append([]comparison{among(nil, shortName(view.Launch, named.Path), contentsOf)}, all...)
 	}
-	for i := len(view.Launch.Files) - 1; i >= 0; i-- {
-		named := view.Launch.Files[i]
-		aspects = append([]aspect{{shortName(view.Launch, named.Path), func(n *facts.Node) string { return contents(at(n, named)) }}}, aspects...)
-	}
-	var all []comparison
-	for _, a := range aspects {
-		c := comparison{aspect: a}
+	for i := range all {
+		c := &all[i]
 		if view.Head != nil {
-			c.Want = a.Value(view.Head)
+			c.Want = c.Value(view.Head)
 		}
-		for _, node := range nodes {
-			if a.Value(node) != "" {
-				c.Among = append(c.Among, node)
-			}
-		}
-		if len(c.Among) > 0 {
-			all = append(all, c)
-		}
+		c.Among = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return c.Value(n) == "" })
 	}
-	return all
+	return slices.DeleteFunc(all, func(c comparison) bool { return len(c.Among) == 0 })
 }
 
 // contents is what tells a file from another, "" where nothing was read.

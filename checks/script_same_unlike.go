@@ -12,7 +12,7 @@ import (
 // other files beside it and another commit on the same nodes are one cause.
 func unlike(view View, nodes []*facts.Node, compared []comparison) []Finding {
 	var findings []Finding
-	for _, d := range compare(compared) {
+	for _, d := range compare(compared...) {
 		w := wording{view, compared, d.Deviations}
 		f := Finding{Nodes: d.Nodes, Remedy: []fix.Command{w.look()}}
 		f.Verdict, f.WouldSee = w.weight()

@@ -45,7 +45,7 @@ func newLoginTries(view View) *loginTries {
 				saidBy[check] = append(saidBy[check], node.Name)
 				continue
 			}
-			l.add(attempt{node.Name, login.Peer, true, login.Cause}, login)
+			l.add(attempt{from: node.Name, to: login.Peer, failed: true, how: login.Cause}, login)
 		}
 	}
 	for _, check := range []string{"host-names", "node-mesh", "path-mtu"} {

@@ -50,7 +50,7 @@ func judgeTorch(view View) []Finding {
 	if findings != nil {
 		return findings // another release explains another build
 	}
-	for _, d := range differences(nodes, []aspect{{"torch for", torch(torchBuild)}}) {
+	for _, d := range compare(among(nodes, "torch for", torch(torchBuild))) {
 		f := d.finding("torch builds")
 		if kinds := groupBy(nodes, torch(torchKind)); len(kinds) == 1 {
 			f.Verdict = Warn
