@@ -48,7 +48,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	}
 	p.field("weighs", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
-	p.field("or see", check.WouldSee)
+	p.field("symptom", check.WouldSee)
 	_, err := io.WriteString(w, p.out.String())
 	return err
 }

@@ -37,7 +37,7 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 		p.line("  %7s  %s", firstOnly(i, "fix"), fix)
 	}
 	for i, s := range signaturesOf(c, cause.ID) {
-		p.line("  %7s  %s", firstOnly(i, "or see"), Escape(s.Examples[0]))
+		p.line("  %7s  %s", firstOnly(i, "symptom"), Escape(s.Examples[0]))
 	}
 	_, err := io.WriteString(w, p.out.String())
 	return err

@@ -114,7 +114,7 @@ func (p *page) details(f checks.Finding) {
 	p.field("got", f.Got)
 	p.field("want", f.Want)
 	p.commands("fix", f.Fix)
-	p.field("or see", f.WouldSee)
+	p.field("symptom", f.WouldSee)
 }
 
 // waived has a line for each finding that a policy has told not to count: out of the

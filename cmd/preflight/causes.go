@@ -41,7 +41,7 @@ func causesCommand() *cobra.Command {
 			}
 			cause, known := catalogue.Lookup(args[0])
 			if !known {
-				return usage.WithHint(fmt.Errorf("there is no cause %q%s", args[0], usage.Nearest(args[0], causeIDs())), "preflight causes lists them")
+				return usage.WithHint(fmt.Errorf("unknown cause %q%s", args[0], usage.Nearest(args[0], causeIDs())), "preflight causes lists them")
 			}
 			return report.Cause(os.Stdout, catalogue, cause, style)
 		},

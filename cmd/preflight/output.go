@@ -40,7 +40,7 @@ func (c Config) write(r checks.Report) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)
 		if !known {
-			return fmt.Errorf("there is no format %q", name)
+			return fmt.Errorf("unknown format %q", name)
 		}
 		style.Verbose, style.Quiet = c.Verbose, c.Quiet
 		return format.Render(w, r, style)
@@ -74,7 +74,7 @@ func readReport(path string) (checks.Report, error) {
 		return r, noRun("%s: %w", path, err)
 	}
 	if len(r.Nodes) == 0 { // as predict, explain and diff print it
-		return r, noRun("%s: there is no node in it, it is no saved run", path)
+		return r, noRun("%s: it has no nodes, so it is not a saved run", path)
 	}
 	return r, nil
 }
@@ -87,7 +87,7 @@ func noRun(format string, args ...any) error {
 // readOnce refuses two saved runs that are both to come from standard input.
 func readOnce(one, other string) error {
 	if one == "-" && other == "-" {
-		return usage.WithHint(errors.New("standard input can be read once, and - is there twice"), "name a file for one of them")
+		return usage.WithHint(errors.New("standard input can only be read once, and - is given twice"), "name a file for one of them")
 	}
 	return nil
 }

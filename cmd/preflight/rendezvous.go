@@ -86,13 +86,13 @@ func validEndpoint(endpoint string) error {
 	const example = "write it as a rank is told it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
 	host, port, err := net.SplitHostPort(endpoint)
 	if err == nil && host == "" {
-		err = errors.New("there is no host in it")
+		err = errors.New("the host is missing")
 	}
 	if number, notNumber := strconv.Atoi(port); err == nil && (notNumber != nil || number < 1 || number > 65535) {
 		err = fmt.Errorf("%q is not a TCP port", port)
 	}
 	if err != nil {
-		return usage.WithHint(fmt.Errorf("%q is no HOST:PORT: %w", endpoint, err), example)
+		return usage.WithHint(fmt.Errorf("%q is not HOST:PORT: %w", endpoint, err), example)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func knownEnvironment() error {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
 		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
-			return usage.WithHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
+			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight", name), "unset %s, or see preflight --help for the names", name)
 		}
 	}
 	return nil

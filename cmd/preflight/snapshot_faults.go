@@ -62,5 +62,5 @@ func (c Config) warnOf(faulty string) {
 		}
 		fmt.Fprintf(os.Stderr, "preflight: %s records what fails today: %s\n", report.Escape(file), report.Escape(faulty))
 	}
-	fmt.Fprintln(os.Stderr, "  a run says how it is mended; take a baseline after that, or drift will call the mending a change")
+	fmt.Fprintln(os.Stderr, "  a run says how to fix it; take a baseline after that, or drift will report the fix as a change")
 }

@@ -78,7 +78,7 @@ func flagError(err error) error {
 func given(wayOut string) func(string) error {
 	return func(text string) error {
 		if strings.TrimSpace(text) == "" {
-			return errors.New("is empty: " + wayOut)
+			return errors.New("must not be empty: " + wayOut)
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func release(text string) error {
 
 func enoughTime(text string) error {
 	if limit, err := time.ParseDuration(text); err != nil || limit < time.Second {
-		return fmt.Errorf("%s leaves no time to look at a node: give it a second or more", text)
+		return fmt.Errorf("must be at least 1s: %s", text)
 	}
 	return nil
 }
@@ -135,14 +135,14 @@ func size(text string) error {
 
 func share(text string) error {
 	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // nor NaN
-		return fmt.Errorf("is %s, but it is a share between 0 and 1", text)
+		return fmt.Errorf("must be between 0 and 1: %s", text)
 	}
 	return nil
 }
 
 func notBelowZero(text string) error {
 	if strings.HasPrefix(text, "-") {
-		return fmt.Errorf("is %s, and there is no less than none", text)
+		return fmt.Errorf("must not be negative: %s", text)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (c Config) envWritable() error {
 	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
 	foreign := func(s facts.Setting) bool { return !slices.Contains(checks.AdvisedNames, s.Name) }
 	if len(text) > 0 && (len(problems) > 0 || slices.ContainsFunc(settings, foreign)) {
-		return usage.WithHint(fmt.Errorf("%s is there already and sets more than preflight advises", c.envFile().Asked),
+		return usage.WithHint(fmt.Errorf("%s already exists and sets more than preflight advises", c.envFile().Asked),
 			"name another file, and append it: cat advised.env >> %s", c.WriteEnv)
 	}
 	return nil

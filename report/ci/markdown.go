@@ -160,7 +160,7 @@ func (s *summary) remedy(f checks.Finding) {
 		text += "\n" + block("sh", wholeCommands(f.Fix))
 	}
 	if f.WouldSee != "" {
-		text += "\nor see: " + code(f.WouldSee) + "\n"
+		text += "\nsymptom: " + code(f.WouldSee) + "\n"
 	}
 	s.add(text)
 }

@@ -94,5 +94,5 @@ func reason(event preflight.Event) string {
 	if failure, ok := event.Err.(*remote.Error); ok {
 		return fmt.Sprintf("%s: %v", failure.Cause, failure.Err)
 	}
-	return cmp.Or(fmt.Sprint(event.Err), "for no reason told")
+	return cmp.Or(fmt.Sprint(event.Err), "unknown reason")
 }
