@@ -16,8 +16,8 @@ import (
 	"preflight/report/internal/sample"
 )
 
-// foreseen is a launch as it would be typed, on hosts of unlike size.
-func foreseen(t *testing.T) (launch.Prediction, *facts.Node) {
+// predicted is a launch as it would be typed, on hosts of unlike size.
+func predicted(t *testing.T) (launch.Prediction, *facts.Node) {
 	t.Helper()
 	head := &facts.Node{Facts: facts.Facts{
 		Env:      &facts.Env{Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"}}},
@@ -39,7 +39,7 @@ func foreseen(t *testing.T) (launch.Prediction, *facts.Node) {
 }
 
 func TestPredictionText(t *testing.T) {
-	p, head := foreseen(t)
+	p, head := predicted(t)
 	var text bytes.Buffer
 	if err := PredictionText(&text, NewPrediction(p, head), Style{}); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	}
 	saved, err := readReport(c.Baseline)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.said("baseline"), err)
+		return nil, fmt.Errorf("%s: %w", c.origin("baseline"), err)
 	}
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if p.HostsFile == "" {

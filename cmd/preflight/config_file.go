@@ -75,9 +75,9 @@ func readFile(name string) (policyfile.Policy, error) {
 	}
 	policy, err := policyfile.Read(name, all)
 	for _, s := range settings() {
-		if said, there := policy.Settings[s.key]; there {
-			said.Values = s.relativeTo(filepath.Dir(name), said.Values)
-			policy.Settings[s.key] = said
+		if value, there := policy.Settings[s.key]; there {
+			value.Values = s.relativeTo(filepath.Dir(name), value.Values)
+			policy.Settings[s.key] = value
 		}
 	}
 	return policy, err

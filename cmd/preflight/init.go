@@ -87,7 +87,7 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 	}
 	defer closeJob()
 	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Hear
+	job.Progress = shown.Take
 	fleet, _ := preflight.Look(cmd.Context(), job)
 	shown.Stop()
 	if cmd.Context().Err() != nil {

@@ -19,9 +19,9 @@ import (
 
 // outputs are where the report goes.
 func (c Config) outputs() []outputs.Output {
-	return outputs.Of(c.Format, c.said("output"), c.Output,
-		outputs.Output{Asked: c.said("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
-		outputs.Output{Asked: c.said("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
+	return outputs.Of(c.Format, c.origin("output"), c.Output,
+		outputs.Output{Asked: c.origin("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
+		outputs.Output{Asked: c.origin("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
 }
 
 // writable refuses before the run outputs that could not be written after it. Those are the

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSlips: what YAML takes for signs of its own is said with its line and how to write
+// TestMistakes: what YAML takes for signs of its own is said with its line and how to write
 // it, and what else is wrong with the file beside it.
-func TestSlips(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	sign := func(sign string) string {
 		return " in quotes: " + sign + " at the start of a value means something else in YAML"
 	}
@@ -41,8 +41,8 @@ func TestSlips(t *testing.T) {
 	}
 }
 
-// TestNoSlips: what YAML has a use for stays as it is.
-func TestNoSlips(t *testing.T) {
+// TestNoMistakes: what YAML has a use for stays as it is.
+func TestNoMistakes(t *testing.T) {
 	for _, text := range []string{
 		"expect:\n- fact: gpu.driver\n  is: '>=550'\n  fix: >-\n    it's\n    @here\n",
 		"expect:\n- fact: gpu.driver\n  is: 1\n  fix: |\n",

@@ -50,7 +50,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			}
 			defer closeJob()
 			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Hear
+			job.Progress = shown.Take
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
 			shown.Stop()
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()

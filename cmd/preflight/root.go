@@ -146,10 +146,10 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	case len(command) == 0, config.DryRun:
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
-		held(report)
+		notLaunched(report)
 		return verdictCode(report)
 	case strange(report) != "":
-		held(report)
+		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
 	closeJob()
@@ -162,7 +162,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 // run judges a job, and shows how far it is.
 func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
 	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Hear
+	job.Progress = shown.Take
 	report := preflight.Run(ctx, job)
 	shown.Stop()
 	report.Version, report.Hostfile = Version, c.source(job.Plan)
@@ -231,7 +231,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	}}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
-		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.said("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
+		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.origin("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	case c.Hosts != "" && c.Hostfile != "":
 		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":

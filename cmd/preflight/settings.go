@@ -185,8 +185,8 @@ func flagValues(flag *pflag.Flag) []string {
 	return []string{flag.Value.String()}
 }
 
-// said is what a person set a setting by: the flag, the variable, or the line of the file.
-func (c Config) said(key string) string { return cmp.Or(c.places[key], "--"+key) }
+// origin is what a person set a setting by: the flag, the variable, or the line of the file.
+func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+key) }
 
 // knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
 // would silently change nothing.

@@ -53,7 +53,7 @@ func snapshotCommand() *cobra.Command {
 				return err
 			}
 			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Hear
+			job.Progress = shown.Take
 			fleet, prediction := preflight.Look(cmd.Context(), job)
 			shown.Stop()
 			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})

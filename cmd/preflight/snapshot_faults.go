@@ -22,7 +22,7 @@ func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Polic
 	})
 	judged := checks.Evaluate(catalogue, fleet, prediction, policy)
 	lost := lostNodes(judged)
-	var ids, told []string
+	var ids, failing []string
 	nodes := map[string][]string{}
 	for _, f := range judged.Findings {
 		seen := slices.DeleteFunc(slices.Clone(f.Nodes), func(name string) bool { return slices.Contains(lost, name) })
@@ -35,9 +35,9 @@ func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Polic
 		nodes[f.Check] = append(nodes[f.Check], seen...)
 	}
 	for _, id := range ids {
-		told = append(told, strings.TrimSpace(id+" "+hostfile.Fold(inOrder(fleet, nodes[id]))))
+		failing = append(failing, strings.TrimSpace(id+" "+hostfile.Fold(inOrder(fleet, nodes[id]))))
 	}
-	return strings.Join(told, "; ")
+	return strings.Join(failing, "; ")
 }
 
 // inOrder are the nodes of a fleet that have been named, each once.

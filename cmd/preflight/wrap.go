@@ -82,8 +82,8 @@ func become(command []string) error {
 	return fmt.Errorf("%s cannot be started: %w", path, err)
 }
 
-// held says why the launch did not follow.
-func held(r checks.Report) {
+// notLaunched says why the launch did not follow.
+func notLaunched(r checks.Report) {
 	why := strange(r)
 	switch r.ExitCode {
 	case exitFail:

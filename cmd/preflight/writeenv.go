@@ -57,5 +57,5 @@ func (c Config) writeEnv(advice checks.Advice) error {
 
 // envFile is where the advised variables go. A launch takes whatever the file holds.
 func (c Config) envFile() outputs.Output {
-	return outputs.Output{Asked: c.said("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
+	return outputs.Output{Asked: c.origin("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }

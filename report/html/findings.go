@@ -80,7 +80,7 @@ func whose(w report.Words, f checks.Finding) set {
 	return setOf(w, f.Nodes)
 }
 
-// waiver is a finding that the policy has told not to count.
+// waiver is a finding that the policy does not count.
 type waiver struct {
 	checks.Waived
 	Anchor string

@@ -44,7 +44,7 @@ const facts = {
   },
 
   json(told) {
-    const code = element("code", {}, asJSON({ name: data.names[this.node], facts: told, missing: store.untold(this.node) }, 1));
+    const code = element("code", {}, asJSON({ name: data.names[this.node], facts: told, missing: store.missing(this.node) }, 1));
     byId("facts-count").textContent = "";
     return element("div", { class: "copyable" }, element("pre", { tabindex: "0" }, code), copyButton(code, "Copy the facts as JSON"));
   },
@@ -62,7 +62,7 @@ const facts = {
       }
     };
     for (const [section, fields] of Object.entries(told)) add(section, flat(section, fields, store.unit(store.table.units, section)));
-    add("not seen", Object.entries(store.untold(this.node)));
+    add("not seen", Object.entries(store.missing(this.node)));
     byId("facts-count").textContent = count(shown, "fact") + " of " + visible(data.names[this.node]);
     const table = element("table", { class: "fact-table" }, element("caption", { class: "hidden-text" }, "Facts of " + data.names[this.node]), body);
     return element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Facts" }, table);

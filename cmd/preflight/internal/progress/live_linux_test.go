@@ -50,9 +50,9 @@ func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 	defer func() { os.Stderr = stderr }()
 
 	p := Start(mode, quiet)
-	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
-	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
-	p.Hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
+	p.Take(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
+	p.Take(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
+	p.Take(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
 	if _, live := p.to.(*live); live {
 		time.Sleep(calm + 2*tick) // until it is drawn
 	}

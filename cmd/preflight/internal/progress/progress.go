@@ -95,25 +95,25 @@ func (p *Progress) Stop() {
 	p.shown.Wait()
 }
 
-// Hear takes in one step.
-func (p *Progress) Hear(event preflight.Event) {
+// Take takes in one step.
+func (p *Progress) Take(event preflight.Event) {
 	if p.to == nil {
 		return
 	}
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.take(now, event)
+	p.add(now, event)
 }
 
-func (p *Progress) take(now time.Time, event preflight.Event) {
+func (p *Progress) add(now time.Time, event preflight.Event) {
 	current := p.current(event.Phase)
 	if event.Step == preflight.Began && event.Node == "" {
 		current = &phase{name: event.Phase, began: now, last: now, waits: map[string]wait{}}
 		p.phases = append(p.phases, current)
 	}
 	if current != nil { // else it is told to end and never began, for nobody was reached
-		current.take(now, event)
+		current.add(now, event)
 	}
 }
 
