@@ -11,21 +11,12 @@ import (
 // Catalogue lists the checks: what each weighs and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
-	widest := 0
+	rows := [][]string{{"check", "weighs", "passes when"}}
 	for _, check := range catalogue {
-		widest = max(widest, len(check.ID))
+		rows = append(rows, []string{check.ID, string(check.Severity), check.Title})
 	}
-	row := func(id, severity, title string) {
-		for i, line := range p.split(title, widest+len("  warning  ")) {
-			p.line("%-*s  %-7s  %s", widest, firstOnly(i, id), firstOnly(i, severity), line)
-		}
-	}
-	row("check", "weighs", "passes when")
-	for _, check := range catalogue {
-		row(check.ID, string(check.Severity), check.Title)
-	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	p.entries(rows)
+	return p.writeTo(w)
 }
 
 // Check explains one check.
@@ -49,8 +40,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.field("weighs", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
 	p.field("symptom", check.WouldSee)
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	return p.writeTo(w)
 }
 
 // CatalogueMarkdown writes the catalogue as a page: docs/checks.md is this.

@@ -232,3 +232,25 @@ func (p *page) list(label string, texts ...string) {
 		}
 	}
 }
+
+// entries writes names under a heading, and beside each what it means, which may be wrapped.
+func (p *page) entries(rows [][]string) {
+	last := len(rows[0]) - 1
+	widths := make([]int, last)
+	indent := 0
+	for i := range widths {
+		for _, row := range rows {
+			widths[i] = max(widths[i], len(row[i]))
+		}
+		indent += widths[i] + 2
+	}
+	for _, row := range rows {
+		for n, line := range p.split(row[last], indent) {
+			text := ""
+			for i, width := range widths {
+				text += fmt.Sprintf("%-*s  ", width, firstOnly(n, row[i]))
+			}
+			p.line("%s%s", text, line)
+		}
+	}
+}
