@@ -22,10 +22,7 @@ func causesCommand() *cobra.Command {
 			return causeIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, _ := cmd.Flags().GetString("format")
-			if err := oneOf("format", format, []string{"text", "markdown", "messages"}); err != nil {
-				return err
-			}
+			format := cmd.Flag("format").Value.String()
 			catalogue, err := explain.Load()
 			if err != nil {
 				return err
@@ -46,7 +43,8 @@ func causesCommand() *cobra.Command {
 			return report.Cause(os.Stdout, catalogue, cause, style)
 		},
 	}
-	cmd.Flags().String("format", "text", "text, markdown, or messages (an index from messages to causes)")
+	formatFlag(cmd, "text", "markdown", "messages")
+	cmd.Flag("format").Usage += " (an index from messages to causes)"
 	return cmd
 }
 

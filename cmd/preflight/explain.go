@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,9 +72,8 @@ not be read.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	judgeFlags(cmd.Flags())
+	judgeFlags(cmd, plainFormats)
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
-	cmd.Flags().Lookup("format").Usage = "what to print: " + strings.Join(plainFormats, ", ")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd
 }

@@ -34,7 +34,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(oneOf("format", config.Format, plainFormats), commandDecides(cmd, args)); err != nil {
+			if err := commandDecides(cmd, args); err != nil {
 				return err
 			}
 			intent, err := config.intent(args)
@@ -67,7 +67,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 		},
 	}
 	launchFlags(cmd.Flags())
-	cmd.Flags().String("format", "text", "text or json")
+	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("verbose", "v", false, "show every node")
 	return cmd
 }

@@ -40,9 +40,6 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			if err != nil {
 				return err
 			}
-			if err := oneOf("format", config.Format, plainFormats); err != nil {
-				return err
-			}
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())
 			if err != nil {
@@ -67,7 +64,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().String("format", "text", "text or json")
+	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd

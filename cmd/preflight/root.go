@@ -53,7 +53,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
-	judgeFlags(root.Flags())
+	judgeFlags(root, formats.Names())
 	hostListFlags(root.Flags())
 	progressFlag(root.Flags())
 	baselineFlag(root.Flags())

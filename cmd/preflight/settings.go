@@ -105,6 +105,11 @@ func (s setting) wrong(text string) error {
 // Behind its "--" stands the launch, which may say where the file lies. Later wins, and
 // every value is held to its setting's rule, wherever it was set: the errors say where,
 // all at once.
+//
+// Viper only decodes what is merged here. Bound to the flags, the file and the environment
+// it would lose where a value was set, which every error names, bend values until they fit
+// (12 to 12 nanoseconds), take any PREFLIGHT_ variable that is misspelt for none, and split
+// lists at commas that belong to paths.
 func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 	config := thresholds()
 	config.places = map[string]string{}

@@ -66,11 +66,28 @@ func ofKind(kind, text string) error {
 // flagError puts pflag's words for a wrong value into ours.
 func flagError(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		if err := ofKind(invalid.GetFlag().Value.Type(), invalid.GetValue()); err != nil {
-			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, err)
+		flag := invalid.GetFlag()
+		if _, few := flag.Value.(*choice); few {
+			return fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
+		}
+		if err := ofKind(flag.Value.Type(), invalid.GetValue()); err != nil {
+			return fmt.Errorf("--%s: %w", flag.Name, err)
 		}
 	}
 	return err
+}
+
+// choice is the value of a flag that takes one of a few.
+type choice struct {
+	value string
+	among []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return "string" }
+func (c *choice) Set(text string) error {
+	c.value = text
+	return usage.Among(text, c.among)
 }
 
 // given refuses an empty value, as an unset shell variable makes it: the default would be
