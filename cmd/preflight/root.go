@@ -43,11 +43,12 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
   preflight -H hostfile -o junit=report.xml,json=run.json
   preflight -H hostfile --good-hosts good --bad-hosts bad`,
-		Version:       Version,
-		Args:          commandOnly,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          judgeFleet,
+		Version:           Version,
+		Args:              commandOnly,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: knownChoices,
+		RunE:              judgeFleet,
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")

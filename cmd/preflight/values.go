@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-version"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
@@ -67,9 +68,6 @@ func ofKind(kind, text string) error {
 func flagError(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
-		if _, few := flag.Value.(*choice); few {
-			return fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
-		}
 		if err := ofKind(flag.Value.Type(), invalid.GetValue()); err != nil {
 			return fmt.Errorf("--%s: %w", flag.Name, err)
 		}
@@ -77,17 +75,27 @@ func flagError(err error) error {
 	return err
 }
 
-// choice is the value of a flag that takes one of a few.
+// choice is the value of a flag that takes one of a few. It is held to them when the command
+// begins: the shell completes the rest of a line in which it is not finished.
 type choice struct {
 	value string
 	among []string
 }
 
-func (c *choice) String() string { return c.value }
-func (c *choice) Type() string   { return "string" }
-func (c *choice) Set(text string) error {
-	c.value = text
-	return usage.Among(text, c.among)
+func (c *choice) String() string        { return c.value }
+func (c *choice) Set(text string) error { c.value = text; return nil }
+func (c *choice) Type() string          { return "string" }
+
+// knownChoices refuses flags of a command that are none of those they take.
+func knownChoices(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if c, is := flag.Value.(*choice); is && err == nil {
+			if wrong := usage.Among(c.value, c.among); wrong != nil {
+				err = fmt.Errorf("--%s: %w", flag.Name, wrong)
+			}
+		}
+	})
+	return err
 }
 
 // given refuses an empty value, as an unset shell variable makes it: the default would be
