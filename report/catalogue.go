@@ -8,10 +8,10 @@ import (
 	"preflight/checks"
 )
 
-// Catalogue lists the checks: what each weighs and when it passes.
+// Catalogue lists the checks: the severity of each and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
-	rows := [][]string{{"check", "weighs", "passes when"}}
+	rows := [][]string{{"check", "severity", "passes when"}}
 	for _, check := range catalogue {
 		rows = append(rows, []string{check.ID, string(check.Severity), check.Title})
 	}
@@ -37,7 +37,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	if check.FromPolicy {
 		needs = []string{"what the policy names,"}
 	}
-	p.field("weighs", string(check.Severity))
+	p.field("severity", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
 	p.field("symptom", check.WouldSee)
 	return p.writeTo(w)
@@ -47,7 +47,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
 	var out strings.Builder
 	out.WriteString("# The checks\n\nWritten by `make docs` from the catalogue; edit the checks, not this page.\n\n")
-	out.WriteString("| check | weighs | passes when |\n| --- | --- | --- |\n")
+	out.WriteString("| check | severity | passes when |\n| --- | --- | --- |\n")
 	for _, check := range catalogue {
 		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", check.ID, check.ID, check.Severity, check.Title)
 	}

@@ -16,7 +16,7 @@ import (
 func causesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "causes [ID]",
-		Short: "List what launches die of, or tell of one cause",
+		Short: "List what launches die of, or explain one cause",
 		Args:  arguments(0, 1, "takes one cause at most"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return causeIDs(), cobra.ShellCompDirectiveNoFileComp

@@ -126,7 +126,7 @@ func thresholds() Config {
 func outputFlags(cmd *cobra.Command, names []string) {
 	formatFlag(cmd, names...)
 	flags := cmd.Flags()
-	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format that its ending tells (- is standard output), or several at once: junit=report.xml,json=run.json")
+	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format of its ending (- is standard output), or several at once: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every difference and every check")
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
 }

@@ -80,7 +80,7 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 
 // validEndpoint refuses what cannot be HOST:PORT.
 func validEndpoint(endpoint string) error {
-	const example = "write it as a rank is told it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+	const example = "write it as a rank is given it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
 	host, port, err := net.SplitHostPort(endpoint)
 	if err == nil && host == "" {
 		err = errors.New("the host is missing")

@@ -191,7 +191,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		return preflight.Job{}, nil, err
 	}
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
-		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
+		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {

@@ -251,7 +251,7 @@ func (o Output) add(text []byte) error {
 func (o Output) feed(text []byte) error {
 	file, err := os.OpenFile(o.Path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENXIO) {
-		return usage.WithHint(fmt.Errorf("%s is a pipe, and nobody reads it", o.Asked), "start its reader first")
+		return usage.WithHint(fmt.Errorf("%s is a pipe without a reader", o.Asked), "start its reader first")
 	}
 	if err != nil {
 		return o.cannot(err)
