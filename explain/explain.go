@@ -43,7 +43,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*hearing{}}
+	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}}
 	if seen.many {
 		m.node = nodeOfFile(source.Name)
 	}

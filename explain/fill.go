@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"strconv"
@@ -18,11 +19,11 @@ var (
 
 // fill puts what a message told into a sentence: {name}, or {name|words} with the
 // words to use where it was not told. Without them the sentence cannot be filled.
-func fill(sentence string, told map[string]string, form func(name, value string) (string, bool)) (string, bool) {
+func fill(sentence string, values map[string]string, form func(name, value string) (string, bool)) (string, bool) {
 	complete := sentence != ""
 	filled := placeholder.ReplaceAllStringFunc(sentence, func(found string) string {
 		parts := placeholder.FindStringSubmatch(found)
-		if value, ok := form(parts[1], told[parts[1]]); ok {
+		if value, ok := form(parts[1], values[parts[1]]); ok {
 			return value
 		}
 		if !strings.Contains(found, "|") {
@@ -49,8 +50,8 @@ func inWords(name, value string) (string, bool) {
 // asArgument is a value as it stands in a command.
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
-func with(told map[string]string, name, value string) map[string]string {
-	all := maps.Clone(told)
+func with(values map[string]string, name, value string) map[string]string {
+	all := maps.Clone(values)
 	if _, known := all[name]; !known && all != nil && value != "" {
 		all[name] = value
 	}
@@ -71,4 +72,68 @@ func Plain(sentences []string) []string {
 		})
 	}
 	return plain
+}
+
+// segments are the sizes of what NCCL keeps in /dev/shm by default, worked out
+// from the types of each release; buffer sizes set by hand give others.
+var segments = map[uint64]string{
+	// The pool of operations that the proxy of each rank has as soon as anything
+	// goes over a network: struct ncclProxyOpsPool.
+	4194656:  "the proxy buffers of one rank (NCCL 2.13 to 2.19)",
+	5767520:  "the proxy buffers of one rank (NCCL 2.20)",
+	7340384:  "the proxy buffers of one rank (NCCL 2.21, 2.22)",
+	10486112: "the proxy buffers of one rank (NCCL 2.23)",
+	14156128: "the proxy buffers of one rank (NCCL 2.24)",
+	31850880: "the proxy buffers of one rank (NCCL 2.25)",
+	33030528: "the proxy buffers of one rank (NCCL 2.26, 2.27)",
+	34210176: "the proxy buffers of one rank (NCCL 2.28 to 2.30)",
+	// One direction of one channel between GPUs that cannot reach each other: a
+	// page, and the buffers of each protocol that the release has.
+	4096:    "the sending end of one shared-memory channel between two GPUs",
+	4460544: "one shared-memory channel between two GPUs (NCCL 2.3, 2.4)",
+	9637888: "one shared-memory channel between two GPUs",
+	6492160: "one shared-memory channel between two GPUs (Arm)",
+}
+
+// counted is the reference count that stands behind a segment since NCCL 2.16:
+// messages about the file tell it in, those about the segment leave it out.
+const counted = 4
+
+// derive adds what follows from what a message told: from the size of a segment
+// of NCCL what it was to hold, and from the number of a release its name.
+func derive(values map[string]string) {
+	if release, ok := releaseOf(values["version"]); ok {
+		values["version"] = release
+		if other, ok := releaseOf(values["wanted"]); ok {
+			values["wanted"] = other
+		}
+	}
+	if !strings.Contains(values["path"], "nccl-") {
+		return
+	}
+	size, err := strconv.ParseUint(values["bytes"], 10, 64)
+	if err != nil || size < counted {
+		return
+	}
+	for _, size := range []uint64{size, size - counted} {
+		if what, known := segments[size]; known {
+			values["what"] = what
+			return
+		}
+	}
+}
+
+// releaseOf reads the number by which NCCL 2 knows its release: 2804 was 2.8.4, and
+// since 2.9 there are two digits for the middle, so that 22703 is 2.27.3.
+func releaseOf(number string) (string, bool) {
+	code, err := strconv.ParseUint(number, 10, 32)
+	switch {
+	case err != nil:
+		return "", false
+	case code >= 2_000 && code < 2_900:
+		return fmt.Sprintf("2.%d.%d", code/100%10, code%100), true
+	case code >= 20_900 && code < 30_000:
+		return fmt.Sprintf("2.%d.%d", code/100%100, code%100), true
+	}
+	return "", false
 }

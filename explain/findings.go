@@ -12,26 +12,26 @@ import (
 // mostEvidence is how many lines are shown of one finding.
 const mostEvidence = 5
 
-// telling is a finding in the making.
-type telling struct {
+// finding is a finding in the making.
+type finding struct {
 	Finding
 	t    *tally
 	seen map[string]bool // nodes and ranks
 }
 
-func (t *tally) telling(f Finding) *telling {
+func (t *tally) finding(f Finding) *finding {
 	f.Evidence = []Evidence{}
-	return &telling{f, t, map[string]bool{}}
+	return &finding{f, t, map[string]bool{}}
 }
 
 // finding tells one cause by all that was said of it.
 func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
-	f := t.telling(Finding{Cause: id})
-	told := map[string]string{}
+	f := t.finding(Finding{Cause: id})
+	values := map[string]string{}
 	if head := headOf(id, verdicts); head != nil {
 		cause = head.signature.of(cause)
-		f.Summary, _ = fill(head.signature.Summary, with(head.told, "node", head.node), inWords)
+		f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
 	}
 	// What names the cause is better evidence than what only suggests it.
 	for _, kind := range []Kind{Proof, Symptom, Echo} {
@@ -39,10 +39,10 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 			if v.cause != id || v.kind != kind {
 				continue
 			}
-			learn(told, v.told)
+			learn(values, v.values)
 			for _, beside := range v.beside {
-				for _, h := range t.said[beside] {
-					learn(told, h.told)
+				for _, h := range t.bySignature[beside] {
+					learn(values, h.values)
 				}
 			}
 			f.note(v)
@@ -53,13 +53,13 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		f.Summary = cause.Title
 	}
 	f.Hearsay = !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.cause == id && v.kind != Echo })
-	f.before(cause.Checks, told)
+	f.before(cause.Checks, values)
 	if len(f.Nodes) > 0 {
-		told["node"] = f.Nodes[0]
+		values["node"] = f.Nodes[0]
 	}
-	told["target"] = cmp.Or(told["peer"], told["node"]) // of ssh, which pdsh tells by its prefix
+	values["target"] = cmp.Or(values["peer"], values["node"]) // of ssh, which pdsh tells by its prefix
 	for _, line := range cause.Fix {
-		if filled, ok := fill(line, told, asArgument); ok {
+		if filled, ok := fill(line, values, asArgument); ok {
 			f.Fix = append(f.Fix, filled)
 		}
 	}
@@ -85,13 +85,13 @@ func headOf(id string, verdicts []verdict) *verdict {
 }
 
 // before is how to know it before the next launch.
-func (f *telling) before(checks []string, told map[string]string) {
+func (f *finding) before(checks []string, values map[string]string) {
 	if f.Checks = checks; len(checks) == 0 {
 		return
 	}
 	f.Check = checks[0]
 	f.Command = "preflight -H hostfile --only " + strings.Join(checks, ",")
-	port, err := strconv.Atoi(told["port"])
+	port, err := strconv.Atoi(values["port"])
 	if aboutMaster := slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); aboutMaster && err == nil {
 		f.MasterPort = port
 		f.Command += fmt.Sprintf(" --master_port %d", port)
@@ -113,10 +113,10 @@ func (s *Signature) of(cause Cause) Cause {
 }
 
 // learn adds what is not known yet.
-func learn(told, more map[string]string) {
+func learn(values, more map[string]string) {
 	for name, value := range more {
-		if _, known := told[name]; !known {
-			told[name] = value
+		if _, known := values[name]; !known {
+			values[name] = value
 		}
 	}
 }
@@ -125,16 +125,16 @@ func learn(told, more map[string]string) {
 // class told together.
 type folded struct {
 	t     *tally
-	all   []*telling
-	alike map[string]*telling
+	all   []*finding
+	alike map[string]*finding
 }
 
 func (f *folded) add(v verdict) {
-	alike, _, _ := strings.Cut(v.said, ":")
-	summary := v.said
+	alike, _, _ := strings.Cut(v.exception, ":")
+	summary := v.exception
 	if v.signature != nil {
 		alike = v.signature.ID
-		if filled, ok := fill(v.signature.Summary, with(v.told, "node", v.node), inWords); ok {
+		if filled, ok := fill(v.signature.Summary, with(v.values, "node", v.node), inWords); ok {
 			summary = filled
 		} else {
 			summary = Plain([]string{v.signature.Summary})[0]
@@ -142,9 +142,9 @@ func (f *folded) add(v verdict) {
 	}
 	if f.alike[alike] == nil {
 		if f.alike == nil {
-			f.alike = map[string]*telling{}
+			f.alike = map[string]*finding{}
 		}
-		f.alike[alike] = f.t.telling(Finding{Summary: summary})
+		f.alike[alike] = f.t.finding(Finding{Summary: summary})
 		f.all = append(f.all, f.alike[alike])
 	}
 	f.alike[alike].note(v)
@@ -159,7 +159,7 @@ func (f *folded) findings() []Finding {
 }
 
 // note adds what one speaker said.
-func (f *telling) note(v verdict) {
+func (f *finding) note(v verdict) {
 	f.Count += v.count
 	if v.signature != nil && v.signature.Differs != "" {
 		f.noteValues(v.signature)
@@ -171,7 +171,7 @@ func (f *telling) note(v verdict) {
 	}
 }
 
-func (f *telling) noteSpeaker(who speaker) {
+func (f *finding) noteSpeaker(who speaker) {
 	if key := "node " + who.node; who.node != "" && !f.seen[key] {
 		f.seen[key] = true
 		f.Nodes = append(f.Nodes, who.node)
@@ -183,7 +183,7 @@ func (f *telling) noteSpeaker(who speaker) {
 }
 
 // noteValues shows who said each of the values that should be one.
-func (f *telling) noteValues(s *Signature) {
+func (f *finding) noteValues(s *Signature) {
 	if f.seen["values "+s.ID] {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 // verdict is a hearing and what it means in this log.
 type verdict struct {
-	*hearing
+	*occurrence
 	kind   Kind
 	cause  string
 	beside []string // the signatures that give it this meaning
@@ -30,18 +30,18 @@ func (c *Catalogue) judge(t *tally) Report {
 	for _, cause := range roots {
 		r.Causes = append(r.Causes, c.finding(t, cause, verdicts))
 	}
-	told := slices.Clone(roots)
+	blamed := slices.Clone(roots)
 	own, noise, consequences := folded{t: t}, folded{t: t}, folded{t: t}
 	for _, v := range verdicts {
 		switch {
 		case v.kind == Noise:
 			noise.add(v)
-		case v.kind == Program && program != nil && v.said == program.said && v.signature == program.signature:
+		case v.kind == Program && program != nil && v.exception == program.exception && v.signature == program.signature:
 			own.add(v) // on whatever rank
 		case v.kind == Summary, v.kind == Program:
 			consequences.add(v)
-		case v.cause != "" && !slices.Contains(told, v.cause):
-			told = append(told, v.cause)
+		case v.cause != "" && !slices.Contains(blamed, v.cause):
+			blamed = append(blamed, v.cause)
 			r.Consequences = append(r.Consequences, c.finding(t, v.cause, verdicts))
 		}
 	}
@@ -63,8 +63,8 @@ func (c *Catalogue) judge(t *tally) Report {
 
 // verdicts are all hearings with what they mean beside the others.
 func (t *tally) verdicts() []verdict {
-	all := make([]verdict, 0, len(t.hearings))
-	for _, h := range t.hearings {
+	all := make([]verdict, 0, len(t.occurrences))
+	for _, h := range t.occurrences {
 		all = append(all, t.verdict(h))
 	}
 	ends := endsOf(all)
@@ -85,14 +85,14 @@ func (t *tally) verdicts() []verdict {
 }
 
 // verdict is what a message means beside the others.
-func (t *tally) verdict(h *hearing) verdict {
+func (t *tally) verdict(h *occurrence) verdict {
 	s := h.signature
 	if s == nil {
-		return verdict{hearing: h, kind: Program}
+		return verdict{occurrence: h, kind: Program}
 	}
-	v := verdict{hearing: h, kind: s.Kind, cause: s.Cause}
+	v := verdict{occurrence: h, kind: s.Kind, cause: s.Cause}
 	for _, beside := range s.Beside {
-		if t.heard(beside.Any) {
+		if t.has(beside.Any) {
 			v.cause, v.kind, v.beside = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any
 			break
 		}
@@ -167,7 +167,7 @@ func inOrder(verdicts []verdict) {
 // rootsOf are the causes at the bottom, the first one first, and the program's own
 // exception where that was it. What names its own cause is at the bottom wherever
 // it stands; else what failed first; else, where there are only echoes, their cause.
-func rootsOf(verdicts []verdict) (causes []string, program *hearing) {
+func rootsOf(verdicts []verdict) (causes []string, program *occurrence) {
 	for _, v := range verdicts {
 		if v.kind == Proof && !slices.Contains(causes, v.cause) {
 			causes = append(causes, v.cause)
@@ -179,7 +179,7 @@ func rootsOf(verdicts []verdict) (causes []string, program *hearing) {
 	for _, v := range verdicts {
 		switch v.kind {
 		case Program:
-			return nil, v.hearing
+			return nil, v.occurrence
 		case Symptom:
 			return []string{v.cause}, nil
 		}

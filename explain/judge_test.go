@@ -80,73 +80,73 @@ func short(findings []Finding) string {
 }
 
 func TestJudge(t *testing.T) {
-	type told struct {
+	type conclusion struct {
 		Causes, Program, Consequences, Noise string
 		ExitCode                             int
 	}
 	for name, test := range map[string]struct {
 		log  string
-		want told
+		want conclusion
 	}{
-		"nothing":                        {"loss 0.5\n", told{}},
-		"an empty log":                   {"", told{ExitCode: 2}},
-		"harmless":                       {"address family 97\naddress family 97\n", told{Noise: "harmless"}},
-		"a cause wins over all before":   {"timed out waiting for w1 after 60 seconds\nno room for x\n", told{Causes: "shm", Consequences: "unreachable", ExitCode: 1}},
-		"the first symptom":              {"collective is late\ntimed out waiting for w1 after 60 seconds\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
-		"a symptom wins over an echo":    {"connection closed\ncollective is late\n", told{Causes: "late", Consequences: "gone", ExitCode: 1}},
-		"only an echo":                   {"connection closed\nchildren failed\n", told{Causes: "gone", Consequences: "the launcher counted", ExitCode: 1}},
-		"only a summary":                 {"children failed\n", told{Consequences: "the launcher counted", ExitCode: 2}},
-		"by time and not by place":       {"[2024-01-01 10:00:05] collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", told{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
-		"by place where one has no time": {"collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
-		"tried again and well":           {"connect failed, trying again\nall have met\n", told{Noise: "it went on"}},
-		"tried again and not well":       {"all have met\nconnect failed, trying again\n", told{Causes: "unreachable", ExitCode: 1}},
-		"beside another message":         {"meeting by name\ncollective is late\ntimed out waiting for w1 after 60 seconds\n", told{Causes: "name", Consequences: "late", ExitCode: 1}},
-		"one value":                      {"library version 1\nlibrary version 1\n", told{}},
-		"two values":                     {"w1: library version 1\nw2: library version 2\n", told{Causes: "versions", ExitCode: 1}},
-		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", told{Causes: "unreachable", ExitCode: 1}},
-		"two values of one speaker":      {"w1: library version 1\nw1: library version 2\n", told{}},
-		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", told{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
+		"nothing":                        {"loss 0.5\n", conclusion{}},
+		"an empty log":                   {"", conclusion{ExitCode: 2}},
+		"harmless":                       {"address family 97\naddress family 97\n", conclusion{Noise: "harmless"}},
+		"a cause wins over all before":   {"timed out waiting for w1 after 60 seconds\nno room for x\n", conclusion{Causes: "shm", Consequences: "unreachable", ExitCode: 1}},
+		"the first symptom":              {"collective is late\ntimed out waiting for w1 after 60 seconds\n", conclusion{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"a symptom wins over an echo":    {"connection closed\ncollective is late\n", conclusion{Causes: "late", Consequences: "gone", ExitCode: 1}},
+		"only an echo":                   {"connection closed\nchildren failed\n", conclusion{Causes: "gone", Consequences: "the launcher counted", ExitCode: 1}},
+		"only a summary":                 {"children failed\n", conclusion{Consequences: "the launcher counted", ExitCode: 2}},
+		"by time and not by place":       {"[2024-01-01 10:00:05] collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", conclusion{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
+		"by place where one has no time": {"collective is late\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n", conclusion{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"tried again and well":           {"connect failed, trying again\nall have met\n", conclusion{Noise: "it went on"}},
+		"tried again and not well":       {"all have met\nconnect failed, trying again\n", conclusion{Causes: "unreachable", ExitCode: 1}},
+		"beside another message":         {"meeting by name\ncollective is late\ntimed out waiting for w1 after 60 seconds\n", conclusion{Causes: "name", Consequences: "late", ExitCode: 1}},
+		"one value":                      {"library version 1\nlibrary version 1\n", conclusion{}},
+		"two conclusion":                 {"w1: library version 1\nw2: library version 2\n", conclusion{Causes: "versions", ExitCode: 1}},
+		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", conclusion{Causes: "unreachable", ExitCode: 1}},
+		"two conclusion of one speaker":  {"w1: library version 1\nw1: library version 2\n", conclusion{}},
+		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", conclusion{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
 		"tried again, well for long, and ended": {"connect failed, trying again\n" + strings.Repeat("all have met\n", lasting) + "collective is late\n",
-			told{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
-		"an exception that was caught": {"Traceback (most recent call last):\nValueError: bad\nall have met\n", told{Noise: "ValueError: bad"}},
+			conclusion{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
+		"an exception that was caught": {"Traceback (most recent call last):\nValueError: bad\nall have met\n", conclusion{Noise: "ValueError: bad"}},
 		"an exception, others go on, and the end": {"Traceback (most recent call last):\nValueError: bad\nall have met\nchildren failed\n",
-			told{Program: "ValueError: bad", Consequences: "the launcher counted", ExitCode: 1}},
+			conclusion{Program: "ValueError: bad", Consequences: "the launcher counted", ExitCode: 1}},
 		"an exception that was caught long ago": {"Traceback (most recent call last):\nValueError: bad\n" + strings.Repeat("all have met\n", lasting) + "connection closed\n",
-			told{Causes: "gone", Consequences: "ValueError: bad", ExitCode: 1}},
+			conclusion{Causes: "gone", Consequences: "ValueError: bad", ExitCode: 1}},
 		"one exception of another": {"Traceback (most recent call last):\nKeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\nRuntimeError: 2\n",
-			told{Program: "RuntimeError: 2", ExitCode: 1}},
+			conclusion{Program: "RuntimeError: 2", ExitCode: 1}},
 		"an exception behind times": {"2024-05-01T10:00:00.1Z Traceback (most recent call last):\n2024-05-01T10:00:00.2Z   File \"a.py\"\n2024-05-01T10:00:00.3Z ValueError: bad\n",
-			told{Program: "ValueError: bad", ExitCode: 1}},
+			conclusion{Program: "ValueError: bad", ExitCode: 1}},
 		"an exception with others in between": {"Traceback (most recent call last):\n  File \"a.py\"\nINFO:root:loading\nEpoch 1 of 3\nValueError: bad\n",
-			told{Program: "ValueError: bad", ExitCode: 1}},
-		"not wrapped, though its words go on": {"connection closed\nconnection closed\n", told{Causes: "gone", ExitCode: 1}},
-		"wrapped over too much":               {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", told{}},
+			conclusion{Program: "ValueError: bad", ExitCode: 1}},
+		"not wrapped, though its words go on": {"connection closed\nconnection closed\n", conclusion{Causes: "gone", ExitCode: 1}},
+		"wrapped over too much":               {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", conclusion{}},
 		"the program's own": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: bad\nconnection closed\n",
-			told{Program: "ValueError: bad", Consequences: "gone", ExitCode: 1}},
+			conclusion{Program: "ValueError: bad", Consequences: "gone", ExitCode: 1}},
 		"an exception that is known": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nRuntimeError: connection closed\n",
-			told{Causes: "gone", ExitCode: 1}},
+			conclusion{Causes: "gone", ExitCode: 1}},
 		"an exception after a symptom": {"collective is late\nTraceback (most recent call last):\nValueError: bad\n",
-			told{Causes: "late", Consequences: "ValueError: bad", ExitCode: 1}},
+			conclusion{Causes: "late", Consequences: "ValueError: bad", ExitCode: 1}},
 		"the program's own, that is known": {"connection closed\nthe program divided by zero\n",
-			told{Program: "the program divided by zero", Consequences: "gone", ExitCode: 1}},
+			conclusion{Program: "the program divided by zero", Consequences: "gone", ExitCode: 1}},
 		"an exception that is only like one that is known": {"Traceback (most recent call last):\nValueError: timed out waiting for Godot\nconnection closed\n",
-			told{Program: "ValueError: timed out waiting for Godot", Consequences: "gone", ExitCode: 1}},
+			conclusion{Program: "ValueError: timed out waiting for Godot", Consequences: "gone", ExitCode: 1}},
 		"an exception that is known once it goes on": {"Traceback (most recent call last):\nValueError: timed out waiting for w1\nafter 60 seconds\n",
-			told{Causes: "unreachable", ExitCode: 1}},
+			conclusion{Causes: "unreachable", ExitCode: 1}},
 		"an exception without its traceback": {"w1: [rank2]: mylib.BadError: bad\nconnection closed\n",
-			told{Program: "mylib.BadError: bad", Consequences: "gone", ExitCode: 1}},
-		"a plain Exception":                   {"Exception: loss scale at its minimum\n", told{Program: "Exception: loss scale at its minimum", ExitCode: 1}},
-		"a plain Exception and its traceback": {"Traceback (most recent call last):\n  File \"a.py\"\nException: bad\n", told{Program: "Exception: bad", ExitCode: 1}},
-		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", told{}},
+			conclusion{Program: "mylib.BadError: bad", Consequences: "gone", ExitCode: 1}},
+		"a plain Exception":                   {"Exception: loss scale at its minimum\n", conclusion{Program: "Exception: loss scale at its minimum", ExitCode: 1}},
+		"a plain Exception and its traceback": {"Traceback (most recent call last):\n  File \"a.py\"\nException: bad\n", conclusion{Program: "Exception: bad", ExitCode: 1}},
+		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", conclusion{}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
-			told{Causes: "gone", ExitCode: 1}},
+			conclusion{Causes: "gone", ExitCode: 1}},
 		"two tracebacks through each other": {
 			"[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 1\n" +
-				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", told{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},
+				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", conclusion{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := explained(t, test.log)
-			got := told{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
+			got := conclusion{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
 			if r.Program != nil {
 				got.Program = r.Program.Evidence[0].Text
 			}
@@ -201,7 +201,7 @@ func TestProgressElsewhere(t *testing.T) {
 func TestOrder(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:05] collective is late\n", "address family 97\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n")
 	if short(r.Causes) != "unreachable" {
-		t.Errorf("the first is told as %s", short(r.Causes))
+		t.Errorf("the first is conclusion as %s", short(r.Causes))
 	}
 }
 
@@ -223,7 +223,7 @@ func TestTimeline(t *testing.T) {
 // TestMemoryIsBounded: a log in which everybody is somebody else is still told.
 func TestMemoryIsBounded(t *testing.T) {
 	var log strings.Builder
-	for i := range 2 * mostHearings {
+	for i := range 2 * mostOccurrences {
 		fmt.Fprintf(&log, "w%d: connection closed\n", i)
 	}
 	seen := newTally(1)
@@ -231,15 +231,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err := small(t).read(read("log", log.String()), 0, seen); err != nil {
 		t.Fatal(err)
 	}
-	if len(seen.hearings) > mostHearings+1 {
-		t.Errorf("%d are kept", len(seen.hearings))
+	if len(seen.occurrences) > mostOccurrences+1 {
+		t.Errorf("%d are kept", len(seen.occurrences))
 	}
 	count := 0
-	for _, h := range seen.hearings {
+	for _, h := range seen.occurrences {
 		count += h.count
 	}
-	if count != 2*mostHearings {
-		t.Errorf("%d lines are counted of %d", count, 2*mostHearings)
+	if count != 2*mostOccurrences {
+		t.Errorf("%d lines are counted of %d", count, 2*mostOccurrences)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestUnread(t *testing.T) {
 		}
 	}
 	if r := small(t).Explain([]Source{read("w1", "\xff\xfec\x00o\x00n\x00n\x00e\x00c\x00t\x00i\x00o\x00n\x00 \x00c\x00l\x00o\x00s\x00e\x00d\x00\n\x00")}); short(r.Causes) != "gone" {
-		t.Errorf("UTF-16 is told as %s", short(r.Causes))
+		t.Errorf("UTF-16 is conclusion as %s", short(r.Causes))
 	}
 	absent := Source{"absent.log", func() (io.ReadCloser, error) { return nil, errors.New("not there") }}
 	r := small(t).Explain([]Source{torn, absent, read("w1.log", "connection closed\n")})

@@ -23,8 +23,8 @@ const (
 // event is one message that a signature knows.
 type event struct {
 	signature *Signature
-	said      string            // the message where no signature knows it: a program's own exception
-	told      map[string]string // by the groups of the pattern
+	exception string            // the message where no signature knows it: a program's own exception
+	values    map[string]string // by the groups of the pattern
 	speaker
 	at       stamp
 	file     int // index of the source
@@ -43,7 +43,7 @@ type matcher struct {
 	asked      int              // how many lines had been read by then
 	vain       map[*pattern]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
-	same       map[uint64]*hearing // by the digest of a line
+	same       map[uint64]*occurrence // by the digest of a line
 	open       []half
 	own        []event // exceptions that may turn out to be the beginning of a message
 	tracebacks tracebacks
@@ -52,7 +52,7 @@ type matcher struct {
 
 // repeat is how often a message was looked at, and who said it last.
 type repeat struct {
-	said  *hearing
+	last  *occurrence
 	times int
 }
 
@@ -92,9 +92,9 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	for _, p := range l.candidates {
-		if at, _, told, ok := p.match(message); ok {
+		if at, _, values, ok := p.match(message); ok {
 			m.open = m.open[:0]
-			h := m.found(event{signature: p.Signature, told: told, speaker: who, line: l.number, text: evidence(message, at)})
+			h := m.found(event{signature: p.Signature, values: values, speaker: who, line: l.number, text: evidence(message, at)})
 			if len(m.same) < mostKnown {
 				m.same[l.digest] = h
 			}
@@ -102,7 +102,7 @@ func (m *matcher) take(l scanned) {
 		}
 	}
 	if exception != "" {
-		m.own = append(m.own, m.place(event{said: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
+		m.own = append(m.own, m.place(event{exception: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
 	for _, p := range l.candidates {
 		if m.vain[p]++; m.vain[p] < mostVain {
@@ -161,10 +161,10 @@ func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
 		text := h.text + " " + strings.TrimSpace(message)
-		if at, end, told, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
+		if at, end, values, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
 			m.open = m.open[:0]
 			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.number })
-			m.found(event{signature: h.pattern.Signature, told: told, speaker: h.who, line: h.number, text: evidence(text, at)})
+			m.found(event{signature: h.pattern.Signature, values: values, speaker: h.who, line: h.number, text: evidence(text, at)})
 			return true
 		}
 		if h.lines+1 < wrapped {
@@ -176,12 +176,12 @@ func (m *matcher) goesOn(message string) bool {
 }
 
 // found notes a message that a signature knows.
-func (m *matcher) found(e event) *hearing {
+func (m *matcher) found(e event) *occurrence {
 	h := m.seen.add(m.place(e))
 	if m.repeats[e.signature] == nil {
 		m.repeats[e.signature] = &repeat{}
 	}
-	m.repeats[e.signature].said = h
+	m.repeats[e.signature].last = h
 	m.repeats[e.signature].times++
 	return h
 }
@@ -191,7 +191,7 @@ func (m *matcher) found(e event) *hearing {
 func (m *matcher) again(s *Signature, digest uint64) bool {
 	h := m.same[digest]
 	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes {
-		h = r.said
+		h = r.last
 	}
 	if h == nil || h.signature != s {
 		return false
@@ -204,10 +204,10 @@ func (m *matcher) again(s *Signature, digest uint64) bool {
 // place says where, when and by whom, as far as the lines before tell.
 func (m *matcher) place(e event) event {
 	e.file, e.position = m.file, m.seen.position
-	if rank, ok := e.told["rank"]; ok && e.rank == "" {
+	if rank, ok := e.values["rank"]; ok && e.rank == "" {
 		e.rank = rank
 	}
-	if node, ok := e.told["node"]; ok && e.node == "" {
+	if node, ok := e.values["node"]; ok && e.node == "" {
 		e.node = node
 	}
 	if e.node == "" {

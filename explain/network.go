@@ -132,17 +132,17 @@ type gathered struct {
 
 // summary is one Network a node, in the order in which they first spoke.
 func (n *networks) summary() []Network {
-	heardIn := map[string]bool{}
+	inFile := map[string]bool{}
 	for _, g := range n.order {
-		heardIn[g.file] = true
+		inFile[g.file] = true
 		g.finish()
-		if v, told := n.versions[g.file]; told && g.NCCL == "" {
+		if v, known := n.versions[g.file]; known && g.NCCL == "" {
 			g.NCCL, g.CUDA = v.nccl, v.cuda
 		}
 	}
 	all := n.order
 	for _, file := range sorted(n.versions) {
-		if !heardIn[file] {
+		if !inFile[file] {
 			v := n.versions[file]
 			all = append(all, &gathered{Network: Network{Node: file, NCCL: v.nccl, CUDA: v.cuda}})
 		}

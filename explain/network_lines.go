@@ -16,14 +16,14 @@ func (n *networks) take(file string, text []byte) {
 	if at < 0 {
 		return
 	}
-	switch said := text[at+len("NCCL "):]; {
-	case bytes.HasPrefix(said, []byte("INFO ")):
-		message := bytes.TrimRight(said[len("INFO "):], " ")
+	switch rest := text[at+len("NCCL "):]; {
+	case bytes.HasPrefix(rest, []byte("INFO ")):
+		message := bytes.TrimRight(rest[len("INFO "):], " ")
 		if !bytes.Contains(message, []byte(" NCCL INFO ")) { // else two ranks wrote into each other
 			n.info(file, text, at, message)
 		}
-	case bytes.HasPrefix(said, []byte("version ")):
-		if v, ok := n.version(said[len("version "):]); ok {
+	case bytes.HasPrefix(rest, []byte("version ")):
+		if v, ok := n.version(rest[len("version "):]); ok {
 			n.remember(file, v)
 		}
 	}
@@ -137,12 +137,12 @@ func (n *networks) chosen(file string, text []byte, at int, message []byte) {
 
 // node is the collection of whoever wrote the line; nil where there are too many.
 func (n *networks) node(file string, text []byte, at int) *gathered {
-	name, told := hostOf(text[:at])
-	if n.last != nil && told && string(name) == n.last.Node {
+	name, known := hostOf(text[:at])
+	if n.last != nil && known && string(name) == n.last.Node {
 		return n.last
 	}
 	node := string(name)
-	if !told {
+	if !known {
 		node = file
 		if at > len("[0] ") && n.peeled < mostPeeled {
 			n.peeled++
@@ -168,7 +168,7 @@ func (n *networks) node(file string, text []byte, at int) *gathered {
 
 // hostOf reads backwards what NCCL writes before a message: host:pid:tid [device].
 // Before that stands whatever a launcher or NCCL_DEBUG_TIMESTAMP_FORMAT has put there.
-func hostOf(prefix []byte) (host []byte, told bool) {
+func hostOf(prefix []byte) (host []byte, known bool) {
 	prefix = bytes.TrimRight(prefix, " ")
 	if bytes.HasSuffix(prefix, []byte("]")) {
 		open := bytes.LastIndexByte(prefix, '[')

@@ -85,11 +85,11 @@ func kindOf(via []byte) (kind, bool) {
 // joining reads how large a communicator is, and whether a rank has joined it.
 func (g *gathered) joining(message []byte) {
 	for _, words := range []string{" nranks ", " nRanks "} {
-		if ranks, told := number(message, words); told {
+		if ranks, values := number(message, words); values {
 			g.Ranks = max(g.Ranks, ranks)
 		}
 	}
-	if nodes, told := number(message, " nNodes "); told {
+	if nodes, values := number(message, " nNodes "); values {
 		g.Nodes = max(g.Nodes, nodes)
 	}
 	switch {
@@ -165,12 +165,12 @@ func (n *networks) hca(g *gathered, name []byte) *HCA {
 
 // direct reads "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
 func (n *networks) direct(g *gathered, rest []byte) {
-	net, said, found := bytes.Cut(rest, []byte(" : GPU Direct RDMA "))
+	net, card, found := bytes.Cut(rest, []byte(" : GPU Direct RDMA "))
 	if !found || string(net) == socket {
 		return
 	}
-	state, said, _ := bytes.Cut(said, []byte(" for "))
-	_, device, _ := bytes.Cut(said, []byte(" '"))
+	state, card, _ := bytes.Cut(card, []byte(" for "))
+	_, device, _ := bytes.Cut(card, []byte(" '"))
 	device, _, named := bytes.Cut(device, []byte("'"))
 	if !named || len(device) == 0 || len(device) > longestName {
 		return

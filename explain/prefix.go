@@ -80,24 +80,24 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 		if match == nil {
 			continue
 		}
-		told := *who
+		values := *who
 		for i, name := range decoration.SubexpNames() {
 			if name == "" || match[2*i] < 0 {
 				continue
 			}
 			switch value := text[match[2*i]:match[2*i+1]]; name {
 			case "node":
-				told.node = value
+				values.node = value
 			case "rank":
-				told.rank = value
+				values.rank = value
 			case "local":
-				told.local = value
+				values.local = value
 			}
 		}
-		if notNodes.MatchString(told.node) {
+		if notNodes.MatchString(values.node) {
 			continue
 		}
-		*who = told
+		*who = values
 		return text[match[1]:], true
 	}
 	return text, false

@@ -218,17 +218,17 @@ func (p *pattern) silent() bool {
 
 // match holds one text against the pattern and returns where it matches and what its
 // groups caught.
-func (p *pattern) match(text string) (at, end int, told map[string]string, ok bool) {
+func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
 	if found == nil {
 		return 0, 0, nil, false
 	}
-	told = map[string]string{}
+	values = map[string]string{}
 	for i, name := range p.says.SubexpNames() {
 		if name != "" && found[2*i] >= 0 {
 			value := text[found[2*i]:found[2*i+1]]
-			told[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
+			values[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
 		}
 	}
-	return found[0], found[1], told, true
+	return found[0], found[1], values, true
 }

@@ -26,7 +26,7 @@ func read(name, text string) Source {
 }
 
 // heard are the signatures of a log, as the whole reader finds them.
-func heard(t testing.TB, text string) []string {
+func found(t testing.TB, text string) []string {
 	t.Helper()
 	seen := newTally(1)
 	seen.sources = []string{"log"}
@@ -34,7 +34,7 @@ func heard(t testing.TB, text string) []string {
 		t.Fatal(err)
 	}
 	var ids []string
-	for _, h := range seen.hearings {
+	for _, h := range seen.occurrences {
 		if h.signature != nil {
 			ids = append(ids, h.signature.ID)
 		}
@@ -54,7 +54,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s/%s says nothing to a person", family.Name, s.ID)
 			}
 			for _, example := range s.Examples {
-				if got := heard(t, example); len(got) != 1 || got[0] != s.ID {
+				if got := found(t, example); len(got) != 1 || got[0] != s.ID {
 					t.Errorf("%s/%s: %q is heard as %v", family.Name, s.ID, example, got)
 				}
 			}
@@ -141,15 +141,15 @@ func TestFixesCanBeFilled(t *testing.T) {
 // that stands without anything having been told.
 func TestCauses(t *testing.T) {
 	c := catalogue(t)
-	told := map[string]bool{}
+	values := map[string]bool{}
 	for _, s := range c.signatures {
-		told[s.Cause] = true
+		values[s.Cause] = true
 		for _, beside := range s.Beside {
-			told[beside.Cause] = true
+			values[beside.Cause] = true
 		}
 	}
 	for _, cause := range c.Causes {
-		if !told[cause.ID] {
+		if !values[cause.ID] {
 			t.Errorf("no signature leads to %s", cause.ID)
 		}
 		if cause.Title == "" || cause.Doc == "" || strings.Contains(cause.Doc, "{") {

@@ -3,22 +3,22 @@ package explain
 // tally keeps of each message who said it first and how often, so that a log of
 // any length takes the same memory.
 type tally struct {
-	sources  []string
-	many     bool // several logs: their names tell nodes apart
-	lines    int  // of all sources together
-	position int  // of the line that is looked at, over all sources
-	unread   []Unread
-	hearings []*hearing
-	byKey    map[key]*hearing
-	said     map[string][]*hearing           // by the signature's ID
-	values   map[*Signature]map[string]event // of the group that must be one: who said each first
-	spoken   map[spoken]bool                 // who has told such a value already
-	progress map[int]*progress               // by source
-	network  networks
+	sources     []string
+	many        bool // several logs: their names tell nodes apart
+	lines       int  // of all sources together
+	position    int  // of the line that is looked at, over all sources
+	unread      []Unread
+	occurrences []*occurrence
+	byKey       map[key]*occurrence
+	bySignature map[string][]*occurrence        // by the signature's ID
+	values      map[*Signature]map[string]event // of the group that must be one: who said each first
+	valued      map[valueKey]bool               // who has told such a value already
+	progress    map[int]*progress               // by source
+	network     networks
 }
 
-// hearing is one message from one speaker.
-type hearing struct {
+// occurrence is one message from one speaker.
+type occurrence struct {
 	event // the earliest
 	count int
 	last  int // position of the latest
@@ -26,33 +26,33 @@ type hearing struct {
 
 type key struct {
 	signature *Signature
-	said      string
+	exception string
 	file      int
 	speaker
 }
 
-type spoken struct {
+type valueKey struct {
 	signature *Signature
 	file      int
 	speaker
 }
 
 const (
-	// mostHearings bounds what a hostile log can make us remember.
-	mostHearings = 20_000
-	mostValues   = 64
+	// mostOccurrences bounds what a hostile log can make us remember.
+	mostOccurrences = 20_000
+	mostValues      = 64
 )
 
 func newTally(sources int) *tally {
 	return &tally{
-		many: sources > 1, byKey: map[key]*hearing{}, said: map[string][]*hearing{},
-		values: map[*Signature]map[string]event{}, spoken: map[spoken]bool{}, progress: map[int]*progress{},
+		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
+		values: map[*Signature]map[string]event{}, valued: map[valueKey]bool{}, progress: map[int]*progress{},
 	}
 }
 
 // add notes a message and returns all that was heard of it from its speaker.
-func (t *tally) add(e event) *hearing {
-	derive(e.told)
+func (t *tally) add(e event) *occurrence {
+	derive(e.values)
 	if s := e.signature; s != nil && s.Differs != "" {
 		t.value(e)
 	}
@@ -62,18 +62,18 @@ func (t *tally) add(e event) *hearing {
 		}
 		t.progress[e.file].add(e.position)
 	}
-	k := key{e.signature, e.said, e.file, e.speaker}
+	k := key{e.signature, e.exception, e.file, e.speaker}
 	known := t.byKey[k]
-	if known == nil && len(t.hearings) >= mostHearings {
-		k.speaker, k.said = speaker{}, ""
+	if known == nil && len(t.occurrences) >= mostOccurrences {
+		k.speaker, k.exception = speaker{}, ""
 		known = t.byKey[k]
 	}
 	if known == nil {
-		known = &hearing{event: e}
+		known = &occurrence{event: e}
 		t.byKey[k] = known
-		t.hearings = append(t.hearings, known)
+		t.occurrences = append(t.occurrences, known)
 		if e.signature != nil {
-			t.said[e.signature.ID] = append(t.said[e.signature.ID], known)
+			t.bySignature[e.signature.ID] = append(t.bySignature[e.signature.ID], known)
 		}
 	}
 	known.count++
@@ -88,23 +88,23 @@ func (t *tally) add(e event) *hearing {
 // a log may hold several runs, one after the other.
 func (t *tally) value(e event) {
 	s := e.signature
-	who := spoken{s, e.file, e.speaker}
-	if t.spoken[who] || len(t.spoken) >= mostHearings {
+	who := valueKey{s, e.file, e.speaker}
+	if t.valued[who] || len(t.valued) >= mostOccurrences {
 		return
 	}
-	t.spoken[who] = true
+	t.valued[who] = true
 	if t.values[s] == nil {
 		t.values[s] = map[string]event{}
 	}
-	if _, known := t.values[s][e.told[s.Differs]]; !known && len(t.values[s]) < mostValues {
-		t.values[s][e.told[s.Differs]] = e
+	if _, known := t.values[s][e.values[s.Differs]]; !known && len(t.values[s]) < mostValues {
+		t.values[s][e.values[s.Differs]] = e
 	}
 }
 
-// heard is whether any of the messages was in the logs.
-func (t *tally) heard(ids []string) bool {
+// has is whether any of the messages was in the logs.
+func (t *tally) has(ids []string) bool {
 	for _, id := range ids {
-		if len(t.said[id]) > 0 {
+		if len(t.bySignature[id]) > 0 {
 			return true
 		}
 	}

@@ -8,24 +8,15 @@ import (
 	"preflight/checks"
 )
 
-// Catalogue lists the checks: what each weighs and when it passes.
+// Catalogue lists the checks: the severity of each and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
-	widest := 0
+	rows := [][]string{{"check", "severity", "passes when"}}
 	for _, check := range catalogue {
-		widest = max(widest, len(check.ID))
+		rows = append(rows, []string{check.ID, string(check.Severity), check.Title})
 	}
-	row := func(id, severity, title string) {
-		for i, line := range p.split(title, widest+len("  warning  ")) {
-			p.line("%-*s  %-7s  %s", widest, firstOnly(i, id), firstOnly(i, severity), line)
-		}
-	}
-	row("check", "weighs", "passes when")
-	for _, check := range catalogue {
-		row(check.ID, string(check.Severity), check.Title)
-	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	p.entries(rows)
+	return p.writeTo(w)
 }
 
 // Check explains one check.
@@ -46,18 +37,17 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	if check.FromPolicy {
 		needs = []string{"what the policy names,"}
 	}
-	p.field("weighs", string(check.Severity))
+	p.field("severity", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
-	p.field("or see", check.WouldSee)
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	p.field("symptom", check.WouldSee)
+	return p.writeTo(w)
 }
 
 // CatalogueMarkdown writes the catalogue as a page: docs/checks.md is this.
 func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
 	var out strings.Builder
 	out.WriteString("# The checks\n\nWritten by `make docs` from the catalogue; edit the checks, not this page.\n\n")
-	out.WriteString("| check | weighs | passes when |\n| --- | --- | --- |\n")
+	out.WriteString("| check | severity | passes when |\n| --- | --- | --- |\n")
 	for _, check := range catalogue {
 		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", check.ID, check.ID, check.Severity, check.Title)
 	}

@@ -12,17 +12,12 @@ import (
 // Causes lists what a launch can die of.
 func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
 	p := &page{style: style}
-	widest := 0
+	var rows [][]string
 	for _, cause := range c.Causes {
-		widest = max(widest, len(cause.ID))
+		rows = append(rows, []string{cause.ID, cause.Title})
 	}
-	for _, cause := range c.Causes {
-		for i, line := range p.split(cause.Title, widest+2) {
-			p.line("%-*s  %s", widest, firstOnly(i, cause.ID), line)
-		}
-	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	p.entries(rows)
+	return p.writeTo(w)
 }
 
 // Cause explains one cause: why it happens, what logs say of it, what to do.
@@ -33,14 +28,13 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 	p.wrapped("", cause.Doc)
 	p.line("")
 	p.field("checks", strings.Join(cause.Checks, ", "))
-	for i, fix := range explain.Plain(cause.Fix) {
-		p.line("  %7s  %s", firstOnly(i, "fix"), fix)
+	p.commands("fix", explain.Plain(cause.Fix))
+	var symptoms []string
+	for _, s := range signaturesOf(c, cause.ID) {
+		symptoms = append(symptoms, s.Examples[0])
 	}
-	for i, s := range signaturesOf(c, cause.ID) {
-		p.line("  %7s  %s", firstOnly(i, "or see"), Escape(s.Examples[0]))
-	}
-	_, err := io.WriteString(w, p.out.String())
-	return err
+	p.commands("symptom", symptoms)
+	return p.writeTo(w)
 }
 
 // CausesMarkdown writes the causes as a page: docs/causes.md is this.

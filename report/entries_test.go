@@ -67,7 +67,7 @@ func TestQuietSaysWhyItCannotTell(t *testing.T) {
 	if err := Text(&out, r, Style{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\n\nnot complete  ssh-login: w1 not reached\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "\n\nunknown       ssh-login: w1 not reached\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("lacks %q:\n%s", want, &out)
 	}
 }

@@ -65,7 +65,7 @@ func (p *page) explanationHead(r explain.Report) {
 	case r.Program != nil:
 		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
-		text = fmt.Sprintf("nothing is told by what could be read: %s not read to the end", Plural(len(r.Unread), "log"))
+		text = fmt.Sprintf("unknown: %s not read to the end", Plural(len(r.Unread), "log"))
 	case r.Lines == 0:
 		text = "the log is empty"
 	case verdict == checks.Unknown:

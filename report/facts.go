@@ -30,14 +30,11 @@ func statedAs(d facts.Description) string {
 // FactNames lists the facts that a policy can state, with what it can state of each.
 func FactNames(w io.Writer, all []facts.Description, style Style) error {
 	p := &page{style: style}
-	widest := 0
+	rows := [][]string{{"fact", "value"}}
 	for _, d := range all {
-		widest = max(widest, len(d.Path))
+		rows = append(rows, []string{d.Path, statedAs(d)})
 	}
-	p.line("%-*s  %s", widest, "fact", "value")
-	for _, d := range all {
-		p.line("%-*s  %s", widest, d.Path, statedAs(d))
-	}
+	p.entries(rows)
 	return p.writeTo(w)
 }
 

@@ -85,7 +85,7 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 		case nvml == nil:
 			continue
 		case len(nvml.Cards) == 0:
-			groups = add(groups, "none that a driver tells of", nodes[i].Name)
+			groups = add(groups, "none that a driver reports", nodes[i].Name)
 			continue
 		}
 		text := Models(nvml.Cards)

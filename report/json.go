@@ -49,7 +49,7 @@ func Read(in io.Reader) (checks.Report, error) {
 		if err = decoder.Decode(&struct{}{}); err == io.EOF {
 			err = nil
 		} else {
-			err = fmt.Errorf("it ends in line %d, and something follows", 1+bytes.Count(text[:end], []byte("\n")))
+			err = fmt.Errorf("unexpected text after its end in line %d", 1+bytes.Count(text[:end], []byte("\n")))
 		}
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func Read(in io.Reader) (checks.Report, error) {
 func plain(err error, text []byte) error {
 	line := func(offset int64) int { return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n")) }
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("it ends in the middle, in line %d", line(int64(len(text))))
+		return fmt.Errorf("truncated in line %d", line(int64(len(text))))
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("it is empty")
@@ -82,7 +82,7 @@ func plain(err error, text []byte) error {
 	}
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		field := cmp.Or(strings.TrimPrefix(wrong.Field, "Fleet."), "the whole")
-		return fmt.Errorf("line %d: %s is of another kind: %s", line(wrong.Offset-1), field, wrong.Value)
+		return fmt.Errorf("line %d: %s has the wrong type: %s", line(wrong.Offset-1), field, wrong.Value)
 	}
 	return err
 }

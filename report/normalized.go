@@ -2,10 +2,11 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/maruel/natural"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -51,7 +52,7 @@ func Normalized(w io.Writer, r checks.Report) error {
 	for i := range r.Nodes {
 		n.Nodes = append(n.Nodes, lastingFacts(&r.Nodes[i]))
 	}
-	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural(a.Name, b.Name) })
+	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural.Compare(a.Name, b.Name) })
 	var text bytes.Buffer
 	if err := indented(&text, n); err != nil {
 		return err
@@ -120,31 +121,3 @@ func withoutMomentary(reasons map[facts.Section]string) map[facts.Section]string
 	}
 	return kept
 }
-
-// natural compares names as people order them, their numbers by value.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		partA, partB := leading(a), leading(b)
-		a, b = a[len(partA):], b[len(partB):]
-		valueA, valueB := strings.TrimLeft(partA, "0"), strings.TrimLeft(partB, "0")
-		order := strings.Compare(partA, partB)
-		if isDigit(partA[0]) && isDigit(partB[0]) {
-			order = cmp.Or(cmp.Compare(len(valueA), len(valueB)), strings.Compare(valueA, valueB), order)
-		}
-		if order != 0 {
-			return order
-		}
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-// leading is the digits that text begins with, or what comes before the first one.
-func leading(text string) string {
-	end := 1
-	for end < len(text) && isDigit(text[end]) == isDigit(text[0]) {
-		end++
-	}
-	return text[:end]
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/maruel/natural"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -153,7 +154,7 @@ func TestNatural(t *testing.T) {
 	want := []string{"", "a", "gpu01", "gpu1", "gpu2", "gpu2-1", "gpu10", "gpu10a", "x100y2", "x100y10"}
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	slices.SortStableFunc(got, natural)
+	slices.SortStableFunc(got, natural.Compare)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

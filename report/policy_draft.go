@@ -26,7 +26,7 @@ const (
 
 `
 	policyTail = `
-# What a check weighs: error, warning or off (preflight checks lists them).
+# The severity of a check: error, warning or off (preflight checks lists them).
 # severity:
 #   - check: clock-skew
 #     severity: error

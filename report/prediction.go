@@ -12,9 +12,9 @@ import (
 	"preflight/launch"
 )
 
-// Forecast is what a launch will do, as preflight predict tells it: schema 1,
+// Prediction is what a launch will do, as preflight predict tells it: schema 1,
 // fields are added, never changed.
-type Forecast struct {
+type Prediction struct {
 	Schema    int    `json:"schema"`
 	Version   string `json:"version"`
 	Program   string `json:"program"`
@@ -61,9 +61,9 @@ type Refusal struct {
 	DeepSpeed string `json:"deepspeed"` // what DeepSpeed itself would say
 }
 
-// NewForecast tells a prediction. head is the launching machine, which saw the files.
-func NewForecast(p launch.Prediction, head *facts.Node) Forecast {
-	f := Forecast{
+// NewPrediction tells a prediction. head is the launching machine, which saw the files.
+func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
+	f := Prediction{
 		Schema: 1, Program: p.Program, DeepSpeed: p.DeepSpeed, WorldSize: p.WorldSize(), Ranks: p.Ranks(),
 		Launcher: p.Launcher, Local: p.Local, Interpreter: p.Interpreter, WorkDir: p.WorkDir,
 		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
@@ -91,9 +91,9 @@ func NewForecast(p launch.Prediction, head *facts.Node) Forecast {
 	return f
 }
 
-// Refused is the forecast of a launch that DeepSpeed refuses.
-func Refused(err error) Forecast {
-	f := Forecast{Schema: 1}
+// Refused is the prediction of a launch that DeepSpeed refuses.
+func Refused(err error) Prediction {
+	f := Prediction{Schema: 1}
 	all := []error{err}
 	if several := (*multierror.Error)(nil); errors.As(err, &several) {
 		all = several.Errors
@@ -116,8 +116,8 @@ func Refused(err error) Forecast {
 	return f
 }
 
-// ForecastJSON writes a forecast for programs. Lists that are empty are there.
-func ForecastJSON(w io.Writer, f Forecast) error {
+// PredictionJSON writes a prediction for programs. Lists that are empty are there.
+func PredictionJSON(w io.Writer, f Prediction) error {
 	f.Ranks, f.Arguments, f.Files = orEmpty(f.Ranks), orEmpty(f.Arguments), orEmpty(f.Files)
 	f.Ops, f.Env, f.Command, f.CommandEnv = orEmpty(f.Ops), orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
 	f.Notes, f.Errors, f.Hosts = orEmpty(f.Notes), orEmpty(f.Errors), orEmpty(f.Hosts)

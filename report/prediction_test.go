@@ -16,8 +16,8 @@ import (
 	"preflight/report/internal/sample"
 )
 
-// foreseen is a launch as it would be typed, on hosts of unlike size.
-func foreseen(t *testing.T) (launch.Prediction, *facts.Node) {
+// predicted is a launch as it would be typed, on hosts of unlike size.
+func predicted(t *testing.T) (launch.Prediction, *facts.Node) {
 	t.Helper()
 	head := &facts.Node{Facts: facts.Facts{
 		Env:      &facts.Env{Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"}}},
@@ -38,16 +38,16 @@ func foreseen(t *testing.T) (launch.Prediction, *facts.Node) {
 	return p, head
 }
 
-func TestForecastText(t *testing.T) {
-	p, head := foreseen(t)
+func TestPredictionText(t *testing.T) {
+	p, head := predicted(t)
 	var text bytes.Buffer
-	if err := ForecastText(&text, NewForecast(p, head), Style{}); err != nil {
+	if err := PredictionText(&text, NewPrediction(p, head), Style{}); err != nil {
 		t.Fatal(err)
 	}
-	sample.Golden(t, "forecast.txt", text.Bytes())
+	sample.Golden(t, "prediction.txt", text.Bytes())
 }
 
-func TestForecastTextOfManyNodes(t *testing.T) {
+func TestPredictionTextOfManyNodes(t *testing.T) {
 	options := launch.Options{WorkDir: "/job"}
 	for i := range 40 {
 		options.Hosts = append(options.Hosts, hostfile.Host{Name: fmt.Sprintf("w%d", i), Slots: []int{0}})
@@ -58,7 +58,7 @@ func TestForecastTextOfManyNodes(t *testing.T) {
 	}
 	for verbose, want := range map[bool]int{false: 8 + 1 + 8, true: 40} {
 		var text bytes.Buffer
-		if err := ForecastText(&text, NewForecast(p, nil), Style{Verbose: verbose}); err != nil {
+		if err := PredictionText(&text, NewPrediction(p, nil), Style{Verbose: verbose}); err != nil {
 			t.Fatal(err)
 		}
 		if got := bytes.Count(text.Bytes(), []byte("\nw")) + bytes.Count(text.Bytes(), []byte("\n… 24 more")); got != want {
@@ -67,11 +67,11 @@ func TestForecastTextOfManyNodes(t *testing.T) {
 	}
 }
 
-// TestForecastJSON: programs find every list, empty or not, and what is not known
+// TestPredictionJSON: programs find every list, empty or not, and what is not known
 // is null.
-func TestForecastJSON(t *testing.T) {
+func TestPredictionJSON(t *testing.T) {
 	var text bytes.Buffer
-	if err := ForecastJSON(&text, NewForecast(launch.Prediction{Hosts: []hostfile.Host{{Name: "w1"}}}, nil)); err != nil {
+	if err := PredictionJSON(&text, NewPrediction(launch.Prediction{Hosts: []hostfile.Host{{Name: "w1"}}}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any

@@ -10,16 +10,16 @@ import (
 	"preflight/launch"
 )
 
-// ForecastText writes a forecast for a person: who runs what, by which command,
+// PredictionText writes a prediction for a person: who runs what, by which command,
 // and what to beware of.
-func ForecastText(w io.Writer, f Forecast, style Style) error {
+func PredictionText(w io.Writer, f Prediction, style Style) error {
 	p := &page{style: style}
 	p.line("%s", f.headline())
 	p.line("")
 	p.placement(f)
 	p.line("")
-	p.list("meet at", f.meeting())
-	p.list("patience", f.patience())
+	p.list("rendezvous", f.meeting())
+	p.list("timeout", f.timeout())
 	p.list("directory", f.WorkDir)
 	p.list("interpreter", f.interpreter())
 	if f.Script != "" {
@@ -39,15 +39,15 @@ func ForecastText(w io.Writer, f Forecast, style Style) error {
 	for _, setting := range f.Env {
 		given = append(given, fmt.Sprintf("%s=%s  from %s", setting.Name, setting.Value, setting.Source))
 	}
-	p.list("gets", given...)
+	p.list("environment", given...)
 	p.command(f)
 	for _, note := range f.Notes {
-		p.line("\n%s  %s", p.colored("warn", "BEWARE"), Escape(note.Message))
+		p.line("\n%s  %s", p.colored("warn", "WARN"), Escape(note.Message))
 	}
 	return p.writeTo(w)
 }
 
-func (f Forecast) headline() string {
+func (f Prediction) headline() string {
 	program := f.Program
 	if f.DeepSpeed != "" {
 		program += " " + f.DeepSpeed
@@ -69,7 +69,7 @@ func (f Forecast) headline() string {
 
 // placement says which ranks run where, one row a node; of many nodes the first
 // and the last ones, unless all are asked for.
-func (p *page) placement(f Forecast) {
+func (p *page) placement(f Prediction) {
 	const few, shown = 24, 8
 	var rows [][]string
 	byNode := map[int][]launch.Rank{}
@@ -112,21 +112,21 @@ func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
 	return strings.Join(parts, ",")
 }
 
-func (f Forecast) meeting() string {
+func (f Prediction) meeting() string {
 	if f.MasterAddr.Value == nil {
 		return fmt.Sprintf("port %d, on an address that is not known yet: %s", f.MasterPort, f.MasterAddr.Rule)
 	}
 	return fmt.Sprintf("%s port %d  by %s", *f.MasterAddr.Value, f.MasterPort, f.MasterAddr.Rule)
 }
 
-func (f Forecast) patience() string {
+func (f Prediction) timeout() string {
 	if f.Timeout == nil {
 		return "not known"
 	}
 	return fmt.Sprintf("%s  by %s", time.Duration(*f.Timeout*float64(time.Second)), f.prediction.TimeoutFrom)
 }
 
-func (f Forecast) interpreter() string {
+func (f Prediction) interpreter() string {
 	if f.Interpreter == "" {
 		return "not known: there is no deepspeed in PATH here (--python PATH says which)"
 	}
@@ -134,7 +134,7 @@ func (f Forecast) interpreter() string {
 }
 
 // config says what a DeepSpeed configuration asks of the machines.
-func (p *page) config(f Forecast) {
+func (p *page) config(f Prediction) {
 	if f.Config == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (p *page) config(f Forecast) {
 }
 
 // command is what DeepSpeed will execute, as a shell would take it.
-func (p *page) command(f Forecast) {
+func (p *page) command(f Prediction) {
 	if len(f.Command) == 0 {
 		return
 	}

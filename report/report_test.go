@@ -127,7 +127,7 @@ func TestCatalogueFitsThePage(t *testing.T) {
 			t.Errorf("%d columns on a page of 60: %q", len(line), line)
 		}
 	}
-	if want := "a-check        error    it is"; lines[1] != want {
+	if want := "a-check        error     it is"; lines[1] != want {
 		t.Errorf("got  %q\nwant %q", lines[1], want)
 	}
 	if last := lines[len(lines)-1]; !strings.HasPrefix(last, strings.Repeat(" ", 24)) || !strings.HasSuffix(last, "end") {

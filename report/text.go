@@ -114,7 +114,7 @@ func (p *page) details(f checks.Finding) {
 	p.field("got", f.Got)
 	p.field("want", f.Want)
 	p.commands("fix", f.Fix)
-	p.field("or see", f.WouldSee)
+	p.field("symptom", f.WouldSee)
 }
 
 // waived has a line for each finding that a policy has told not to count: out of the
@@ -229,6 +229,28 @@ func (p *page) list(label string, texts ...string) {
 		}
 		for n, line := range p.split(text, 14) {
 			p.line("%s  %s", p.faint(fmt.Sprintf("%-12s", firstOnly(i+n, label))), line)
+		}
+	}
+}
+
+// entries writes names under a heading, and beside each what it means, which may be wrapped.
+func (p *page) entries(rows [][]string) {
+	last := len(rows[0]) - 1
+	widths := make([]int, last)
+	indent := 0
+	for i := range widths {
+		for _, row := range rows {
+			widths[i] = max(widths[i], len(row[i]))
+		}
+		indent += widths[i] + 2
+	}
+	for _, row := range rows {
+		for n, line := range p.split(row[last], indent) {
+			text := ""
+			for i, width := range widths {
+				text += fmt.Sprintf("%-*s  ", width, firstOnly(n, row[i]))
+			}
+			p.line("%s%s", text, line)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (w Words) Summary() string {
 var Counted = []struct {
 	Verdict checks.Verdict
 	Word    string
-}{{checks.Pass, "passed"}, {checks.Fail, "failed"}, {checks.Warn, "warned"}, {checks.Unknown, "not complete"}}
+}{{checks.Pass, "passed"}, {checks.Fail, "failed"}, {checks.Warn, "warned"}, {checks.Unknown, "unknown"}}
 
 // Reached is how many nodes were.
 func Reached(r checks.Report) (reached int) {
@@ -209,7 +209,7 @@ func Launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
 		return ""
 	}
-	text := NewForecast(r.Launch, nil).headline()
+	text := NewPrediction(r.Launch, nil).headline()
 	if r.Launch.Script != "" {
 		text += ": " + r.Launch.Script
 	}
@@ -253,7 +253,7 @@ type Reason struct {
 // Label is what a reason's verdict is called in a list.
 func (r Reason) Label() string { return labels[r.Verdict] }
 
-var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "not complete", checks.Skip: "not judged"}
+var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "unknown", checks.Skip: "skipped"}
 
 // Reasons are why checks came to a verdict, leaving out those whose findings are shown.
 func (w Words) Reasons(v checks.Verdict) (all []Reason) {

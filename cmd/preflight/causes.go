@@ -16,16 +16,13 @@ import (
 func causesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "causes [ID]",
-		Short: "List what launches die of, or tell of one cause",
+		Short: "List what launches die of, or explain one cause",
 		Args:  arguments(0, 1, "takes one cause at most"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return causeIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, _ := cmd.Flags().GetString("format")
-			if err := oneOf("format", format, []string{"text", "markdown", "messages"}); err != nil {
-				return err
-			}
+			format := cmd.Flag("format").Value.String()
 			catalogue, err := explain.Load()
 			if err != nil {
 				return err
@@ -41,12 +38,13 @@ func causesCommand() *cobra.Command {
 			}
 			cause, known := catalogue.Lookup(args[0])
 			if !known {
-				return usage.WithHint(fmt.Errorf("there is no cause %q%s", args[0], usage.Nearest(args[0], causeIDs())), "preflight causes lists them")
+				return usage.WithHint(fmt.Errorf("unknown cause %q%s", args[0], usage.Nearest(args[0], causeIDs())), "preflight causes lists them")
 			}
 			return report.Cause(os.Stdout, catalogue, cause, style)
 		},
 	}
-	cmd.Flags().String("format", "text", "text, markdown, or messages (an index from messages to causes)")
+	formatFlag(cmd, "text", "markdown", "messages")
+	cmd.Flag("format").Usage += " (an index from messages to causes)"
 	return cmd
 }
 

@@ -33,7 +33,7 @@ func cleanCommand() *cobra.Command {
 			}
 			defer closeJob()
 			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Hear
+			job.Progress = shown.Take
 			lines, failures := cleanAll(cmd.Context(), job)
 			shown.Stop()
 			if failed := tellCleaned(lines, failures); failed > 0 {

@@ -17,19 +17,16 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
-	plainFormats    = []string{"text", "json"}     // of what is no judgement on a fleet
-	pageFormats     = []string{"text", "markdown"} // of the catalogue
+	plainFormats    = []string{"text", "json"} // of what is no judgement on a fleet
 )
 
-// formatsOf are what a command prints.
-func formatsOf(cmd *cobra.Command) []string {
-	switch cmd.Name() {
-	case "checks", "facts":
-		return pageFormats
-	case "explain", "predict", "rendezvous":
-		return plainFormats
+// formatFlag adds the flag of a command that prints in these formats: the first one unless
+// another is asked for.
+func formatFlag(cmd *cobra.Command, names ...string) {
+	cmd.Flags().Var(&choice{names[0], names}, "format", "what to print: "+strings.Join(names, ", "))
+	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("preflight: " + err.Error()) // registered twice
 	}
-	return formats.Names()
 }
 
 // writesReports is whether a command writes runs in every format, so that the output that
@@ -40,7 +37,6 @@ func writesReports(cmd *cobra.Command) bool {
 
 // completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
-	formats := formatsOf(cmd)
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,
 		"skip":        completeCheckList,
@@ -48,8 +44,7 @@ func completeFlags(cmd *cobra.Command) {
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
-		"format":      cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
-		"output":      completeOutputs(formats),
+		"output":      completeOutputs(formats.Names()),
 		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"good-hosts":  cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"bad-hosts":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),

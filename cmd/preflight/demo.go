@@ -46,7 +46,7 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 			return demo(cmd.Context(), config)
 		},
 	}
-	outputFlags(cmd.Flags())
+	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,9 +72,8 @@ not be read.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	judgeFlags(cmd.Flags())
+	judgeFlags(cmd, plainFormats)
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
-	cmd.Flags().Lookup("format").Usage = "what to print: " + strings.Join(plainFormats, ", ")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd
 }
@@ -92,7 +90,7 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	for _, arg := range args {
 		if arg == "-" {
 			if slices.ContainsFunc(sources, func(s explain.Source) bool { return s.Name == standardInput }) {
-				return nil, errors.New("standard input can be read once: - is there twice")
+				return nil, errors.New("standard input can only be read once: - is given twice")
 			}
 			sources = append(sources, source(ctx, standardInput, func() (io.ReadCloser, error) { return os.Stdin, nil }))
 			continue
@@ -124,7 +122,7 @@ func logFile(ctx context.Context, path string) explain.Source {
 	return source(ctx, path, func() (io.ReadCloser, error) { return os.Open(path) })
 }
 
-var errInterrupted = errors.New("interrupted: this is what was said until then")
+var errInterrupted = errors.New("interrupted: what follows is of the log until then")
 
 // source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
 // was read is told.

@@ -12,7 +12,6 @@ import (
 
 // factsCommand lists what a policy can state.
 func factsCommand() *cobra.Command {
-	format := "text"
 	cmd := &cobra.Command{
 		Use:   "facts",
 		Short: "List the facts that a policy can state",
@@ -20,16 +19,13 @@ func factsCommand() *cobra.Command {
 that preflight diff, preflight -v and the JSON report print. A * stands for the name
 of an entry, as of an interface or a package.`,
 		Args: arguments(0, 0, "takes no arguments"),
-		RunE: func(_ *cobra.Command, _ []string) error {
-			if err := oneOf("format", format, pageFormats); err != nil {
-				return err
-			}
-			if format == "markdown" {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flag("format").Value.String() == "markdown" {
 				return report.FactNamesMarkdown(os.Stdout, checks.Stateable())
 			}
 			return report.FactNames(os.Stdout, checks.Stateable(), outputs.TerminalStyle(os.Stdout))
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", format, "text or markdown")
+	formatFlag(cmd, "text", "markdown")
 	return cmd
 }

@@ -82,7 +82,7 @@ func TestANewFormat(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{byName: poem, byEnding: poem, os.Getenv("POEMS"): poem + "\n\n" + poem}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := judge("-o", theirs); err == nil || !strings.Contains(err.Error(), "is no preflight report") {
+	if err := judge("-o", theirs); err == nil || !strings.Contains(err.Error(), "is not a preflight report") {
 		t.Errorf("somebody's own file: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 	case err != nil:
 		return "", err
 	case len(c.Output) > 1:
-		return "", errors.New("-o is there twice, and one file is written")
+		return "", errors.New("-o is given twice, and only one file is written")
 	case len(c.Output) == 1:
 		path = c.Output[0]
 	}
@@ -72,7 +72,7 @@ func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 }
 
 func thereAlready(path string) error {
-	return usage.WithHint(fmt.Errorf("%s is there already, and a policy is not written over", path), "name another file with -o, and take over what is new")
+	return usage.WithHint(fmt.Errorf("%s already exists, and a policy is never overwritten", path), "name another file with -o, and take over what is new")
 }
 
 // nodesNow are the nodes of the fleet, looked at now or in a saved run.
@@ -87,11 +87,11 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 	}
 	defer closeJob()
 	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Hear
+	job.Progress = shown.Take
 	fleet, _ := preflight.Look(cmd.Context(), job)
 	shown.Stop()
 	if cmd.Context().Err() != nil {
-		return nil, errors.New("interrupted: no policy is written from half a look")
+		return nil, errors.New("interrupted: no policy is written from incomplete facts")
 	}
 	return fleet.Nodes, nil
 }
@@ -112,7 +112,7 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 		return err
 	}
 	if lost := len(nodes) - len(reached); lost > 0 {
-		fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes were not reached, and had no say in the policy\n", lost, len(nodes))
+		fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes were not reached and are not part of the policy\n", lost, len(nodes))
 	}
 	if path == "-" {
 		_, err := os.Stdout.Write(text.Bytes())

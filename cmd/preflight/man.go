@@ -19,7 +19,7 @@ func manCommand() *cobra.Command {
 		Use: "man DIRECTORY", Short: "Write the manual pages", Hidden: true, Args: arguments(1, 1, "needs one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-				return usage.WithHint(errors.New(args[0]+" is no directory"), "mkdir -p %s", args[0])
+				return usage.WithHint(errors.New(args[0]+" is not a directory"), "mkdir -p %s", args[0])
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // it would tell the day they were written on, and who wrote cobra

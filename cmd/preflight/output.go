@@ -7,29 +7,30 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/term"
 
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/facts"
+	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
 )
 
 // outputs are where the report goes.
 func (c Config) outputs() []outputs.Output {
-	return outputs.Of(c.Format, c.said("output"), c.Output,
-		outputs.Output{Asked: c.said("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
-		outputs.Output{Asked: c.said("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
+	return outputs.Of(c.Format, c.origin("output"), c.Output,
+		outputs.Output{Asked: c.origin("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
+		outputs.Output{Asked: c.origin("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
 }
 
 // writable refuses before the run outputs that could not be written after it. Those are the
 // files that the command reads, by what they are.
 func (c Config) writable(written outputs.Product, those map[string]string) error {
-	if err := oneOf("format", c.Format, written.Formats); err != nil {
-		return err
-	}
 	read := map[string]string{"the configuration": c.Stated.File}
 	maps.Copy(read, those)
 	return outputs.Writable(c.outputs(), written, read, term.IsTerminal(int(os.Stdout.Fd())))
@@ -40,54 +41,54 @@ func (c Config) write(r checks.Report) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)
 		if !known {
-			return fmt.Errorf("there is no format %q", name)
+			return fmt.Errorf("unknown format %q", name)
 		}
 		style.Verbose, style.Quiet = c.Verbose, c.Quiet
 		return format.Render(w, r, style)
 	})
 }
 
-// oneOf refuses a value that is not among the allowed ones.
-func oneOf(flag, value string, allowed []string) error {
-	if err := usage.Among(value, allowed); err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
+// envWritable refuses before the run a --write-env that could not be written
+// after it, or that would cost its user settings of another origin.
+func (c Config) envWritable() error {
+	if c.WriteEnv == "" {
+		return nil
+	}
+	text, err := os.ReadFile(c.WriteEnv)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.envFile().Creatable()
+	case err != nil:
+		return outputs.CannotWrite(c.envFile().Asked, err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
+	foreign := func(s facts.Setting) bool { return !slices.Contains(checks.AdvisedNames, s.Name) }
+	if len(text) > 0 && (len(problems) > 0 || slices.ContainsFunc(settings, foreign)) {
+		return usage.WithHint(fmt.Errorf("%s already exists and sets more than preflight advises", c.envFile().Asked),
+			"name another file, and append it: cat advised.env >> %s", c.WriteEnv)
 	}
 	return nil
 }
 
-// readReport reads a saved run; - is standard input.
-func readReport(path string) (checks.Report, error) {
-	in := os.Stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return checks.Report{}, noRun("%s cannot be read: %w", path, usage.Reason(err))
-		}
-		defer file.Close()
-		in = file
+// writeEnv writes the advised variables as a .deepspeed_env takes them: plain
+// NAME=VALUE lines, without a comment or a blank line, which would end a launch.
+func (c Config) writeEnv(advice checks.Advice) error {
+	if c.WriteEnv == "" {
+		return nil
 	}
-	r, err := report.Read(in)
-	if _, unread := errors.AsType[*fs.PathError](err); unread { // as of a directory
-		return r, noRun("%s cannot be read: %w", path, usage.Reason(err))
+	if len(advice.Env) == 0 {
+		fmt.Fprintf(os.Stderr, "preflight: this run proved nothing to advise, so %s is not written\n", c.WriteEnv)
+		return nil
 	}
-	if err != nil {
-		return r, noRun("%s: %w", path, err)
+	var text strings.Builder
+	for _, env := range advice.Env {
+		fmt.Fprintf(&text, "%s=%s\n", env.Name, env.Value)
 	}
-	if len(r.Nodes) == 0 { // as predict, explain and diff print it
-		return r, noRun("%s: there is no node in it, it is no saved run", path)
-	}
-	return r, nil
+	return c.envFile().Put([]byte(text.String()))
 }
 
-// noRun says why there is no saved run to read, and how one is made.
-func noRun(format string, args ...any) error {
-	return usage.WithHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
-}
-
-// readOnce refuses two saved runs that are both to come from standard input.
-func readOnce(one, other string) error {
-	if one == "-" && other == "-" {
-		return usage.WithHint(errors.New("standard input can be read once, and - is there twice"), "name a file for one of them")
-	}
-	return nil
+// envFile is where the advised variables go. A launch takes whatever the file holds.
+func (c Config) envFile() outputs.Output {
+	return outputs.Output{Asked: c.origin("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSlips: what YAML takes for signs of its own is said with its line and how to write
+// TestMistakes: what YAML takes for signs of its own is said with its line and how to write
 // it, and what else is wrong with the file beside it.
-func TestSlips(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	sign := func(sign string) string {
-		return " in quotes: " + sign + " at the start of a value is a sign of YAML's own"
+		return " in quotes: " + sign + " at the start of a value means something else in YAML"
 	}
 	for text, want := range map[string]string{
 		"expect:\n  gpu.driver: >=550":                                                                `p:2: write ">=550"` + sign(">"),
@@ -25,10 +25,10 @@ func TestSlips(t *testing.T) {
 		"groups: {a: w1}\nexpect:\n- fact: gpu.driver\n  is: 1\n  nodes: @a":                          `p:5: write "@a"` + sign("@"),
 		"severity:\n  *: off":                                                                         `p:2: write "*"` + sign("*"),
 		"waivers:\n- check: expectation\n  fact: *\n  reason: &r x\n  owner: *r\n  until: 2026-12-31": `p:3: write "*"` + sign("*"),
-		"expect:\n\tgpu.driver: 550":                                                                  `p:2: is indented by a tab, and YAML takes blanks alone: write blanks`,
-		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: the quote that begins ">=550 is not closed: write ">=550"`,
-		"expect:\n  gpu.driver: '>=550":                                                               `p:2: the quote that begins '>=550 is not closed: write '>=550'`,
-		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: there is no setting "strictt": the nearest is "strict"` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
+		"expect:\n\tgpu.driver: 550":                                                                  `p:2: is indented by a tab: YAML needs spaces`,
+		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: unclosed quote in ">=550: write ">=550"`,
+		"expect:\n  gpu.driver: '>=550":                                                               `p:2: unclosed quote in '>=550: write '>=550'`,
+		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: unknown setting "strictt": the nearest is "strict"` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
 		"expect:\n  gpu.driver: >=550\n  net.mtu: a: b":                                               `p:2: write ">=550"` + sign(">") + "\np is not YAML: yaml: line 3: mapping values are not allowed in this context",
 		"expect:\n- fact: gpu.driver\n  is: !=5\n  fix: |\n    it's > 5\n    - '>=\n":                 `p:3: write "!=5"` + sign("!"),
 		"a: [":         "p is not YAML: yaml: line 1: did not find expected node content",
@@ -41,8 +41,8 @@ func TestSlips(t *testing.T) {
 	}
 }
 
-// TestNoSlips: what YAML has a use for stays as it is.
-func TestNoSlips(t *testing.T) {
+// TestNoMistakes: what YAML has a use for stays as it is.
+func TestNoMistakes(t *testing.T) {
 	for _, text := range []string{
 		"expect:\n- fact: gpu.driver\n  is: '>=550'\n  fix: >-\n    it's\n    @here\n",
 		"expect:\n- fact: gpu.driver\n  is: 1\n  fix: |\n",

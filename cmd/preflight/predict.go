@@ -34,7 +34,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(oneOf("format", config.Format, plainFormats), commandDecides(cmd, args)); err != nil {
+			if err := commandDecides(cmd, args); err != nil {
 				return err
 			}
 			intent, err := config.intent(args)
@@ -45,29 +45,29 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 			if err == nil {
 				err = deadly(plan)
 			}
-			var forecast report.Forecast
+			var prediction report.Prediction
 			switch {
 			case err == nil:
-				forecast = report.NewForecast(plan.Prediction, plan.Head)
-				forecast.Hostfile = plan.Hostfile
+				prediction = report.NewPrediction(plan.Prediction, plan.Head)
+				prediction.Hostfile = plan.Hostfile
 			case config.Format == "json":
-				forecast = report.Refused(err)
+				prediction = report.Refused(err)
 				complain(os.Stderr, err)
 				err = exitCode(exitTrouble)
 			default:
 				return err
 			}
-			forecast.Version = Version
+			prediction.Version = Version
 			style := outputs.TerminalStyle(os.Stdout)
 			style.Verbose = config.Verbose
 			if config.Format == "json" {
-				return errors.Join(report.ForecastJSON(os.Stdout, forecast), err)
+				return errors.Join(report.PredictionJSON(os.Stdout, prediction), err)
 			}
-			return report.ForecastText(os.Stdout, forecast, style)
+			return report.PredictionText(os.Stdout, prediction, style)
 		},
 	}
 	launchFlags(cmd.Flags())
-	cmd.Flags().String("format", "text", "text or json")
+	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("verbose", "v", false, "show every node")
 	return cmd
 }

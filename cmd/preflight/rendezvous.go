@@ -40,9 +40,6 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			if err != nil {
 				return err
 			}
-			if err := oneOf("format", config.Format, plainFormats); err != nil {
-				return err
-			}
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())
 			if err != nil {
@@ -50,7 +47,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			}
 			defer closeJob()
 			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Hear
+			job.Progress = shown.Take
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
 			shown.Stop()
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
@@ -67,7 +64,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().String("format", "text", "text or json")
+	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd
@@ -83,16 +80,16 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 
 // validEndpoint refuses what cannot be HOST:PORT.
 func validEndpoint(endpoint string) error {
-	const example = "write it as a rank is told it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+	const example = "write it as a rank is given it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
 	host, port, err := net.SplitHostPort(endpoint)
 	if err == nil && host == "" {
-		err = errors.New("there is no host in it")
+		err = errors.New("the host is missing")
 	}
 	if number, notNumber := strconv.Atoi(port); err == nil && (notNumber != nil || number < 1 || number > 65535) {
 		err = fmt.Errorf("%q is not a TCP port", port)
 	}
 	if err != nil {
-		return usage.WithHint(fmt.Errorf("%q is no HOST:PORT: %w", endpoint, err), example)
+		return usage.WithHint(fmt.Errorf("%q is not HOST:PORT: %w", endpoint, err), example)
 	}
 	return nil
 }

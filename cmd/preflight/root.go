@@ -43,17 +43,18 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
   preflight -H hostfile -o junit=report.xml,json=run.json
   preflight -H hostfile --good-hosts good --bad-hosts bad`,
-		Version:       Version,
-		Args:          commandOnly,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          judgeFleet,
+		Version:           Version,
+		Args:              commandOnly,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: knownChoices,
+		RunE:              judgeFleet,
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
-	judgeFlags(root.Flags())
+	judgeFlags(root, formats.Names())
 	hostListFlags(root.Flags())
 	progressFlag(root.Flags())
 	baselineFlag(root.Flags())
@@ -88,7 +89,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch near := usage.Meant(args[0], names); {
 	case near != "":
-		return usage.WithHint(fmt.Errorf("there is no command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
+		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), checks.ShellWord(args[0]))
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := cmd.CommandPath() + " -H hostfile"
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
@@ -146,10 +147,10 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 	case len(command) == 0, config.DryRun:
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
-		held(report)
+		notLaunched(report)
 		return verdictCode(report)
 	case strange(report) != "":
-		held(report)
+		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
 	closeJob()
@@ -162,7 +163,7 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 // run judges a job, and shows how far it is.
 func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
 	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Hear
+	job.Progress = shown.Take
 	report := preflight.Run(ctx, job)
 	shown.Stop()
 	report.Version, report.Hostfile = Version, c.source(job.Plan)
@@ -190,7 +191,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		return preflight.Job{}, nil, err
 	}
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
-		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
+		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {
@@ -231,7 +232,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	}}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
-		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.said("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
+		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.origin("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
 	case c.Hosts != "" && c.Hostfile != "":
 		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":

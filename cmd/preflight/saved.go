@@ -1,131 +1,91 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"preflight/checks"
-	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
 	"preflight/report"
-	"preflight/report/ci"
 )
 
-// judgeCommand judges a saved run again.
-func judgeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "judge FILE",
-		Short: "Judge a saved run again, offline",
-		Args:  arguments(1, 1, "needs one file"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
-			policy, err := config.policy()
-			if err != nil {
-				return err
-			}
-			if err := readOnce(args[0], config.Baseline); err != nil {
-				return err
-			}
-			saved, err := readReport(args[0])
-			if err != nil {
-				return err
-			}
-			if err := config.writable(outputs.Run(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
-				return err
-			}
-			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
-				return err
-			}
-			judged := rejudge(saved, policy)
-			if err := config.write(judged); err != nil {
-				return err
-			}
-			return verdictCode(judged)
-		},
+// readReport reads a saved run; - is standard input.
+func readReport(path string) (checks.Report, error) {
+	in := os.Stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return checks.Report{}, noRun("%s cannot be read: %w", path, usage.Reason(err))
+		}
+		defer file.Close()
+		in = file
 	}
-	judgeFlags(cmd.Flags())
-	hostListFlags(cmd.Flags())
-	baselineFlag(cmd.Flags())
-	return cmd
+	r, err := report.Read(in)
+	if _, unread := errors.AsType[*fs.PathError](err); unread { // as of a directory
+		return r, noRun("%s cannot be read: %w", path, usage.Reason(err))
+	}
+	if err != nil {
+		return r, noRun("%s: %w", path, err)
+	}
+	if len(r.Nodes) == 0 { // as predict, explain and diff print it
+		return r, noRun("%s: it has no nodes, so it is not a saved run", path)
+	}
+	return r, nil
 }
 
-// rejudge judges the facts of a saved run by today's catalogue. That the run was
-// interrupted or is normalized stays true.
-func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
-	catalogue := checks.Catalogue
-	if saved.Normalized {
-		catalogue = checks.Lasting(catalogue)
-	}
-	judged := checks.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
-	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
-	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
-	judged.Conclude(policy.Strict)
-	return judged
+// noRun says why there is no saved run to read, and how one is made.
+func noRun(format string, args ...any) error {
+	return usage.WithHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
 }
 
-// changeFormats are what diff prints.
-var changeFormats = []string{"text", "json", "markdown"}
-
-// diffCommand compares two saved runs.
-func diffCommand() *cobra.Command {
-	format := "text"
-	cmd := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
-		Short: "Say what changed between two saved runs",
-		Long: `Say what changed between two saved runs, fact by fact: nodes that came or went,
-and every value that is not the same any more. Values that change by
-themselves (load, free memory) are left out. What only one of the runs saw is
-named, and not compared.
-
-Exit codes: 0 nothing changed, 1 something did, 2 could not compare: a file is
-no saved run, or nothing changed of what could be compared. What the first run
-was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
-		Args: arguments(2, 2, "needs two files"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("format", format, changeFormats); err != nil {
-				return err
-			}
-			if err := readOnce(args[0], args[1]); err != nil {
-				return err
-			}
-			before, err := readReport(args[0])
-			if err != nil {
-				return err
-			}
-			after, err := readReport(args[1])
-			if err != nil {
-				return err
-			}
-			changed := report.Changed{
-				Schema: checks.Schema, Changes: checks.Changes(before.Fleet, after.Fleet), NotCompared: checks.Unseen(before.Fleet, after.Fleet),
-			}
-			if err := printChanges(changed, format); err != nil {
-				return err
-			}
-			switch {
-			case len(changed.Changes) > 0:
-				return exitCode(exitFail)
-			case slices.ContainsFunc(changed.NotCompared, func(n checks.NotCompared) bool { return !n.ByChoice }):
-				return exitCode(exitTrouble)
-			}
-			return nil
-		},
+// readOnce refuses two saved runs that are both to come from standard input.
+func readOnce(one, other string) error {
+	if one == "-" && other == "-" {
+		return usage.WithHint(errors.New("standard input can only be read once, and - is given twice"), "name a file for one of them")
 	}
-	cmd.Flags().StringVar(&format, "format", format, "what to print: "+strings.Join(changeFormats, ", "))
-	return cmd
+	return nil
 }
 
-func printChanges(changed report.Changed, format string) error {
-	switch format {
-	case "json":
-		return report.JSON(os.Stdout, changed)
-	case "markdown":
-		return ci.ChangesMarkdown(os.Stdout, changed)
+// baselineFlag adds the flag that says what the fleet once was.
+func baselineFlag(flags *pflag.FlagSet) {
+	flags.String("baseline", "", "a snapshot: what has changed since is reported by the check drift")
+}
+
+// baseline reads what drift compares with, nil where nobody named a file. Nodes that the
+// hostfile still lists and this launch leaves out are not missed in it.
+func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
+	if c.Baseline == "" {
+		return nil, nil
 	}
-	return report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout))
+	saved, err := readReport(c.Baseline)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.origin("baseline"), err)
+	}
+	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
+	if p.HostsFile == "" {
+		return baseline, nil
+	}
+	// The launch has read it already. In judge it may lie on another machine, where a
+	// file of the same name would be another fleet's.
+	listed, _, err := hostfile.ReadFile(p.HostsFile, p.DeepSpeed)
+	if err != nil || slices.ContainsFunc(p.Hosts, func(host hostfile.Host) bool { return !hasHost(listed, host.Name) }) {
+		baseline.Unlisted = true
+		return baseline, nil
+	}
+	baseline.Nodes = slices.DeleteFunc(baseline.Nodes, func(node facts.Node) bool {
+		return hasHost(listed, node.Name) && !hasHost(p.Hosts, node.Name)
+	})
+	return baseline, nil
+}
+
+func hasHost(hosts []hostfile.Host, name string) bool {
+	return slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return host.Name == name })
 }

@@ -108,6 +108,11 @@ func (s setting) wrong(text string) error {
 // Behind its "--" stands the launch, which may say where the file lies. Later wins, and
 // every value is held to its setting's rule, wherever it was set: the errors say where,
 // all at once.
+//
+// Viper only decodes what is merged here. Bound to the flags, the file and the environment
+// it would lose where a value was set, which every error names, bend values until they fit
+// (12 to 12 nanoseconds), take any PREFLIGHT_ variable that is misspelt for none, and split
+// lists at commas that belong to paths.
 func readConfig(cmd *cobra.Command, command []string) (Config, error) {
 	config := thresholds()
 	config.places = map[string]string{}
@@ -188,8 +193,8 @@ func flagValues(flag *pflag.Flag) []string {
 	return []string{flag.Value.String()}
 }
 
-// said is what a person set a setting by: the flag, the variable, or the line of the file.
-func (c Config) said(key string) string { return cmp.Or(c.places[key], "--"+key) }
+// origin is what a person set a setting by: the flag, the variable, or the line of the file.
+func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+key) }
 
 // knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
 // would silently change nothing.
@@ -198,7 +203,7 @@ func knownEnvironment() error {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
 		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
-			return usage.WithHint(fmt.Errorf("%s is set, but preflight has no such setting", name), "unset %s, or see preflight --help for the names", name)
+			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight", name), "unset %s, or see preflight --help for the names", name)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 func TestLacking(t *testing.T) {
@@ -26,5 +27,35 @@ func TestLacking(t *testing.T) {
 		if got := lacking(checks.Report{Interrupted: c.interrupted, Fleet: facts.Fleet{Nodes: c.nodes}}); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestFaults: a snapshot's warning names what the run would fail, on which nodes, and
+// neither what it does not hold nor what it says otherwise.
+func TestFaults(t *testing.T) {
+	fleet := facts.Fleet{}
+	for _, name := range []string{"w1", "w2", "w3"} {
+		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: name, Reached: true, Facts: facts.Facts{
+			SSH: &facts.SSH{}, Host: &facts.Host{}, Limits: &facts.Limits{NoFile: facts.Limit{Soft: 1 << 20, Hard: 1 << 20}},
+			SHM:   &facts.SHM{Exists: true, Mounted: true, FSType: "tmpfs", Writable: true, Size: 1 << 40, Free: 1 << 40, FreeInodes: 1 << 20},
+			Clock: &facts.Clock{},
+		}})
+	}
+	policy := checks.DefaultPolicy()
+	policy.Only = []string{"shm-writable", "clock-skew", "ssh-reach"}
+	told := func() string { return faults(fleet, launch.Prediction{}, policy) }
+	if got := told(); got != "" {
+		t.Errorf("of healthy nodes: %q", got)
+	}
+	fleet.Nodes[2].SHM.Writable, fleet.Nodes[1].SHM.Writable = false, false
+	fleet.Nodes[0].Clock.Offset = 3600
+	policy.Severities = map[string]checks.Severity{"clock-skew": checks.Error}
+	fleet.Nodes = append(fleet.Nodes, facts.Node{Name: "w4", Facts: facts.Facts{SSH: &facts.SSH{Stage: "tcp", Cause: "timed-out"}}})
+	if got := told(); got != "shm-writable w[2-3]" {
+		t.Errorf("two cannot write there, one's clock is off, one is not reached: %q", got)
+	}
+	policy.Severities["shm-writable"] = checks.Warning
+	if got := told(); got != "" {
+		t.Errorf("what the policy only warns of: %q", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-version"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
@@ -66,10 +67,34 @@ func ofKind(kind, text string) error {
 // flagError puts pflag's words for a wrong value into ours.
 func flagError(err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		if err := ofKind(invalid.GetFlag().Value.Type(), invalid.GetValue()); err != nil {
-			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, err)
+		flag := invalid.GetFlag()
+		if err := ofKind(flag.Value.Type(), invalid.GetValue()); err != nil {
+			return fmt.Errorf("--%s: %w", flag.Name, err)
 		}
 	}
+	return err
+}
+
+// choice is the value of a flag that takes one of a few. It is held to them when the command
+// begins: the shell completes the rest of a line in which it is not finished.
+type choice struct {
+	value string
+	among []string
+}
+
+func (c *choice) String() string        { return c.value }
+func (c *choice) Set(text string) error { c.value = text; return nil }
+func (c *choice) Type() string          { return "string" }
+
+// knownChoices refuses flags of a command that are none of those they take.
+func knownChoices(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if c, is := flag.Value.(*choice); is && err == nil {
+			if wrong := usage.Among(c.value, c.among); wrong != nil {
+				err = fmt.Errorf("--%s: %w", flag.Name, wrong)
+			}
+		}
+	})
 	return err
 }
 
@@ -78,7 +103,7 @@ func flagError(err error) error {
 func given(wayOut string) func(string) error {
 	return func(text string) error {
 		if strings.TrimSpace(text) == "" {
-			return errors.New("is empty: " + wayOut)
+			return errors.New("must not be empty: " + wayOut)
 		}
 		return nil
 	}
@@ -115,7 +140,7 @@ func release(text string) error {
 
 func enoughTime(text string) error {
 	if limit, err := time.ParseDuration(text); err != nil || limit < time.Second {
-		return fmt.Errorf("%s leaves no time to look at a node: give it a second or more", text)
+		return fmt.Errorf("must be at least 1s: %s", text)
 	}
 	return nil
 }
@@ -135,14 +160,14 @@ func size(text string) error {
 
 func share(text string) error {
 	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // nor NaN
-		return fmt.Errorf("is %s, but it is a share between 0 and 1", text)
+		return fmt.Errorf("must be between 0 and 1: %s", text)
 	}
 	return nil
 }
 
 func notBelowZero(text string) error {
 	if strings.HasPrefix(text, "-") {
-		return fmt.Errorf("is %s, and there is no less than none", text)
+		return fmt.Errorf("must not be negative: %s", text)
 	}
 	return nil
 }

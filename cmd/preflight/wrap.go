@@ -77,20 +77,20 @@ func strange(r checks.Report) string {
 func become(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return usage.WithHint(fmt.Errorf("%s is not to be found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
+		return usage.WithHint(fmt.Errorf("%s not found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
 	}
 	err = syscall.Exec(path, command, os.Environ())
 	return fmt.Errorf("%s cannot be started: %w", path, err)
 }
 
-// held says why the launch did not follow.
-func held(r checks.Report) {
+// notLaunched says why the launch did not follow.
+func notLaunched(r checks.Report) {
 	why := strange(r)
 	switch r.ExitCode {
 	case exitFail:
 		why = "a check failed"
 	case exitTrouble:
-		why = "it cannot be told whether it would work"
+		why = "it is unknown whether it would work"
 	}
 	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)
 }

@@ -62,7 +62,7 @@ func TestGitHub(t *testing.T) {
 // TestGitHubSaysWhy: of a run without a finding the error says what is not complete.
 func TestGitHubSaysWhy(t *testing.T) {
 	all := readCommands(t, sample.Rendered(t, GitHub, sample.Undecided()))
-	if text := all[1].text; !strings.Contains(text, "cannot tell") || !strings.Contains(text, "not complete: ssh-login, shm-size: w1 not reached") {
+	if text := all[1].text; !strings.Contains(text, "cannot tell") || !strings.Contains(text, "unknown: ssh-login, shm-size: w1 not reached") {
 		t.Errorf("the error says %q", text)
 	}
 }

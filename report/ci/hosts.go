@@ -32,11 +32,11 @@ const (
 // nobody can tell that the file is ours, and it is not written over. A name that
 // cannot stand in a hostfile is an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
-	parted := checks.Partitioned(r)
-	if parted.Whole != nil {
-		parted.Good = nil
+	split := checks.Partitioned(r)
+	if split.Whole != nil {
+		split.Good = nil
 	}
-	good, err := hosts(r, parted.Good)
+	good, err := hosts(r, split.Good)
 	if err != nil {
 		return err
 	}
@@ -45,9 +45,9 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
-		fmt.Fprintln(&out, GoodHostsStart+shareOf(r, good, parted.Unknown))
-		if parted.Whole != nil {
-			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", report.Escape(strings.Join(parted.Whole, ", ")))
+		fmt.Fprintln(&out, GoodHostsStart+shareOf(r, good, split.Unknown))
+		if split.Whole != nil {
+			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", report.Escape(strings.Join(split.Whole, ", ")))
 		}
 	}
 	for _, host := range good {
@@ -66,13 +66,13 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 // node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
 // is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
-	parted := checks.Partitioned(r)
-	bad, err := hosts(r, parted.Bad)
+	split := checks.Partitioned(r)
+	bad, err := hosts(r, split.Bad)
 	if err != nil {
 		return err
 	}
 	var out strings.Builder
-	fmt.Fprintln(&out, BadHostsStart+shareOf(r, bad, parted.Unknown))
+	fmt.Fprintln(&out, BadHostsStart+shareOf(r, bad, split.Unknown))
 	for _, host := range bad {
 		fmt.Fprintln(&out, host.Name)
 	}
@@ -81,10 +81,10 @@ func BadHosts(w io.Writer, r checks.Report) error {
 }
 
 // shareOf says how many are in a list of hosts, and the nodes that are in neither.
-func shareOf(r checks.Report, listed []hostfile.Host, untold []string) string {
+func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
 	text := fmt.Sprintf("%d of %s", len(listed), report.Plural(len(r.Nodes), "node"))
-	if len(untold) > 0 {
-		text += fmt.Sprintf("; could not tell of %d: %s", len(untold), report.Escape(hostfile.Fold(untold)))
+	if len(unknown) > 0 {
+		text += fmt.Sprintf("; %d unknown: %s", len(unknown), report.Escape(hostfile.Fold(unknown)))
 	}
 	return text
 }

@@ -154,7 +154,7 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 		c.Error = problem(words, one)
 		return c
 	case one.explained():
-		c.Skipped = &junitSkipped{"not complete: " + report.Escape(one.Reason)}
+		c.Skipped = &junitSkipped{"unknown: " + report.Escape(one.Reason)}
 	case one.Verdict == checks.Skip:
 		c.Skipped = &junitSkipped{whySkipped(words, one)}
 	}

@@ -93,7 +93,7 @@ func TestJUnitSaysWhyUnknown(t *testing.T) {
 	r := sample.Failing()
 	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
 	c := decodeJUnit(t, sample.Rendered(t, JUnit, r)).Cases[0].Children
-	if len(c) != 2 || c[0].XMLName.Local != "skipped" || c[0].Message != "not complete: w4 not reached" || !strings.Contains(c[1].Text, "a hostile") {
+	if len(c) != 2 || c[0].XMLName.Local != "skipped" || c[0].Message != "unknown: w4 not reached" || !strings.Contains(c[1].Text, "a hostile") {
 		t.Errorf("%q", c)
 	}
 }

@@ -60,8 +60,8 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	s.add(markdownMark)
 	rows := c.Rows(false)
 	if len(rows) == 0 {
-		said := c.Unchanged()
-		s.add("\n" + strings.ToUpper(said[:1]) + said[1:] + ".\n")
+		text := c.Unchanged()
+		s.add("\n" + strings.ToUpper(text[:1]) + text[1:] + ".\n")
 	} else {
 		s.add("\n" + row("nodes", "fact", "before", "after") + row("---", "---", "---", "---"))
 	}
@@ -160,7 +160,7 @@ func (s *summary) remedy(f checks.Finding) {
 		text += "\n" + block("sh", wholeCommands(f.Fix))
 	}
 	if f.WouldSee != "" {
-		text += "\nor see: " + code(f.WouldSee) + "\n"
+		text += "\nsymptom: " + code(f.WouldSee) + "\n"
 	}
 	s.add(text)
 }

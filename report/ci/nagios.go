@@ -80,11 +80,8 @@ func statusText(text string) string {
 
 func perfdata(r checks.Report) string {
 	values := []string{fmt.Sprintf("nodes=%d;;;0", len(r.Nodes)), fmt.Sprintf("reached=%d;;;0;%d", report.Reached(r), len(r.Nodes))}
-	for _, count := range []struct {
-		name    string
-		verdict checks.Verdict
-	}{{"passed", checks.Pass}, {"failed", checks.Fail}, {"warned", checks.Warn}, {"unknown", checks.Unknown}} {
-		values = append(values, fmt.Sprintf("%s=%d;;;0;%d", count.name, len(report.Outcomes(r, count.verdict)), len(r.Checks)))
+	for _, counted := range report.Counted {
+		values = append(values, fmt.Sprintf("%s=%d;;;0;%d", counted.Word, len(report.Outcomes(r, counted.Verdict)), len(r.Checks)))
 	}
 	values = append(values, fmt.Sprintf("waived=%d;;;0", len(r.Waived)))
 	return strings.Join(append(values, fmt.Sprintf("time=%.3fs;;;0", r.Seconds)), " ")

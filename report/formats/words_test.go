@@ -84,10 +84,10 @@ func TestQuietSaysWhyUnknown(t *testing.T) {
 		report checks.Report
 		want   string
 	}{
-		"nothing judged":       {untold(off, drift), "not judged    drift: only with --baseline\n"},
-		"nothing left on":      {untold(off), "not judged    ssh-reach: switched off\n"},
-		"not complete":         {untold(off, drift, stuck), "not complete  gpu-idle: nvml: no answer\n"},
-		"not complete by half": {half, "not complete  gpu-idle: nvml: no answer\n"},
+		"nothing judged":       {untold(off, drift), "skipped       drift: only with --baseline\n"},
+		"nothing left on":      {untold(off), "skipped       ssh-reach: switched off\n"},
+		"not complete":         {untold(off, drift, stuck), "unknown       gpu-idle: nvml: no answer\n"},
+		"not complete by half": {half, "unknown       gpu-idle: nvml: no answer\n"},
 	} {
 		text := rendered(t, All[0], c.report, report.Style{Quiet: true})
 		paragraphs := strings.SplitAfter(text, "\n\n")
@@ -96,7 +96,7 @@ func TestQuietSaysWhyUnknown(t *testing.T) {
 		}
 	}
 	for name, render := range map[string]func(io.Writer, checks.Report) error{"junit": ci.JUnit, "github": ci.GitHub} {
-		if text := sample.Rendered(t, render, untold(off, drift)); !strings.Contains(text, "not judged: drift: only with --baseline") {
+		if text := sample.Rendered(t, render, untold(off, drift)); !strings.Contains(text, "skipped: drift: only with --baseline") {
 			t.Errorf("%s does not say why:\n%s", name, text)
 		}
 	}

@@ -22,9 +22,9 @@ type factTable struct {
 	Orders [][]int `json:"orders"`
 	// Columns are what holes are filled with: one JSON text for each value of a shape.
 	Columns []json.RawMessage `json:"columns"`
-	// Untold are the sections that could not be looked at on a node, and why.
-	Untold []map[facts.Section]string `json:"untold"`
-	Units  map[string]any             `json:"units"` // [facts.Units]
+	// Missing are the sections that could not be looked at on a node, and why.
+	Missing []map[facts.Section]string `json:"missing"`
+	Units   map[string]any             `json:"units"` // [facts.Units]
 }
 
 // factField is one field of a section on all nodes.
@@ -63,7 +63,7 @@ func newFactTable(nodes []facts.Node) (factTable, error) {
 	columns := map[[2]string][]json.RawMessage{}
 	var order [][2]string
 	for i := range nodes {
-		m.Untold = append(m.Untold, nodes[i].Missing)
+		m.Missing = append(m.Missing, nodes[i].Missing)
 		for _, section := range facts.Sections() {
 			fields, err := fieldsOf(&nodes[i], section)
 			if err != nil {
@@ -89,7 +89,7 @@ func newFactTable(nodes []facts.Node) (factTable, error) {
 }
 
 func newTableMaker() *tableMaker {
-	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Untold: []map[facts.Section]string{}, Units: map[string]any{}}
+	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Missing: []map[facts.Section]string{}, Units: map[string]any{}}
 	return &tableMaker{empty, map[string]int{}, map[string]int{}}
 }
 

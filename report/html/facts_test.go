@@ -118,7 +118,7 @@ func TestFactsAreShared(t *testing.T) {
 			{Section: "net", Name: "tcp", Order: 0, Shapes: shapes}, {Section: "net", Name: "again", Order: 0, Shapes: shapes},
 			{Section: "net", Name: "ipv6", Order: -1, Shapes: []*factShape{{Count: 1, Value: alike[0], Holes: []*factHole{}}}},
 		},
-		Orders: [][]int{{0, -1, 1, 1, 2}}, Columns: []json.RawMessage{json.RawMessage("[1,2]")}, Untold: []map[facts.Section]string{}, Units: map[string]any{},
+		Orders: [][]int{{0, -1, 1, 1, 2}}, Columns: []json.RawMessage{json.RawMessage("[1,2]")}, Missing: []map[facts.Section]string{}, Units: map[string]any{},
 	}
 	if diff := cmp.Diff(want, m.factTable); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -21,7 +21,7 @@ func tallied(findings []finding, unknowns []unknown) (all []tally) {
 	for _, v := range []struct {
 		verdict checks.Verdict
 		noun    string
-	}{{checks.Fail, "problem"}, {checks.Unknown, "blind spot"}, {checks.Warn, "warning"}} {
+	}{{checks.Fail, "problem"}, {checks.Unknown, "unknown"}, {checks.Warn, "warning"}} {
 		if n := count[v.verdict]; n > 0 {
 			all = append(all, tally{v.verdict, report.Plural(n, v.noun)})
 		}
@@ -80,7 +80,7 @@ func whose(w report.Words, f checks.Finding) set {
 	return setOf(w, f.Nodes)
 }
 
-// waiver is a finding that the policy has told not to count.
+// waiver is a finding that the policy does not count.
 type waiver struct {
 	checks.Waived
 	Anchor string

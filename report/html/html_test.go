@@ -79,7 +79,7 @@ func TestHTMLTellsTriedFromSeen(t *testing.T) {
 var voidElements = []string{"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
 // TestHTMLIsWellFormed: every tag is closed where it should be, no attribute and no
-// id is there twice, and what is referred to is there.
+// duplicate key id, and what is referred to is there.
 func TestHTMLIsWellFormed(t *testing.T) {
 	for name, r := range map[string]checks.Report{"everything": everything(), "passing": sample.Passing(), "empty": {Verdict: checks.Unknown}, "recorded": sample.Recorded(t), "hostile": hostileReport("<b id=x>")} {
 		t.Run(name, func(t *testing.T) {

@@ -96,8 +96,8 @@ func numaOf(node *facts.Node, card int) int {
 			return node.GPU.OnBus[at].NUMANode
 		}
 	}
-	if told := node.NVML.Cards[card].NUMANode; told != nil {
-		return *told
+	if numa := node.NVML.Cards[card].NUMANode; numa != nil {
+		return *numa
 	}
 	return -1
 }

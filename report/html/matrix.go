@@ -51,7 +51,7 @@ const (
 	cellWarn    = 'w'
 	cellUnknown = 'u'
 	cellPass    = 'p'
-	cellWaived  = 'v' // something is wrong that the policy has told not to count
+	cellWaived  = 'v' // something is wrong that the policy does not count
 	cellClear   = 'c' // nothing was found here, and something elsewhere
 	cellPartial = 'n' // the check could not judge everything
 	cellSkip    = 's'

@@ -49,7 +49,7 @@ func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
 		title string
 		part  func(*facts.Node) *facts.Rendezvous
 	}{
-		{"At the endpoint the ranks will be told", func(n *facts.Node) *facts.Rendezvous { return n.Rendezvous }},
+		{"At the endpoint that the ranks are given", func(n *facts.Node) *facts.Rendezvous { return n.Rendezvous }},
 		{"Then where group rank 0 publishes", func(n *facts.Node) *facts.Rendezvous { return next(n.Rendezvous) }},
 		{"The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Rendezvous { return n.PeerRendezvous }},
 		{"Then there", func(n *facts.Node) *facts.Rendezvous { return next(n.PeerRendezvous) }},

@@ -38,18 +38,18 @@ const facts = {
 
   draw() {
     if (this.node < 0) return;
-    const told = store.all(this.node);
+    const seen = store.all(this.node);
     const asked = byId("facts-filter").value.trim().toLowerCase();
-    byId("facts-shown").replaceChildren(byId("facts-raw").checked ? this.json(told) : this.table(told, asked));
+    byId("facts-shown").replaceChildren(byId("facts-raw").checked ? this.json(seen) : this.table(seen, asked));
   },
 
-  json(told) {
-    const code = element("code", {}, asJSON({ name: data.names[this.node], facts: told, missing: store.untold(this.node) }, 1));
+  json(seen) {
+    const code = element("code", {}, asJSON({ name: data.names[this.node], facts: seen, missing: store.missing(this.node) }, 1));
     byId("facts-count").textContent = "";
     return element("div", { class: "copyable" }, element("pre", { tabindex: "0" }, code), copyButton(code, "Copy the facts as JSON"));
   },
 
-  table(told, asked) {
+  table(seen, asked) {
     const body = element("tbody", {});
     let shown = 0;
     const add = (section, lines) => {
@@ -61,8 +61,8 @@ const facts = {
         body.append(element("tr", {}, element("th", { scope: "row" }, path), element("td", number ? { title: number } : {}, text)));
       }
     };
-    for (const [section, fields] of Object.entries(told)) add(section, flat(section, fields, store.unit(store.table.units, section)));
-    add("not seen", Object.entries(store.untold(this.node)));
+    for (const [section, fields] of Object.entries(seen)) add(section, flat(section, fields, store.unit(store.table.units, section)));
+    add("not seen", Object.entries(store.missing(this.node)));
     byId("facts-count").textContent = count(shown, "fact") + " of " + visible(data.names[this.node]);
     const table = element("table", { class: "fact-table" }, element("caption", { class: "hidden-text" }, "Facts of " + data.names[this.node]), body);
     return element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Facts" }, table);

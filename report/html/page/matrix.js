@@ -2,8 +2,8 @@
 const cells = {
   f: { sign: "×", word: "fail" }, w: { sign: "!", word: "warn" }, u: { sign: "?", word: "could not look" },
   p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "nothing found here, but elsewhere" },
-  v: { sign: "~", word: "waived" }, n: { sign: "…", word: "the check is not complete" }, s: { sign: "–", word: "does not apply" },
-  o: { sign: "", word: "not judged here" },
+  v: { sign: "~", word: "waived" }, n: { sign: "…", word: "the check is unknown" }, s: { sign: "–", word: "does not apply" },
+  o: { sign: "", word: "judged elsewhere" },
 };
 const mostRows = 200; // that are drawn at once
 

@@ -59,5 +59,5 @@ const store = {
     return Object.hasOwn(above, key) ? above[key] : above["*"];
   },
 
-  untold(i) { return this.table.untold[i] || {}; },
+  missing(i) { return this.table.missing[i] || {}; },
 };

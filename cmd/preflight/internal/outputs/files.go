@@ -36,7 +36,7 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 		case o.isBareFormat():
 			return usage.WithHint(fmt.Errorf("%s names a format and no file", o.Asked), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.Path, o.Path, o.Path)
 		case o.Printed() && o.row().Unread && onTerminal:
-			return usage.WithHint(fmt.Errorf("%s says nothing to a person on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
+			return usage.WithHint(fmt.Errorf("%s is not readable on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
 		}
 	}
 	if err := distinct(outputs); err != nil {
@@ -59,7 +59,7 @@ func (o Output) unknownFormat(known []string) error {
 	if meant := formats.ByEnding("." + o.Format); slices.Contains(known, meant) {
 		near = fmt.Sprintf(": the nearest is %q", meant)
 	}
-	return usage.WithHint(fmt.Errorf("%s: there is no format %q%s", o.Asked, o.Format, near),
+	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, near),
 		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)
 }
 
@@ -73,7 +73,7 @@ func (o Output) writable(those map[string]string, kept formats.Kept) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Lstat(o.Path); err == nil {
-			return usage.WithHint(fmt.Errorf("%s is a link to a file that is not there", o.Asked), "make that file, or remove the link")
+			return usage.WithHint(fmt.Errorf("%s is a link to a file that does not exist", o.Asked), "create the file, or remove the link")
 		}
 		return o.Creatable()
 	case err != nil:
@@ -149,13 +149,13 @@ func (o Output) replaceable(by formats.Kept) error {
 	defer file.Close()
 	switch there := formats.Wrote(file); {
 	case there == formats.Foreign:
-		return usage.WithHint(fmt.Errorf("%s is there already and is no preflight report", o.Asked), "name another file, or remove that one")
+		return usage.WithHint(fmt.Errorf("%s already exists and is not a preflight report", o.Asked), "name another file, or remove that one")
 	case there <= by:
 		return nil
 	case there == formats.NormalizedSnapshot:
-		return usage.WithHint(fmt.Errorf("%s is there already and is a normalized snapshot", o.Asked), "name another file; preflight snapshot --normalize is what writes that one anew")
+		return usage.WithHint(fmt.Errorf("%s already exists and is a normalized snapshot", o.Asked), "name another file; only preflight snapshot --normalize overwrites it")
 	}
-	return usage.WithHint(fmt.Errorf("%s is there already and has the facts of a run, which would be lost", o.Asked), "name another file, or remove that one")
+	return usage.WithHint(fmt.Errorf("%s already exists and holds the facts of a run, which would be lost", o.Asked), "name another file, or remove that one")
 }
 
 // isAdded is whether the report goes where others stand: every command of a step of GitHub
@@ -251,7 +251,7 @@ func (o Output) add(text []byte) error {
 func (o Output) feed(text []byte) error {
 	file, err := os.OpenFile(o.Path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENXIO) {
-		return usage.WithHint(fmt.Errorf("%s is a pipe, and nobody reads it", o.Asked), "start its reader first")
+		return usage.WithHint(fmt.Errorf("%s is a pipe without a reader", o.Asked), "start its reader first")
 	}
 	if err != nil {
 		return o.cannot(err)

@@ -70,10 +70,10 @@ func (f *file) mapping(node *yaml.Node) map[string]*yaml.Node {
 		key := node.Content[i]
 		switch _, twice := keys[key.Value]; {
 		case key.Tag == "!!merge":
-			f.fault(key, "<< is not read here: write the keys out")
+			f.fault(key, "merge keys (<<) are not supported: write the keys out")
 			continue
 		case twice:
-			f.fault(key, "%s is there twice", key.Value)
+			f.fault(key, "duplicate key %s", key.Value)
 		}
 		keys[key.Value] = behind(node.Content[i+1])
 	}
@@ -99,19 +99,19 @@ func (f *file) entries(list *yaml.Node, section string, known ...string) (all []
 		return all
 	}
 	if list.Kind != yaml.SequenceNode {
-		f.fault(list, "%s: is a list: each entry begins with \"- %s:\"", section, known[0])
+		f.fault(list, "%s: must be a list: each entry begins with \"- %s:\"", section, known[0])
 		return nil
 	}
 	for _, node := range list.Content {
 		node = behind(node)
 		if node.Kind != yaml.MappingNode {
-			f.fault(node, "%s: each entry has keys: %s", section, strings.Join(known, ", "))
+			f.fault(node, "%s: each entry must have keys: %s", section, strings.Join(known, ", "))
 			continue
 		}
 		e := entry{section, node, f.mapping(node)}
 		for i := 0; i < len(node.Content); i += 2 {
 			if key := node.Content[i]; !slices.Contains(known, key.Value) && key.Tag != "!!merge" {
-				f.fault(key, "%s: there is no key %q%s", section, key.Value, usage.Nearest(key.Value, known))
+				f.fault(key, "%s: unknown key %q%s", section, key.Value, usage.Nearest(key.Value, known))
 			}
 		}
 		all = append(all, e)
@@ -122,7 +122,7 @@ func (f *file) entries(list *yaml.Node, section string, known ...string) (all []
 // text is a plain value as it is written: a date stays one, and 3.10 keeps its zero.
 func (f *file) text(node *yaml.Node, where string) string {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
-		f.fault(node, "%s: takes one value", where)
+		f.fault(node, "%s: must be a single value", where)
 		return ""
 	}
 	return node.Value
@@ -139,12 +139,12 @@ func (f *file) optional(e entry, key string) string {
 func (f *file) required(e entry, key string) string {
 	node := e.keys[key]
 	if node == nil {
-		f.fault(e.node, "%s: this entry lacks %q", e.section, key+":")
+		f.fault(e.node, "%s: this entry is missing %q", e.section, key+":")
 		return ""
 	}
 	text := f.text(node, key)
 	if text == "" && node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
-		f.fault(node, "%s: is empty", key)
+		f.fault(node, "%s: must not be empty", key)
 	}
 	return text
 }
@@ -167,7 +167,7 @@ func (f *file) list(node *yaml.Node, where string) (all []string) {
 		return []string{f.text(node, where)}
 	}
 	if len(node.Content) == 0 {
-		f.fault(node, "%s: is an empty list, and nothing is in that", where)
+		f.fault(node, "%s: must not be an empty list", where)
 	}
 	for _, one := range node.Content {
 		all = append(all, f.text(behind(one), where))

@@ -48,7 +48,7 @@ func Read(name string, settings []Setting) (Policy, error) {
 		return Policy{}, err
 	}
 	if root.Kind != yaml.MappingNode && root.Kind != 0 && root.Tag != "!!null" {
-		f.fault(root, "settings are written as \"name: value\"")
+		f.fault(root, "settings must be written as \"name: value\"")
 		root = &yaml.Node{}
 	}
 	top := f.mapping(root)
@@ -71,7 +71,7 @@ func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Settin
 		case slices.Contains(sections, key.Value), key.Tag == "!!merge":
 		case at < 0:
 			near := usage.Nearest(key.Value, keys)
-			f.fault(key, "there is no setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
+			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
 		case top[key.Value].Tag != "!!null": // else as if it were not there
 			values[all[at].Key] = Value{f.at(key), f.values(all[at], top[key.Value])}
 		}
@@ -88,7 +88,7 @@ func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	for _, one := range nodes {
 		one = behind(one)
 		if one.Kind != yaml.ScalarNode || one.Tag == "!!null" {
-			f.fault(one, "%s: takes %s", s.Key, s.Takes)
+			f.fault(one, "%s: must be %s", s.Key, s.Takes)
 			continue
 		}
 		for _, text := range s.Split(one.Value) {
@@ -113,7 +113,7 @@ func small(name string) (string, error) {
 	case err != nil:
 		return "", Unreadable(name, err)
 	case len(text) > mostOfFile:
-		return "", fmt.Errorf("configuration file %s: has more than 1 MiB, so it is hardly one", name)
+		return "", fmt.Errorf("configuration file %s: is larger than 1 MiB", name)
 	}
 	return string(text), nil
 }

@@ -58,14 +58,14 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 // readGroups reads names for node sets, in their order.
 func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	if node.Kind != yaml.MappingNode {
-		f.fault(node, "groups: holds names and their node sets, as in training: 'gpu[01-16]'")
+		f.fault(node, "groups: must map names to node sets, as in training: 'gpu[01-16]'")
 		return nil
 	}
 	for name, set := range maps.All(f.mapping(node)) {
 		text := f.text(set, "groups: "+name)
 		nodes, err := hostfile.Expand(text)
 		if groupName.FindString("@"+name) != "@"+name {
-			f.fault(set, "groups: %q is no name for a group: letters, digits, _ and - are", name)
+			f.fault(set, "groups: %q is not a valid group name: use letters, digits, _ and -", name)
 		} else if err != nil && text != "" {
 			f.fault(set, "groups: %s: %v", name, err)
 		}
@@ -91,7 +91,7 @@ func (f *file) nodeSet(node *yaml.Node, where string) []string {
 		group, there := f.groups[parts[2]]
 		if !there {
 			known = false
-			f.fault(node, "%s: there is no group %q%s", where, parts[2], usage.Nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
+			f.fault(node, "%s: unknown group %q%s", where, parts[2], usage.Nearest(parts[2], slices.Sorted(maps.Keys(f.groups))))
 		}
 		return parts[1] + group
 	})
@@ -146,11 +146,11 @@ func (f *file) severities(entries []entry, s *Policy) {
 		}
 		byName := slices.Equal(ids, []string{pattern})
 		if byName && pattern == Check {
-			f.fault(entry.keys["check"], "severity: %s watches over the waivers, and a date that is over always fails: leave it out", Check)
+			f.fault(entry.keys["check"], "severity: %s cannot be changed: an expired waiver always fails", Check)
 		}
 		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
 		if byName && inList && named[pattern] != "" {
-			f.fault(entry.keys["check"], "severity: %s is weighed at %s already", pattern, named[pattern])
+			f.fault(entry.keys["check"], "severity: duplicate check %s: it is set at %s already", pattern, named[pattern])
 		}
 		for _, id := range ids {
 			if id != Check && (byName || named[id] == "") {
@@ -187,7 +187,7 @@ func (f *file) waiver(entry entry) checks.Waiver {
 		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
-		f.fault(entry.keys["until"], "until: %q is no date: write it like 2026-12-31", w.Until)
+		f.fault(entry.keys["until"], "until: %q is not a date: write it like 2026-12-31", w.Until)
 	}
 	return w
 }
@@ -207,7 +207,7 @@ func NoCheck(id string) string {
 			near = fmt.Sprintf(": the nearest is %q", ids[at])
 		}
 	}
-	return fmt.Sprintf("there is no check %q%s", id, near)
+	return fmt.Sprintf("unknown check %q%s", id, near)
 }
 
 // leastPart is of how many letters the part of a name tells one.

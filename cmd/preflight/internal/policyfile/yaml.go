@@ -41,7 +41,7 @@ func (f *file) parse(text string) (*yaml.Node, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&second); err == nil {
-		return nil, fmt.Errorf("%s:%d: a second document begins here, and one is read: take the line with --- out", f.name, second.Line)
+		return nil, fmt.Errorf("%s:%d: a second YAML document begins here, and only one is read: remove the line with ---", f.name, second.Line)
 	} else if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -67,11 +67,11 @@ func (f *file) meant(text string, line int) string {
 		value := strings.TrimRight((*written)[sign[2]:sign[3]], " \t\r")
 		*written = (*written)[:sign[2]] + f.inQuotes(at, value) + (*written)[sign[2]+len(value):]
 	} else if strings.Contains(indent, "\t") {
-		f.fault(at, "is indented by a tab, and YAML takes blanks alone: write blanks")
+		f.fault(at, "is indented by a tab: YAML needs spaces")
 		*written = strings.ReplaceAll(indent, "\t", "  ") + strings.TrimLeft(*written, " \t")
 	} else if open := unclosed.FindStringSubmatchIndex(text); open != nil {
 		value := strings.TrimSpace(text[open[2]:open[3]])
-		f.fault(&yaml.Node{Line: 1 + strings.Count(text[:open[2]], "\n")}, "the quote that begins %s is not closed: write %s%c", value, value, value[0])
+		f.fault(&yaml.Node{Line: 1 + strings.Count(text[:open[2]], "\n")}, "unclosed quote in %s: write %s%c", value, value, value[0])
 		return text[:open[2]] + value + value[:1] + text[open[3]:]
 	}
 	return strings.Join(lines[1:], "\n")
@@ -107,6 +107,6 @@ func (f *file) inQuotes(at *yaml.Node, value string) string {
 	if !strings.ContainsAny(quoted, `"\`) {
 		quoted = `"` + value + `"`
 	}
-	f.fault(at, "write %s in quotes: %c at the start of a value is a sign of YAML's own", quoted, value[0])
+	f.fault(at, "write %s in quotes: %c at the start of a value means something else in YAML", quoted, value[0])
 	return quoted
 }

@@ -49,9 +49,9 @@ func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 	defer func() { os.Stderr = stderr }()
 
 	p := Start(mode, quiet)
-	p.Hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Nodes: 2})
-	p.Hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Node: "w1"})
-	p.Hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Ended, Node: "w1"})
+	p.Take(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Nodes: 2})
+	p.Take(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Node: "w1"})
+	p.Take(fleet.Event{Phase: fleet.Reaching, Step: fleet.Ended, Node: "w1"})
 	if _, live := p.to.(*live); live {
 		time.Sleep(calm + 2*tick) // until it is drawn
 	}

@@ -95,14 +95,14 @@ func TestLiveProgress(t *testing.T) {
 	step := func(second float64, want string, moments ...moment) {
 		t.Helper()
 		for _, m := range moments {
-			p.take(at(m.second), m.event)
+			p.add(at(m.second), m.event)
 		}
 		l.update(at(second), p, want == "")
 		if diff := cmp.Diff("$ preflight\n"+want, page.String()); diff != "" {
 			t.Errorf("after %v s: %s", second, diff)
 		}
 	}
-	p.take(start, announced(0, fleet.Reaching, 2).event)
+	p.add(start, announced(0, fleet.Reaching, 2).event)
 	l.update(at(0.6), p, false)
 	if page.String() != "$ preflight\n" {
 		t.Errorf("a short run flickers: %q", page)

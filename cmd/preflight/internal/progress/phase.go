@@ -37,7 +37,7 @@ type phase struct {
 	until time.Time     // of a phase of no nodes: when it is given up
 
 	began, last   time.Time // its beginning and the last step of a node
-	told          time.Time // when it was said to be over, zero before: long after last, where others were waited for
+	closed        time.Time // when it was said to be over, zero before: long after last, where others were waited for
 	through, lost int
 	spent         time.Duration // by those who are through, together
 	waits         map[string]wait
@@ -57,7 +57,7 @@ type loss struct {
 // mostLosses is how many lost nodes are told one by one. The report names all.
 const mostLosses = 10
 
-func (p *phase) take(now time.Time, event fleet.Event) {
+func (p *phase) add(now time.Time, event fleet.Event) {
 	if event.Node != "" {
 		p.last = now
 	}
@@ -65,7 +65,7 @@ func (p *phase) take(now time.Time, event fleet.Event) {
 	case event.Node == "" && event.Step == fleet.Began:
 		p.nodes, p.takes, p.until = event.Nodes, event.Takes, event.Until
 	case event.Node == "":
-		p.told = now
+		p.closed = now
 	case event.Step == fleet.Began:
 		p.waits[event.Node] = wait{now, event.Until}
 	case event.Step == fleet.Ended:
@@ -83,15 +83,15 @@ func (p *phase) take(now time.Time, event fleet.Event) {
 
 // over is whether all who take part are through, or it was said to be over.
 func (p *phase) over() bool {
-	return !p.told.IsZero() || p.nodes > 0 && p.through+p.lost == p.nodes
+	return !p.closed.IsZero() || p.nodes > 0 && p.through+p.lost == p.nodes
 }
 
 // ended is when a phase that is over was known to be.
 func (p *phase) ended() time.Time {
-	if p.told.IsZero() {
+	if p.closed.IsZero() {
 		return p.last
 	}
-	return p.told
+	return p.closed
 }
 
 // lasted is how long a phase that is over kept its nodes busy, or this machine.

@@ -13,22 +13,22 @@ import (
 	"preflight/report"
 )
 
-// firstNag is after how long it is told that somebody is waited for; every next
+// firstReminder is after how long it is told that somebody is waited for; every next
 // time comes when that has doubled.
-const firstNag = 5 * time.Second
+const firstReminder = 5 * time.Second
 
 // plain tells in lines that stay, for logs: what began, what ended, who was
 // lost and of what, and who is waited for.
 type plain struct {
-	to   io.Writer
-	said []saidOf // by phase
+	to      io.Writer
+	printed []printed // by phase
 }
 
-// saidOf is what was said of a phase.
-type saidOf struct {
-	losses int
-	ended  bool
-	nag    time.Duration
+// printed is what was said of a phase.
+type printed struct {
+	losses   int
+	ended    bool
+	reminder time.Duration
 }
 
 // news is one line and when it happened.
@@ -59,30 +59,30 @@ func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 		add := func(at time.Time, format string, values ...any) {
 			lines = append(lines, news{at, label + fmt.Sprintf(format, values...)})
 		}
-		if i == len(l.said) {
-			l.said = append(l.said, saidOf{nag: firstNag})
+		if i == len(l.printed) {
+			l.printed = append(l.printed, printed{reminder: firstReminder})
 			nodes := ""
 			if phase.nodes > 0 {
 				nodes = Nodes(phase.nodes)
 			}
 			add(phase.began, ": %s", joined(", ", "begins", nodes))
 		}
-		said := &l.said[i]
-		for _, loss := range phase.losses[said.losses:] {
+		done := &l.printed[i]
+		for _, loss := range phase.losses[done.losses:] {
 			add(loss.at, ": lost %s: %s", report.Escape(loss.event.Node), report.Escape(reason(loss.event)))
 		}
-		said.losses = len(phase.losses)
+		done.losses = len(phase.losses)
 		waited := now.Sub(phase.began)
 		switch {
-		case said.ended:
+		case done.ended:
 		case phase.over():
-			said.ended = true
+			done.ended = true
 			add(phase.ended(), ": %s", phase.state(now))
-		case waited >= said.nag && (len(phase.waits) > 0 || !phase.until.IsZero()): // else nobody is at it just now
+		case waited >= done.reminder && (len(phase.waits) > 0 || !phase.until.IsZero()): // else nobody is at it just now
 			add(now, ": %s", phase.state(now))
 		}
-		for said.nag <= waited {
-			said.nag *= 2
+		for done.reminder <= waited {
+			done.reminder *= 2
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b news) int { return a.at.Compare(b.at) })
@@ -94,5 +94,5 @@ func reason(event fleet.Event) string {
 	if failure, ok := event.Err.(*remote.Error); ok {
 		return fmt.Sprintf("%s: %v", failure.Cause, failure.Err)
 	}
-	return cmp.Or(fmt.Sprint(event.Err), "for no reason told")
+	return cmp.Or(fmt.Sprint(event.Err), "unknown reason")
 }

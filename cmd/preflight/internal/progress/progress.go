@@ -94,25 +94,25 @@ func (p *Progress) Stop() {
 	p.shown.Wait()
 }
 
-// Hear takes in one step.
-func (p *Progress) Hear(event fleet.Event) {
+// Take takes in one step.
+func (p *Progress) Take(event fleet.Event) {
 	if p.to == nil {
 		return
 	}
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.take(now, event)
+	p.add(now, event)
 }
 
-func (p *Progress) take(now time.Time, event fleet.Event) {
+func (p *Progress) add(now time.Time, event fleet.Event) {
 	current := p.current(event.Phase)
 	if event.Step == fleet.Began && event.Node == "" {
 		current = &phase{Phase: event.Phase, began: now, last: now, waits: map[string]wait{}}
 		p.phases = append(p.phases, current)
 	}
 	if current != nil { // else it is told to end and never began, for nobody was reached
-		current.take(now, event)
+		current.add(now, event)
 	}
 }
 

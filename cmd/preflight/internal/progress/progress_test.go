@@ -38,7 +38,7 @@ type moment struct {
 func phaseOf(moments ...moment) *phase {
 	p := &Progress{}
 	for _, m := range moments {
-		p.take(at(m.second), m.event)
+		p.add(at(m.second), m.event)
 	}
 	return p.phases[0]
 }
@@ -154,7 +154,7 @@ func TestPlainProgress(t *testing.T) {
 	}
 	for second := 0.0; second < 24; second += 0.5 {
 		for len(moments) > 0 && moments[0].second <= second {
-			p.take(at(moments[0].second), moments[0].event)
+			p.add(at(moments[0].second), moments[0].event)
 			moments = moments[1:]
 		}
 		plain.update(at(second), p, false)
@@ -179,9 +179,9 @@ preflight:  23.0 s  mesh: begins, 1 node
 // TestPlainProgressOfALostFleet: a thousand lost nodes are not a thousand lines.
 func TestPlainProgressOfALostFleet(t *testing.T) {
 	p := &Progress{began: start}
-	p.take(start, announced(0, fleet.Reaching, 1000).event)
+	p.add(start, announced(0, fleet.Reaching, 1000).event)
 	for i := range 1000 {
-		p.take(start, fleet.Event{Phase: fleet.Reaching, Step: fleet.Lost, Node: fmt.Sprint("w", i), Err: errors.New("down")})
+		p.add(start, fleet.Event{Phase: fleet.Reaching, Step: fleet.Lost, Node: fmt.Sprint("w", i), Err: errors.New("down")})
 	}
 	var out strings.Builder
 	(&plain{to: &out}).update(at(1), p, true)

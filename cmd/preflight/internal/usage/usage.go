@@ -45,7 +45,7 @@ func Among(value string, choices []string) error {
 	if slices.Contains(choices, value) {
 		return nil
 	}
-	return fmt.Errorf("%q is none of %s%s", value, strings.Join(choices, ", "), Meant(value, choices))
+	return fmt.Errorf("%q is not one of %s%s", value, strings.Join(choices, ", "), Meant(value, choices))
 }
 
 // Nearest names the word that was likely meant, or all where they are few, with what leads

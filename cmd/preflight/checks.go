@@ -23,10 +23,7 @@ func checksCommand() *cobra.Command {
 			return checkIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, _ := cmd.Flags().GetString("format")
-			if err := oneOf("format", format, pageFormats); err != nil {
-				return err
-			}
+			format := cmd.Flag("format").Value.String()
 			style := outputs.TerminalStyle(os.Stdout)
 			switch {
 			case format == "markdown":
@@ -41,6 +38,6 @@ func checksCommand() *cobra.Command {
 			return report.Check(os.Stdout, check, style)
 		},
 	}
-	cmd.Flags().String("format", "text", "text or markdown")
+	formatFlag(cmd, "text", "markdown")
 	return cmd
 }

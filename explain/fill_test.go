@@ -22,14 +22,14 @@ func TestDerive(t *testing.T) {
 		{"too large for any machine", "/dev/shm/nccl-Qx81bA", "99999999999999999999999", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			told := map[string]string{}
+			values := map[string]string{}
 			for name, value := range map[string]string{"path": test.path, "bytes": test.bytes} {
 				if value != "" {
-					told[name] = value
+					values[name] = value
 				}
 			}
-			derive(told)
-			if got := told["what"]; got != test.what {
+			derive(values)
+			if got := values["what"]; got != test.what {
 				t.Errorf("derive gives %q, want %q", got, test.what)
 			}
 		})
