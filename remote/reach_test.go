@@ -22,12 +22,17 @@ func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*Cl
 		hosts[i].Env = append(hosts[i].Env, promptExit)
 	}
 	fleet := testhosts.Start(t, hosts...)
+	return clientOf(t, fleet, timeout), fleet
+}
+
+func clientOf(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) *Client {
+	t.Helper()
 	c, err := New(Options{Home: fleet.Home, SystemConfig: filepath.Join(fleet.Home, "none"), AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c, fleet
+	return c
 }
 
 // From a name in a hostfile to answers, and back to a clean node.
@@ -118,12 +123,14 @@ func TestReachFaults(t *testing.T) {
 	for name, f := range faults {
 		hosts = append(hosts, testhosts.Host{Name: name, Fault: f.fault})
 	}
-	const timeout = 5 * time.Second
-	c, _ := reaching(t, timeout, hosts...)
+	patient, fleet := reaching(t, 30*time.Second, hosts...)
+	brief := clientOf(t, fleet, 5*time.Second)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
+			c, timeout := patient, 30*time.Second
 			if f.cause == Frozen || name == "swallows" {
-				t.Parallel() // they wait
+				t.Parallel() // they wait to the end
+				c, timeout = brief, 5*time.Second
 			}
 			began := time.Now()
 			agent, trace, err := c.Reach(t.Context(), name)
