@@ -6,7 +6,10 @@ LDFLAGS  = -s -w -X main.Version=$(VERSION)
 SOURCES  = $(shell find . -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -name demo.json) go.mod go.sum
 # NVML takes cgo, names and users do not: Go looks those up itself, as without
 # cgo. Package portable sees to it that the result starts on any glibc.
-GOBUILD  = go build -trimpath -tags netgo,osusergo -ldflags '$(LDFLAGS)'
+TAGS     = netgo,osusergo
+GOBUILD  = go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)'
+# What is tested is compiled as what is shipped, and so only once.
+export GOFLAGS ?= -trimpath -tags=$(TAGS)
 # NVML's functions are not there before its library is loaded: some
 # distributions' gcc says -z now, and what it links dies before main.
 export CGO_LDFLAGS ?= -O2 -g -Wl,-z,lazy
@@ -55,18 +58,19 @@ release: setup-release
 
 # Starts them on the C libraries of Ubuntu 18.04 and Debian 11, those for another
 # machine under qemu, and installs the packages there (root, Linux). Others' programs
-# read what we give them: lintian the packages, Prometheus and Icinga their examples.
+# read what we give them: lintian the packages, Prometheus, Icinga, Kubernetes' types and
+# GitHub's actionlint their examples.
 release-check: release setup-consumers
-	go test -count 1 -v -run 'Alert|Icinga' ./examples
+	go test -tags $(TAGS),release -count 1 -v -run 'Actionlint|Alert|Icinga|KubernetesTypes' ./examples
 	@if [ "$$(uname)$$(id -u)" != Linux0 ]; then echo "NOT RUN: starting the binaries on old systems, because chroot needs root on Linux"; \
-	elif sh portable/roots.sh bin/roots; then go test -tags release -count 1 -v ./portable ./packaging; \
+	elif sh portable/roots.sh bin/roots; then go test -tags $(TAGS),release -count 1 -v ./portable ./packaging; \
 	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
 
 # Without a C compiler everything builds, and nvidia-smi is asked for NVML.
 nocgo:
-	CGO_ENABLED=0 go vet ./...
 	CGO_ENABLED=0 go build ./...
-	CGO_ENABLED=0 go test -p 1 ./probe/... ./portable/...
+	CGO_ENABLED=0 go vet ./probe/... ./portable/...
+	CGO_ENABLED=0 go test -parallel 8 ./probe/... ./portable/...
 
 # What demo, test and cluster need from apt; says what it installs.
 setup:
@@ -84,10 +88,17 @@ setup-browser:
 demo: setup build
 	bin/preflight demo
 
-# One package at a time: real nodes have real deadlines, and the tests that hold
-# them must not compete for the processors with compilers and other clusters.
+# Most packages mostly wait for what never comes, so more of them are tested at once than
+# there are processors. Those of ALONE raise hosts for whole runs, each of which keeps the
+# processors busy and has real deadlines: they must not compete with compilers.
+ALONE   = .
+TOGETHER = $(filter-out $(shell go list $(ALONE)),$(shell go list ./...))
+
 test: setup
-	go test -p 1 ./...
+	@status=0; \
+	(set -x; go test -p 4 -parallel 8 $(TOGETHER)) || status=1; \
+	(set -x; go test -p 1 -parallel 8 $(ALONE)) || status=1; \
+	exit $$status
 	@[ -e /usr/bin/chromium ] || echo "NOT RUN, because there is no browser: the HTML report in a real one (make browser-test installs it)"
 	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
 
@@ -96,16 +107,17 @@ test: setup
 browser-test: setup-browser
 	go test -count 1 -v -run Browser ./report/html $(if $(SCREENSHOTS),-screenshots $(abspath $(SCREENSHOTS)))
 
-# The tests on real nodes run binaries of their own, which no race is looked for in.
+# Races are between goroutines: looked at is every package that starts one, itself or in
+# its tests, with all that it imports. The tests on real nodes run binaries of their own,
+# which no race is looked for in.
 race:
-	go test -race -short -p 1 ./...
+	go test -race -short -p 2 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -u | grep -v testdata)
 
+# Tags only add files here, so one look with all of them sees everything.
 lint:
 	test -z "$$(gofmt -l .)"
-	go vet ./...
-	go vet -tags oracle,release ./oracle ./portable ./packaging
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags oracle,release ./oracle ./portable ./packaging
+	go vet -tags $(TAGS),oracle,release ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags $(TAGS),oracle,release ./...
 
 docs: build
 	bin/preflight checks --format markdown > docs/checks.md
@@ -128,7 +140,7 @@ fuzz:
 # torchrun on real hosts, NCCL, and eight releases of DeepSpeed, whose launcher
 # starts real jobs too. Fetches about 7 GB from PyPI the first time.
 oracle: setup build
-	@if sh oracle/setup.sh; then go test -tags oracle -timeout 60m -run '$(ORACLE)' -v ./oracle; \
+	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 60m -run '$(ORACLE)' -v ./oracle; \
 	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 
 # A cluster of N namespace hosts that stays up to play with (root, Linux).

@@ -3,7 +3,6 @@ package examples
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,10 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
-
-// actionlint is well kept, and knows the workflow syntax, the expressions and the inputs
-// of the actions in use. The release is named here so that a new rule breaks nobody's day.
-const actionlint = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 
 // strictly reads YAML into what names every key it may have.
 func strictly(t *testing.T, path string, into any) {
@@ -28,23 +23,6 @@ func strictly(t *testing.T, path string, into any) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(into); err != nil {
 		t.Fatalf("%s: %v", path, err)
-	}
-}
-
-func TestActionlint(t *testing.T) {
-	if testing.Short() {
-		t.Skip("NOT RUN: actionlint, because it is fetched and built, and the tests are to be short")
-	}
-	if out, err := exec.Command("go", "run", actionlint, "-version").CombinedOutput(); err != nil {
-		t.Skipf("NOT RUN: actionlint, because it could not be fetched: %s", out)
-	}
-	// What a repository says in .github/actionlint.yaml about its runners.
-	config := filepath.Join(t.TempDir(), "actionlint.yaml")
-	if err := os.WriteFile(config, []byte("self-hosted-runner: {labels: [cluster-head]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "run", actionlint, "-config-file", config, "github-actions/preflight.yml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
 

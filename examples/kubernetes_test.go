@@ -1,58 +1,9 @@
 package examples
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
-
-// TestKubernetesTypes has the types of Kubernetes and the MPI operator read the manifests:
-// a program of its own, testdata/kubernetes, so that these come only here.
-func TestKubernetesTypes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("NOT RUN: Kubernetes' types over its examples, because they are fetched and built, and the tests are to be short")
-	}
-	list := exec.Command("go", "list", "-deps", ".")
-	list.Dir = "testdata/kubernetes"
-	if out, err := list.CombinedOutput(); err != nil {
-		t.Skipf("NOT RUN: Kubernetes' types over its examples, because these could not be fetched: %s", out)
-	}
-	program := filepath.Join(t.TempDir(), "kubernetes")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Dir = list.Dir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	manifests, err := filepath.Glob("kubernetes/*.yaml")
-	if err != nil || len(manifests) != 2 {
-		t.Fatalf("%q, %v", manifests, err)
-	}
-	if out, err := exec.Command(program, manifests...).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	// The program finds slips: else its silence would say nothing.
-	for slip, c := range map[string]struct{ file, right, says string }{
-		"backofflimit: 0":         {"job.yaml", "backoffLimit: 0", `unknown field "spec.backofflimit"`},
-		"kind: Jobs":              {"job.yaml", "kind: Job", "there is no kind batch/v1 Jobs"},
-		"sizeLimit: 16Gx":         {"mpijob.yaml", "sizeLimit: 16Gi", "quantities must match"},
-		"cleanPodPolicy: Walking": {"mpijob.yaml", "cleanPodPolicy: Running", `Unsupported value: "Walking"`},
-	} {
-		text, err := os.ReadFile("kubernetes/" + c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), c.file)
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.right, slip, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(program, path).CombinedOutput(); err == nil || !strings.Contains(string(out), c.says) {
-			t.Errorf("%s: %v\n%s", slip, err, out)
-		}
-	}
-}
 
 // The parts of Kubernetes' API that the examples use (core/v1, batch/v1 of Kubernetes
 // 1.34; kubeflow.org/v2beta1 of mpi-operator, pkg/apis/kubeflow/v2beta1/types.go), to hold

@@ -15,39 +15,63 @@ if ! /usr/bin/python3 -c 'import torch, ensurepip' 2>/dev/null; then
 	apt-get install -y --no-install-recommends python3-torch python3-venv >/dev/null
 fi
 
-for release in v24=2.4.1 v215=2.15.0; do
-	venv=$home/${release%=*}
+# installed PYTHON NAME VERSION: whether that is so.
+installed() { "$1" -c "from importlib.metadata import version; assert version('$2') == '$3'" 2>/dev/null; }
+
+# pip PYTHON ARG…: a cache would keep every byte twice, and Python compiles what it
+# imports, of which torch has far more than anybody does here.
+pip() {
+	python=$1
+	shift
+	"$python" -m pip --quiet --disable-pip-version-check --no-cache-dir install --no-compile "$@"
+}
+
+# release VENV TORCH DEEPSPEED [OTHER VERSION]: torch, and DeepSpeed, whose launcher is
+# run on hosts. It compiles nothing here, and pip is kept from fetching another torch for
+# building it. OTHER starts deepspeed or becomes torchrun in its turn.
+release() {
+	venv=$home/$1
 	if [ "$(readlink -f "$venv/bin/python")" != "$(readlink -f /usr/bin/python3)" ] || ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-		echo "oracle: torch ${release#*=} into $venv"
+		echo "oracle: torch $2 into $venv"
 		/usr/bin/python3 -m venv --clear "$venv"
-		"$venv/bin/python" -m pip install --quiet "torch==${release#*=}"
+		pip "$venv/bin/python" "torch==$2"
 	fi
-done
+	if ! installed "$venv/bin/python" deepspeed "$3"; then
+		echo "oracle: deepspeed $3 into $venv"
+		pip "$venv/bin/python" setuptools wheel ninja packaging py-cpuinfo psutil
+		DS_BUILD_OPS=0 pip "$venv/bin/python" --no-build-isolation "deepspeed==$3"
+	fi
+	if [ -n "${4:-}" ] && ! installed "$venv/bin/python" "$4" "$5"; then
+		echo "oracle: $4 $5 into $venv"
+		pip "$venv/bin/python" "$4==$5"
+	fi
+}
+
+# What old releases of DeepSpeed import: they need a torch and a pydantic of their time.
+old=$home/deepspeed/old
+imports() {
+	"$old/bin/python" -c 'import torch, hjson, psutil, cpuinfo, tqdm; from pydantic import BaseSettings' 2>/dev/null && return
+	echo "oracle: what old releases of deepspeed import into $old"
+	/usr/bin/python3 -m venv --clear --system-site-packages "$old"
+	pip "$old/bin/python" setuptools wheel hjson ninja packaging psutil py-cpuinfo tqdm 'pydantic<2'
+}
+
+# Side by side: one unpacks while the other fetches.
+release v24 2.4.1 0.15.1 &
+v24=$!
+release v215 2.15.0 0.19.8 accelerate 1.15.0 &
+v215=$!
+imports &
+wait $!
+wait $v24
+wait $v215
 
 for python in /usr/bin/python3 "$home/v24/bin/python" "$home/v215/bin/python"; do
 	"$python" -W ignore -c 'import sys, torch; print("oracle: torch", torch.__version__, "in", sys.executable)'
 done
 
-# DeepSpeed, whose launcher is run on hosts. It compiles nothing here, and pip is
-# kept from fetching another torch for building it.
-for release in v24=0.15.1 v215=0.19.8; do
-	venv=$home/${release%=*}
-	if ! "$venv/bin/python" -c "from importlib.metadata import version; assert version('deepspeed') == '${release#*=}'" 2>/dev/null; then
-		echo "oracle: deepspeed ${release#*=} into $venv"
-		"$venv/bin/python" -m pip install --quiet setuptools wheel ninja packaging py-cpuinfo psutil
-		DS_BUILD_OPS=0 "$venv/bin/python" -m pip install --quiet --no-build-isolation "deepspeed==${release#*=}"
-	fi
-done
-
-# The releases of DeepSpeed whose runner is asked what it would start. Their
-# sources will do, with what the newest one has fetched beside it; the old ones
-# need a torch and a pydantic of their time.
-old=$home/deepspeed/old
-if ! "$old/bin/python" -c 'import torch, hjson, psutil, cpuinfo, tqdm; from pydantic import BaseSettings' 2>/dev/null; then
-	echo "oracle: what old releases of deepspeed import into $old"
-	/usr/bin/python3 -m venv --clear --system-site-packages "$old"
-	"$old/bin/python" -m pip install --quiet setuptools wheel hjson ninja packaging psutil py-cpuinfo tqdm 'pydantic<2'
-fi
+# The releases of DeepSpeed whose runner is asked what it would start. Their sources
+# will do, with what the newest one has fetched beside it, or for the old ones the above.
 for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19.7 0.19.8; do
 	case $release in
 	0.7.* | 0.9.* | 0.10.* | 0.12.*) python=$old/bin/python ;;
@@ -61,10 +85,3 @@ for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19
 		rm "$home/deepspeed/deepspeed-$release.tar.gz"
 	fi
 done
-
-# What starts deepspeed or becomes torchrun in its turn.
-accelerate=1.15.0
-if ! "$home/v215/bin/python" -c "from importlib.metadata import version; assert version('accelerate') == '$accelerate'" 2>/dev/null; then
-	echo "oracle: accelerate $accelerate into $home/v215"
-	"$home/v215/bin/python" -m pip install --quiet "accelerate==$accelerate"
-fi

@@ -22,12 +22,17 @@ func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*Cl
 		hosts[i].Env = append(hosts[i].Env, promptExit)
 	}
 	fleet := testhosts.Start(t, hosts...)
+	return clientOf(t, fleet, timeout), fleet
+}
+
+func clientOf(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) *Client {
+	t.Helper()
 	c, err := New(Options{Home: fleet.Home, SystemConfig: filepath.Join(fleet.Home, "none"), AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c, fleet
+	return c
 }
 
 // From a name in a hostfile to answers, and back to a clean node.
@@ -63,13 +68,13 @@ func TestReachCallClean(t *testing.T) {
 
 // An agent outlives the time Reach may take, but not the context it was given.
 func TestReachedAgentLivesWithItsContext(t *testing.T) {
-	c, _ := reaching(t, 3*time.Second, testhosts.Host{Name: "w1"})
+	c, _ := reaching(t, 5*time.Second, testhosts.Host{Name: "w1"})
 	ctx, cancel := context.WithCancel(t.Context())
 	agent, _, err := c.Reach(ctx, "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3100 * time.Millisecond)
+	time.Sleep(5100 * time.Millisecond)
 	if err := agent.Call(t.Context(), "echo", nil, nothing); err != nil {
 		t.Errorf("after the time Reach had: %v", err)
 	}
@@ -118,11 +123,15 @@ func TestReachFaults(t *testing.T) {
 	for name, f := range faults {
 		hosts = append(hosts, testhosts.Host{Name: name, Fault: f.fault})
 	}
-	const timeout = 5 * time.Second
-	c, _ := reaching(t, timeout, hosts...)
+	patient, fleet := reaching(t, 30*time.Second, hosts...)
+	brief := clientOf(t, fleet, 5*time.Second)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // what takes long is waiting
+			c, timeout := patient, 30*time.Second
+			if f.cause == Frozen || name == "swallows" {
+				t.Parallel() // they wait to the end
+				c, timeout = brief, 5*time.Second
+			}
 			began := time.Now()
 			agent, trace, err := c.Reach(t.Context(), name)
 			if took := time.Since(began); took > timeout+slack {

@@ -146,13 +146,14 @@ func (h *host) makeEnvironment() ([]string, error) {
 // makePath returns the PATH under which the host's shims hide the real
 // commands and those it lacks are not found.
 func (h *host) makePath() (string, error) {
-	path := standardPath
+	own := filepath.Join(h.fleet.scratch, "bin") + ":"
+	path := own + standardPath
 	if len(h.lacks) > 0 {
 		without := filepath.Join(h.fleet.scratch, h.address, "bin")
 		if err := linkCommands(without, h.lacks); err != nil {
 			return "", err
 		}
-		path = without
+		path = own + without
 	}
 	if len(h.shims) == 0 {
 		return path, nil

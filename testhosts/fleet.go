@@ -2,6 +2,7 @@ package testhosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -77,6 +78,7 @@ type Fleet struct {
 	hosts     []*host
 	byName    map[string]*host // by name and by address
 	scratch   string
+	uid       string // what id -u says on the hosts
 	ctx       context.Context
 	stop      context.CancelFunc
 	listeners []net.Listener
@@ -120,14 +122,40 @@ func Start(t testing.TB, hosts ...Host) *Fleet {
 		ctx: ctx, stop: stop,
 	}
 	t.Cleanup(f.close)
+	f.number()
 	for i, given := range hosts {
 		f.add(given, i)
 	}
-	for _, h := range f.hosts {
-		h.listen()
+	for attempt := 1; !f.listen(); attempt++ {
+		if attempt == 100 {
+			t.Fatal("testhosts: no port is free at the addresses of all hosts")
+		}
 	}
 	f.writeHome()
 	return f
+}
+
+var started atomic.Int64
+
+// number gives the hosts' user a number that no other fleet has. What commands leave in
+// the directories that all users of this machine share, under that number, is the fleet's
+// own, and goes with it.
+func (f *Fleet) number() {
+	f.uid = strconv.FormatInt(1<<31+int64(os.Getpid())<<8+started.Add(1)&0xff, 10)
+	id := "#!/bin/sh\n[ \"$*\" = -u ] && echo " + f.uid + " || exec /usr/bin/id \"$@\"\n"
+	if err := writeFile(filepath.Join(f.scratch, "bin/id"), id); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
+			left, _ := filepath.Glob(dir + "/*-" + f.uid) // its pattern is right
+			for _, path := range left {
+				if err := os.RemoveAll(path); err != nil {
+					f.t.Error(err)
+				}
+			}
+		}
+	})
 }
 
 func (f *Fleet) add(given Host, index int) {
@@ -157,36 +185,52 @@ func (f *Fleet) add(given Host, index int) {
 	f.hosts = append(f.hosts, h)
 }
 
-// listen opens the host's socket. The first host chooses the port for all:
-// nobody else listens at the other addresses, so it is free there as well.
-func (h *host) listen() {
-	h.fleet.t.Helper()
-	if h.Behind != "" {
-		if h.fleet.byName[h.Behind] == nil {
-			h.fleet.t.Fatalf("testhosts: %s is behind %s, which does not exist", h.Name, h.Behind)
-		}
-		return
-	}
-	config := net.ListenConfig{Control: h.control, KeepAlive: -1}
-	listener, err := config.Listen(h.fleet.ctx, "tcp4", net.JoinHostPort(h.address, strconv.Itoa(h.fleet.Port)))
-	if err != nil {
-		h.fleet.t.Fatalf("testhosts: %s: %v", h.Name, err)
-	}
-	h.fleet.Port = listener.Addr().(*net.TCPAddr).Port
-	if h.absent {
-		listener.Close()
-		return
-	}
-	h.fleet.listeners = append(h.fleet.listeners, listener)
-	h.fleet.running.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
+// listen opens the sockets of all hosts, at the port that the first one gets. It reports
+// false where another fleet on this machine has that port at one of the addresses.
+func (f *Fleet) listen() bool {
+	f.t.Helper()
+	listeners := map[*host]net.Listener{}
+	f.Port = 0
+	for _, h := range f.hosts {
+		if h.Behind != "" {
+			if f.byName[h.Behind] == nil {
+				f.t.Fatalf("testhosts: %s is behind %s, which does not exist", h.Name, h.Behind)
 			}
-			h.fleet.running.Go(func() { h.serve(conn) })
+			continue
 		}
-	})
+		config := net.ListenConfig{Control: h.control, KeepAlive: -1}
+		listener, err := config.Listen(f.ctx, "tcp4", net.JoinHostPort(h.address, strconv.Itoa(f.Port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			for _, listener := range listeners {
+				listener.Close()
+			}
+			return false
+		}
+		if err != nil {
+			f.t.Fatalf("testhosts: %s: %v", h.Name, err)
+		}
+		f.Port = listener.Addr().(*net.TCPAddr).Port
+		listeners[h] = listener
+	}
+	for h, listener := range listeners {
+		if h.absent {
+			listener.Close()
+			continue
+		}
+		f.listeners = append(f.listeners, listener)
+		f.running.Go(func() { h.accept(listener) })
+	}
+	return true
+}
+
+func (h *host) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		h.fleet.running.Go(func() { h.serve(conn) })
+	}
 }
 
 // Address returns where the host answers, as IP:port.

@@ -75,6 +75,16 @@ func run(t *testing.T, f *testhosts.Fleet, name, command, stdin string) (string,
 	return string(out), err
 }
 
+// who is the user that runs the tests.
+func who(t *testing.T) string {
+	t.Helper()
+	name, err := exec.Command("id", "-un").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(name)
+}
+
 func TestHealthyHost(t *testing.T) {
 	f := testhosts.Start(t, testhosts.Host{
 		Name: "w1", Slots: 4, Env: []string{"COLOUR=red"},
@@ -86,7 +96,8 @@ func TestHealthyHost(t *testing.T) {
 		{"bin/hello", "", "hello from " + home + "\n"},
 		{"cat; echo $COLOUR", "over stdin\n", "over stdin\nred\n"},
 		{"echo to stderr >&2", "", "to stderr\n"},
-		{"echo $PATH", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"},
+		// What comes first has its id, by which it keeps apart from other fleets.
+		{"echo ${PATH#*:}; [ $(id -u) -gt 2147483647 ] && id -un", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n" + who(t)},
 	}
 	for _, test := range tests {
 		got, err := run(t, f, "w1", test.command, test.stdin)
@@ -302,6 +313,33 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestSharedDirectories: what commands leave under their user's number, where all users of
+// this machine may, is no other fleet's and goes with the test.
+func TestSharedDirectories(t *testing.T) {
+	var left []string
+	t.Run("two fleets", func(t *testing.T) {
+		for range 2 {
+			f := testhosts.Start(t, testhosts.Host{Name: "w1"})
+			path, err := run(t, f, "w1", "mkdir /var/tmp/test-$(id -u); echo -n /var/tmp/test-$(id -u)", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path); err != nil || !info.IsDir() {
+				t.Errorf("%s was not made: %v", path, err)
+			}
+			left = append(left, path)
+		}
+	})
+	if len(left) != 2 || left[0] == left[1] {
+		t.Errorf("two fleets write to %q", left)
+	}
+	for _, path := range left {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is left behind: %v", path, err)
 		}
 	}
 }

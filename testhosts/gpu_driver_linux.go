@@ -92,7 +92,7 @@ func (n *Node) installDriver(scenario GPUs) error {
 	if err != nil {
 		return err
 	}
-	if err := n.inside(func() error { return scenario.install(libraries, text) }); err != nil {
+	if err := n.inside(func() error { return layDriver(scenario, libraries, text) }); err != nil {
 		return err
 	}
 	if scenario.FabricManager == "" || !scenario.FabricManagerRuns {
@@ -104,18 +104,18 @@ func (n *Node) installDriver(scenario GPUs) error {
 	return nil
 }
 
-// install runs in the node. What fails half way is taken down again.
-func (g GPUs) install(libraries tree, text []byte) (err error) {
+// layDriver runs in the node. What fails half way is taken down again.
+func layDriver(g GPUs, libraries tree, text []byte) (err error) {
 	if err := os.Mkdir(driverState, 0o700); err != nil {
 		return err
 	}
 	var laid []string
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, uninstall(laid))
+			err = errors.Join(err, uncover(laid))
 		}
 	}()
-	for i, layer := range g.layers(libraries) {
+	for i, layer := range driverLayers(g, libraries) {
 		scratch := filepath.Join(driverState, strconv.Itoa(i))
 		if err := errors.Join(os.Mkdir(scratch, 0o700), lay(scratch, layer.dir, layer.change)); err != nil {
 			return fmt.Errorf("change %s: %w", layer.dir, err)
@@ -148,15 +148,15 @@ func (n *Node) removeDriver(scenario GPUs) error {
 	}
 	return n.inside(func() error {
 		var laid []string
-		for _, layer := range scenario.layers(nil) {
+		for _, layer := range driverLayers(scenario, nil) {
 			laid = append(laid, layer.dir)
 		}
-		return uninstall(append(laid, procDriver))
+		return uncover(append(laid, procDriver))
 	})
 }
 
-// uninstall uncovers directories, the last one first, and forgets the driver.
-func uninstall(laid []string) error {
+// uncover uncovers directories, the last one first, and forgets the driver.
+func uncover(laid []string) error {
 	var failed error
 	for _, dir := range slices.Backward(laid) {
 		failed = errors.Join(failed, unix.Unmount(dir, unix.MNT_DETACH))
@@ -173,14 +173,14 @@ type driverLayer struct {
 	change func(upper string) error
 }
 
-// layers are the directories of every machine that this one has more in. What a
-// driver of the machine itself shows there is hidden.
-func (g GPUs) layers(libraries tree) []driverLayer {
+// driverLayers are the directories of every machine that one with GPUs has more in. What
+// a driver of the machine itself shows there is hidden.
+func driverLayers(g GPUs, libraries tree) []driverLayer {
 	add := func(dir string, files tree) driverLayer {
 		return driverLayer{dir, func(upper string) error { return errors.Join(files.write(upper), hideNVIDIA(dir, upper)) }}
 	}
 	return []driverLayer{
-		{"/dev", func(upper string) error { return errors.Join(g.makeDevices(upper), hideNVIDIA("/dev", upper)) }},
+		{"/dev", func(upper string) error { return errors.Join(makeDevices(g, upper), hideNVIDIA("/dev", upper)) }},
 		add("/sys/module", g.sysModule()),
 		add("/sys/devices", g.pciDevices()),
 		add("/sys/bus/pci/devices", g.pciLinks()),
@@ -213,7 +213,7 @@ func hideNVIDIA(dir, upper string) error {
 
 // makeDevices makes nodes of the driver's names that are /dev/null in truth: those
 // of its own kind cannot be opened where it is not loaded.
-func (g GPUs) makeDevices(upper string) error {
+func makeDevices(g GPUs, upper string) error {
 	for _, name := range g.deviceNames() {
 		path := filepath.Join(upper, name)
 		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(path, 0o666)); err != nil {
@@ -232,20 +232,4 @@ func libraryDirectory() string {
 		}
 	}
 	return "/usr/lib64"
-}
-
-// libraries are the driver's user half: NVML, and a libcuda with nothing in it.
-func (g GPUs) libraries() (tree, error) {
-	if g.NoLibrary {
-		return nil, nil
-	}
-	libcuda := "libcuda.so." + g.Driver
-	files := tree{"libcuda.so.1": linkTo + libcuda, libcuda: ""}
-	if g.NoNVML {
-		return files, nil
-	}
-	nvml, err := compiledNVML(g.Without)
-	files["libnvidia-ml.so.1"] = linkTo + "libnvidia-ml.so." + g.Driver
-	files["libnvidia-ml.so."+g.Driver] = string(nvml)
-	return files, err
 }

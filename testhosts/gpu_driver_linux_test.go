@@ -1,6 +1,7 @@
 package testhosts_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,12 @@ tmpfs
 devpts
 `
 
+// scenario is a new machine of that name; there is one.
+func scenario(name string) testhosts.GPUs {
+	at := slices.IndexFunc(testhosts.GPUScenarios, func(s testhosts.GPUScenario) bool { return s.Name == name })
+	return testhosts.GPUScenarios[at].GPUs()
+}
+
 func TestSetDriver(t *testing.T) {
 	c := raise(t, 2)
 	w1, w2 := c.Nodes[0], c.Nodes[1]
@@ -82,7 +89,7 @@ func TestSetDriver(t *testing.T) {
 	if diff := cmp.Diff(bare, look(w2)); diff != "" {
 		t.Errorf("the other node: %s", diff)
 	}
-	undo, err := w2.SetDriver(named(t, "gpu-acs"))
+	undo, err := w2.SetDriver(scenario("gpu-acs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +103,7 @@ func TestSetDriver(t *testing.T) {
 		t.Error(err)
 	}
 	// Set again it is another, and undone it is the one before.
-	toEight := set(named(t, "driver-mismatch"))
+	toEight := set(scenario("driver-mismatch"))
 	if got := look(w1); !strings.Contains(got, "NVML 18 1 0\n") || !strings.Contains(got, "\nlibcuda.so.550.90.07\n") {
 		t.Errorf("a mismatch shows as %s", got)
 	}

@@ -107,3 +107,19 @@ func exportsWithout(functions []string) []byte {
 	script.WriteString("*; };\n")
 	return script.Bytes()
 }
+
+// libraries are the driver's user half: NVML, and a libcuda with nothing in it.
+func (g GPUs) libraries() (tree, error) {
+	if g.NoLibrary {
+		return nil, nil
+	}
+	libcuda := "libcuda.so." + g.Driver
+	files := tree{"libcuda.so.1": linkTo + libcuda, libcuda: ""}
+	if g.NoNVML {
+		return files, nil
+	}
+	nvml, err := compiledNVML(g.Without)
+	files["libnvidia-ml.so.1"] = linkTo + "libnvidia-ml.so." + g.Driver
+	files["libnvidia-ml.so."+g.Driver] = string(nvml)
+	return files, err
+}
