@@ -40,7 +40,7 @@ func judgeConfig(view View) []Finding {
 			Summary:  problem.Message,
 			Got:      config.Path,
 			WouldSee: problem.Said,
-			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # and change it there", fix.Word(lastKey(problem)), fix.Path(config.Path))},
+			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # and change it there", fix.Operand(lastKey(problem)), fix.Path(config.Path))},
 		}
 		if problem.Key == "" {
 			f.Remedy = []fix.Command{fix.Here("python3 -m json.tool %s", fix.Path(config.Path))}

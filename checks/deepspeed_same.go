@@ -44,7 +44,7 @@ func deepspeedOnHead(view View) []Finding {
 		Got:      "deepspeed " + here,
 		Want:     "deepspeed " + there[0].Value + ", as on every node",
 		WouldSee: "launch.py: error: unrecognized arguments, where the launching machine's release passes one that the nodes' does not know",
-		Remedy:   []fix.Command{fix.Here("%s -m pip install %s", fix.Path(view.Head.Python.Path), fix.Word("deepspeed=="+there[0].Value))},
+		Remedy:   []fix.Command{fix.Here("%s -m pip install %s", fix.Path(view.Head.Python.Path), fix.Package("deepspeed=="+there[0].Value))},
 	}}
 }
 

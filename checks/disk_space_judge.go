@@ -23,8 +23,8 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		}
 	}
 	what := strings.Join(roles, ", ")
-	dir := first.Path
-	if !fix.IsPlain(dir) {
+	dir := fix.Path(first.Path)
+	if !fix.IsPlain(first.Path) {
 		dir = "." // a name that a shell would take apart is not put into a command
 	}
 	switch {
@@ -37,26 +37,26 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (Finding,
 		finding.Summary = "cannot be written: " + what
 		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 		finding.Want = "a directory the user who launches may write"
-		finding.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %s", fix.Path(dir), fix.Path(dir))}
+		finding.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
 		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
 		finding.Verdict = Warn
 		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
 		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
 		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
-		finding.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(dir)), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
+		finding.Remedy = []fix.Command{fix.On("findmnt -T %s", dir), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
 		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
 		finding.Summary = "hardly any space left: " + what
 		free, least := apart(first.Free, wanted)
 		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
 		finding.Want = "at least " + least
-		finding.Remedy = []fix.Command{fix.On("df -h %s", fix.Path(dir)), fix.On("du -xh -d 2 %s | sort -h | tail", fix.Path(dir))}
+		finding.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
 	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
 		finding.Summary = "hardly any inode left: " + what
 		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		finding.Want = fmt.Sprintf("at least %d", fewInodes)
-		finding.Remedy = []fix.Command{fix.On("df -i %s", fix.Path(dir)), fix.On("du -x --inodes -d 2 %s | sort -n | tail", fix.Path(dir))}
+		finding.Remedy = []fix.Command{fix.On("df -i %s", dir), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir)}
 	default:
 		return Finding{}, false
 	}

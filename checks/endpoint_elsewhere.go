@@ -39,7 +39,7 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 			Nodes:   g.Nodes,
 			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
 			Got:     g.Value, Want: groups[0].Value,
-			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Name(host)), fix.On("sudoedit /etc/hosts")},
+			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Host(host)), fix.On("sudoedit /etc/hosts")},
 		})
 	}
 	return findings

@@ -54,6 +54,7 @@ func (r roster) fold(findings []Finding) []Finding {
 	return folded
 }
 
+// remedies tell findings apart that are to be put right in different ways.
 func (f Finding) remedies() (all []string) {
 	for _, command := range f.Remedy {
 		all = append(all, command.String())

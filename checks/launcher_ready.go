@@ -73,7 +73,7 @@ func programFindings(view View) []Finding {
 	program, python := view.Launch.Program, view.Head.Python
 	f := Finding{
 		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
-		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Word(program))},
+		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Package(program))},
 	}
 	switch {
 	case view.Launch.Script == "":

@@ -55,7 +55,7 @@ func noEcho(view View, said facts.RehearsalNode) Finding {
 	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
 	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
 		if value := headVariable(view, name); value != "" {
-			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Name(name), fix.Word(value)))
+			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Variable(name), fix.Word(value)))
 		}
 	}
 	return f

@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ func correctNames(wrong []wrongName) []fix.Command {
 			commands = append(commands, lookUpName(w.name))
 			continue
 		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Name(regexp.QuoteMeta(w.name)), fix.Name(w.cure), fix.Name(w.name)))
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.cure), fix.Host(w.name)))
 	}
 	return commands
 }
@@ -55,7 +54,7 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []Finding) 
 
 // lookUpName shows where a node takes a name from.
 func lookUpName(name string) fix.Command {
-	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Name(name))
+	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name))
 }
 
 func splitName(name string, groups []group) Finding {

@@ -85,7 +85,7 @@ func typed(values map[string]string) map[string]fix.Arg {
 		case name == "name":
 			args[name] = fix.Word(value)
 		case name == "user":
-			args[name] = fix.Account(value)
+			args[name] = fix.Operand(value)
 		case name == "jump":
 			args[name] = fix.Host(value)
 		default:

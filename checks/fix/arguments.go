@@ -17,13 +17,15 @@ type (
 	Path string
 	// Package is what pip or a distribution's tool installs, with a version or without.
 	Package string
-	// Account is a user's name.
-	Account string
+	// Operand is any word that is no option: an account, the key of a file.
+	Operand string
 	// Host is the name or address of a machine, with an account before it or without.
 	Host string
 	// Name is what the kernel or a driver calls something: letters, digits and a few signs,
 	// which no shell ever takes for more. Anything else is no such name.
 	Name string
+	// Pattern is a Name as a regular expression that it alone matches.
+	Pattern string
 	// Variable is the name of an environment variable.
 	Variable string
 	// Setting is one of an environment, and what it is set to.
@@ -63,8 +65,8 @@ type raw string
 func (x Word) write(w *writer)     { w.word(string(x), isPrintable(string(x))) }
 func (x Path) write(w *writer)     { w.word(string(x), isOperand(string(x))) }
 func (x Package) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
-func (x Account) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
-func (x Name) write(w *writer)     { w.word(string(x), IsPlain(string(x)) && isOperand(string(x))) }
+func (x Operand) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
+func (x Name) write(w *writer)     { w.word(string(x), isName(string(x))) }
 func (x Host) write(w *writer)     { w.word(string(x), isHost(string(x))) }
 func (x Variable) write(w *writer) { w.word(string(x), variable.MatchString(string(x))) }
 func (x Number) write(w *writer)   { w.word(strconv.FormatInt(int64(x), 10), true) }
@@ -73,6 +75,14 @@ func (x text) write(w *writer)     { w.text(x) }
 
 func (x Setting) write(w *writer) {
 	w.word(x.Variable+"="+x.Value, variable.MatchString(x.Variable) && isPrintable(x.Value))
+}
+
+func (x Pattern) write(w *writer) {
+	if name := string(x); isName(name) && !strings.Contains(name, "/") {
+		w.WriteString(regexp.QuoteMeta(name))
+	} else {
+		w.word(name, false)
+	}
 }
 
 func (x Text) write(w *writer) {
@@ -105,6 +115,8 @@ func isHost(name string) bool { return host.MatchString(name) }
 
 // isOperand is whether a program takes a word for what it works on, not for an option.
 func isOperand(word string) bool { return isPrintable(word) && word != "" && word[0] != '-' }
+
+func isName(word string) bool { return IsPlain(word) && isOperand(word) }
 
 // isPrintable is whether a word can be pasted: a terminal takes control characters for
 // commands of its own, and what is not seen is not what it seems.

@@ -56,6 +56,8 @@ func TestAddressed(t *testing.T) {
 		{Console("sudo a   # on {node}'s console"), port, "a   # on w1's console"},
 		{Here("sudo a"), port, "sudo a"},
 		{On("sudo a").At("w1"), port, "ssh -p 2222 w1 a"},
+		{On(`sed "s/ %s / /"`, Pattern("w1.a")), one, `ssh w1 'sed "s/ w1\.a / /"'`},
+		{On(`sed "s/ %s / /"`, Pattern("w1/e")), one, "ssh w1   # and look there by hand: what it sent is no text to paste into a shell"},
 		{Here("a {gpus}").Bind(map[string]Arg{"gpus": Name("0,1")}), one, "a 0,1"},
 		{Here("%sa%s", Code("sudo "), Code(" -s %s", Name("x"))), one, "sudo a -s x"},
 		{Here("sed -i '%s' {hostfile}", Join(";", Code("%sd", Number(1)), Code("%sd", Number(2)))), one, "sed -i '1d;2d' hostfile"},
@@ -99,7 +101,7 @@ func TestLacks(t *testing.T) {
 	}{
 		{nil, true},
 		{map[string]Arg{"port": Number(1)}, true},
-		{map[string]Arg{"port": Number(1), "user": Account("u")}, false},
+		{map[string]Arg{"port": Number(1), "user": Operand("u")}, false},
 	} {
 		if got := command.Bind(c.bound).Lacks(); got != c.want {
 			t.Errorf("with %v lacks is %v", c.bound, got)

@@ -89,7 +89,7 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	types := map[string]func(string) Arg{
 		"Word": func(s string) Arg { return Word(s) }, "Path": func(s string) Arg { return Path(s) },
-		"Package": func(s string) Arg { return Package(s) }, "Account": func(s string) Arg { return Account(s) },
+		"Package": func(s string) Arg { return Package(s) }, "Operand": func(s string) Arg { return Operand(s) },
 		"Host": func(s string) Arg { return Host(s) }, "Name": func(s string) Arg { return Name(s) },
 		"Variable": func(s string) Arg { return Variable(s) }, "Text": func(s string) Arg { return Text(s) },
 		"Setting": func(s string) Arg { return Setting{"A", s} }, "setting of": func(s string) Arg { return Setting{s, "b"} },
