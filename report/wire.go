@@ -30,8 +30,10 @@ type call struct {
 // MeshPart is a node's part in one of the two mesh drills, nil where it took none.
 type MeshPart func(*facts.Node) *facts.Mesh
 
-// The drill on the addresses that the ranks will use, and on those that lead to the peers.
+// RanksMesh is the part in the drill on the addresses that the ranks will use.
 func RanksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
+
+// PeersMesh is that in the drill on the addresses that lead to the peers.
 func PeersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 
 // MeshWords is a mesh drill in one sentence, "" where nobody called anybody.
