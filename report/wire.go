@@ -30,8 +30,10 @@ type call struct {
 // MeshPart is a node's part in one of the two mesh drills, nil where it took none.
 type MeshPart func(*facts.Node) *facts.Mesh
 
-// The drill on the addresses that the ranks will use, and on those that lead to the peers.
+// RanksMesh is the part in the drill on the addresses that the ranks will use.
 func RanksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
+
+// PeersMesh is that in the drill on the addresses that lead to the peers.
 func PeersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 
 // MeshWords is a mesh drill in one sentence, "" where nobody called anybody.
@@ -75,45 +77,63 @@ func MeshWords(nodes []facts.Node, part MeshPart) string {
 	return text
 }
 
-func (p *page) rendezvous(nodes []facts.Node) {
-	type joining struct {
-		node string
-		at   float64
-	}
-	var joined []joining
-	endpoint, together, complete := "", 0.0, 0
-	for _, node := range nodes {
-		if node.Rendezvous == nil {
+// Attendance is a node's part in a rendezvous drill.
+type Attendance struct {
+	Node string
+	*facts.Rendezvous
+}
+
+// Meeting is a rendezvous drill of a fleet.
+type Meeting struct {
+	Held           bool
+	Endpoint       string
+	Joined, Failed []Attendance
+	Words          string // "6 of 8 nodes joined, all together after 4 ms"
+}
+
+// MeetingOf is the drill in which the nodes took some part, nil where one took none.
+func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m Meeting) {
+	together, complete := 0.0, 0
+	for i := range nodes {
+		r := part(&nodes[i])
+		if r == nil {
 			continue
 		}
-		endpoint = node.Rendezvous.Endpoint
-		if node.Rendezvous.Joined > 0 {
-			joined = append(joined, joining{node.Name, node.Rendezvous.Joined})
+		m.Held, m.Endpoint = true, r.Endpoint
+		if r.Joined > 0 {
+			m.Joined = append(m.Joined, Attendance{nodes[i].Name, r})
 		}
-		if node.Rendezvous.Failed == "" {
-			complete++
-			together = max(together, node.Rendezvous.Complete)
+		if r.Failed != "" {
+			m.Failed = append(m.Failed, Attendance{nodes[i].Name, r})
+			continue
 		}
+		complete++
+		together = max(together, r.Complete)
 	}
-	if endpoint == "" {
+	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), Plural(len(nodes), "node"))
+	if complete > 0 && complete == len(nodes) {
+		m.Words += ", all together after " + Milliseconds(together)
+	}
+	return m
+}
+
+func (p *page) rendezvous(nodes []facts.Node) {
+	m := MeetingOf(nodes, func(node *facts.Node) *facts.Rendezvous { return node.Rendezvous })
+	if !m.Held {
 		return
 	}
-	text := fmt.Sprintf("%s: %d of %s joined", endpoint, len(joined), Plural(len(nodes), "node"))
-	if len(joined) > 0 {
-		if complete == len(nodes) {
-			text += ", all together after " + Milliseconds(together)
-		}
-		text += ": "
-		if len(joined) > 2*slowestNamed && !p.style.Verbose {
-			slices.SortStableFunc(joined, func(a, b joining) int { return cmp.Compare(b.at, a.at) })
-			joined = joined[:slowestNamed]
-			text += "the last "
-		}
-		var parts []string
-		for _, j := range joined {
-			parts = append(parts, j.node+" "+Milliseconds(j.at))
-		}
-		text += strings.Join(parts, ", ")
+	last := ""
+	if len(m.Joined) > 2*slowestNamed && !p.style.Verbose {
+		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
+		m.Joined, last = m.Joined[:slowestNamed], "the last "
+	}
+	var parts []string
+	for _, joined := range m.Joined {
+		parts = append(parts, joined.Node+" "+Milliseconds(joined.Joined))
+	}
+	text := m.Endpoint + ": " + m.Words
+	if parts != nil {
+		text += ": " + last + strings.Join(parts, ", ")
 	}
 	p.list("rendezvous", text)
 }
@@ -141,6 +161,7 @@ func (p *page) throughput(nodes []facts.Node) {
 	p.list("throughput", strings.Join(parts, ", "))
 }
 
+// Milliseconds are seconds in those: "3.1 ms".
 func Milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
 
 // wireChecks are those whose findings the advice is about.

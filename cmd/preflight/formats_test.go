@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 	"preflight/report/formats"
 )
@@ -58,6 +59,9 @@ func TestANewFormat(t *testing.T) {
 	byName, byEnding, theirs := filepath.Join(dir, "named"), filepath.Join(dir, "a.poem"), filepath.Join(dir, "theirs.poem")
 	if err := os.WriteFile(theirs, []byte("spring rain: mine\n"), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	if o := outputs.Of("text", "-o", []string{byEnding})[0]; o.Format != "haiku" {
+		t.Errorf("%s would be %s", byEnding, o.Format)
 	}
 	t.Setenv("POEMS", filepath.Join(dir, "poems"))
 	judge := func(flags ...string) error {

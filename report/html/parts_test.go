@@ -93,9 +93,9 @@ func TestASplitBlamesNobody(t *testing.T) {
 
 // TestTimeLineOfMany: the first and the last to join stand alone, the others are one row.
 func TestTimeLineOfMany(t *testing.T) {
-	var joined []attendance
+	var joined []report.Attendance
 	for i := range 40 {
-		joined = append(joined, attendance{fmt.Sprint("w", i), &facts.Rendezvous{Joined: float64(40-i) / 1000, Complete: 0.05}})
+		joined = append(joined, report.Attendance{Node: fmt.Sprint("w", i), Rendezvous: &facts.Rendezvous{Joined: float64(40-i) / 1000, Complete: 0.05}})
 	}
 	rows := timeline(report.WordsOf(checks.Report{Fleet: facts.Fleet{Nodes: make([]facts.Node, 40)}}), joined, 0.05)
 	if len(rows) != mostJoined {

@@ -2,7 +2,6 @@ package html
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"preflight/facts"
@@ -54,7 +53,7 @@ func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
 		{"The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Rendezvous { return n.PeerRendezvous }},
 		{"Then there", func(n *facts.Node) *facts.Rendezvous { return next(n.PeerRendezvous) }},
 	} {
-		if m, met := newMeeting(w, nodes, drill.part); met {
+		if m, held := newMeeting(w, nodes, drill.part); held {
 			m.Title = drill.title
 			all = append(all, m)
 		}
@@ -69,50 +68,27 @@ func next(r *facts.Rendezvous) *facts.Rendezvous {
 	return r.Next
 }
 
-// attendance is a node's part in a meeting.
-type attendance struct {
-	node string
-	*facts.Rendezvous
-}
-
-func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m meeting, met bool) {
-	var joined, failed []attendance
-	longest, together, complete := 0.0, 0.0, 0
-	for i := range nodes {
-		r := part(&nodes[i])
-		if r == nil {
-			continue
-		}
-		m.Endpoint, met = report.Escape(r.Endpoint), true
-		longest = max(longest, r.Joined, r.Complete)
-		if r.Joined > 0 {
-			joined = append(joined, attendance{nodes[i].Name, r})
-		}
-		if r.Failed != "" {
-			failed = append(failed, attendance{nodes[i].Name, r})
-			continue
-		}
-		complete++
-		together = max(together, r.Complete)
+func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m meeting, held bool) {
+	of := report.MeetingOf(nodes, part)
+	longest := 0.0
+	for _, a := range slices.Concat(of.Joined, of.Failed) {
+		longest = max(longest, a.Joined, a.Complete)
 	}
-	m.Words = fmt.Sprintf("%d of %s joined", len(joined), report.Plural(len(nodes), "node"))
-	if complete > 0 && complete == len(nodes) {
-		m.Words += ", all together after " + report.Milliseconds(together)
+	m = meeting{
+		Endpoint: report.Escape(of.Endpoint), Words: of.Words, Longest: report.Milliseconds(longest),
+		Joined: timeline(w, of.Joined, longest), Failed: turnedAwayAt(w, of.Failed),
 	}
-	m.Longest = report.Milliseconds(longest)
-	m.Joined = timeline(w, joined, longest)
-	m.Failed = turnedAwayAt(w, failed)
 	if len(m.Failed) > mostTurnedAway {
 		m.More = len(m.Failed) - mostTurnedAway
 		m.Failed = m.Failed[:mostTurnedAway]
 	}
-	return m, met
+	return m, of.Held
 }
 
 // timeline are the nodes that joined, the first first; of many those between the
 // first and the last ones are one row.
-func timeline(w report.Words, joined []attendance, longest float64) (rows []joinedNodes) {
-	slices.SortStableFunc(joined, func(a, b attendance) int { return cmp.Compare(a.Joined, b.Joined) })
+func timeline(w report.Words, joined []report.Attendance, longest float64) (rows []joinedNodes) {
+	slices.SortStableFunc(joined, func(a, b report.Attendance) int { return cmp.Compare(a.Joined, b.Joined) })
 	const firstShown, lastShown = 3, mostJoined - 4
 	for i := 0; i < len(joined); {
 		end := i + 1
@@ -126,7 +102,7 @@ func timeline(w report.Words, joined []attendance, longest float64) (rows []join
 }
 
 // joinedRow is nodes that joined one after the other.
-func joinedRow(w report.Words, some []attendance, longest float64) joinedNodes {
+func joinedRow(w report.Words, some []report.Attendance, longest float64) joinedNodes {
 	whole := 0.0
 	for _, a := range some {
 		whole = max(whole, a.Complete)
@@ -150,21 +126,21 @@ func thousandths(part, whole float64) int {
 }
 
 // turnedAwayAt groups the nodes that failed by where and how.
-func turnedAwayAt(w report.Words, failed []attendance) (all []turnedAway) {
+func turnedAwayAt(w report.Words, failed []report.Attendance) (all []turnedAway) {
 	type how struct {
 		hop    facts.Hop
 		text   string
 		serves bool
 	}
-	for _, alike := range report.GroupBy(failed, func(a attendance) how { return how{a.Failed, howItFailed(a.Rendezvous), a.Serves} }) {
+	for _, alike := range report.GroupBy(failed, func(a report.Attendance) how { return how{a.Failed, howItFailed(a.Rendezvous), a.Serves} }) {
 		all = append(all, turnedAway{setOf(w, namesOf(alike.All)), hopsTo(alike.Key.hop, alike.Key.serves), alike.Key.text})
 	}
 	return all
 }
 
-func namesOf(some []attendance) (names []string) {
+func namesOf(some []report.Attendance) (names []string) {
 	for _, a := range some {
-		names = append(names, a.node)
+		names = append(names, a.Node)
 	}
 	return names
 }

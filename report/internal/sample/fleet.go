@@ -70,6 +70,7 @@ func LargeFleet(t testing.TB, n int) checks.Report {
 	return r
 }
 
+// Name and Address are those of the i-th node of a large fleet.
 func Name(i int) string    { return fmt.Sprintf("node%04d", i) }
 func Address(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
 

@@ -22,6 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Failing is a run with a finding of every kind.
 func Failing() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: "v0", Verdict: checks.Fail, ExitCode: 1, Seconds: 0.42, Hostfile: "hostfile",
@@ -62,6 +63,7 @@ func Failing() checks.Report {
 	}
 }
 
+// Passing is a run in which nothing is wrong.
 func Passing() checks.Report {
 	return checks.Report{
 		Schema: 1, Verdict: checks.Pass, Seconds: 0.3, Hostfile: "hostfile",
@@ -92,6 +94,7 @@ func Wired() checks.Report {
 	return r
 }
 
+// Fabric is a run over nodes with GPUs that are joined in several ways.
 func Fabric() checks.Report {
 	r := Passing()
 	r.Nodes = nil
@@ -203,6 +206,7 @@ func Cases() map[string]checks.Report {
 	}
 }
 
+// Rendered is what a renderer writes.
 func Rendered(t *testing.T, render func(io.Writer, checks.Report) error, r checks.Report) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -212,6 +216,7 @@ func Rendered(t *testing.T, render func(io.Writer, checks.Report) error, r check
 	return out.String()
 }
 
+// Golden holds what was written against a file of testdata; -update writes that anew.
 func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
