@@ -61,7 +61,7 @@ func unlikeHead(view View, compared []comparison) []Finding {
 		if len(groups) > 1 || c.Want == "" || groups[0].Value == c.Want || c.Name == dirtyAspect || roleOf(view, c.Name) == facts.RoleArgument {
 			continue
 		}
-		w.deviations = append(w.deviations, deviation{c.Name, groups[0].Value, c.Want})
+		w.deviations = append(w.deviations, deviation{Name: c.Name, Got: groups[0].Value, Want: c.Want})
 		if odd == nil || c.Name == sourcesAspect {
 			odd = c.Among[0]
 		}
