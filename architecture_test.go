@@ -22,11 +22,12 @@ type rule struct {
 var rules = []rule{
 	{"hostfile", []string{"ours"}, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", []string{"ours"}, nil, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"hostsys", []string{"ours"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"launch", []string{"ours", "os", "os/exec", "net"}, []string{"hostfile", "facts"},
 		"launch predicts by rule alone, so that every rule is a table test"},
-	{"remote", []string{"ours"}, []string{"hostfile"}, "remote reaches nodes and knows nothing of what is looked at there"},
-	{"probe", []string{"ours"}, []string{"facts"}, "a probe observes: a check or a connection in it would be judging or calling home"},
-	{"drill", []string{"ours"}, []string{"facts"}, "a drill tries and reports; judging is for checks"},
+	{"remote", []string{"ours"}, []string{"hostfile", "hostsys"}, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"probe", []string{"ours"}, []string{"facts", "hostsys"}, "a probe observes: a check or a connection in it would be judging or calling home"},
+	{"drill", []string{"ours"}, []string{"facts", "hostsys"}, "a drill tries and reports; judging is for checks"},
 	{"checks", []string{"ours", "os", "net", "os/exec", "time"}, []string{"facts", "launch", "hostfile"},
 		"checks are pure: no clock, no I/O, the same fleet gives the same report"},
 	{"explain", []string{"ours", "os", "net", "os/exec"}, []string{"checks"}, "a log is read as it is handed over; nothing is opened, reached or run"},
@@ -64,7 +65,7 @@ func TestImportRules(t *testing.T) {
 			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)
 		}
 	}
-	for _, room := range []string{"hostfile", "facts", "launch", "remote", "probe", "drill", "checks", "explain", "report", "testhosts"} {
+	for _, room := range []string{"hostfile", "facts", "hostsys", "launch", "remote", "probe", "drill", "checks", "explain", "report", "testhosts"} {
 		if !checked[room] {
 			t.Errorf("no package of %s was looked at", room)
 		}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/tools/txtar"
@@ -54,4 +55,31 @@ func (o Options) write(t *testing.T, files map[string]string) Options {
 		}
 	}
 	return o
+}
+
+// script writes an executable shell script and returns its path.
+func script(t *testing.T, name, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	writeProgram(t, path, "#!/bin/sh\n"+body)
+	return path
+}
+
+// writeProgram writes a file that can be run at once. A process forked by
+// another test while the file is open would hold it open for writing, and the
+// kernel refuses to run such a file.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alive is whether a process runs, or at least is not merely waiting to be
+// reaped by whoever adopted it.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

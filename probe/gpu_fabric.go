@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -40,7 +41,7 @@ func fabricManager(ctx context.Context, o Options, switches int) *facts.FabricMa
 	var asking sync.WaitGroup
 	if program != "" {
 		asking.Go(func() {
-			said, _, _ := child{path: program, args: []string{"--version"}}.run(ctx)
+			said, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}}.Run(ctx)
 			if match := fabricVersion.FindStringSubmatch(said); match != nil {
 				manager.Version = match[1]
 			}
@@ -74,7 +75,7 @@ func unitState(ctx context.Context, o Options, unit string) string {
 		return ""
 	}
 	// The name stays in the answer: leaving it out takes systemd 230.
-	said, _, _ := child{path: systemctl, args: []string{"show", "-p", "ActiveState", unit}}.run(ctx)
+	said, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}}.Run(ctx)
 	_, state, _ := strings.Cut(strings.TrimSpace(said), "ActiveState=")
 	return clipped(state)
 }

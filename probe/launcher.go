@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // backendPrograms are what DeepSpeed looks for to see whether a launcher other
@@ -70,7 +71,7 @@ func sshVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
 	// However it ends, what it prints is the answer.
-	_, stderr, _ := child{path: path, args: []string{"-V"}}.run(ctx)
+	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}}.Run(ctx)
 	return parseSSHVersion(stderr)
 }
 

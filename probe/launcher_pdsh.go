@@ -12,22 +12,23 @@ import (
 	"syscall"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // lookAtPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
 // and looks itself at the directories that pdsh insists on trusting.
 func lookAtPDSH(ctx context.Context, path string) *facts.PDSH {
 	pdsh := &facts.PDSH{Path: path}
-	version := child{path: path, args: []string{"-V"}, env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
+	version := hostsys.Child{Path: path, Args: []string{"-V"}, Env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
-	stdout, stderr, err := version.run(ctx)
+	stdout, stderr, err := version.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
 	case err != nil:
-		pdsh.Problem = complaint("", err)
+		pdsh.Problem = hostsys.Complaint("", err)
 	}
 	pdsh.ModuleDir = moduleDir(path)
 	if pdsh.ModuleDir != "" {

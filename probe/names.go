@@ -1,20 +1,19 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -24,104 +23,87 @@ const (
 	// lookupLimit is for one name. A name server that takes longer would
 	// delay every connection of the launch by as much.
 	lookupLimit = 3 * time.Second
-	// lookupWorkers is how many names are asked for at once: enough that a
-	// dead name server costs a few lookupLimits and not one for every name.
-	lookupWorkers = 128
-	// childWorkers is the same where each lookup is a process.
-	childWorkers = 8
 	// lastLookup is how long before the section's deadline lookups end, so
 	// that what was learned by then is still reported.
 	lastLookup = 300 * time.Millisecond
 )
 
-// lookup asks a name service for one name: its addresses in the order given
-// and its canonical name.
-type lookup func(ctx context.Context, name string) (addresses []string, canonical string, err error)
+// lookup asks for the addresses of one name, in the order given.
+type lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 
 // collectNames resolves what the launch will resolve, the way glibc would on
-// this node: /etc/nsswitch.conf says where names come from.
+// this node.
 func collectNames(ctx context.Context, o Options) (*facts.Names, error) {
 	own, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("own hostname: %w", err)
-	}
-	// A missing file is normal: musl has no nsswitch.conf, and a hosts file
-	// that is not there gives no names.
-	nsswitch, _ := os.ReadFile(o.at("/etc/nsswitch.conf"))
-	hosts, _ := os.ReadFile(o.at("/etc/hosts"))
-	sources, plain := parseNSSwitch(string(nsswitch))
-
-	ask, workers := lookupGo(own), lookupWorkers
-	sorter := ask // Go's resolver sorts as glibc does by default
-	if getent, err := exec.LookPath("getent"); err == nil {
-		if sorter = lookupGetent(getent); !plain {
-			ask, workers = sorter, childWorkers
-		}
-	}
-	if first, _, _ := strings.Cut(sources, " "); first == "files" {
-		ask = filesFirst(parseHosts(string(hosts)), ask, sorter)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-lastLookup))
 		defer cancel()
 	}
-
-	names := &facts.Names{Own: own, Resolver: sources, Asked: len(o.Names), HostsTraps: hostsTraps(string(hosts), own)}
-	wanted := append([]string{own}, o.Master)
-	wanted = append(wanted, sampleNames(o.Names, own)...)
-	names.Lookups, names.FQDN = lookUpAll(ctx, ask, wanted, workers)
-	return names, nil
+	known := hostsys.NewNames(o.Root)
+	fqdn := ""
+	var asking sync.WaitGroup
+	asking.Go(func() { fqdn = known.Canonical(ctx, own) })
+	wanted := append([]string{own, o.Master}, sampleNames(o.Names, own)...)
+	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return known.LookupNetIP(ctx, "ip", name)
+	}, wanted, known.AtOnce())
+	asking.Wait()
+	if lookups[0].Error != "" {
+		fqdn = "" // a name without an address has no other
+	}
+	return &facts.Names{
+		Own: own, FQDN: fqdn, Lookups: lookups, Asked: len(o.Names),
+		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own),
+	}, nil
 }
 
 // lookUpAll resolves every distinct name with at most workers questions open,
-// and returns the answers in the order of names, with the canonical name of
-// the first.
-func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) ([]facts.Lookup, string) {
+// and returns the answers in the order of names.
+func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []facts.Lookup {
 	var answers []facts.Lookup
 	for _, name := range names {
 		if name != "" && !slices.ContainsFunc(answers, func(a facts.Lookup) bool { return a.Name == name }) {
 			answers = append(answers, facts.Lookup{Name: name})
 		}
 	}
-	canonical := make([]string, len(answers))
 	open := make(chan struct{}, workers)
 	var done sync.WaitGroup
 	for i := range answers {
 		done.Go(func() {
 			open <- struct{}{}
 			defer func() { <-open }()
-			answers[i], canonical[i] = lookUp(ctx, ask, answers[i].Name)
+			answers[i] = lookUp(ctx, ask, answers[i].Name)
 		})
 	}
 	done.Wait()
-	return answers, canonical[0]
+	return answers
 }
 
 // lookUp resolves one name as a hostfile spells it: the user of user@host is
-// left out and an address is its own answer.
-func lookUp(ctx context.Context, ask lookup, name string) (answer facts.Lookup, canonical string) {
-	answer = facts.Lookup{Name: name, Addresses: []string{}}
-	host := bare(name)
-	if address, err := netip.ParseAddr(host); err == nil {
-		answer.Addresses = []string{address.String()}
-		return answer, host
-	}
+// left out.
+func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
+	answer := facts.Lookup{Name: name, Addresses: []string{}}
 	if ctx.Err() != nil {
 		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
-		return answer, ""
+		return answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
-	addresses, canonical, err := ask(ctx, host)
+	addresses, err := ask(ctx, bare(name))
 	if err != nil {
 		var dns *net.DNSError
 		answer.Error = lookupProblem(err)
 		answer.Unanswered = ctx.Err() != nil || errors.As(err, &dns) && (dns.IsTimeout || dns.IsTemporary)
-		return answer, ""
+		return answer
 	}
-	answer.Addresses = addresses
-	return answer, canonical
+	for _, address := range addresses {
+		answer.Addresses = append(answer.Addresses, address.String())
+	}
+	return answer
 }
 
 // bare is a hostfile's name without the user it may carry.
@@ -147,78 +129,17 @@ func lookupProblem(err error) string {
 	return dns.Err
 }
 
-// lookupGo asks the sources files and dns, as Go's own resolver knows them. It
-// asks for a canonical name, which costs a second question, only for own.
-func lookupGo(own string) lookup {
-	resolver := &net.Resolver{PreferGo: true}
-	return func(ctx context.Context, name string) ([]string, string, error) {
-		addresses, err := resolver.LookupHost(ctx, name)
-		if err != nil || name != own {
-			return addresses, "", err
-		}
-		canonical, err := resolver.LookupCNAME(ctx, name)
-		if err != nil {
-			canonical = name // it has addresses, so it is a name of its own
-		}
-		return addresses, strings.TrimSuffix(canonical, "."), nil
-	}
-}
-
-// lookupGetent asks whatever modules glibc loads (sss, ldap, resolve,
-// myhostname), which only a program linked with glibc can do. One child for
-// one name: with several, a name without an answer could not be told apart.
-func lookupGetent(path string) lookup {
-	return func(ctx context.Context, name string) ([]string, string, error) {
-		getent := child{path: path, args: []string{"ahosts", "--", name}, env: append(os.Environ(), "LC_ALL=C")}
-		stdout, stderr, err := getent.run(ctx)
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == 2 {
-			return nil, "", errors.New("no such host")
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, "", ctx.Err()
-			}
-			return nil, "", fmt.Errorf("getent: %s", complaint(stderr, err))
-		}
-		addresses, canonical := parseAhosts(stdout)
-		return addresses, cmp.Or(canonical, name), nil
-	}
-}
-
-// parseAhosts reads the output of `getent ahosts NAME`: an address a line for
-// each socket type, the canonical name beside the first.
-func parseAhosts(output string) (addresses []string, canonical string) {
-	for line := range strings.Lines(output) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[1] != "STREAM" {
-			continue
-		}
-		if len(fields) > 2 {
-			canonical = cmp.Or(canonical, fields[2])
-		}
-		if !slices.Contains(addresses, fields[0]) {
-			addresses = append(addresses, fields[0])
+// hostsTraps are the lines of /etc/hosts that give the machine's own name a
+// loopback address, with single blanks and without comments.
+func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
+	traps := []string{}
+	for _, line := range hosts {
+		isOwn := func(name string) bool { return strings.EqualFold(name, own) }
+		if line.Address.IsLoopback() && slices.ContainsFunc(line.Names, isOwn) {
+			traps = append(traps, line.Address.String()+" "+strings.Join(line.Names, " "))
 		}
 	}
-	return addresses, canonical
-}
-
-// parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and
-// whether Go's resolver gives the same answers as glibc would for it: only
-// files and dns, and no action in brackets that changes how they combine.
-func parseNSSwitch(text string) (sources string, plain bool) {
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		database, rest, found := strings.Cut(strings.TrimSpace(line), ":")
-		if !found || strings.TrimSpace(database) != "hosts" {
-			continue
-		}
-		fields := strings.Fields(rest)
-		other := func(source string) bool { return source != "files" && source != "dns" }
-		return strings.Join(fields, " "), !slices.ContainsFunc(fields, other)
-	}
-	return "", true
+	return traps
 }
 
 // sampleNames bounds names to maxNames: the first (where the master lives),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,46 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
-
-func TestParseNSSwitch(t *testing.T) {
-	tests := []struct {
-		text, sources string
-		plain         bool
-	}{
-		{"passwd: files sss\nhosts:          files dns\n", "files dns", true},
-		{"hosts: dns files # no cache\n", "dns files", true},
-		{"hosts:\tfiles mdns4_minimal [NOTFOUND=return] dns\n", "files mdns4_minimal [NOTFOUND=return] dns", false},
-		{"hosts: files [NOTFOUND=return] dns\n", "files [NOTFOUND=return] dns", false},
-		{" hosts : files  myhostname\n", "files myhostname", false},
-		{"#hosts: nis\n", "", true},
-		{"", "", true},
-	}
-	for _, tt := range tests {
-		sources, plain := parseNSSwitch(tt.text)
-		if sources != tt.sources || plain != tt.plain {
-			t.Errorf("parseNSSwitch(%q) = %q, %v; want %q, %v", tt.text, sources, plain, tt.sources, tt.plain)
-		}
-	}
-}
-
-func TestParseAhosts(t *testing.T) {
-	tests := []struct {
-		output    string
-		addresses []string
-		canonical string
-	}{
-		{"10.0.0.1       STREAM w1.cluster\n10.0.0.1       DGRAM  \n10.0.0.1       RAW    \n", []string{"10.0.0.1"}, "w1.cluster"},
-		{"fd00::1  STREAM w1\nfd00::1 DGRAM\n10.0.0.1 STREAM \n10.0.0.1 RAW\n", []string{"fd00::1", "10.0.0.1"}, "w1"},
-		{"", nil, ""},
-	}
-	for _, tt := range tests {
-		addresses, canonical := parseAhosts(tt.output)
-		if diff := cmp.Diff(tt.addresses, addresses); diff != "" || canonical != tt.canonical {
-			t.Errorf("parseAhosts(%q): canonical %q, want %q (-want +got)\n%s", tt.output, canonical, tt.canonical, diff)
-		}
-	}
-}
 
 func TestHostsTraps(t *testing.T) {
 	tests := []struct {
@@ -68,7 +31,7 @@ func TestHostsTraps(t *testing.T) {
 		{"#127.0.1.1 w3\n127.0.1.1 w33\n127.0.1.300 w3\n", []string{}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, hostsTraps(tt.text, "w3")); diff != "" {
+		if diff := cmp.Diff(tt.want, hostsTraps(hostsys.NewNames(plant(t, "-- etc/hosts --\n"+tt.text)).Hosts, "w3")); diff != "" {
 			t.Errorf("hostsTraps(%q): (-want +got)\n%s", tt.text, diff)
 		}
 	}
@@ -103,13 +66,16 @@ func TestSampleNames(t *testing.T) {
 }
 
 func TestLookUp(t *testing.T) {
-	ask := func(_ context.Context, name string) ([]string, string, error) {
-		if name != "w1" {
-			return nil, "", &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	ask := func(_ context.Context, name string) ([]netip.Addr, error) {
+		if address, err := netip.ParseAddr(name); err == nil {
+			return []netip.Addr{address}, nil
 		}
-		return []string{"10.0.0.1"}, "w1.cluster", nil
+		if name != "w1" {
+			return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+		}
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
 	}
-	got, canonical := lookUpAll(t.Context(), ask, []string{"w1", "", "root@w1", "w1", "w2", "10.0.0.7", "u@fd00::7"}, 2)
+	got := lookUpAll(t.Context(), ask, []string{"w1", "", "root@w1", "w1", "w2", "10.0.0.7", "u@fd00::7"}, 2)
 	want := []facts.Lookup{
 		{Name: "w1", Addresses: []string{"10.0.0.1"}},
 		{Name: "root@w1", Addresses: []string{"10.0.0.1"}},
@@ -117,8 +83,8 @@ func TestLookUp(t *testing.T) {
 		{Name: "10.0.0.7", Addresses: []string{"10.0.0.7"}},
 		{Name: "u@fd00::7", Addresses: []string{"fd00::7"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" || canonical != "w1.cluster" {
-		t.Errorf("canonical name %q (-want +got)\n%s", canonical, diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -134,14 +100,14 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 			open += change
 			most = max(most, open)
 		}
-		ask := func(ctx context.Context, name string) ([]string, string, error) {
+		ask := func(ctx context.Context, name string) ([]netip.Addr, error) {
 			if name == "w000" {
-				return []string{"10.0.0.1"}, name, nil
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
 			}
 			count(+1)
 			defer count(-1)
 			<-ctx.Done()
-			return nil, "", ctx.Err()
+			return nil, ctx.Err()
 		}
 		var names []string
 		for i := range 100 {
@@ -151,7 +117,7 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		start := time.Now()
-		answers, _ := lookUpAll(ctx, ask, names, 30)
+		answers := lookUpAll(ctx, ask, names, 30)
 		if took := time.Since(start); took != limit {
 			t.Errorf("took %s, want %s", took, limit)
 		}
@@ -192,60 +158,6 @@ func TestLookupProblem(t *testing.T) {
 		if got := lookupProblem(tt.err); got != tt.want {
 			t.Errorf("lookupProblem(%v) = %q, want %q", tt.err, got, tt.want)
 		}
-	}
-}
-
-func TestFilesFirst(t *testing.T) {
-	hosts := parseHosts("10.0.0.1 w1.cluster w1\nfd00::1 W1\n10.0.0.1 w1\n10.0.0.9 login\n")
-	var asked []string
-	ask := filesFirst(hosts, func(_ context.Context, name string) ([]string, string, error) {
-		asked = append(asked, name)
-		return []string{"10.0.0.2"}, name, nil
-	}, func(_ context.Context, name string) ([]string, string, error) {
-		return []string{"fd00::1", "10.0.0.1"}, name, nil
-	})
-	for name, want := range map[string][]string{
-		"w1":    {"fd00::1", "10.0.0.1"}, // several lines: in the order glibc gives them
-		"login": {"10.0.0.9"},
-		"w2":    {"10.0.0.2"},
-	} {
-		addresses, _, err := ask(t.Context(), name)
-		if diff := cmp.Diff(want, addresses); diff != "" || err != nil {
-			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
-		}
-	}
-	if diff := cmp.Diff([]string{"w2"}, asked); diff != "" {
-		t.Errorf("asked further for (-want +got)\n%s", diff)
-	}
-}
-
-func TestLookupGetent(t *testing.T) {
-	fake := lookupGetent(script(t, "getent", `
-[ "$1 $2" = "ahosts --" ] && [ "$LC_ALL" = C ] || exit 9
-case "$3" in
-w1) echo "10.0.0.1 STREAM w1.cluster" ;;
-"w1;touch x") echo "10.0.0.9 STREAM literally" ;;
-broken) echo "getent: cannot load libnss_sss.so.2" >&2; exit 127 ;;
-hangs) sleep 300 ;;
-*) exit 2 ;;
-esac
-`))
-	tests := []struct{ name, want string }{
-		{"w1", "[10.0.0.1] w1.cluster <nil>"},
-		{"w1;touch x", "[10.0.0.9] literally <nil>"},
-		{"w2", "[]  no such host"},
-		{"broken", "[]  getent: getent: cannot load libnss_sss.so.2"},
-	}
-	for _, tt := range tests {
-		addresses, canonical, err := fake(t.Context(), tt.name)
-		if got := fmt.Sprint(addresses, " ", canonical, " ", err); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, _, err := fake(ctx, "hangs"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("hangs: %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
@@ -306,13 +218,6 @@ hosts: files sss
 	log, err := os.ReadFile(asked)
 	if err != nil || strings.Contains(string(log), "w2") {
 		t.Errorf("getent was asked for %q, %v", log, err)
-	}
-}
-
-func TestLookupGo(t *testing.T) {
-	addresses, canonical, err := lookupGo("localhost")(t.Context(), "localhost")
-	if err != nil || len(addresses) == 0 || canonical != "localhost" {
-		t.Errorf("localhost is %v, canonically %q, %v", addresses, canonical, err)
 	}
 }
 

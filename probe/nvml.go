@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -29,7 +30,7 @@ func collectNVML(ctx context.Context, o Options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
 		return &facts.NVML{Cards: []facts.Card{}}, nil
 	}
-	seen, err := askNVML(ctx, nvmlChild().stream, nvmlQuiet)
+	seen, err := askNVML(ctx, nvmlChild().Stream, nvmlQuiet)
 	if err == nil && seen.Unloaded != "" {
 		// Only then: nvidia-smi would hang in the same driver, and fail by the same error.
 		seen, err = askInstead(ctx, seen.Unloaded, smiPlaces)
@@ -47,11 +48,11 @@ func collectNVML(ctx context.Context, o Options) (*facts.NVML, error) {
 // nvmlChild is this program anew, called as we were; `agent nvml` is what it has
 // of package probe/nvml. That binds NVML's symbols when they are called, which
 // LD_BIND_NOW would end before it begins.
-func nvmlChild() child {
+func nvmlChild() hostsys.Child {
 	ours := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "LD_BIND_NOW=") })
-	return child{
-		path: "/proc/self/exe", name: os.Args[0], args: []string{"agent", "nvml"},
-		env: append(ours, "GOMAXPROCS=2", "GOGC=off"),
+	return hostsys.Child{
+		Path: "/proc/self/exe", Name: os.Args[0], Args: []string{"agent", "nvml"},
+		Env: append(ours, "GOMAXPROCS=2", "GOGC=off"),
 	}
 }
 
@@ -106,7 +107,7 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	talk := newDriverTalk(func(done bool) {
 		if done {
 			// A driver may take long to close its GPUs, and nobody has to wait for that.
-			silence.Reset(childGrace)
+			silence.Reset(hostsys.Grace)
 		} else {
 			silence.Reset(quiet)
 		}

@@ -14,20 +14,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/nvml"
 	"preflight/testhosts"
 )
 
 // driver is the child that asks a stand-in for the driver. Tests of those who
 // hang wait for shortQuiet; it must outlast the start of a process.
-func driver(t *testing.T, scenario testhosts.GPUs) child {
+func driver(t *testing.T, scenario testhosts.GPUs) hostsys.Child {
 	t.Helper()
 	dir := t.TempDir()
 	if _, err := testhosts.BuildNVML(dir, scenario); err != nil {
 		t.Fatal(err)
 	}
 	asker := nvmlChild()
-	asker.env = append(asker.env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
+	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
 	return asker
 }
 
@@ -35,7 +36,7 @@ func driver(t *testing.T, scenario testhosts.GPUs) child {
 func showDriver(t *testing.T, scenario testhosts.GPUs) {
 	t.Helper()
 	asker := driver(t, scenario)
-	for _, variable := range asker.env[len(asker.env)-2:] {
+	for _, variable := range asker.Env[len(asker.Env)-2:] {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
@@ -45,7 +46,7 @@ const shortQuiet = 3 * time.Second
 
 func ask(t *testing.T, scenario testhosts.GPUs) *facts.NVML {
 	t.Helper()
-	seen, err := askNVML(t.Context(), driver(t, scenario).stream, shortQuiet)
+	seen, err := askNVML(t.Context(), driver(t, scenario).Stream, shortQuiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	for {
 		var said bytes.Buffer
 		asker := driver(t, scenario)
-		if stderr, err := asker.stream(t.Context(), &said); err != nil {
+		if stderr, err := asker.Stream(t.Context(), &said); err != nil {
 			t.Fatalf("without %q: %v\n%s", scenario.Without, err, stderr)
 		}
 		missing := len(scenario.Without)
@@ -378,9 +379,9 @@ func BenchmarkDriver(b *testing.B) {
 		b.Fatal(err)
 	}
 	asker := nvmlChild()
-	asker.env = append(asker.env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
+	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
 	for b.Loop() {
-		if seen, err := askNVML(b.Context(), asker.stream, nvmlQuiet); err != nil || len(seen.Cards) != 8 {
+		if seen, err := askNVML(b.Context(), asker.Stream, nvmlQuiet); err != nil || len(seen.Cards) != 8 {
 			b.Fatal(err, seen)
 		}
 	}

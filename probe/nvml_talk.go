@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/nvml"
 )
 
@@ -166,5 +167,5 @@ func crashWords(stderr string, err error) string {
 	if err == nil {
 		return "it was ended in the middle, and said nothing"
 	}
-	return complaint(stderr, err)
+	return hostsys.Complaint(stderr, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/nvml"
 )
 
@@ -122,7 +123,7 @@ func TestSilence(t *testing.T) {
 			after: 45 * time.Second,
 		},
 		"after the last line": {
-			ask: silent(theEnd), after: childGrace,
+			ask: silent(theEnd), after: hostsys.Grace,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,13 +196,13 @@ func TestNoWordAboutTheDriver(t *testing.T) {
 			t.Errorf("%+v, error %v; want %v", seen, err, context.Canceled)
 		}
 	})
-	for name, ask := range map[string]child{
-		"not started":              {path: filepath.Join(t.TempDir(), "absent")},
-		"ended before it began":    {path: script(t, "unbound", "echo us: symbol lookup error: us: undefined symbol: nvmlInit >&2; exit 127")},
-		"started, and not a child": {path: script(t, "other", "exit 0")},
+	for name, ask := range map[string]hostsys.Child{
+		"not started":              {Path: filepath.Join(t.TempDir(), "absent")},
+		"ended before it began":    {Path: script(t, "unbound", "echo us: symbol lookup error: us: undefined symbol: nvmlInit >&2; exit 127")},
+		"started, and not a child": {Path: script(t, "other", "exit 0")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if seen, err := askNVML(t.Context(), ask.stream, time.Hour); err == nil || !strings.HasPrefix(err.Error(), "cannot ask the driver: our own process for it did not start: ") {
+			if seen, err := askNVML(t.Context(), ask.Stream, time.Hour); err == nil || !strings.HasPrefix(err.Error(), "cannot ask the driver: our own process for it did not start: ") {
 				t.Errorf("%+v, error %v; want one that does not blame the driver", seen, err)
 			}
 		})
@@ -209,7 +210,7 @@ func TestNoWordAboutTheDriver(t *testing.T) {
 }
 
 func TestCrashWords(t *testing.T) {
-	_, _, exit := child{path: script(t, "fails", "exit 3")}.run(t.Context())
+	_, _, exit := hostsys.Child{Path: script(t, "fails", "exit 3")}.Run(t.Context())
 	for stderr, want := range map[string]string{
 		"SIGSEGV: segmentation violation\nPC=0x1\n\ngoroutine 1:\nrip 0x1\n":                      "SIGSEGV: segmentation violation",
 		"warning\nfatal error: unexpected signal\n[signal SIGSEGV]\n":                             "fatal error: unexpected signal",

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // askPython is all that is ever run in the launch's interpreter. It imports
@@ -46,13 +47,13 @@ func collectPython(ctx context.Context, o Options) (*facts.Python, error) {
 	}
 	// -B because a probe must not leave .pyc files behind. -I, -S and -E would
 	// each hide what the launch will see.
-	interpreter := child{path: python.Path, args: []string{"-B", "-c", askPython}, dir: dir}
-	stdout, stderr, err := interpreter.run(ctx)
+	interpreter := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askPython}, Dir: dir}
+	stdout, stderr, err := interpreter.Run(ctx)
 	if !parseAnswer(stdout, dir, python) {
 		if err == nil {
 			err = errors.New("it ran and printed nothing that was asked")
 		}
-		python.Problem = complaint(stderr, err)
+		python.Problem = hostsys.Complaint(stderr, err)
 		return python, nil
 	}
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // gitLimit is what git gets to compare a work tree with its index.
@@ -149,7 +150,7 @@ func changedFiles(ctx context.Context, root string) *int {
 	defer cancel()
 	args := append(append([]string{"--no-pager"}, gitSettings...), "-C", root, "status",
 		"--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":(exclude,attr:filter=lfs)")
-	status, _, err := child{path: git, args: args, env: gitEnvironment(os.Environ())}.run(ctx)
+	status, _, err := hostsys.Child{Path: git, Args: args, Env: gitEnvironment(os.Environ())}.Run(ctx)
 	if err != nil {
 		return nil
 	}

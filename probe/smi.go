@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -75,10 +76,10 @@ func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
 	}
 	started := time.Now()
 	said, err := within(asking, func() (smiAnswer, error) {
-		out := cappedBuffer{limit: smiOutput}
+		out := hostsys.Output{Limit: smiOutput}
 		// Its words are read: they shall be those of no other language.
-		stderr, err := child{path: s.path, args: args, env: append(os.Environ(), "LC_ALL=C")}.stream(asking, &out)
-		return smiAnswer{stdout: out.kept.String(), stderr: stderr, err: err, ended: true}, nil
+		stderr, err := hostsys.Child{Path: s.path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}.Stream(asking, &out)
+		return smiAnswer{stdout: out.String(), stderr: stderr, err: err, ended: true}, nil
 	})
 	if err != nil { // abandoned
 		said.err = asking.Err()
@@ -157,14 +158,14 @@ func smiFailure(said smiAnswer, around string, seen *facts.NVML) *facts.NVMLFail
 		return failure
 	case errors.As(said.err, &exit):
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() || strings.Contains(around, "symbol lookup error") {
-			return &facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: " + clipped(complaint(around, said.err))}
+			return &facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: " + clipped(hostsys.Complaint(around, said.err))}
 		}
 		for _, known := range smiWords {
 			if known.code == exit.ExitCode() {
-				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: clipped(complaint(around, said.err))}
+				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: clipped(hostsys.Complaint(around, said.err))}
 			}
 		}
-		return &facts.NVMLFailure{Kind: facts.FailureOther, Code: exit.ExitCode(), Text: clipped(complaint(around, said.err))}
+		return &facts.NVMLFailure{Kind: facts.FailureOther, Code: exit.ExitCode(), Text: clipped(hostsys.Complaint(around, said.err))}
 	case said.err != nil:
 		return &facts.NVMLFailure{Kind: facts.FailureOther, Text: clipped("nvidia-smi cannot be run: " + said.err.Error())}
 	case len(seen.Cards) > 0 || len(said.stdout) >= smiOutput:

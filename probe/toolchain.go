@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // collectToolchain looks for what compiles DeepSpeed's ops, in the places and in
@@ -75,7 +76,7 @@ func cudaVersion(ctx context.Context, o Options, home, nvcc string) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
-	said, _, _ := child{path: o.at(nvcc), args: []string{"-V"}}.run(ctx)
+	said, _, _ := hostsys.Child{Path: o.at(nvcc), Args: []string{"-V"}}.Run(ctx)
 	return parseNVCC(said)
 }
 
@@ -112,7 +113,7 @@ func cxxCompiler(ctx context.Context) (path, version string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
-	said, _, err := child{path: path, args: append(slices.Clone(words[1:]), "-dumpfullversion", "-dumpversion")}.run(ctx)
+	said, _, err := hostsys.Child{Path: path, Args: append(slices.Clone(words[1:]), "-dumpfullversion", "-dumpversion")}.Run(ctx)
 	if err != nil {
 		return path, ""
 	}
@@ -145,7 +146,7 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionLimit)
 	defer cancel()
-	said, _, _ := child{path: python.Path, args: []string{"-B", "-c", askBuildOf}}.run(ctx)
+	said, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}}.Run(ctx)
 	var answers []string
 	for row := range strings.Lines(said) {
 		if answer, found := strings.CutPrefix(strings.TrimSpace(row), "preflight"); found {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"preflight/hostsys"
 )
 
 // DefaultTimeout is what one node gets when Options.Timeout is zero.
@@ -42,7 +44,7 @@ type Client struct {
 	keys     keyFiles
 	agents   agents
 	jumps    jumps
-	nsswitch string        // nsswitchFile, but for tests
+	names    *hostsys.Names
 	offer    func() string // see deliver.go; made when the first node asks
 }
 
@@ -82,10 +84,10 @@ func New(o Options) (*Client, error) {
 		o.Binaries = (&siblings{directories: besideUs}).open
 	}
 	c := &Client{
-		options:  o,
-		nsswitch: nsswitchFile,
-		offer:    sync.OnceValue(func() string { return offer(o.Binaries) }),
-		local:    account{name: me.Username, home: o.Home, uid: me.Uid, hostname: hostname},
+		options: o,
+		names:   hostsys.NewNames(""),
+		offer:   sync.OnceValue(func() string { return offer(o.Binaries) }),
+		local:   account{name: me.Username, home: o.Home, uid: me.Uid, hostname: hostname},
 	}
 	c.config, err = readConfig(filepath.Join(o.Home, ".ssh", "config"), o.SystemConfig, o.Home)
 	if err != nil {

@@ -1,4 +1,4 @@
-package probe
+package hostsys
 
 import (
 	"bufio"
@@ -53,7 +53,7 @@ func TestChildIsKilledWithItsChildren(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	_, _, err := child{path: path, args: []string{ready}}.run(ctx)
+	_, _, err := Child{Path: path, Args: []string{ready}}.Run(ctx)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
@@ -82,7 +82,7 @@ func TestChildIsHeardWhileItSpeaks(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := (child{path: path}).stream(ctx, out); !errors.Is(err, context.Canceled) {
+	if _, err := (Child{Path: path}).Stream(ctx, out); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }
@@ -92,11 +92,11 @@ func TestChildIsCalledByItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, c := range map[string]child{
-		shell:   {path: shell, args: []string{"-c", "echo $0"}},
-		"agent": {path: shell, name: "agent", args: []string{"-c", "echo $0"}},
+	for want, c := range map[string]Child{
+		shell:   {Path: shell, Args: []string{"-c", "echo $0"}},
+		"agent": {Path: shell, Name: "agent", Args: []string{"-c", "echo $0"}},
 	} {
-		if stdout, _, err := c.run(t.Context()); err != nil || stdout != want+"\n" {
+		if stdout, _, err := c.Run(t.Context()); err != nil || stdout != want+"\n" {
 			t.Errorf("%+v is called %q, %v; want %q", c, stdout, err, want)
 		}
 	}
@@ -104,14 +104,14 @@ func TestChildIsCalledByItsName(t *testing.T) {
 
 func TestChildOutputIsCapped(t *testing.T) {
 	path := script(t, "chatty", `head -c 1000000 /dev/zero; echo end >&2`)
-	stdout, stderr, err := child{path: path}.run(t.Context())
-	if err != nil || len(stdout) != childOutput || stderr != "end\n" {
-		t.Errorf("%d bytes, %q, %v; want %d bytes, \"end\\n\", nil", len(stdout), stderr, err, childOutput)
+	stdout, stderr, err := Child{Path: path}.Run(t.Context())
+	if err != nil || len(stdout) != MaxOutput || stderr != "end\n" {
+		t.Errorf("%d bytes, %q, %v; want %d bytes, \"end\\n\", nil", len(stdout), stderr, err, MaxOutput)
 	}
 }
 
 func TestComplaint(t *testing.T) {
-	_, _, exit := child{path: script(t, "fails", "exit 3")}.run(t.Context())
+	_, _, exit := Child{Path: script(t, "fails", "exit 3")}.Run(t.Context())
 	tests := []struct {
 		stderr string
 		err    error
@@ -123,8 +123,27 @@ func TestComplaint(t *testing.T) {
 		{" \n", errors.New("exec format error"), "exec format error"},
 	}
 	for _, tt := range tests {
-		if got := complaint(tt.stderr, tt.err); got != tt.want {
-			t.Errorf("complaint(%q, %v) = %q, want %q", tt.stderr, tt.err, got, tt.want)
+		if got := Complaint(tt.stderr, tt.err); got != tt.want {
+			t.Errorf("Complaint(%q, %v) = %q, want %q", tt.stderr, tt.err, got, tt.want)
 		}
+	}
+}
+
+// A program that goes on beside us leads its group, and ends with it.
+func TestStart(t *testing.T) {
+	if _, err := Start(exec.Command("/there/is/no/such/program")); err == nil {
+		t.Error("a program that is not there has started")
+	}
+	cmd := exec.Command(script(t, "long", `sleep 300 & wait`))
+	ended, err := Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := KillGroup(cmd); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if status := cmd.ProcessState.String(); status != "signal: killed" {
+		t.Errorf("it ended with %s", status)
 	}
 }
