@@ -34,12 +34,8 @@ const partAnswer = "answer"
 // nodeSections are looked at on every node where the launch needs them,
 // headSections on the launching machine; drillSections take several nodes.
 var (
-	nodeSections = []facts.Section{
-		facts.SectionHost, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
-		facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB,
-		facts.SectionFiles, facts.SectionGPU, facts.SectionNVML, facts.SectionToolchain,
-	}
-	headSections  = []facts.Section{facts.SectionLauncher, facts.SectionEnv, facts.SectionHost, facts.SectionGPU}
+	nodeSections  = probe.Of(probe.Nodes)
+	headSections  = probe.Of(probe.Head)
 	drillSections = []facts.Section{facts.SectionMesh, facts.SectionRendezvous, facts.SectionLogins, facts.SectionThroughput}
 )
 

@@ -2,5 +2,13 @@
 
 package probe
 
-// linuxCollectors are none: another system can launch, but not be a node.
-var linuxCollectors []collector
+import "preflight/facts"
+
+// What only Linux's own system calls can tell.
+var (
+	collectHost   = elsewhere[facts.Host]
+	collectNet    = elsewhere[facts.Net]
+	collectSHM    = elsewhere[facts.SHM]
+	collectLimits = elsewhere[facts.Limits]
+	collectDisk   = elsewhere[facts.Disk]
+)

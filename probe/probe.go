@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,31 +27,9 @@ import (
 // DefaultDeadline is for all sections together, when Options names none.
 const DefaultDeadline = 32 * time.Second
 
-// How long one section may take. A test holds them inside DefaultDeadline.
-const (
-	hostLimit     = 2 * time.Second
-	limitsLimit   = 1 * time.Second
-	memoryLimit   = 1 * time.Second
-	diskLimit     = 3 * time.Second
-	shmLimit      = 3 * time.Second
-	netLimit      = 4 * time.Second
-	namesLimit    = 8 * time.Second
-	envLimit      = 2 * time.Second
-	pythonLimit   = 10 * time.Second
-	ibLimit       = 3 * time.Second
-	launcherLimit = 8 * time.Second
-	filesLimit    = 4 * time.Second
-	gpuLimit      = 2 * time.Second
-	nvmlLimit     = 30 * time.Second // eight GPUs that each wake up for some
-
-	// toolchainLimit holds the compiler, the toolkit and the interpreter, each of
-	// which may take its versionLimit.
-	toolchainLimit = 8 * time.Second
-
-	// lastWords is how much longer a collector that minds its deadline has to
-	// say in its own words what held it up.
-	lastWords = 200 * time.Millisecond
-)
+// lastWords is how much longer a collector that minds its deadline has to say in
+// its own words what held it up.
+const lastWords = 200 * time.Millisecond
 
 // Options says what to look at and where the roots are. What is alike for all
 // nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
@@ -83,43 +62,11 @@ func (o Options) without(path string) string {
 	return filepath.Join("/", strings.TrimPrefix(path, strings.TrimSuffix(o.at("/"), "/")))
 }
 
-// collector looks at one section. An error means that it could not be looked
-// at; what was looked for and proven absent is a fact.
-type collector struct {
-	section facts.Section
-	limit   time.Duration
-	suspect string // what a hang of this section most likely means
-	collect func(ctx context.Context, o Options, into *facts.Facts) error
-}
-
-// collectors are those of this system. Anywhere can be looked at what the
-// launching machine starts a launch with; the rest is Linux's own.
-var collectors = append([]collector{
-	{facts.SectionEnv, envLimit, "a hung home directory", into(collectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
-	{facts.SectionFiles, filesLimit, "a hung mount", into(collectFiles, func(f *facts.Facts) **facts.Files { return &f.Files })},
-	{facts.SectionLauncher, launcherLimit, "a PATH directory on a hung mount", into(collectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
-}, linuxCollectors...)
-
-// into lets a typed collector fill its own pointer of facts.Facts.
-func into[T any](collect func(context.Context, Options) (*T, error), pointer func(*facts.Facts) **T) func(context.Context, Options, *facts.Facts) error {
-	return func(ctx context.Context, o Options, seen *facts.Facts) error {
-		section, err := collect(ctx, o)
-		if err == nil {
-			*pointer(seen) = section
-		}
-		return err
-	}
-}
-
 // Run looks at every section asked for, concurrently, and calls emit once for
 // each as it is ready: with facts that hold that section alone, or with the
 // reason why it is missing. emit is never called twice at a time, and never
 // after Run has returned. When ctx ends, what is not ready is missing.
 func Run(ctx context.Context, o Options, sections []facts.Section, emit func(section facts.Section, seen facts.Facts, missing string)) {
-	run(ctx, collectors, o, sections, emit)
-}
-
-func run(ctx context.Context, collectors []collector, o Options, sections []facts.Section, emit func(facts.Section, facts.Facts, string)) {
 	deadline := o.Deadline
 	if deadline <= 0 {
 		deadline = DefaultDeadline
@@ -135,7 +82,7 @@ func run(ctx context.Context, collectors []collector, o Options, sections []fact
 	outcomes := make(chan outcome)
 	for _, section := range sections {
 		go func() {
-			seen, err := look(ctx, collectors, o, section)
+			seen, err := look(ctx, o, section)
 			outcomes <- outcome{section, seen, err}
 		}()
 	}
@@ -150,32 +97,25 @@ func run(ctx context.Context, collectors []collector, o Options, sections []fact
 }
 
 // look runs one section's collector within its limit.
-func look(ctx context.Context, collectors []collector, o Options, section facts.Section) (facts.Facts, error) {
-	for _, c := range collectors {
-		if c.section != section {
-			continue
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("no answer within %s: %s?", c.limit, c.suspect))
-		defer cancel()
-		seen, err := within(ctx, func() (facts.Facts, error) {
-			var seen facts.Facts
-			err := c.collect(ctx, o, &seen)
-			return seen, err
-		})
-		if err == nil && !seen.Has(section) {
-			err = errors.New("the collector came back with nothing, which is a bug in preflight")
-		}
+func look(ctx context.Context, o Options, name facts.Section) (seen facts.Facts, err error) {
+	at := slices.IndexFunc(Sections, func(row Section) bool { return row.Name == name })
+	if at < 0 {
+		return seen, fmt.Errorf("this preflight has no collector for %q", name)
+	}
+	section := Sections[at]
+	ctx, cancel := context.WithTimeoutCause(ctx, section.Limit, fmt.Errorf("no answer within %s: %s?", section.Limit, section.Suspect))
+	defer cancel()
+	found, err := within(ctx, func() (any, error) { return section.Collect(ctx, o) })
+	if err != nil {
 		return seen, err
 	}
-	return facts.Facts{}, noCollector(runtime.GOOS, section)
-}
-
-// noCollector is why a section cannot be looked at on this system.
-func noCollector(goos string, section facts.Section) error {
-	if goos != "linux" {
-		return errors.New("preflight looks at Linux machines only")
+	if err := seen.Put(name, found); err != nil {
+		return seen, fmt.Errorf("%w, which is a bug in preflight", err)
 	}
-	return fmt.Errorf("this preflight has no collector for %q", section)
+	if !seen.Has(name) {
+		return seen, errors.New("the collector came back with nothing, which is a bug in preflight")
+	}
+	return seen, nil
 }
 
 // within does work in a goroutine of its own. When ctx ends first, the work is
