@@ -15,7 +15,7 @@ type account struct {
 // session is who we are. An account that a directory service knows and
 // /etc/passwd does not is told by sshd, which asked the service and sets these
 // variables by its answer (OpenSSH, session.c, do_setup_env).
-func session(o Options) account {
+func session(o options) account {
 	who, _ := passwdEntry(o, os.Getuid())
 	return account{
 		name:  cmp.Or(who.name, os.Getenv("USER"), os.Getenv("LOGNAME"), strconv.Itoa(os.Getuid())),
@@ -25,12 +25,12 @@ func session(o Options) account {
 }
 
 // owner is the name of a user, or the number when /etc/passwd does not know it.
-func owner(o Options, uid int) string {
+func owner(o options, uid int) string {
 	who, _ := passwdEntry(o, uid)
 	return cmp.Or(who.name, strconv.Itoa(uid))
 }
 
-func passwdEntry(o Options, uid int) (account, bool) {
+func passwdEntry(o options, uid int) (account, bool) {
 	text, err := os.ReadFile(o.at("/etc/passwd"))
 	if err != nil {
 		return account{}, false

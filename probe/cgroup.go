@@ -27,7 +27,7 @@ type membership struct {
 
 // ownCgroup finds the cgroup that a controller rules this process by; false
 // when the controller is not there or cgroups are not mounted.
-func ownCgroup(o Options, controller string) (cgroup, bool) {
+func ownCgroup(o options, controller string) (cgroup, bool) {
 	text, err := os.ReadFile(o.at("/proc/self/cgroup"))
 	if err != nil {
 		return cgroup{}, false

@@ -25,7 +25,7 @@ var machineSections = []facts.Section{
 
 func TestRunOnThisMachine(t *testing.T) {
 	var all facts.Facts
-	Run(t.Context(), Options{WorkDir: t.TempDir()}, machineSections, func(section facts.Section, seen facts.Facts, missing string) {
+	Run(t.Context(), options{WorkDir: t.TempDir()}, machineSections, func(section facts.Section, seen facts.Facts, missing string) {
 		if missing != "" {
 			t.Errorf("%s is missing: %s", section, missing)
 		}
@@ -65,6 +65,6 @@ func TestRunOnThisMachine(t *testing.T) {
 
 func BenchmarkMachineSections(b *testing.B) {
 	for b.Loop() {
-		Run(b.Context(), Options{WorkDir: "/tmp"}, machineSections, func(facts.Section, facts.Facts, string) {})
+		Run(b.Context(), options{WorkDir: "/tmp"}, machineSections, func(facts.Section, facts.Facts, string) {})
 	}
 }

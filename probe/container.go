@@ -30,7 +30,7 @@ var containerFiles = []struct {
 }
 
 // container is the kind of container we are in, "" when there is no mark of one.
-func container(o Options) string {
+func container(o options) string {
 	groups, _ := os.ReadFile(o.at("/proc/1/cgroup")) // unreadable is no mark
 	if kind := parseContainerGroup(string(groups)); kind != "" {
 		return kind
@@ -59,7 +59,7 @@ func container(o Options) string {
 
 // inNamespaces is whether the processes or the host name here are not the
 // machine's own.
-func inNamespaces(o Options) bool {
+func inNamespaces(o options) bool {
 	pid, _ := os.Readlink(o.at("/proc/self/ns/pid"))
 	uts, _ := os.Readlink(o.at("/proc/self/ns/uts"))
 	return pid != initialPID || uts != initialUTS
@@ -67,7 +67,7 @@ func inNamespaces(o Options) bool {
 
 // onOwnDisk is whether the root directory is the top of a disk. Runtimes put
 // containers on layers, or on a directory or volume of a disk.
-func onOwnDisk(o Options) bool {
+func onOwnDisk(o options) bool {
 	table, err := mounts(o)
 	if err != nil {
 		return false

@@ -34,7 +34,7 @@ func TestContainer(t *testing.T) {
 		"process 1":      {map[string]string{"/proc/1/environ": "PATH=/bin\x00container=lxc\x00"}, "lxc"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := container(Options{}.write(t, test.files)); got != test.want {
+			if got := container(write(t, options{}, test.files)); got != test.want {
 				t.Errorf("container is %q, want %q", got, test.want)
 			}
 		})
@@ -42,7 +42,7 @@ func TestContainer(t *testing.T) {
 }
 
 func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/.dockerenv": "", "/proc/self/stat": ""})
+	o := write(t, options{}, map[string]string{"/.dockerenv": "", "/proc/self/stat": ""})
 	if err := os.Mkdir(o.at("/proc/self/ns"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
 }
 
 func TestDiskOfAVirtualMachineMadeFromAnImageIsNoContainer(t *testing.T) {
-	o := fixture(t, "host-metal-cgroup1").write(t, map[string]string{"/.dockerenv": ""})
+	o := write(t, fixture(t, "host-metal-cgroup1"), map[string]string{"/.dockerenv": ""})
 	if got := container(o); got != "" {
 		t.Errorf("container is %q although all namespaces are the machine's own", got)
 	}

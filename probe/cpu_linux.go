@@ -17,7 +17,7 @@ import (
 // bound (CONFIG_NR_CPUS) is 8192 on the largest machines.
 const mostCPUs = 8192
 
-func processors(o Options) facts.CPU {
+func processors(o options) facts.CPU {
 	usable := 0
 	mask := unix.NewCPUSet(mostCPUs)
 	if unix.SchedGetaffinityDynamic(0, mask) == nil {
@@ -40,7 +40,7 @@ func processors(o Options) facts.CPU {
 
 // cpuModel reads about one processor and not the whole of /proc/cpuinfo, which
 // the kernel takes milliseconds to write on a machine with hundreds.
-func cpuModel(o Options) string {
+func cpuModel(o options) string {
 	file, err := os.Open(o.at("/proc/cpuinfo"))
 	if err != nil {
 		return ""
@@ -73,7 +73,7 @@ func parseModel(cpuinfo string) string {
 
 // sockets counts the packages that the online processors make up, one file a
 // package; 0 when the kernel does not say.
-func sockets(o Options, online []int) int {
+func sockets(o options, online []int) int {
 	count := 0
 	counted := map[int]bool{}
 	for _, id := range online {

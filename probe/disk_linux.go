@@ -32,13 +32,13 @@ type footing struct {
 	statfs   unix.Statfs_t
 }
 
-func collectDisk(ctx context.Context, o Options) (*facts.Disk, error) {
+func collectDisk(ctx context.Context, o options) (*facts.Disk, error) {
 	return disk(ctx, o, stand)
 }
 
 // disk looks at every place at once, each in a goroutine that is given up when
 // it hangs. The mount table is read last, when every automount has happened.
-func disk(ctx context.Context, o Options, stand func(Options, string) (footing, error)) (*facts.Disk, error) {
+func disk(ctx context.Context, o options, stand func(options, string) (footing, error)) (*facts.Disk, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, placeLimit, fmt.Errorf("no answer within %s: a hung mount?", placeLimit))
 	defer cancel()
 	seen := &facts.Disk{Places: places(o, session(o).home, os.Getenv)}
@@ -77,7 +77,7 @@ func disk(ctx context.Context, o Options, stand func(Options, string) (footing, 
 // places are the directories that a launch writes to, by the rules of whoever
 // writes there: huggingface_hub (constants.py), Triton (runtime/cache.py), torch
 // (utils/cpp_extension.py), and DeepSpeed where the configuration has it offload.
-func places(o Options, home string, env func(string) string) []facts.Place {
+func places(o options, home string, env func(string) string) []facts.Place {
 	home = cmp.Or(env("HOME"), home)
 	cache := cmp.Or(env("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
 	all := []facts.Place{
@@ -112,7 +112,7 @@ func places(o Options, home string, env func(string) string) []facts.Place {
 
 // stand asks the file system about a place, or about its nearest parent. Every
 // call in it may hang on a dead mount.
-func stand(o Options, path string) (footing, error) {
+func stand(o options, path string) (footing, error) {
 	dir, err := nearest(o.at(path))
 	if err != nil {
 		return footing{}, err

@@ -35,7 +35,7 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, place := range places(Options{WorkDir: test.workDir}, "/home/ml", func(name string) string { return test.env[name] }) {
+			for _, place := range places(options{WorkDir: test.workDir}, "/home/ml", func(name string) string { return test.env[name] }) {
 				got[place.Role] = place.Path
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -61,7 +61,7 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		got, err := disk(t.Context(), o, func(_ Options, path string) (footing, error) {
+		got, err := disk(t.Context(), o, func(_ options, path string) (footing, error) {
 			switch path {
 			case "/home/ml":
 				<-release
@@ -100,7 +100,7 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 
 func TestStand(t *testing.T) {
 	root := t.TempDir()
-	o := Options{Root: root}.write(t, map[string]string{"/data/file": "x"})
+	o := write(t, options{Root: root}, map[string]string{"/data/file": "x"})
 	if err := os.Symlink("data", filepath.Join(root, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestSizes(t *testing.T) {
 // Where ZeRO offloads to is a place as well, looked for as DeepSpeed does: no
 // "~" is expanded.
 func TestOffloadPlaces(t *testing.T) {
-	o := Options{WorkDir: "/srv", Offload: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
+	o := options{WorkDir: "/srv", Offload: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
 	var got []facts.Place
 	for _, place := range places(o, "/home/ml", func(string) string { return "" }) {
 		if strings.HasPrefix(place.Role, "offload") {

@@ -65,7 +65,7 @@ func begins(name string, families []string) bool {
 
 // collectEnv looks at the environment of this very session and at what NCCL
 // would add to it.
-func collectEnv(_ context.Context, o Options) (*facts.Env, error) {
+func collectEnv(_ context.Context, o options) (*facts.Env, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, errors.New("HOME is not set, so ~/.nccl.conf cannot be found")

@@ -6,20 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 
 	"preflight/facts"
 )
-
-// plant writes a txtar archive into a new directory and returns the directory.
-func plant(t *testing.T, archive string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := txtar.Write(txtar.Parse([]byte(archive)), dir); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 func TestAllowed(t *testing.T) {
 	tests := map[string]bool{
@@ -107,7 +96,7 @@ NCCL_IB_HCA=mlx5_0
 -- srv/run.conf --
 NCCL_IB_HCA=mlx5_7
 `)
-	o := Options{Root: root}
+	o := options{Root: root}
 	setting := func(name, value, source string) facts.Setting {
 		return facts.Setting{Name: name, Value: value, Source: source}
 	}
@@ -160,7 +149,7 @@ NCCL_IB_HCA=mlx5_7
 		}
 	}
 
-	missing := lookAtEnv([]string{"NCCL_CONF_FILE=~/x"}, Options{Root: t.TempDir()}.at, "/home/me", "/srv")
+	missing := lookAtEnv([]string{"NCCL_CONF_FILE=~/x"}, options{Root: t.TempDir()}.at, "/home/me", "/srv")
 	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
 	if diff := cmp.Diff(want, missing.Files); diff != "" {
 		t.Errorf("a named file that is not there: (-want +got)\n%s", diff)
@@ -173,7 +162,7 @@ func TestWithheld(t *testing.T) {
 		"UCX_PASSWORD=hunter2", "MLFLOW_TRACKING_TOKEN=hunter2", "MLFLOW_RUN=hunter2", "PYTHONPATH=/x", "NCCL_DEBUG=INFO",
 		"NCCLX=1", "MV2=1", "WANDB_API_KEY=hunter2", "XMLFLOW=1",
 	}
-	got := lookAtEnv(environ, Options{Root: t.TempDir()}.at, "/home/me", "/srv").Withheld
+	got := lookAtEnv(environ, options{Root: t.TempDir()}.at, "/home/me", "/srv").Withheld
 	if diff := cmp.Diff([]string{"MLFLOW_RUN", "MLFLOW_TRACKING_TOKEN", "MV2", "NCCLX", "UCX_PASSWORD"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -183,7 +172,7 @@ func TestCollectEnvReadsTheSession(t *testing.T) {
 	t.Setenv("HOME", "/home/me")
 	t.Setenv("NCCL_DEBUG", "INFO")
 	root := plant(t, "-- home/me/.nccl.conf --\nNCCL_ALGO=Tree\n")
-	env, err := collectEnv(t.Context(), Options{Root: root})
+	env, err := collectEnv(t.Context(), options{Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const (
 // the files that its command names and, since a script imports its neighbours,
 // the sources and the repository around it. Where no file is named, the working
 // directory is all.
-func collectFiles(ctx context.Context, o Options) (*facts.Files, error) {
+func collectFiles(ctx context.Context, o options) (*facts.Files, error) {
 	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
 	if len(o.Files) == 0 {
 		return files, ctx.Err()
@@ -60,7 +60,7 @@ func collectFiles(ctx context.Context, o Options) (*facts.Files, error) {
 // scriptDirectory is where python looks for the script's neighbours: sys.path[0]
 // is the directory of the file itself, not of a link to it. "" when no script is
 // named or found.
-func scriptDirectory(o Options) string {
+func scriptDirectory(o options) string {
 	for _, named := range o.Files {
 		if named.Role != facts.RoleScript {
 			continue
@@ -78,7 +78,7 @@ func scriptDirectory(o Options) string {
 }
 
 // workDir tries what the launcher's cd needs: a directory that we may search.
-func workDir(o Options) facts.WorkDir {
+func workDir(o options) facts.WorkDir {
 	dir := facts.WorkDir{Path: o.WorkDir}
 	if o.WorkDir == "" {
 		return dir
@@ -105,7 +105,7 @@ func workDir(o Options) facts.WorkDir {
 // lookAtFiles looks at the files that are named, each by itself: one on a dead
 // mount, which keeps whoever asks for it, tells that of itself and leaves the
 // others alone.
-func lookAtFiles(ctx context.Context, o Options, lookAt func(context.Context, Options, facts.LaunchFile) facts.File) []facts.File {
+func lookAtFiles(ctx context.Context, o options, lookAt func(context.Context, options, facts.LaunchFile) facts.File) []facts.File {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
 	files := make([]facts.File, len(o.Files))
@@ -133,7 +133,7 @@ func lookAtFiles(ctx context.Context, o Options, lookAt func(context.Context, Op
 }
 
 // lookAtFile tells what is at a path, and reads it where it is an ordinary file.
-func lookAtFile(ctx context.Context, o Options, named facts.LaunchFile) facts.File {
+func lookAtFile(ctx context.Context, o options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
 	path := o.at(named.Path)
 	info, err := os.Stat(path)

@@ -14,7 +14,7 @@ import (
 
 // asNobody does something below a fixture's root without the rights of root. On
 // Linux the user belongs to the thread, which is not used again.
-func asNobody(t *testing.T, o Options, do func()) {
+func asNobody(t *testing.T, o options, do func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		do()
@@ -39,7 +39,7 @@ func asNobody(t *testing.T, o Options, do func()) {
 
 // What others may not read is there, and says why it cannot be opened.
 func TestFileOfSomebodyElse(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/train.py": "x", "/private/train.py": "x"})
+	o := write(t, options{}, map[string]string{"/train.py": "x", "/private/train.py": "x"})
 	if err := errors.Join(os.Chmod(o.at("/train.py"), 0), os.Chmod(o.at("/private"), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 
 func TestSourcesOfSomebodyElse(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := Options{}.write(t, map[string]string{"/data/proj/a.py": "", "/data/proj/b/b.py": "", "/data/proj/c.py": ""})
+	o := write(t, options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b/b.py": "", "/data/proj/c.py": ""})
 	if err := errors.Join(os.Chmod(o.at("/data/proj/b"), 0), os.Chmod(o.at("/data/proj/c.py"), 0)); err != nil {
 		t.Fatal(err)
 	}

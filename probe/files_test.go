@@ -24,17 +24,10 @@ func sha(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// link makes a symbolic link below the root of a fixture.
-func (o Options) link(t *testing.T, target, path string) Options {
-	t.Helper()
-	if err := os.Symlink(target, o.at(path)); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 func TestWorkDir(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/srv/job/file": ""}).link(t, "gone", "/srv/link").link(t, "loop", "/srv/loop")
+	o := write(t, options{}, map[string]string{"/srv/job/file": ""})
+	link(t, o, "gone", "/srv/link")
+	link(t, o, "loop", "/srv/loop")
 	for path, want := range map[string]facts.WorkDir{
 		"":              {},
 		"/srv/job":      {Exists: true},
@@ -52,7 +45,7 @@ func TestWorkDir(t *testing.T) {
 
 // With no files named, the working directory is all that is looked at.
 func TestNoFilesAreCheap(t *testing.T) {
-	o := Options{WorkDir: "/srv"}.write(t, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
+	o := write(t, options{WorkDir: "/srv"}, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
 	got, err := collectFiles(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +58,14 @@ func TestNoFilesAreCheap(t *testing.T) {
 
 func TestCollectFiles(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := Options{WorkDir: "/srv"}.write(t, map[string]string{
+	o := write(t, options{WorkDir: "/srv"}, map[string]string{
 		"/srv/ds.json":      `{"key": "hunter2"}`,
 		"/srv/run.sh":       "#!/bin/sh\n",
 		"/data/proj/a.py":   "a",
 		"/data/proj/x/b.py": "b",
-	}).link(t, "data/proj/a.py", "/train.py").link(t, "nowhere", "/srv/broken")
+	})
+	link(t, o, "data/proj/a.py", "/train.py")
+	link(t, o, "nowhere", "/srv/broken")
 	if err := os.Chmod(o.at("/srv/run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +123,7 @@ func TestCollectFiles(t *testing.T) {
 // working directory.
 func TestFilesWithoutScript(t *testing.T) {
 	commit := strings.Repeat("a", 40)
-	o := Options{WorkDir: "/srv/job"}.write(t, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
+	o := write(t, options{WorkDir: "/srv/job"}, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
 	t.Setenv("PATH", "")
 	for _, named := range []facts.LaunchFile{
 		{Path: "/srv/job/train.py", Role: facts.RoleArgument},
@@ -151,7 +146,7 @@ func TestFilesWithoutScript(t *testing.T) {
 
 // What time was too short for has no digest, and says so.
 func TestDigestMindsItsTime(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/train.py": "x"})
+	o := write(t, options{}, map[string]string{"/train.py": "x"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not read within 2s"))
 	got := lookAtFile(ctx, o, facts.LaunchFile{Path: "/train.py"})
@@ -164,14 +159,14 @@ func TestDigestMindsItsTime(t *testing.T) {
 // A file on a dead mount costs neither its neighbours nor the section.
 func TestOneFileHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var o Options
+		var o options
 		for i := range readTogether {
 			o.Files = append(o.Files, facts.LaunchFile{Path: fmt.Sprintf("/srv/%d", i)})
 		}
 		o.Files[3].Path = "/dead"
 		mounted := make(chan bool)
 		began := time.Now()
-		got := lookAtFiles(t.Context(), o, func(_ context.Context, _ Options, named facts.LaunchFile) facts.File {
+		got := lookAtFiles(t.Context(), o, func(_ context.Context, _ options, named facts.LaunchFile) facts.File {
 			if named.Path == "/dead" {
 				<-mounted
 			}
@@ -196,10 +191,10 @@ func TestOneFileHangs(t *testing.T) {
 // No more files are read at a time than there are places, and all of them in the end.
 func TestFilesAreReadInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
+		o := options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
 		var counting sync.Mutex
 		var now, most, all int
-		lookAtFiles(t.Context(), o, func(context.Context, Options, facts.LaunchFile) facts.File {
+		lookAtFiles(t.Context(), o, func(context.Context, options, facts.LaunchFile) facts.File {
 			counting.Lock()
 			now++
 			most, all = max(most, now), all+1

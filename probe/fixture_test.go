@@ -7,12 +7,12 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // fixture unpacks testdata/NAME.txtar and looks at it as if it were a machine.
 // A file called path@ is a symbolic link to its content.
-func fixture(t *testing.T, name string) Options {
+func fixture(t *testing.T, name string) options {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
 	if err != nil {
@@ -36,11 +36,11 @@ func fixture(t *testing.T, name string) Options {
 			t.Fatal(err)
 		}
 	}
-	return Options{Root: root}
+	return options{Root: root}
 }
 
 // write puts files below the root of a fixture, or of an empty machine.
-func (o Options) write(t *testing.T, files map[string]string) Options {
+func write(t *testing.T, o options, files map[string]string) options {
 	t.Helper()
 	if o.Root == "" {
 		o.Root = t.TempDir()
@@ -82,4 +82,22 @@ func writeProgram(t *testing.T, path, text string) {
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// link makes a symbolic link below the root of a fixture.
+func link(t *testing.T, o options, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, o.at(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plant writes a txtar archive into a new directory and returns the directory.
+func plant(t *testing.T, archive string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := txtar.Write(txtar.Parse([]byte(archive)), dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -19,7 +19,7 @@ var deviceName = regexp.MustCompile(`^(nvidia|accel|davinci)(\d+)$`)
 // collectGPU looks for accelerators and, where one is NVIDIA's, at what of its
 // driver the kernel and the file system show. Whether any of it works is for the
 // driver to say, which is not asked here.
-func collectGPU(ctx context.Context, o Options) (*facts.GPU, error) {
+func collectGPU(ctx context.Context, o options) (*facts.GPU, error) {
 	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
 	// Where no driver is loaded, the directory is not there.
 	if entries, err := os.ReadDir(o.at("/proc/driver/nvidia/gpus")); err == nil {
@@ -51,7 +51,7 @@ func collectGPU(ctx context.Context, o Options) (*facts.GPU, error) {
 // showsNVIDIA is whether anything here is NVIDIA's, so that its driver is worth
 // asking: a device node, the driver's directory, a GPU on the bus, or the one
 // device in which WSL 2 shows all GPUs of Windows.
-func showsNVIDIA(o Options) bool {
+func showsNVIDIA(o options) bool {
 	for _, sign := range []string{"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg"} {
 		if exists(o.at(sign)) {
 			return true
@@ -62,7 +62,7 @@ func showsNVIDIA(o Options) bool {
 }
 
 // deviceNodes are those of one kind by their numbers; never nil.
-func deviceNodes(o Options, dir, kind string) []string {
+func deviceNodes(o options, dir, kind string) []string {
 	entries, _ := os.ReadDir(o.at(dir)) // none, where the directory is not there
 	numbers := []int{}
 	for _, entry := range entries {
@@ -85,7 +85,7 @@ func deviceNodes(o Options, dir, kind string) []string {
 // kfdNodes are AMD's GPUs: /dev/kfd is one door to all of them, and the topology
 // tells which of its nodes compute (Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c;
 // a processor has no SIMD units).
-func kfdNodes(o Options) []string {
+func kfdNodes(o options) []string {
 	if !exists(o.at("/dev/kfd")) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // iommu is how the kernel has devices addressed: of the GPUs, or of all devices
 // where theirs do not show. The words are those of its groups' default domains
 // (Linux, drivers/iommu/iommu.c, iommu_group_show_type).
-func iommu(o Options, gpus []facts.PCIGPU) string {
+func iommu(o options, gpus []facts.PCIGPU) string {
 	const groups = "/sys/kernel/iommu_groups"
 	var types []string
 	for _, gpu := range gpus {
@@ -41,7 +41,7 @@ func iommu(o Options, gpus []facts.PCIGPU) string {
 // redirectingBridges are the ports of PCIe switches above GPUs and RDMA adapters
 // that send what these say to each other up to the root complex; nil when one may
 // not be read. A root port is no such detour: whatever comes to it is there.
-func redirectingBridges(o Options, gpus []facts.PCIGPU) []string {
+func redirectingBridges(o options, gpus []facts.PCIGPU) []string {
 	if gpus == nil {
 		return nil // the bus does not show
 	}

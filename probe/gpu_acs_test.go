@@ -41,7 +41,7 @@ func TestRedirects(t *testing.T) {
 		{"a circle", string(circle), false, false},
 	}
 	for _, tt := range tests {
-		o := Options{}.write(t, map[string]string{"/config": tt.config})
+		o := write(t, options{}, map[string]string{"/config": tt.config})
 		if set, readable := redirects(o.at("/config")); set != tt.set || readable != tt.readable {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, set, readable, tt.set, tt.readable)
 		}
@@ -55,11 +55,11 @@ func TestRedirects(t *testing.T) {
 func TestRedirectingBridges(t *testing.T) {
 	o := hgx(t)
 	gpus, _ := nvidiaOnBus(o)
-	o.write(t, map[string]string{pciDevices + "/0000:4c:02.0/config": configSpace(0)[:0x120]})
+	write(t, o, map[string]string{pciDevices + "/0000:4c:02.0/config": configSpace(0)[:0x120]})
 	if got := redirectingBridges(o, gpus); got != nil {
 		t.Errorf("one is read in part: %q", got)
 	}
-	nothing := Options{Root: t.TempDir()}
+	nothing := options{Root: t.TempDir()}
 	for name, way := range map[string][]string{
 		"a root port": {"pci0000:3a", "0000:3a:01.0", "0000:4e:00.0"},
 		"a root port of a controller's own domain": {"pci0000:00", "0000:00:0e.0", "pci10000:e0", "10000:e0:01.0", "10000:e1:00.0"},
@@ -92,7 +92,7 @@ func TestIOMMU(t *testing.T) {
 		{"an old kernel", map[string]string{group + "0/devices": ""}, ""},
 	}
 	for _, tt := range tests {
-		if got := iommu(Options{}.write(t, tt.files), []facts.PCIGPU{{Address: "0000:4e:00.0"}}); got != tt.want {
+		if got := iommu(write(t, options{}, tt.files), []facts.PCIGPU{{Address: "0000:4e:00.0"}}); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -103,7 +103,7 @@ func TestPCIPath(t *testing.T) {
 	if diff := cmp.Diff([]string{"pci0000:3a", "0000:3a:01.0", "0000:4b:00.0", "0000:4c:03.0", "0000:52:00.0"}, pciPath(o.at("/sys/class/infiniband/mlx5_0/device"))); diff != "" {
 		t.Errorf("an adapter (-want +got):\n%s", diff)
 	}
-	o.write(t, map[string]string{
+	write(t, o, map[string]string{
 		"/sys/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0/mlx5_core.sf.2/vendor": "",
 		"/sys/devices/virtual/infiniband/rxe0/node_guid":                                                     "",
 	})

@@ -14,7 +14,7 @@ const pciDevices = "/sys/bus/pci/devices"
 // show the bus, and the number of its NVSwitches. The sound and USB functions of a
 // graphics card are neither. Classes are those of the PCI Code and ID Assignment
 // Specification: 0x0300 VGA, 0x0302 3D controller, 0x0680 other bridge.
-func nvidiaOnBus(o Options) (gpus []facts.PCIGPU, switches int) {
+func nvidiaOnBus(o options) (gpus []facts.PCIGPU, switches int) {
 	entries, err := os.ReadDir(o.at(pciDevices))
 	if err != nil {
 		return nil, 0

@@ -16,7 +16,7 @@ import (
 var driverModules = []string{"gdrdrv", "nouveau", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm"}
 
 // loadedModules are those of them that are; nil when /sys does not show modules.
-func loadedModules(o Options) []string {
+func loadedModules(o options) []string {
 	if !exists(o.at("/sys/module")) {
 		return nil
 	}
@@ -36,7 +36,7 @@ var moduleBanner = regexp.MustCompile(`(Open )?Kernel Module(?: for \S+)? +(\d+(
 
 // driverModule is the version of the loaded kernel module, "" when none is loaded,
 // and whether it is the open one, which only its own line tells.
-func driverModule(o Options) (version string, open bool) {
+func driverModule(o options) (version string, open bool) {
 	if match := moduleBanner.FindStringSubmatch(line(o.at("/proc/driver/nvidia/version"))); match != nil {
 		version, open = match[2], match[1] != ""
 	}
@@ -50,7 +50,7 @@ func driverModule(o Options) (version string, open bool) {
 // every process of CUDA opens are opened: only that shows whether the module answers.
 // A GPU's own is not, for it would wake the GPU up; nor is that of a module that is
 // not loaded, for the kernel would try to load one.
-func doors(o Options, devices, loaded []string) []facts.DeviceNode {
+func doors(o options, devices, loaded []string) []facts.DeviceNode {
 	if exists(o.at("/dev/dxg")) && !exists(o.at("/dev/nvidiactl")) {
 		return []facts.DeviceNode{door("/dev/dxg", access(o.at("/dev/dxg")))} // WSL 2 has no other
 	}
@@ -77,7 +77,7 @@ func doors(o Options, devices, loaded []string) []facts.DeviceNode {
 const modprobeHelper = "/usr/bin/nvidia-modprobe"
 
 // hasModprobe is whether it is there and gets them, whoever calls it.
-func hasModprobe(o Options) bool {
+func hasModprobe(o options) bool {
 	info, err := os.Stat(o.at(modprobeHelper))
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&os.ModeSetuid == 0 || info.Mode().Perm()&0o001 == 0 {
 		return false
@@ -125,7 +125,7 @@ var (
 
 // findLibcuda lists the drivers' user halves that there are, in the order in which
 // the loader takes them, each file once.
-func findLibcuda(o Options, libraryPath string) []facts.DriverLibrary {
+func findLibcuda(o options, libraryPath string) []facts.DriverLibrary {
 	found := []facts.DriverLibrary{}
 	var seen []os.FileInfo
 	for _, c := range loaderOrder(o, libraryPath, libcudaName) {

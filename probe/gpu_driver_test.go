@@ -29,7 +29,7 @@ func TestDriverModule(t *testing.T) {
 		{"another text", map[string]string{file: "version 1\n"}, "", false},
 	}
 	for _, tt := range tests {
-		if version, open := driverModule(Options{}.write(t, tt.files)); version != tt.version || open != tt.open {
+		if version, open := driverModule(write(t, options{}, tt.files)); version != tt.version || open != tt.open {
 			t.Errorf("%s: %q, %v", tt.name, version, open)
 		}
 	}
@@ -38,7 +38,7 @@ func TestDriverModule(t *testing.T) {
 // A node whose module is not loaded is not opened, for the kernel would look for the
 // module, and answers as if it had been.
 func TestDoors(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
+	o := write(t, options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
 	refused := facts.DeviceNode{Path: "/dev/nvidia-uvm", Problem: "no such device or address"}
 	want := []facts.DeviceNode{refused, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1", Problem: "no such file or directory"}}
 	if diff := cmp.Diff(want, doors(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, []string{"nvidia"})); diff != "" {
@@ -55,7 +55,7 @@ func TestDoors(t *testing.T) {
 }
 
 func TestModprobe(t *testing.T) {
-	none := Options{}.write(t, map[string]string{"/usr/bin/env": ""})
+	none := write(t, options{}, map[string]string{"/usr/bin/env": ""})
 	if hasModprobe(none) {
 		t.Error("found where it is not")
 	}
@@ -65,7 +65,7 @@ func TestModprobe(t *testing.T) {
 		os.ModeSetuid | 0o755: os.Geteuid() == 0, // for it is its owner's rights that it gets
 		os.ModeSetgid | 0o755: false,
 	} {
-		o := Options{}.write(t, map[string]string{modprobeHelper: ""})
+		o := write(t, options{}, map[string]string{modprobeHelper: ""})
 		if err := os.Chmod(o.at(modprobeHelper), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestModprobe(t *testing.T) {
 // Each file is listed once, under the name that the loader comes to first, and both
 // the name and what it leads to may be of a package of forward compatibility.
 func TestLibcudaIsListedOnce(t *testing.T) {
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
 	})
 	for name, target := range map[string]string{
@@ -112,7 +112,7 @@ func TestXids(t *testing.T) {
 		"NVRM: Xid (PCI:0000:41:00): 79, no head\n" +
 		"4,8,8000000,-;NVRM: Xid (PCI:0000:41:00): none, no code\n" +
 		"4,9,9000000,-;NVRM: Xid (PCI:0000:42:00): 48, the end"
-	o := Options{}.write(t, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
+	o := write(t, options{}, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
 	got, unread := readXids(t.Context(), o)
 	want := []facts.Xid{
 		{Code: 31, Address: "0000:0a:00", Age: 100, Text: "pid=99, name=python, Ch 00000008"},
@@ -133,12 +133,12 @@ func TestXidsOfAFlood(t *testing.T) {
 	for i := range 250 {
 		fmt.Fprintf(&records, "4,%d,%d000000,-;NVRM: Xid (PCI:0000:4e:00): %d, flood\n", i, i, i)
 	}
-	o := Options{}.write(t, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
+	o := write(t, options{}, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
 	got, _ := readXids(t.Context(), o)
 	if len(got) != xidMost || got[0].Code != 150 || got[xidMost-1].Code != 249 {
 		t.Errorf("%d, from %+v to %+v", len(got), got[0], got[len(got)-1])
 	}
-	o.write(t, map[string]string{"/dev/kmsg": ""})
+	write(t, o, map[string]string{"/dev/kmsg": ""})
 	if got, unread := readXids(t.Context(), o); got == nil || len(got) > 0 || unread != "" {
 		t.Errorf("an empty log: %v, %q", got, unread)
 	}
@@ -192,7 +192,7 @@ func TestKernelLogIsNotWaitedFor(t *testing.T) {
 
 func TestFabricManager(t *testing.T) {
 	t.Setenv("PATH", "")
-	o := Options{}.write(t, map[string]string{"/proc/7/comm": "python\n", "/proc/self/comm": "nv-fabricmanage\n"})
+	o := write(t, options{}, map[string]string{"/proc/7/comm": "python\n", "/proc/self/comm": "nv-fabricmanage\n"})
 	if got := fabricManager(t.Context(), o, 0); got != nil {
 		t.Errorf("without switches: %+v", got)
 	}
@@ -206,7 +206,7 @@ func TestFabricManager(t *testing.T) {
 		t.Errorf("without systemd: %q", got)
 	}
 	// One that hangs is there all the same.
-	o.write(t, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
+	write(t, o, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
 	writeProgram(t, o.at("/usr/sbin/nv-fabricmanager"), "#!/bin/sh\nexec /bin/sleep 300\n")
 	if diff := cmp.Diff(&facts.FabricManager{Installed: true, Running: true}, fabricManager(t.Context(), o, 0)); diff != "" {
 		t.Errorf("hanging (-want +got):\n%s", diff)

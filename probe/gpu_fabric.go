@@ -30,7 +30,7 @@ var fabricVersion = regexp.MustCompile(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 // fabricManager looks for the service that configures NVSwitches, nil where there
 // is neither it nor a switch that shows. In a container it runs outside, and where
 // only the machine sees it.
-func fabricManager(ctx context.Context, o Options, switches int) *facts.FabricManager {
+func fabricManager(ctx context.Context, o options, switches int) *facts.FabricManager {
 	program := fabricProgram(o)
 	if program == "" && switches == 0 {
 		return nil
@@ -52,7 +52,7 @@ func fabricManager(ctx context.Context, o Options, switches int) *facts.FabricMa
 	return manager
 }
 
-func fabricProgram(o Options) string {
+func fabricProgram(o options) string {
 	if path, err := exec.LookPath("nv-fabricmanager"); err == nil {
 		return path
 	}
@@ -66,7 +66,7 @@ func fabricProgram(o Options) string {
 
 // unitState is systemd's word for a unit, "" where systemd did not start the
 // machine (sd_booted(3)) or does not answer in time.
-func unitState(ctx context.Context, o Options, unit string) string {
+func unitState(ctx context.Context, o options, unit string) string {
 	if !exists(o.at("/run/systemd/system")) {
 		return ""
 	}
@@ -81,7 +81,7 @@ func unitState(ctx context.Context, o Options, unit string) string {
 }
 
 // processRuns is whether a process of that name is seen.
-func processRuns(o Options, comm string) bool {
+func processRuns(o options, comm string) bool {
 	entries, _ := os.ReadDir(o.at("/proc")) // none: nobody is seen
 	for _, entry := range entries {
 		if name := entry.Name(); name[0] >= '0' && name[0] <= '9' && line(o.at(filepath.Join("/proc", name, "comm"))) == comm {

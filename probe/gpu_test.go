@@ -40,7 +40,7 @@ func TestCollectGPU(t *testing.T) {
 		for _, file := range tt.files {
 			files[file] = "simd_count 1\n"
 		}
-		got, err := collectGPU(t.Context(), Options{}.write(t, files))
+		got, err := collectGPU(t.Context(), write(t, options{}, files))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestCollectGPU(t *testing.T) {
 }
 
 // hgx is the machine of gpu-hgx.txtar with the programs it has, and no others.
-func hgx(t *testing.T) Options {
+func hgx(t *testing.T) options {
 	t.Helper()
 	o := fixture(t, "gpu-hgx")
 	for _, dir := range []string{"/run/systemd/system", "/usr/bin"} {
@@ -61,14 +61,14 @@ func hgx(t *testing.T) Options {
 	}
 	writeProgram(t, o.at("/usr/bin/nv-fabricmanager"), "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Fabric Manager version is : 550.54.15'\n")
 	writeProgram(t, o.at("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-fabricmanager' ] && echo ActiveState=activating\n")
-	o.write(t, map[string]string{modprobeHelper: ""})
+	write(t, o, map[string]string{modprobeHelper: ""})
 	if err := os.Chmod(o.at(modprobeHelper), os.ModeSetuid|0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", o.at("/usr/bin"))
 	t.Setenv("LD_LIBRARY_PATH", "/opt/empty:/usr/local/cuda-12.6/compat:/opt/wsl")
 	for bridge, access := range map[string]uint16{"0000:3a:01.0": 0x1d, "0000:4b:00.0": 0, "0000:4c:01.0": 0x1d, "0000:4c:02.0": 0x11, "0000:4c:03.0": 0x08} {
-		o.write(t, map[string]string{pciDevices + "/" + bridge + "/config": configSpace(access)})
+		write(t, o, map[string]string{pciDevices + "/" + bridge + "/config": configSpace(access)})
 	}
 	return o
 }
@@ -125,7 +125,7 @@ func TestShowsNVIDIA(t *testing.T) {
 		{"another maker's GPU", map[string]string{card + "vendor": "0x1002\n", card + "class": "0x030000\n"}, false},
 	}
 	for _, tt := range tests {
-		if got := showsNVIDIA(Options{}.write(t, tt.files)); got != tt.want {
+		if got := showsNVIDIA(write(t, options{}, tt.files)); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -133,7 +133,7 @@ func TestShowsNVIDIA(t *testing.T) {
 
 // A driver that holds no GPU is another thing than no driver.
 func TestDriverWithoutGPUs(t *testing.T) {
-	o := Options{Root: t.TempDir()}
+	o := options{Root: t.TempDir()}
 	if err := os.MkdirAll(o.at("/proc/driver/nvidia/gpus"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestDriverWithoutGPUs(t *testing.T) {
 // container was not given, whose properties cannot be read.
 func TestKFD(t *testing.T) {
 	const nodes = "/sys/class/kfd/kfd/topology/nodes/"
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/dev/kfd":                 "",
 		nodes + "0/properties":     "cpu_cores_count 64\nsimd_count 0\nmem_banks_count 1\n",
 		nodes + "10/properties":    "cpu_cores_count 0\nsimd_count 440\n",

@@ -25,7 +25,7 @@ const (
 // readXids are the errors that NVIDIA's driver reported to the kernel log since
 // boot, the newest last; nil, with the reason, when the log may not be read. What
 // was written before the log's oldest record is lost.
-func readXids(ctx context.Context, o Options) (xids []facts.Xid, unread string) {
+func readXids(ctx context.Context, o options) (xids []facts.Xid, unread string) {
 	log, err := openKernelLog(o.at("/dev/kmsg"))
 	if err != nil {
 		return nil, reason(err)

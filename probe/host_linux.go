@@ -16,7 +16,7 @@ import (
 	"preflight/facts"
 )
 
-func collectHost(_ context.Context, o Options) (*facts.Host, error) {
+func collectHost(_ context.Context, o options) (*facts.Host, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
 		return nil, fmt.Errorf("uname: %w", err)
@@ -53,7 +53,7 @@ func collectHost(_ context.Context, o Options) (*facts.Host, error) {
 }
 
 // load is the load average of one minute, nil when the kernel does not say.
-func load(o Options) *float64 {
+func load(o options) *float64 {
 	minute, _, _ := strings.Cut(line(o.at("/proc/loadavg")), " ")
 	n, err := strconv.ParseFloat(minute, 64)
 	if err != nil {
@@ -63,7 +63,7 @@ func load(o Options) *float64 {
 }
 
 // distribution is the name os-release(5) gives for people, "" when it has none.
-func distribution(o Options) string {
+func distribution(o options) string {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		if text, err := os.ReadFile(o.at(path)); err == nil {
 			return parsePrettyName(string(text))
@@ -89,7 +89,7 @@ func parsePrettyName(text string) string {
 
 // numaNodes are the memory nodes in the order of their ids; none when the
 // kernel was built without NUMA.
-func numaNodes(o Options) []facts.NUMA {
+func numaNodes(o options) []facts.NUMA {
 	dirs, _ := filepath.Glob(o.at("/sys/devices/system/node/node[0-9]*")) // fails on a bad pattern only
 	var nodes []facts.NUMA
 	for _, dir := range dirs {

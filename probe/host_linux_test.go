@@ -49,7 +49,7 @@ func TestHostInDocker(t *testing.T) {
 }
 
 func TestHostWithoutProcIsNotLookedAt(t *testing.T) {
-	got, err := collectHost(t.Context(), Options{Root: t.TempDir()})
+	got, err := collectHost(t.Context(), options{Root: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "/proc is not mounted") {
 		t.Errorf("an empty machine is told as %+v, error %v", got, err)
 	}
@@ -146,7 +146,7 @@ func TestSessionOfAnAccountThatOnlyADirectoryKnows(t *testing.T) {
 	t.Setenv("HOME", "/nfs/ldapuser")
 	t.Setenv("SHELL", "/bin/tcsh")
 	want := account{"ldapuser", "/nfs/ldapuser", "/bin/tcsh"}
-	if got := session(Options{Root: t.TempDir()}); got != want {
+	if got := session(options{Root: t.TempDir()}); got != want {
 		t.Errorf("session is %+v, want %+v", got, want)
 	}
 }

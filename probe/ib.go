@@ -28,7 +28,7 @@ var peermemMarks = []string{
 	"/sys/module/nvidia_peermem/version",
 }
 
-func collectIB(_ context.Context, o Options) (*facts.IB, error) {
+func collectIB(_ context.Context, o options) (*facts.IB, error) {
 	seen := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}
 	devices, err := os.ReadDir(o.at("/sys/class/infiniband"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

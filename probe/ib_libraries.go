@@ -19,7 +19,7 @@ var pluginName = regexp.MustCompile(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
 
 // rdmaLibraries are those that there are, each where the loader finds it first; never
 // nil.
-func rdmaLibraries(o Options, libraryPath string) []facts.RDMALibrary {
+func rdmaLibraries(o options, libraryPath string) []facts.RDMALibrary {
 	found := []facts.RDMALibrary{}
 	for _, name := range append(slices.Clone(rdmaNames), pluginNames(o, libraryPath)...) {
 		for _, c := range loaderOrder(o, libraryPath, name) {
@@ -33,7 +33,7 @@ func rdmaLibraries(o Options, libraryPath string) []facts.RDMALibrary {
 }
 
 // pluginNames are NCCL's plugins in the directories that the loader searches, sorted.
-func pluginNames(o Options, libraryPath string) []string {
+func pluginNames(o options, libraryPath string) []string {
 	var names []string
 	for _, c := range loaderOrder(o, libraryPath, "") { // of no name: the directories themselves
 		entries, _ := os.ReadDir(o.at(c.path)) // none, where the directory is not there

@@ -76,11 +76,11 @@ func TestIB(t *testing.T) {
 
 func TestNoAdapterIsAFactAndNoSysfsIsNot(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "")
-	got, err := collectIB(t.Context(), Options{}.write(t, map[string]string{"/sys/class/net/bonding_masters": ""}))
+	got, err := collectIB(t.Context(), write(t, options{}, map[string]string{"/sys/class/net/bonding_masters": ""}))
 	if diff := cmp.Diff(&facts.IB{Devices: []facts.HCA{}, Verbs: []string{}, Libraries: []facts.RDMALibrary{}}, got); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got):\n%s", err, diff)
 	}
-	if got, err := collectIB(t.Context(), Options{Root: t.TempDir()}); err == nil {
+	if got, err := collectIB(t.Context(), options{Root: t.TempDir()}); err == nil {
 		t.Errorf("a machine without /sys is told as %+v", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestParseLID(t *testing.T) {
 // LD_LIBRARY_PATH leads to plugins and libraries before the loader's own directories;
 // an empty or relative entry of it counts from the working directory.
 func TestRDMALibraries(t *testing.T) {
-	o := Options{WorkDir: "/job"}.write(t, map[string]string{
+	o := write(t, options{WorkDir: "/job"}, map[string]string{
 		"/opt/hpcx/libnccl-net.so": "", "/usr/lib/libnccl-net.so": "", "/opt/aws/libnccl-net-ofi.so": "", "/job/libnccl-tuner.so": "",
 		"/job/lib/libibverbs.so.1": "", "/usr/lib/libibverbs.so.1": "", "/usr/lib/libnccl.so.2": "", "/usr/lib/libnccl-netting.so": "", "/elsewhere/libmlx5.so.1": "",
 	})
@@ -139,7 +139,7 @@ func TestRDMALibraries(t *testing.T) {
 
 // A plugin that only the loader's cache knows of, in a directory of its own.
 func TestPluginOfTheLoaderCache(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
+	o := write(t, options{}, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
 	writeLoaderCache(t, o.at("/etc/ld.so.cache"), loaderFlags, [2]string{"libnccl-net.so", "/opt/amazon/ofi/libnccl-net.so"}, [2]string{"libmlx5.so.1", "/gone/libmlx5.so.1"})
 	want := []facts.RDMALibrary{{Name: "libnccl-net.so", Path: "/opt/amazon/ofi/libnccl-net.so"}}
 	if diff := cmp.Diff(want, rdmaLibraries(o, "")); diff != "" {
@@ -163,7 +163,7 @@ func TestPCIeLinks(t *testing.T) {
 			cut := strings.LastIndex(link, " ")
 			files["/slot/"+name+"_link_speed"], files["/slot/"+name+"_link_width"] = link[:cut], link[cut+1:]
 		}
-		now, most := pcieLinks(Options{}.write(t, files).at("/slot/device"))
+		now, most := pcieLinks(write(t, options{}, files).at("/slot/device"))
 		if now != c.now || most != c.most {
 			t.Errorf("%+v: %q, %q", c, now, most)
 		}

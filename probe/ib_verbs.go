@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -14,7 +13,7 @@ import (
 // the mode. Opening one and closing it again starts nothing in an adapter: the
 // kernel makes a file of it, and a context only when it is asked for one (Linux 6.8,
 // drivers/infiniband/core/uverbs_main.c, ib_uverbs_open).
-func verbs(o Options) (nodes []string, refused []facts.DeviceNode) {
+func verbs(o options) (nodes []string, refused []facts.DeviceNode) {
 	nodes = []string{}
 	paths, _ := filepath.Glob(o.at("/dev/infiniband/uverbs*")) // fails on a bad pattern only
 	for _, path := range paths {
@@ -22,7 +21,7 @@ func verbs(o Options) (nodes []string, refused []facts.DeviceNode) {
 		nodes = append(nodes, node)
 		file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			refused = append(refused, facts.DeviceNode{Path: node, Problem: reasonOf(err)})
+			refused = append(refused, facts.DeviceNode{Path: node, Problem: reason(err)})
 			continue
 		}
 		file.Close()
@@ -30,18 +29,9 @@ func verbs(o Options) (nodes []string, refused []facts.DeviceNode) {
 	return nodes, refused
 }
 
-// reasonOf is the system's words for an error, without the path that it is about.
-func reasonOf(err error) string {
-	var number syscall.Errno
-	if errors.As(err, &number) {
-		return number.Error()
-	}
-	return err.Error()
-}
-
 // verbsOf are the device nodes by the adapters they belong to. A container may see
 // all adapters of its machine, and have the nodes of a few.
-func verbsOf(o Options) map[string]string {
+func verbsOf(o options) map[string]string {
 	nodes := map[string]string{}
 	entries, _ := filepath.Glob(o.at("/sys/class/infiniband_verbs/uverbs*")) // fails on a bad pattern only
 	for _, entry := range entries {

@@ -25,7 +25,7 @@ const versionLimit = 2 * time.Second
 
 // collectLauncher looks at what the launching machine has to start a launch
 // with. Only that machine needs any of it.
-func collectLauncher(ctx context.Context, o Options) (*facts.Launcher, error) {
+func collectLauncher(ctx context.Context, o options) (*facts.Launcher, error) {
 	launcher := &facts.Launcher{Backends: map[string]string{}, EnvFiles: envFiles(o)}
 	if path, err := exec.LookPath("ssh"); err == nil {
 		launcher.SSHPath = path
@@ -157,7 +157,7 @@ func firstShellWord(command string) string {
 // (deepspeed/launcher/runner.py, 0.10.1 and later): the home directory's, then
 // the working directory's, under the name that DS_ENV_FILE gives. An absolute
 // name is one file, and a "~" in it is not expanded.
-func envFiles(o Options) []facts.EnvFile {
+func envFiles(o options) []facts.EnvFile {
 	name, named := os.LookupEnv("DS_ENV_FILE")
 	if !named { // an empty one is a name too, of no file
 		name = ".deepspeed_env"

@@ -118,7 +118,7 @@ NCCL_ALGO=Ring
 		if tt.dsEnvFile == unset {
 			_ = os.Unsetenv("DS_ENV_FILE") // Setenv puts it back
 		}
-		if diff := cmp.Diff(tt.want, envFiles(Options{Root: root, WorkDir: work})); diff != "" {
+		if diff := cmp.Diff(tt.want, envFiles(options{Root: root, WorkDir: work})); diff != "" {
 			t.Errorf("DS_ENV_FILE=%q: (-want +got)\n%s", tt.dsEnvFile, diff)
 		}
 	}
@@ -131,7 +131,7 @@ func TestEnvFileInTheHomeDirectoryIsReadOnce(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
-	if got := envFiles(Options{WorkDir: home}); len(got) != 1 {
+	if got := envFiles(options{WorkDir: home}); len(got) != 1 {
 		t.Errorf("%d files, want 1: %+v", len(got), got)
 	}
 }
@@ -150,7 +150,7 @@ func TestCollectLauncher(t *testing.T) {
 	t.Setenv("PATH", bin)
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
-	got, err := collectLauncher(t.Context(), Options{WorkDir: t.TempDir()})
+	got, err := collectLauncher(t.Context(), options{WorkDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestCollectLauncher(t *testing.T) {
 	}
 
 	t.Setenv("PATH", t.TempDir())
-	bare, err := collectLauncher(t.Context(), Options{WorkDir: t.TempDir()})
+	bare, err := collectLauncher(t.Context(), options{WorkDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestLaunchProgram(t *testing.T) {
 			t.Errorf("%s: %q run by %q, want %q", name, path, interpreter, want)
 		}
 	}
-	launcher, err := collectLauncher(t.Context(), Options{Program: "torchrun", WorkDir: dir})
+	launcher, err := collectLauncher(t.Context(), options{Program: "torchrun", WorkDir: dir})
 	if err != nil || launcher.DeepSpeed != venv+"/torchrun" {
 		t.Errorf("%+v, %v", launcher, err)
 	}

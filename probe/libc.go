@@ -20,7 +20,7 @@ var (
 // libc is the C library that programs here are started with, found without
 // starting one: /bin/sh names its loader, and the loader carries the version.
 // It is "" when /bin/sh is static or the loader does not tell.
-func libc(o Options) string {
+func libc(o options) string {
 	loader := interpreterOf(o.at("/bin/sh"))
 	if loader == "" {
 		return ""

@@ -31,7 +31,7 @@ func TestLibcByTheNameOfAnOldLoader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{}.write(t, map[string]string{"/bin/sh": string(shell), filepath.Dir(loader) + "/ld-2.28.so": "not read"})
+	o := write(t, options{}, map[string]string{"/bin/sh": string(shell), filepath.Dir(loader) + "/ld-2.28.so": "not read"})
 	if err := os.Symlink("ld-2.28.so", o.at(loader)); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestLibcByTheNameOfAnOldLoader(t *testing.T) {
 }
 
 func TestLibcWithoutAShell(t *testing.T) {
-	if got := libc(Options{}.write(t, map[string]string{"/bin/sh": "#!/bin/busybox\n"})); got != "" {
+	if got := libc(write(t, options{}, map[string]string{"/bin/sh": "#!/bin/busybox\n"})); got != "" {
 		t.Errorf("libc is %q", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // collectLimits reads the limits this process was started with, which are those
 // of the ssh session and so of the ranks that pdsh will start.
-func collectLimits(_ context.Context, o Options) (*facts.Limits, error) {
+func collectLimits(_ context.Context, o options) (*facts.Limits, error) {
 	if startlimit.NoFile == nil {
 		return nil, errors.New("the kernel did not tell the limit on open files")
 	}

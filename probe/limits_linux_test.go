@@ -56,7 +56,7 @@ func TestPIDsLimit(t *testing.T) {
 }
 
 func TestLimitsWithoutProcAreNotLookedAt(t *testing.T) {
-	if got, err := collectLimits(t.Context(), Options{Root: t.TempDir()}); err == nil {
+	if got, err := collectLimits(t.Context(), options{Root: t.TempDir()}); err == nil {
 		t.Errorf("an empty machine is told as %+v", got)
 	}
 }

@@ -12,7 +12,7 @@ type candidate struct{ path, from string }
 // loaderOrder lists where the loader looks for a library that a program asks for by
 // name alone, best first and by the machine's paths, whether or not it is there.
 // What the program itself brings along (DT_RPATH, DT_RUNPATH) is the caller's to know.
-func loaderOrder(o Options, libraryPath, name string) []candidate {
+func loaderOrder(o options, libraryPath, name string) []candidate {
 	return append(libraryPathOrder(libraryPath, o.WorkDir, name), systemOrder(o.at, name)...)
 }
 

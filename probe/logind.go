@@ -11,7 +11,7 @@ import (
 
 // removeIPC is whether systemd-logind removes a user's shared memory at the end
 // of the last login: "yes", "no", or "" when there is no logind here.
-func removeIPC(o Options) string {
+func removeIPC(o options) string {
 	installed := exists(o.at("/usr/lib/systemd/systemd-logind")) || exists(o.at("/lib/systemd/systemd-logind"))
 	if !installed || !exists(o.at("/run/systemd/system")) { // the latter is sd_booted(3)
 		return ""
@@ -31,7 +31,7 @@ func removeIPC(o Options) string {
 // logindFiles are the configuration files in the order logind reads them: the
 // main file, then the drop-ins by name, of which the one in the first directory
 // hides its namesakes (logind.conf(5)).
-func logindFiles(o Options) []string {
+func logindFiles(o options) []string {
 	var files []string
 	for _, dir := range []string{"/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd"} {
 		if main := o.at(dir + "/logind.conf"); exists(main) {

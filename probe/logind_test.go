@@ -26,7 +26,7 @@ func TestRemoveIPC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"/lib/systemd/systemd-logind": "", "/run/systemd/system/x": ""}
 			maps.Copy(files, test.files)
-			if got := removeIPC(Options{}.write(t, files)); got != test.want {
+			if got := removeIPC(write(t, options{}, files)); got != test.want {
 				t.Errorf("RemoveIPC is %q, want %q", got, test.want)
 			}
 		})
@@ -38,7 +38,7 @@ func TestRemoveIPCWithoutLogind(t *testing.T) {
 		"not installed":                  {"/run/systemd/system/x": "", "/etc/systemd/logind.conf": "RemoveIPC=yes\n"},
 		"installed in a container image": {"/usr/lib/systemd/systemd-logind": "", "/etc/systemd/logind.conf": "RemoveIPC=yes\n"},
 	} {
-		if got := removeIPC(Options{}.write(t, files)); got != "" {
+		if got := removeIPC(write(t, options{}, files)); got != "" {
 			t.Errorf("%s: RemoveIPC is %q, want none", name, got)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"preflight/facts"
 )
 
-func collectMemory(_ context.Context, o Options) (*facts.Memory, error) {
+func collectMemory(_ context.Context, o options) (*facts.Memory, error) {
 	info, err := meminfo(o)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func collectMemory(_ context.Context, o Options) (*facts.Memory, error) {
 
 // meminfo reads /proc/meminfo, and refuses one that lacks what every kernel
 // since 3.14 has: zero bytes available would be a finding, not a fact.
-func meminfo(o Options) (procfs.Meminfo, error) {
+func meminfo(o options) (procfs.Meminfo, error) {
 	proc, err := procfs.NewFS(o.at("/proc"))
 	if err != nil {
 		return procfs.Meminfo{}, err

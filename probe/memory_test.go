@@ -29,7 +29,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestNoLimitOfVersionOneIsNoLimit(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/g/memory.limit_in_bytes": "9223372036854771712\n", "/h/memory.limit_in_bytes": "4096\n"})
+	o := write(t, options{}, map[string]string{"/g/memory.limit_in_bytes": "9223372036854771712\n", "/h/memory.limit_in_bytes": "4096\n"})
 	for dir, want := range map[string]bool{"/g": false, "/h": true, "/none": false} {
 		if limit, limited := (cgroup{}).memoryLimit(o.at(dir)); limited != want {
 			t.Errorf("%s: limited to %d: %v", dir, limit, limited)
@@ -44,7 +44,7 @@ func TestMemoryThatCannotBeReadIsMissingNotZero(t *testing.T) {
 		"no overcommit":     {"/proc/meminfo": "MemTotal: 1 kB\nMemAvailable: 1 kB\n"},
 		"unreadable number": {"/proc/meminfo": "MemTotal: x kB\nMemAvailable: 1 kB\n", "/proc/sys/vm/overcommit_memory": "0"},
 	} {
-		if got, err := collectMemory(t.Context(), Options{}.write(t, files)); err == nil {
+		if got, err := collectMemory(t.Context(), write(t, options{}, files)); err == nil {
 			t.Errorf("%s: told as %+v", name, got)
 		}
 	}

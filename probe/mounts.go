@@ -9,7 +9,7 @@ import (
 
 // mounts is the mount table of this process in the order the mounts were made,
 // its names as people write them.
-func mounts(o Options) ([]*procfs.MountInfo, error) {
+func mounts(o options) ([]*procfs.MountInfo, error) {
 	proc, err := procfs.NewFS(o.at("/proc"))
 	if err != nil {
 		return nil, err

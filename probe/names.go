@@ -33,7 +33,7 @@ type lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 
 // collectNames resolves what the launch will resolve, the way glibc would on
 // this node.
-func collectNames(ctx context.Context, o Options) (*facts.Names, error) {
+func collectNames(ctx context.Context, o options) (*facts.Names, error) {
 	own, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("own hostname: %w", err)

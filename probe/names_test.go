@@ -170,7 +170,7 @@ hosts: files
 127.0.1.1 OWN.cluster OWN
 10.0.0.2 w2
 `, "OWN", own))
-	names, err := collectNames(t.Context(), Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2"})
+	names, err := collectNames(t.Context(), options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ hosts: files sss
 -- etc/hosts --
 10.0.0.2 w2
 `)
-	names, err := collectNames(t.Context(), Options{Root: root, Names: []string{"w2", "w9"}})
+	names, err := collectNames(t.Context(), options{Root: root, Names: []string{"w2", "w9"}})
 	if err != nil {
 		t.Fatal(err)
 	}

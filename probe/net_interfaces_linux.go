@@ -19,7 +19,7 @@ import (
 
 // interfaces lists the links of this network namespace by index, each with its
 // addresses in the order in which getifaddrs, and so NCCL, meets them.
-func interfaces(o Options) ([]facts.Interface, error) {
+func interfaces(o options) ([]facts.Interface, error) {
 	links, err := netlink.LinkList()
 	// An interrupted dump is a list that changed while we read it: still the
 	// best there is.
@@ -125,7 +125,7 @@ func linkKind(name, linkType, encap string, device, wireless bool) string {
 // and the same names mean other devices there.
 type sysfsLink string
 
-func openSysfsLink(o Options, name string, index int, mac string) sysfsLink {
+func openSysfsLink(o options, name string, index int, mac string) sysfsLink {
 	link := sysfsLink(o.at("/sys/class/net/" + name))
 	if line(link.path("ifindex")) != strconv.Itoa(index) || (mac != "" && line(link.path("address")) != mac) {
 		return ""

@@ -48,7 +48,7 @@ var tcpSettings = []string{
 // routes come from the kernel by netlink and not from sysfs, which may belong
 // to another namespace. A setting this kernel does not have stays zero or out
 // of the map.
-func collectNet(ctx context.Context, o Options) (*facts.Net, error) {
+func collectNet(ctx context.Context, o options) (*facts.Net, error) {
 	links, err := interfaces(o)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func collectNet(ctx context.Context, o Options) (*facts.Net, error) {
 
 // sysctl is a kernel setting with its white space made single blanks, "" when
 // this kernel does not have it.
-func sysctl(o Options, name string) string {
+func sysctl(o options, name string) string {
 	value := line(o.at("/proc/sys/" + strings.ReplaceAll(name, ".", "/")))
 	return strings.Join(strings.Fields(value), " ")
 }
@@ -94,7 +94,7 @@ func parsePortRange(text string) (low, high int) {
 
 // hasIPv6 is whether the kernel has IPv6 (its address table is there) and no
 // administrator switched it off for all interfaces.
-func hasIPv6(o Options) bool {
+func hasIPv6(o options) bool {
 	return exists(o.at("/proc/net/if_inet6")) && sysctl(o, "net.ipv6.conf.all.disable_ipv6") == "0"
 }
 

@@ -84,7 +84,7 @@ func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
 		{"eth2", "02:fc:00:00:00:03", 6, " nil false"}, // not in this sysfs
 		{"eth0", "", 4, "mlx5_core 400000000000 true"}, // a link without an address
 	}
-	o := Options{Root: root}
+	o := options{Root: root}
 	for _, tt := range tests {
 		link := openSysfsLink(o, tt.name, tt.index, tt.mac)
 		speed := "nil"
@@ -98,7 +98,7 @@ func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
 }
 
 func TestSettingsOfTheNetwork(t *testing.T) {
-	o := Options{Root: plant(t, `
+	o := options{Root: plant(t, `
 -- proc/sys/net/ipv4/tcp_rmem --
 4096	131072	6291456
 -- proc/sys/net/ipv4/ip_local_reserved_ports --
@@ -120,7 +120,7 @@ func TestSettingsOfTheNetwork(t *testing.T) {
 		"switched off":       "-- proc/net/if_inet6 --\n-- proc/sys/net/ipv6/conf/all/disable_ipv6 --\n1\n",
 		"not in this kernel": "-- proc/sys/net/ipv6/conf/all/disable_ipv6 --\n0\n",
 	} {
-		if hasIPv6(Options{Root: plant(t, archive)}) {
+		if hasIPv6(options{Root: plant(t, archive)}) {
 			t.Errorf("IPv6 is seen though it is %s", name)
 		}
 	}
@@ -166,7 +166,7 @@ func TestListeners(t *testing.T) {
 	if err := os.Remove(root + "/proc/31/fd/.keep"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := listeners(t.Context(), Options{Root: root})
+	got, err := listeners(t.Context(), options{Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestCollectNetFindsItsOwnListener(t *testing.T) {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	seen, err := collectNet(t.Context(), Options{MasterPort: port, Peers: map[string]string{"me": "127.0.0.1", "who": "w1"}})
+	seen, err := collectNet(t.Context(), options{MasterPort: port, Peers: map[string]string{"me": "127.0.0.1", "who": "w1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func inNamespace(t *testing.T) {
 	}
 	must("up", netlink.LinkSetUp(eth0))
 
-	seen, err := collectNet(t.Context(), Options{Peers: map[string]string{"a": "10.77.1.9", "b": "10.99.0.1"}})
+	seen, err := collectNet(t.Context(), options{Peers: map[string]string{"a": "10.77.1.9", "b": "10.99.0.1"}})
 	must("collectNet", err)
 	if t.Failed() {
 		return
@@ -348,7 +348,7 @@ func TestBothWaysToListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := listening(Options{Root: "/"}, proc)
+	read, err := listening(options{Root: "/"}, proc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const tcpListen = 0x0a
 var launchPorts = []int{29400, 29500}
 
 // listeners lists the TCP ports listened on in this network namespace, by port.
-func listeners(ctx context.Context, o Options) ([]facts.Listener, error) {
+func listeners(ctx context.Context, o options) ([]facts.Listener, error) {
 	proc, err := procfs.NewFS(o.at("/proc"))
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
@@ -61,7 +61,7 @@ func listeners(ctx context.Context, o Options) ([]facts.Listener, error) {
 
 // listening lists the TCP sockets that listen: asked of the kernel, or read from
 // /proc where it has no answer to that and on a recorded machine.
-func listening(o Options, proc procfs.FS) ([]listeningSocket, error) {
+func listening(o options, proc procfs.FS) ([]listeningSocket, error) {
 	if o.Root == "" {
 		if sockets, err := listeningByDiag(); err == nil {
 			return sockets, nil

@@ -26,7 +26,7 @@ const (
 // collectNVML asks NVIDIA's driver, where the machine shows anything of NVIDIA:
 // by NVML in a child of ours, or by nvidia-smi where there is no NVML to load.
 // What a sick driver said before it failed is kept.
-func collectNVML(ctx context.Context, o Options) (*facts.NVML, error) {
+func collectNVML(ctx context.Context, o options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
 		return &facts.NVML{Cards: []facts.Card{}}, nil
 	}

@@ -220,9 +220,9 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	}
 
 	// The kernel still lists where it sat.
-	o := Options{}
+	o := options{}
 	for _, card := range scenario.Cards {
-		o = o.write(t, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
+		o = write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
 	}
 	placeSilent(o, seen.Cards)
 	if seen.Cards[1].Address != scenario.Cards[1].Address() {
@@ -284,7 +284,7 @@ func TestNodesOfGPUsThatAreNotShown(t *testing.T) {
 	scenario := testhosts.H100s(2)
 	scenario.Cards[0].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
 	showDriver(t, scenario)
-	seen, err := collectNVML(t.Context(), Options{}.write(t, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
+	seen, err := collectNVML(t.Context(), write(t, options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,12 +361,12 @@ func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	hung := testhosts.H100s(1)
 	hung.Init = 999
 	showDriver(t, hung)
-	empty := Options{Root: t.TempDir()}
+	empty := options{Root: t.TempDir()}
 	seen, err := collectNVML(t.Context(), empty)
 	if diff := cmp.Diff(&facts.NVML{Cards: []facts.Card{}}, seen); diff != "" || err != nil {
 		t.Errorf("nothing of NVIDIA: %v (-want +got):\n%s", err, diff)
 	}
-	seen, err = collectNVML(t.Context(), empty.write(t, map[string]string{"/dev/nvidiactl": ""}))
+	seen, err = collectNVML(t.Context(), write(t, empty, map[string]string{"/dev/nvidiactl": ""}))
 	if err != nil || !seen.Asked || seen.Failure == nil || seen.Failure.Kind != facts.FailureUnknown {
 		t.Errorf("a device node of NVIDIA: %+v, %v; want the failure of the driver", seen, err)
 	}

@@ -15,7 +15,7 @@ const processName = 64
 
 // nameUsers adds to the processes on the GPUs what the process table says of
 // them. One that is not there belongs to another container, or has ended.
-func nameUsers(o Options, cards []facts.Card) {
+func nameUsers(o options, cards []facts.Card) {
 	for i := range cards {
 		for j := range cards[i].Processes {
 			user := &cards[i].Processes[j]
@@ -39,7 +39,7 @@ const firstPIDs = "pid:[4026531836]"
 // isTheOne is whether a process of our table is the one the driver means. In a
 // container, older drivers tell the machine's numbers (NVIDIA/nvidia-docker, issue
 // 1483), so that there it has to be seen with a GPU open.
-func isTheOne(o Options, dir string) bool {
+func isTheOne(o options, dir string) bool {
 	if namespace, err := os.Readlink(o.at("/proc/self/ns/pid")); err == nil && namespace == firstPIDs {
 		return true
 	}
@@ -66,7 +66,7 @@ func programName(dir string) string {
 // placeSilent finds the PCI addresses of GPUs that told none, such as those that
 // fell off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists
 // the addresses of as many.
-func placeSilent(o Options, cards []facts.Card) {
+func placeSilent(o options, cards []facts.Card) {
 	entries, err := os.ReadDir(o.at("/proc/driver/nvidia/gpus")) // in the order of their names
 	if err != nil || len(entries) != len(cards) {
 		return
@@ -84,7 +84,7 @@ func placeSilent(o Options, cards []facts.Card) {
 // unshown are the device nodes of GPUs that the driver does not show, and what this
 // session is refused there: those of a job's or a container's device cgroup are kept
 // from it, the others are lost. They are not opened, see [access].
-func unshown(o Options, seen *facts.NVML) []facts.DeviceNode {
+func unshown(o options, seen *facts.NVML) []facts.DeviceNode {
 	if seen.Failure != nil {
 		return nil
 	}

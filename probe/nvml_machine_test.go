@@ -11,12 +11,13 @@ import (
 )
 
 func TestUsersAreNamedByTheProcessTable(t *testing.T) {
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/proc/100/cmdline": "/opt/venv/bin/python3\x00train.py\x00",
 		"/proc/101/cmdline": "", "/proc/101/comm": "Xorg\n",
 		"/proc/102/cmdline": "ray::" + strings.Repeat("x", 100) + "\x00",
 		"/proc/self/ns/uts": "",
-	}).link(t, firstPIDs, "/proc/self/ns/pid")
+	})
+	link(t, o, firstPIDs, "/proc/self/ns/pid")
 	us := owner(o, os.Getuid())
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 100, Kind: "compute"}, {PID: 101, Kind: "graphics"}}}, {Processes: []facts.GPUUser{{PID: 102}, {PID: 103}, {PID: 0}}}}
 	nameUsers(o, cards)
@@ -31,13 +32,15 @@ func TestUsersAreNamedByTheProcessTable(t *testing.T) {
 
 // A number of the machine's may be another process's in a container.
 func TestUsersInAContainerHoldAGPU(t *testing.T) {
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/proc/7/cmdline": "python3\x00", "/proc/7/fd/0": "",
 		"/proc/8/cmdline": "bash\x00", "/proc/8/fd/0": "",
 		"/proc/9/cmdline":   "sshd\x00",
 		"/proc/self/ns/uts": "",
 	})
-	o.link(t, "pid:[4026532281]", "/proc/self/ns/pid").link(t, "/dev/nvidia0", "/proc/7/fd/5").link(t, "/dev/null", "/proc/8/fd/5")
+	link(t, o, "pid:[4026532281]", "/proc/self/ns/pid")
+	link(t, o, "/dev/nvidia0", "/proc/7/fd/5")
+	link(t, o, "/dev/null", "/proc/8/fd/5")
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 7}, {PID: 8}, {PID: 9}}}}
 	nameUsers(o, cards)
 	want := []facts.GPUUser{{PID: 7, Name: "python3", User: owner(o, os.Getuid())}, {PID: 8}, {PID: 9}}
@@ -59,9 +62,9 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 		"a hole in numbers": {[]facts.Card{{Index: 0}, {Index: 1}, {Index: 3}}, []string{"", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{}
+			o := options{}
 			for _, address := range listed {
-				o = o.write(t, map[string]string{"/proc/driver/nvidia/gpus/" + address + "/information": ""})
+				o = write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + address + "/information": ""})
 			}
 			placeSilent(o, test.told)
 			var got []string
@@ -77,8 +80,8 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 
 // Nothing is said of nodes where one may be that of a card which told none.
 func TestUnshownGPUs(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
-	o.link(t, "gone", "/dev/nvidia5")
+	o := write(t, options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
+	link(t, o, "gone", "/dev/nvidia5")
 	two := facts.Card{Index: 0, Minor: new(2)}
 	for name, test := range map[string]struct {
 		seen facts.NVML

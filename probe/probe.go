@@ -24,6 +24,9 @@ import (
 	"preflight/facts"
 )
 
+// Options are a machine's own.
+type Options = options
+
 // DefaultDeadline is for all sections together, when Options names none.
 const DefaultDeadline = 32 * time.Second
 
@@ -33,7 +36,7 @@ const lastWords = 200 * time.Millisecond
 
 // Options says what to look at and where the roots are. What is alike for all
 // nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
-type Options struct {
+type options struct {
 	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
 	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
 	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
@@ -53,12 +56,12 @@ type Options struct {
 }
 
 // at is where an absolute path of the machine lies below the root.
-func (o Options) at(path string) string {
+func (o options) at(path string) string {
 	return filepath.Join("/", o.Root, path)
 }
 
 // without is the machine's path of a file below the root: at turned around.
-func (o Options) without(path string) string {
+func (o options) without(path string) string {
 	return filepath.Join("/", strings.TrimPrefix(path, strings.TrimSuffix(o.at("/"), "/")))
 }
 
@@ -97,7 +100,7 @@ func Run(ctx context.Context, o Options, sections []facts.Section, emit func(sec
 }
 
 // look runs one section's collector within its limit.
-func look(ctx context.Context, o Options, name facts.Section) (seen facts.Facts, err error) {
+func look(ctx context.Context, o options, name facts.Section) (seen facts.Facts, err error) {
 	at := slices.IndexFunc(Sections, func(row Section) bool { return row.Name == name })
 	if at < 0 {
 		return seen, fmt.Errorf("this preflight has no collector for %q", name)

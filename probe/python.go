@@ -36,7 +36,7 @@ for path in sys.path:
 // DeepSpeed runs `python -u -m deepspeed.launcher.launch` after a cd to the
 // working directory, so site directories, the user's included, count, and the
 // working directory comes first.
-func collectPython(ctx context.Context, o Options) (*facts.Python, error) {
+func collectPython(ctx context.Context, o options) (*facts.Python, error) {
 	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{}}
 	if !findInterpreter(o.Interpreter, python) {
 		return python, nil

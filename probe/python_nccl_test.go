@@ -37,7 +37,7 @@ func planted(t *testing.T, torch *object) (root string, search ncclSearch) {
 		preload: filepath.Join(root, "preload/libnccl.so.2.1.1") + " /lib/other.so",
 		path:    filepath.Join(root, "absent") + ":" + filepath.Join(root, "ldpath"),
 		workDir: root,
-		at:      Options{Root: root}.at,
+		at:      options{Root: root}.at,
 	}
 	if torch != nil {
 		search.torchDir = filepath.Join(root, "site/torch")

@@ -95,7 +95,7 @@ Version: 0.15.4+master
 `)
 	site, src := filepath.Join(root, "site"), filepath.Join(root, "src")
 	work := t.TempDir()
-	got, err := collectPython(t.Context(), Options{Root: root, WorkDir: work, Interpreter: fakePython(t, "", "/opt/py/lib/python311.zip", src, site)})
+	got, err := collectPython(t.Context(), options{Root: root, WorkDir: work, Interpreter: fakePython(t, "", "/opt/py/lib/python311.zip", src, site)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ Version: 0.15.4+master
 func TestCollectPythonOfThisMachine(t *testing.T) {
 	const interpreter = "/usr/bin/python3"
 	work := t.TempDir()
-	got, err := collectPython(t.Context(), Options{Interpreter: interpreter, WorkDir: work})
+	got, err := collectPython(t.Context(), options{Interpreter: interpreter, WorkDir: work})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 		{"killed", script(t, "python", "kill -9 $$"), true, "ended with signal: killed and said nothing"},
 	}
 	for _, tt := range tests {
-		got, err := collectPython(t.Context(), Options{Interpreter: tt.interpreter})
+		got, err := collectPython(t.Context(), options{Interpreter: tt.interpreter})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got, err := collectPython(ctx, Options{Interpreter: script(t, "python", "sleep 300")})
+	got, err := collectPython(ctx, options{Interpreter: script(t, "python", "sleep 300")})
 	if err != nil || got.Problem != "no answer in time; it was killed" {
 		t.Errorf("hangs: %+v, %v", got, err)
 	}

@@ -22,7 +22,7 @@ const gitLimit = 2 * time.Second
 // is a home directory that keeps its settings in one, nor what anybody may have
 // put into /tmp. Commit and branch are read from git's own files, so that a node
 // without git and a tree of another owner tell them too.
-func repository(ctx context.Context, o Options, dir string) *facts.Repository {
+func repository(ctx context.Context, o options, dir string) *facts.Repository {
 	real, err := filepath.EvalSymlinks(o.at(dir))
 	if err != nil {
 		return nil
@@ -65,7 +65,7 @@ func gitFileLine(path string) string {
 
 // gitDirectory is what a .git stands for, "" when it stands for nothing: itself
 // or, in a worktree and a submodule, the directory that the file names.
-func gitDirectory(o Options, path string) string {
+func gitDirectory(o options, path string) string {
 	if pointer, found := strings.CutPrefix(gitFileLine(o.at(path)), "gitdir: "); found {
 		if !filepath.IsAbs(pointer) {
 			pointer = filepath.Join(filepath.Dir(path), pointer)
@@ -83,7 +83,7 @@ var commitID = regexp.MustCompile(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
 // gitHead reads what is checked out. Both are "" in a repository that keeps its
 // references in another way than in files.
-func gitHead(o Options, gitDir string) (commit, branch string) {
+func gitHead(o options, gitDir string) (commit, branch string) {
 	head := gitFileLine(o.at(filepath.Join(gitDir, "HEAD")))
 	ref, symbolic := strings.CutPrefix(head, "ref: ")
 	if !symbolic {

@@ -26,15 +26,15 @@ func repositoryAt(t *testing.T, dir string) {
 		t.Setenv(name, value)
 	}
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
-	write(t, dir, "train.py", "1")
-	write(t, dir, "model/a.py", "1")
+	commitFile(t, dir, "train.py", "1")
+	commitFile(t, dir, "model/a.py", "1")
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "--quiet", "--message=first")
 }
 
-func write(t *testing.T, dir, name, text string) {
+func commitFile(t *testing.T, dir, name, text string) {
 	t.Helper()
-	Options{Root: dir}.write(t, map[string]string{name: text})
+	write(t, options{Root: dir}, map[string]string{name: text})
 }
 
 func git(t *testing.T, dir string, args ...string) string {
@@ -57,13 +57,13 @@ func TestRepository(t *testing.T) {
 		{"clean", func(t *testing.T, dir string) string { return dir }, "main", 0},
 		{"from below", func(t *testing.T, dir string) string { return dir + "/model" }, "main", 0},
 		{"by a link", func(t *testing.T, dir string) string {
-			Options{Root: dir}.link(t, "model", "link")
+			link(t, options{Root: dir}, "model", "link")
 			return dir + "/link"
 		}, "main", 0},
 		{"changed, staged, removed, and new", func(t *testing.T, dir string) string {
-			write(t, dir, "train.py", "2")
-			write(t, dir, "new.py", "")
-			write(t, dir, "staged.py", "")
+			commitFile(t, dir, "train.py", "2")
+			commitFile(t, dir, "new.py", "")
+			commitFile(t, dir, "staged.py", "")
 			git(t, dir, "add", "staged.py")
 			os.Remove(dir + "/model/a.py")
 			return dir
@@ -109,7 +109,7 @@ func TestRepository(t *testing.T) {
 			repositoryAt(t, dir)
 			commit := git(t, dir, "rev-parse", "HEAD")
 			at := tt.shape(t, dir)
-			got := repository(t.Context(), Options{}, at)
+			got := repository(t.Context(), options{}, at)
 			if got == nil {
 				t.Fatal("no repository")
 			}
@@ -129,13 +129,13 @@ func TestRepositoryBeforeItsFirstCommit(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
 	none := 0
-	if diff := cmp.Diff(&facts.Repository{Root: dir, Branch: "main", Dirty: &none}, repository(t.Context(), Options{}, dir)); diff != "" {
+	if diff := cmp.Diff(&facts.Repository{Root: dir, Branch: "main", Dirty: &none}, repository(t.Context(), options{}, dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestNoRepository(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/srv/.git/config": "", "/srv/job/.git": "gitdir: gone\n", "/srv/job/train.py": ""})
+	o := write(t, options{}, map[string]string{"/srv/.git/config": "", "/srv/job/.git": "gitdir: gone\n", "/srv/job/train.py": ""})
 	for _, dir := range []string{"/srv/job", "/srv", "/gone"} {
 		if got := repository(t.Context(), o, dir); got != nil {
 			t.Errorf("%s: %+v", dir, got)
@@ -148,18 +148,18 @@ func TestNoRepository(t *testing.T) {
 func TestGitRunsAndWritesNothing(t *testing.T) {
 	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	repositoryAt(t, dir)
-	write(t, dir, ".gitattributes", "*.bin filter=lfs\n*.py filter=other\n")
-	write(t, dir, "model.bin", "1")
+	commitFile(t, dir, ".gitattributes", "*.bin filter=lfs\n*.py filter=other\n")
+	commitFile(t, dir, "model.bin", "1")
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "--quiet", "--message=large")
 	for _, setting := range []string{"core.fsmonitor", "core.pager", "filter.lfs.process", "filter.lfs.clean"} {
 		git(t, dir, "config", setting, script(t, setting, "echo $0 >> "+ran))
 	}
 	git(t, dir, "config", "core.hooksPath", filepath.Dir(script(t, "post-index-change", "echo $0 >> "+ran)))
-	write(t, dir, "model.bin", "2")
+	commitFile(t, dir, "model.bin", "2")
 	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would note that it is unchanged
 	before := indexOf(t, dir)
-	if got := repository(t.Context(), Options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
+	if got := repository(t.Context(), options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
 		t.Errorf("%+v", got)
 	}
 	if said, err := os.ReadFile(ran); err == nil {
@@ -188,13 +188,13 @@ func TestRepositoryWithoutGit(t *testing.T) {
 	for name, body := range map[string]string{"refuses": "echo 'fatal: detected dubious ownership' >&2; exit 128", "hangs": "exec sleep 300"} {
 		t.Setenv("PATH", filepath.Dir(script(t, "git", body))+":/bin:/usr/bin")
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if diff := cmp.Diff(want, repository(ctx, Options{}, dir)); diff != "" {
+		if diff := cmp.Diff(want, repository(ctx, options{}, dir)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		cancel()
 	}
 	t.Setenv("PATH", "")
-	if diff := cmp.Diff(want, repository(t.Context(), Options{}, dir)); diff != "" {
+	if diff := cmp.Diff(want, repository(t.Context(), options{}, dir)); diff != "" {
 		t.Errorf("none (-want +got):\n%s", diff)
 	}
 }
@@ -207,7 +207,7 @@ func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 		"": false, "/tmp": false, "/var/tmp": false, "/home": false, "/home/ml": false, "/nfs/me": false,
 		"/workspace": true, "/home/ml/proj": true, "/tmp/proj": true,
 	} {
-		o := Options{}.write(t, map[string]string{root + "/.git/HEAD": strings.Repeat("a", 40), root + "/job/train.py": ""})
+		o := write(t, options{}, map[string]string{root + "/.git/HEAD": strings.Repeat("a", 40), root + "/job/train.py": ""})
 		if got := repository(t.Context(), o, root+"/job"); (got != nil) != found {
 			t.Errorf("%s: %+v", root, got)
 		}
@@ -224,15 +224,15 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 		dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 		repositoryAt(t, dir)
 		git(t, dir, "config", "--global", "safe.directory", "*")
-		write(t, dir, ".git/info/attributes", "*.py filter=other\n")
+		commitFile(t, dir, ".git/info/attributes", "*.py filter=other\n")
 		git(t, dir, "config", "filter.other.clean", script(t, "clean", "echo $0 >> "+ran+"; cat"))
-		write(t, dir, "train.py", "22")
+		commitFile(t, dir, "train.py", "22")
 		commit := git(t, dir, "rev-parse", "HEAD")
 		if err := os.Chown(dir+theirs, 12345, 12345); err != nil {
 			t.Fatal(err)
 		}
 		want := &facts.Repository{Root: dir, Commit: commit, Branch: "main"}
-		if diff := cmp.Diff(want, repository(t.Context(), Options{}, dir)); diff != "" {
+		if diff := cmp.Diff(want, repository(t.Context(), options{}, dir)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", theirs, diff)
 		}
 		if said, err := os.ReadFile(ran); err == nil {
@@ -243,7 +243,7 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 
 // Files of git's that are none keep nobody waiting, and fill no memory.
 func TestGitFileLine(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
+	o := write(t, options{}, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
 	if err := syscall.Mkfifo(o.at("/srv/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ type view struct {
 
 // segments lists the regular files directly in the directory, largest first,
 // and finds out which of them a process still uses.
-func segments(ctx context.Context, o Options, dir string) ([]facts.Segment, error) {
+func segments(ctx context.Context, o options, dir string) ([]facts.Segment, error) {
 	files, device, err := largest(o, dir)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func segments(ctx context.Context, o Options, dir string) ([]facts.Segment, erro
 
 // largest are the largest regular files of the directory, not yet with their
 // owners' names, and the device they are all on.
-func largest(o Options, dir string) (all []shmFile, device uint64, err error) {
+func largest(o options, dir string) (all []shmFile, device uint64, err error) {
 	open, err := os.Open(dir)
 	if err != nil {
 		return nil, 0, err
@@ -111,7 +111,7 @@ func largest(o Options, dir string) (all []shmFile, device uint64, err error) {
 // findUsers asks every process which of the files it has open or mapped, and
 // takes those out of unused. What is left there is unused as far as the view
 // that it returns goes.
-func findUsers(ctx context.Context, o Options, device uint64, unused map[uint64]bool) view {
+func findUsers(ctx context.Context, o options, device uint64, unused map[uint64]bool) view {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	seen := processesListed(o)
@@ -141,7 +141,7 @@ func findUsers(ctx context.Context, o Options, device uint64, unused map[uint64]
 // processesListed is whose processes our /proc lists. It lacks those of others
 // when it is mounted with hidepid, and even our own in a container that has its
 // own processes but the host's shared memory (docker run --ipc=host).
-func processesListed(o Options) view {
+func processesListed(o options) view {
 	ipc, _ := os.Readlink(o.at("/proc/self/ns/ipc"))
 	pid, _ := os.Readlink(o.at("/proc/self/ns/pid"))
 	if ipc == initialIPC && pid != initialPID {

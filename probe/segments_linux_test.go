@@ -16,10 +16,10 @@ import (
 
 // machineWithSegments has a /dev/shm with files of 4, 2, 1 and 0 pages, and
 // users of the first two: process 10 maps one and process 11 has the other open.
-func machineWithSegments(t *testing.T) Options {
+func machineWithSegments(t *testing.T) options {
 	t.Helper()
 	page := os.Getpagesize()
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/etc/passwd":           "ml:x:" + strconv.Itoa(os.Getuid()) + ":0::/home/ml:/bin/sh\n",
 		"/proc/self/mountinfo":  "60 1 253:0 / / rw - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw\n",
 		"/dev/shm/nccl-mapped":  string(make([]byte, 4*page)),
@@ -47,7 +47,7 @@ func machineWithSegments(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.write(t, map[string]string{"/proc/10/maps": fmt.Sprintf(
+	write(t, o, map[string]string{"/proc/10/maps": fmt.Sprintf(
 		"559a00000000-559a00001000 r--p 00000000 fe:99 %d /usr/bin/python3\n"+
 			"7f0000000000-7f0000004000 rw-s 00000000 %02x:%02x %d      /dev/shm/nccl-mapped\n"+
 			"7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0          [stack]\n",
@@ -64,7 +64,7 @@ func machineWithSegments(t *testing.T) Options {
 }
 
 // mapped is what was told of each segment: "yes", "no", "unknown".
-func mapped(t *testing.T, o Options) map[string]string {
+func mapped(t *testing.T, o options) map[string]string {
 	t.Helper()
 	told, err := segments(t.Context(), o, o.at(shmPath))
 	if err != nil {
@@ -101,9 +101,9 @@ func TestSegments(t *testing.T) {
 
 // refuse adds process 12, which does not let us look at its mappings. Root may
 // read any ordinary file, but not a write-only sysctl.
-func refuse(t *testing.T, o Options, status string) {
+func refuse(t *testing.T, o options, status string) {
 	t.Helper()
-	o.write(t, map[string]string{"/proc/12/status": status})
+	write(t, o, map[string]string{"/proc/12/status": status})
 	if err := os.Mkdir(o.at("/proc/12/fd"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +115,11 @@ func refuse(t *testing.T, o Options, status string) {
 func TestUnusedIsSaidOnlyWhenAllProcessesWereSeen(t *testing.T) {
 	allSeen := map[string]string{"nccl-mapped": "yes", "torch_open": "yes", "nccl-dead": "no", "empty": "no"}
 	for name, test := range map[string]struct {
-		alter func(t *testing.T, o Options)
+		alter func(t *testing.T, o options)
 		want  map[string]string
 	}{
-		"all": {func(*testing.T, Options) {}, allSeen},
-		"the host's shared memory in a container": {func(t *testing.T, o Options) {
+		"all": {func(*testing.T, options) {}, allSeen},
+		"the host's shared memory in a container": {func(t *testing.T, o options) {
 			if err := os.MkdirAll(o.at("/proc/self/ns"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -129,18 +129,18 @@ func TestUnusedIsSaidOnlyWhenAllProcessesWereSeen(t *testing.T) {
 				}
 			}
 		}, map[string]string{"nccl-mapped": "yes", "torch_open": "yes", "nccl-dead": "unknown", "empty": "unknown"}},
-		"no mount table": {func(t *testing.T, o Options) {
+		"no mount table": {func(t *testing.T, o options) {
 			if err := os.Remove(o.at("/proc/self/mountinfo")); err != nil {
 				t.Fatal(err)
 			}
 		}, map[string]string{"nccl-mapped": "yes", "torch_open": "yes", "nccl-dead": "unknown", "empty": "unknown"}},
-		"a process that refuses and maps shared memory": {func(t *testing.T, o Options) {
+		"a process that refuses and maps shared memory": {func(t *testing.T, o options) {
 			refuse(t, o, "VmRSS: 9 kB\nRssShmem: 4 kB\n")
 		}, map[string]string{"nccl-mapped": "yes", "torch_open": "yes", "nccl-dead": "unknown", "empty": "unknown"}},
-		"a process that refuses and maps none": {func(t *testing.T, o Options) {
+		"a process that refuses and maps none": {func(t *testing.T, o options) {
 			refuse(t, o, "VmRSS: 9 kB\nRssShmem: 0 kB\n")
 		}, allSeen},
-		"a process that ended": {func(t *testing.T, o Options) {
+		"a process that ended": {func(t *testing.T, o options) {
 			if err := os.Mkdir(o.at("/proc/12"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestProcessesListed(t *testing.T) {
 		",hidepid=2":                {all: root, ours: true},
 		",gid=4,hidepid=ptraceable": {all: root, ours: true},
 	} {
-		o := Options{}.write(t, map[string]string{"/proc/self/mountinfo": table + options + "\n"})
+		o := write(t, Options{}, map[string]string{"/proc/self/mountinfo": table + options + "\n"})
 		if got := processesListed(o); got != want {
 			t.Errorf("/proc mounted rw%s lists %+v, want %+v", options, got, want)
 		}
@@ -240,7 +240,7 @@ func TestSegmentsOfThisMachine(t *testing.T) {
 	files["dead"].Close()
 	defer files["open"].Close()
 
-	got := mapped(t, Options{})
+	got := mapped(t, options{})
 	for kind, used := range map[string]bool{"mapped": true, "open": true, "dead": false} {
 		// Whether "dead" is "no" or "unknown" is up to what else runs here and lets us look.
 		if told := got[filepath.Base(files[kind].Name())]; told == "" || (told == "yes") != used {

@@ -19,7 +19,7 @@ import (
 
 const shmPath = "/dev/shm"
 
-func collectSHM(ctx context.Context, o Options) (*facts.SHM, error) {
+func collectSHM(ctx context.Context, o options) (*facts.SHM, error) {
 	seen := &facts.SHM{RemoveIPC: removeIPC(o)}
 	if err := systemV(o, seen); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func collectSHM(ctx context.Context, o Options) (*facts.SHM, error) {
 
 // shmSizes reads how much fits. A tmpfs without a size counts no blocks at all
 // and is bounded by memory alone, so memory is its size.
-func shmSizes(o Options, dir string, seen *facts.SHM) error {
+func shmSizes(o options, dir string, seen *facts.SHM) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return fmt.Errorf("statfs %s: %w", shmPath, err)
@@ -78,7 +78,7 @@ func shmSizes(o Options, dir string, seen *facts.SHM) error {
 
 // systemV reads kernel.shmmax, shmall and shmmni; the first two are close to
 // the largest 64-bit number by default.
-func systemV(o Options, seen *facts.SHM) error {
+func systemV(o options, seen *facts.SHM) error {
 	for name, into := range map[string]*uint64{"shmmax": &seen.ShmMax, "shmall": &seen.ShmAll, "shmmni": &seen.ShmMni} {
 		n, err := strconv.ParseUint(line(o.at("/proc/sys/kernel/"+name)), 10, 64)
 		if err != nil {

@@ -22,7 +22,7 @@ var sysctls = map[string]string{
 }
 
 func TestSHMOfAFixture(t *testing.T) {
-	o := fixture(t, "host-docker-cgroup2").write(t, sysctls)
+	o := write(t, fixture(t, "host-docker-cgroup2"), sysctls)
 	if err := os.Mkdir(filepath.Join(o.Root, "dev"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSHMOfAFixture(t *testing.T) {
 }
 
 func TestSHMThatIsOnlyADirectory(t *testing.T) {
-	o := fixture(t, "host-numa-memoryless").write(t, sysctls).write(t, map[string]string{
+	o := write(t, write(t, fixture(t, "host-numa-memoryless"), sysctls), map[string]string{
 		"/run/shm/.keep":       "",
 		"/proc/self/mountinfo": "60 1 253:0 / / rw,relatime shared:1 - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw\n",
 	})
@@ -66,7 +66,7 @@ func TestSHMThatIsOnlyADirectory(t *testing.T) {
 }
 
 func TestNoSHMAtAllIsAFact(t *testing.T) {
-	got, err := collectSHM(t.Context(), Options{}.write(t, sysctls))
+	got, err := collectSHM(t.Context(), write(t, options{}, sysctls))
 	if err != nil || got.Exists || got.Writable {
 		t.Errorf("got %+v, error %v", got, err)
 	}

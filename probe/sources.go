@@ -31,7 +31,7 @@ const (
 // sourceTree is a walk through the python below a directory, in an order that is
 // the same wherever the tree is.
 type sourceTree struct {
-	o       Options
+	o       options
 	root    string // as the machine names it
 	deep    bool   // whether directories below are looked into
 	bytes   int64
@@ -43,7 +43,7 @@ type source struct{ name, digest string }
 
 // sources reads the python below a script's directory, as far as an import could
 // mean it. Links to directories are not followed.
-func sources(ctx context.Context, o Options, root string) *facts.Sources {
+func sources(ctx context.Context, o options, root string) *facts.Sources {
 	ctx, cancel := context.WithTimeoutCause(ctx, sourcesLimit, fmt.Errorf("not read within %s", sourcesLimit))
 	defer cancel()
 	shared := sharedDirectory(root, session(o).home)

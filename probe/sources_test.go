@@ -17,7 +17,7 @@ import (
 // What is told by name is what an import could mean.
 func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/data/proj/train.py":                                  "1",
 		"/data/proj/model/layers/rope.py":                      "2",
 		"/data/proj/data/loader.py":                            "3",
@@ -40,9 +40,12 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 		"/data/elsewhere/a.py":                                 "x",
 		"/data/linked.py":                                      "5",
 		"/data/proj/directory.py/in_a_directory_named_like.py": "6",
-	}).link(t, "../linked.py", "/data/proj/linked.py").link(t, "../elsewhere", "/data/proj/elsewhere").link(t, "gone", "/data/proj/broken.py")
+	})
+	link(t, o, "../linked.py", "/data/proj/linked.py")
+	link(t, o, "../elsewhere", "/data/proj/elsewhere")
+	link(t, o, "gone", "/data/proj/broken.py")
 	for i := range sourcesEntries + 1 {
-		o.write(t, map[string]string{fmt.Sprintf("/data/proj/images/%d.py", i): ""})
+		write(t, o, map[string]string{fmt.Sprintf("/data/proj/images/%d.py", i): ""})
 	}
 	got := sources(t.Context(), o, "/data/proj")
 	want := []string{"build/generated.py", "data/loader.py", "directory.py/in_a_directory_named_like.py", "linked.py", "model/layers/rope.py", "train.py"}
@@ -58,7 +61,7 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 func TestSourcesDigest(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	look := func(files map[string]string) string {
-		return sources(t.Context(), Options{}.write(t, files), "/data/proj").Digest
+		return sources(t.Context(), write(t, options{}, files), "/data/proj").Digest
 	}
 	base := look(map[string]string{"/data/proj/a.py": "1", "/data/proj/b/c.py": "2"})
 	if same := look(map[string]string{"/data/proj/b/c.py": "2", "/data/proj/x.txt": "x", "/data/proj/a.py": "1"}); same != base {
@@ -88,9 +91,9 @@ func TestSourcesLimits(t *testing.T) {
 		"as many as read":   {sourcesFiles, 0, sourcesFiles, ""},
 		"more than is read": {sourcesFiles + 1, 0, sourcesFiles, "more than 2000 files"},
 	} {
-		o := Options{}
+		o := options{}
 		for i := range tt.files {
-			o = o.write(t, map[string]string{fmt.Sprintf("/data/proj/%05d.py", i): ""})
+			o = write(t, o, map[string]string{fmt.Sprintf("/data/proj/%05d.py", i): ""})
 		}
 		got := sources(t.Context(), o, "/data/proj")
 		if len(got.Files) != tt.told || got.Count != tt.count || got.Problem != tt.problem || got.Digest == "" {
@@ -98,7 +101,7 @@ func TestSourcesLimits(t *testing.T) {
 		}
 	}
 
-	o := Options{}.write(t, map[string]string{"/data/proj/a.py": "", "/data/proj/b.py": ""})
+	o := write(t, options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b.py": ""})
 	if err := os.Truncate(o.at("/data/proj/b.py"), sourcesSize+1); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +112,7 @@ func TestSourcesLimits(t *testing.T) {
 
 // Where time ended the walk, how far it came is chance.
 func TestSourcesWithoutTime(t *testing.T) {
-	o := Options{}.write(t, map[string]string{"/data/proj/a.py": ""})
+	o := write(t, options{}, map[string]string{"/data/proj/a.py": ""})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not read within 1s"))
 	if diff := cmp.Diff(&facts.Sources{Root: "/data/proj", Problem: "not read within 1s"}, sources(ctx, o, "/data/proj")); diff != "" {
@@ -120,12 +123,12 @@ func TestSourcesWithoutTime(t *testing.T) {
 // A script that lies in no project has no more than its neighbours.
 func TestSourcesOfASharedDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
-	o := Options{}.write(t, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})
+	o := write(t, options{}, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})
 	for root, deep := range map[string]bool{
 		"/": false, "/tmp": false, "/opt": false, "/var/tmp": false, "/usr/local": false, "/home/ml": false, "/homes/me": false, "/nfs/me": false,
 		"/opt/conda/bin": false, "/data/proj": true, "/homes/me/proj": true, "/home/ml/proj": true, "/tmp/proj": true,
 	} {
-		o.write(t, map[string]string{root + "/below/b.py": "", root + "/a.py": ""})
+		write(t, o, map[string]string{root + "/below/b.py": "", root + "/a.py": ""})
 		got := sources(t.Context(), o, root)
 		if _, read := got.Files["below/b.py"]; read != deep || got.Shared == deep || got.Files["a.py"] == "" {
 			t.Errorf("%s: read what is below it: %t, want %t; %v", root, read, deep, got.Files)

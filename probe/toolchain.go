@@ -18,7 +18,7 @@ import (
 // collectToolchain looks for what compiles DeepSpeed's ops, in the places and in
 // the order of torch.utils.cpp_extension (torch 2.4.1 and 2.15.0; where the two
 // differ it says so), with which DeepSpeed's op_builder compiles.
-func collectToolchain(ctx context.Context, o Options) (*facts.Toolchain, error) {
+func collectToolchain(ctx context.Context, o options) (*facts.Toolchain, error) {
 	tools := &facts.Toolchain{}
 	tools.CUDAHome, tools.CUDAFrom = cudaHome(o)
 	if tools.CUDAHome != "" {
@@ -42,7 +42,7 @@ func collectToolchain(ctx context.Context, o Options) (*facts.Toolchain, error) 
 // cudaHome is where torch believes the toolkit to be, and by which rule
 // (_find_cuda_home). What the environment names is not looked at, and an empty
 // CUDA_PATH ends the search.
-func cudaHome(o Options) (home, from string) {
+func cudaHome(o options) (home, from string) {
 	if home := os.Getenv("CUDA_HOME"); home != "" {
 		return home, "CUDA_HOME"
 	}
@@ -61,7 +61,7 @@ func cudaHome(o Options) (home, from string) {
 
 // cudaVersion is the toolkit's version by the file that it comes with or, of a
 // toolkit that a distribution or conda has packed, by nvcc's own word.
-func cudaVersion(ctx context.Context, o Options, home, nvcc string) string {
+func cudaVersion(ctx context.Context, o options, home, nvcc string) string {
 	if text, err := os.ReadFile(o.at(filepath.Join(home, "version.json"))); err == nil {
 		var told struct{ CUDA struct{ Version string } }
 		if json.Unmarshal(text, &told) == nil && told.CUDA.Version != "" {
@@ -161,7 +161,7 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 
 // hasLibAIO is whether the compiler would find libaio, which DeepSpeed's async_io
 // tries by a small program of its own (op_builder/async_io.py, has_function).
-func hasLibAIO(o Options, prefix string) bool {
+func hasLibAIO(o options, prefix string) bool {
 	places := func(variables []string, flag string, usual ...string) []string {
 		var dirs []string
 		for _, variable := range variables {
@@ -193,7 +193,7 @@ func torchExtensions(env func(string) string, home string) string {
 // mere existence of the file for a running build (torch/utils/file_baton.py), which
 // whoever was killed while building left behind. Later releases lock the file
 // itself, and there it means nothing.
-func abandonedLock(o Options, extensions string, build pythonBuild) string {
+func abandonedLock(o options, extensions string, build pythonBuild) string {
 	text, err := os.ReadFile(filepath.Join(build.torch, "utils", "cpp_extension.py"))
 	if build.torch == "" || err != nil || !strings.Contains(string(text), "FileBaton(") {
 		return ""

@@ -54,9 +54,9 @@ func TestCUDAHome(t *testing.T) {
 			for name, value := range tt.env {
 				t.Setenv(name, value)
 			}
-			o := Options{Root: t.TempDir()}
+			o := options{Root: t.TempDir()}
 			if tt.usual {
-				o.write(t, map[string]string{"/usr/local/cuda/x": ""})
+				write(t, o, map[string]string{"/usr/local/cuda/x": ""})
 			}
 			if home, from := cudaHome(o); home != tt.home || from != tt.from {
 				t.Errorf("%q by %q, want %q by %q", home, from, tt.home, tt.from)
@@ -66,7 +66,7 @@ func TestCUDAHome(t *testing.T) {
 }
 
 func TestCUDAVersion(t *testing.T) {
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/new/version.json":    `{"cuda": {"name": "CUDA SDK", "version": "12.4.20240321"}}`,
 		"/old/version.txt":     "CUDA Version 10.2.89\n",
 		"/broken/version.json": `{"cuda": `,
@@ -125,9 +125,9 @@ func TestHasLibAIO(t *testing.T) {
 			for variable, value := range tt.env {
 				t.Setenv(variable, value)
 			}
-			o := Options{Root: t.TempDir()}
+			o := options{Root: t.TempDir()}
 			for _, file := range tt.files {
-				o.write(t, map[string]string{file: ""})
+				write(t, o, map[string]string{file: ""})
 			}
 			if got := hasLibAIO(o, "/conda"); got != tt.want {
 				t.Errorf("%t, want %t", got, tt.want)
@@ -139,7 +139,7 @@ func TestHasLibAIO(t *testing.T) {
 // Only where torch takes a file's existence for a running build, and only for
 // the python of the launch.
 func TestAbandonedLock(t *testing.T) {
-	o := Options{}.write(t, map[string]string{
+	o := write(t, options{}, map[string]string{
 		"/old/torch/utils/cpp_extension.py":    "    baton = FileBaton(os.path.join(build_directory, 'lock'))\n",
 		"/new/torch/utils/cpp_extension.py":    "    with FileLock(os.path.join(build_directory, 'lock')):\n",
 		"/old/torch/version.py":                "__version__ = '2.4.1+cu121'\ncuda = '12.1'\nhip = None\n",
@@ -155,7 +155,7 @@ func TestAbandonedLock(t *testing.T) {
 		"/cache/py312_cu121/fused_adam/lock":   "",
 		"/ext/cpu_adam/lock":                   "",
 	})
-	o.link(t, "cache", "/link")
+	link(t, o, "cache", "/link")
 	held, err := os.Create(o.at("/cache/py312_cu121/fused_adam/lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -210,13 +210,13 @@ func TestAskBuild(t *testing.T) {
 func TestCollectToolchain(t *testing.T) {
 	noToolchain(t)
 	bin, include := os.Getenv("PATH"), t.TempDir()
-	write(t, include, "Python.h", "")
+	commitFile(t, include, "Python.h", "")
 	for name, body := range map[string]string{
 		"c++": "echo 13.1.0", "ninja": "", "python3": "printf 'preflight " + include + "\\npreflight /conda\\npreflight py311\\npreflight\\n'",
 	} {
 		writeProgram(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
 	}
-	o := Options{}.write(t, map[string]string{"/opt/cuda/version.txt": "CUDA Version 12.1.0", "/conda/include/libaio.h": "", "/conda/lib/libaio.so": ""})
+	o := write(t, options{}, map[string]string{"/opt/cuda/version.txt": "CUDA Version 12.1.0", "/conda/include/libaio.h": "", "/conda/lib/libaio.so": ""})
 	if err := os.MkdirAll(o.at("/opt/cuda/bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestCollectToolchain(t *testing.T) {
 	}
 
 	noToolchain(t)
-	got, err = collectToolchain(t.Context(), Options{Root: t.TempDir()})
+	got, err = collectToolchain(t.Context(), options{Root: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
