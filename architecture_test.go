@@ -36,6 +36,9 @@ var rules = []rule{
 	{"testhosts", []string{"ours"}, []string{"hostfile"}, "a stand-in that uses our own code would agree with its mistakes"},
 }
 
+// probeParts look at one part of a machine each, and probe at all of them.
+var probeParts = []string{"probe", "probe/gpu", "probe/host", "probe/launch", "probe/network", "probe/python"}
+
 func TestImportRules(t *testing.T) {
 	checked := map[string]bool{}
 	for _, pkg := range packages(t) {
@@ -60,6 +63,14 @@ func TestImportRules(t *testing.T) {
 		}
 		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
 			t.Errorf("%s imports viper: configuration is read in one place", path)
+		}
+		if slices.Contains(pkg.Imports, "preflight/probe/fixture") {
+			t.Errorf("%s imports probe/fixture, which is for tests only", path)
+		}
+		if path != "probe" && slices.Contains(probeParts, path) && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
+			return slices.Contains(probeParts, strings.TrimPrefix(imported, "preflight/"))
+		}) {
+			t.Errorf("%s imports another part of the probe: what two of them need is for probe/machine", path)
 		}
 		if path != "probe/nvml" && slices.ContainsFunc(pkg.Imports, func(imported string) bool { return strings.HasPrefix(imported, "github.com/NVIDIA/go-nvml/") }) {
 			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)

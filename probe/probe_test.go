@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/probe/machine"
 )
 
 // table replaces the sections for one test.
@@ -24,7 +25,7 @@ func table(t *testing.T, rows ...Section) {
 }
 
 // gather runs a table of sections; the result is what was missing and how many were seen.
-func gather(ctx context.Context, t *testing.T, o options, rows ...Section) (missing map[facts.Section]string, seen int) {
+func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Section) (missing map[facts.Section]string, seen int) {
 	table(t, rows...)
 	missing = map[facts.Section]string{}
 	Run(ctx, o, Of(Nodes), func(section facts.Section, f facts.Facts, reason string) {
@@ -38,22 +39,22 @@ func gather(ctx context.Context, t *testing.T, o options, rows ...Section) (miss
 	return missing, seen
 }
 
-// host is a row of a collector of facts.Host.
-func host(limit time.Duration, collect func(context.Context, options) (*facts.Host, error)) Section {
+// hostRow is a row of a collector of facts.Host.
+func hostRow(limit time.Duration, collect func(context.Context, machine.Options) (*facts.Host, error)) Section {
 	return Section{facts.SectionHost, Nodes, limit, "a hung mount", anywhere(collect)}
 }
 
-var sound = Section{facts.SectionMemory, Nodes, time.Second, "nothing", anywhere(func(context.Context, options) (*facts.Memory, error) {
+var sound = Section{facts.SectionMemory, Nodes, time.Second, "nothing", anywhere(func(context.Context, machine.Options) (*facts.Memory, error) {
 	return &facts.Memory{}, nil
 })}
 
 func TestPanicCostsOnlyItself(t *testing.T) {
-	crash := host(time.Second, func(context.Context, options) (*facts.Host, error) {
+	crash := hostRow(time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 		var none []int
 		_ = none[len(none)]
 		return nil, nil
 	})
-	missing, seen := gather(t.Context(), t, options{}, crash, sound)
+	missing, seen := gather(t.Context(), t, machine.Options{}, crash, sound)
 	if seen != 1 {
 		t.Errorf("%d sections seen beside the crashed one, want 1", seen)
 	}
@@ -67,14 +68,14 @@ func TestHangCostsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		hang := host(2*time.Second, func(context.Context, options) (*facts.Host, error) {
+		hang := hostRow(2*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			<-release // as deaf to its context as a system call
 			return nil, nil
 		})
 		start := time.Now()
-		missing, seen := gather(t.Context(), t, options{}, hang, sound)
-		if took := time.Since(start); took != hang.Limit+lastWords {
-			t.Errorf("the hung collector was given up after %s, want %s", took, hang.Limit+lastWords)
+		missing, seen := gather(t.Context(), t, machine.Options{}, hang, sound)
+		if took := time.Since(start); took != hang.Limit+machine.LastWords {
+			t.Errorf("the hung collector was given up after %s, want %s", took, hang.Limit+machine.LastWords)
 		}
 		want := map[facts.Section]string{facts.SectionHost: "no answer within 2s: a hung mount?"}
 		if diff := cmp.Diff(want, missing); diff != "" || seen != 1 {
@@ -85,13 +86,13 @@ func TestHangCostsOnlyItself(t *testing.T) {
 
 func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table(t, host(3*time.Second, func(context.Context, options) (*facts.Host, error) {
+		table(t, hostRow(3*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			time.Sleep(time.Second)
 			return &facts.Host{}, nil
 		}), sound)
 		start := time.Now()
 		after := map[facts.Section]time.Duration{}
-		Run(t.Context(), options{}, Of(Nodes), func(s facts.Section, _ facts.Facts, _ string) {
+		Run(t.Context(), machine.Options{}, Of(Nodes), func(s facts.Section, _ facts.Facts, _ string) {
 			after[s] = time.Since(start)
 		})
 		want := map[facts.Section]time.Duration{facts.SectionHost: time.Second, facts.SectionMemory: 0}
@@ -102,28 +103,30 @@ func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	patient := func(ctx context.Context, _ options) (*facts.Host, error) {
+	patient := func(ctx context.Context, _ machine.Options) (*facts.Host, error) {
 		<-ctx.Done()
 		return nil, fmt.Errorf("reading: %w", ctx.Err())
 	}
 	for name, test := range map[string]struct {
-		collect  func(context.Context, options) (*facts.Host, error)
+		collect  func(context.Context, machine.Options) (*facts.Host, error)
 		deadline time.Duration
 		cancel   bool
 		want     string
 	}{
-		"could not look":  {collect: func(context.Context, options) (*facts.Host, error) { return nil, errors.New("/proc is not mounted") }, want: "/proc is not mounted"},
+		"could not look": {collect: func(context.Context, machine.Options) (*facts.Host, error) {
+			return nil, errors.New("/proc is not mounted")
+		}, want: "/proc is not mounted"},
 		"minds its limit": {collect: patient, want: "no answer within 2s: a hung mount?"},
-		"has its own last words": {collect: func(ctx context.Context, _ options) (*facts.Host, error) {
+		"has its own last words": {collect: func(ctx context.Context, _ machine.Options) (*facts.Host, error) {
 			<-ctx.Done()
 			return nil, errors.New("python3 sleeps")
 		}, want: "python3 sleeps"},
 		"the node's deadline": {collect: patient, deadline: time.Second, want: "not ready within 1s, the time for the whole node"},
 		"interrupted":         {collect: patient, cancel: true, want: "interrupted"},
-		"a limit of its own": {collect: func(context.Context, options) (*facts.Host, error) {
+		"a limit of its own": {collect: func(context.Context, machine.Options) (*facts.Host, error) {
 			return nil, fmt.Errorf("resolver: %w", context.DeadlineExceeded)
 		}, want: "resolver: context deadline exceeded"},
-		"saw nothing": {collect: func(context.Context, options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
+		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +135,7 @@ func TestReasons(t *testing.T) {
 				if test.cancel {
 					time.AfterFunc(time.Millisecond, cancel)
 				}
-				missing, _ := gather(ctx, t, options{Deadline: test.deadline}, host(2*time.Second, test.collect))
+				missing, _ := gather(ctx, t, machine.Options{Deadline: test.deadline}, hostRow(2*time.Second, test.collect))
 				if got := missing[facts.SectionHost]; got != test.want {
 					t.Errorf("missing because %q, want %q", got, test.want)
 				}
@@ -145,9 +148,9 @@ func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		hang := host(time.Hour, func(context.Context, options) (*facts.Host, error) { <-release; return nil, nil })
+		hang := hostRow(time.Hour, func(context.Context, machine.Options) (*facts.Host, error) { <-release; return nil, nil })
 		start := time.Now()
-		gather(t.Context(), t, options{Deadline: 3 * time.Second}, hang)
+		gather(t.Context(), t, machine.Options{Deadline: 3 * time.Second}, hang)
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("Run took %s of 3s", took)
 		}
@@ -156,7 +159,7 @@ func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
 
 func TestSectionWithoutCollectorIsMissing(t *testing.T) {
 	var reason string
-	Run(t.Context(), options{}, []facts.Section{facts.SectionSSH}, func(_ facts.Section, _ facts.Facts, missing string) { reason = missing })
+	Run(t.Context(), machine.Options{}, []facts.Section{facts.SectionSSH}, func(_ facts.Section, _ facts.Facts, missing string) { reason = missing })
 	if want := `this preflight has no collector for "ssh"`; reason != want {
 		t.Errorf("missing because %q, want %q", reason, want)
 	}
@@ -166,7 +169,7 @@ func TestSectionWithoutCollectorIsMissing(t *testing.T) {
 // node, seen, and missing in its own words. Its facts are those of a drill, whose
 // field no row of the table fills.
 func TestSectionIsOneRow(t *testing.T) {
-	row := Section{facts.SectionThroughput, Nodes, time.Second, "nothing", anywhere(func(_ context.Context, o options) (*facts.Throughput, error) {
+	row := Section{facts.SectionThroughput, Nodes, time.Second, "nothing", anywhere(func(_ context.Context, o machine.Options) (*facts.Throughput, error) {
 		if o.Master == "" {
 			return nil, errors.New("no master")
 		}
@@ -178,14 +181,14 @@ func TestSectionIsOneRow(t *testing.T) {
 		t.Errorf("nodes are asked for %v, the launching machine for %v", Of(Nodes), Of(Head))
 	}
 	for master, want := range map[string]string{"": "no master", "w1": ""} {
-		Run(t.Context(), options{Master: master}, []facts.Section{row.Name}, func(name facts.Section, seen facts.Facts, missing string) {
+		Run(t.Context(), machine.Options{Master: master}, []facts.Section{row.Name}, func(name facts.Section, seen facts.Facts, missing string) {
 			if name != row.Name || missing != want || seen.Has(row.Name) == (want != "") {
 				t.Errorf("%s: seen %v, missing because %q, want %q", name, seen.Has(row.Name), missing, want)
 			}
 		})
 	}
 	row.Name = facts.SectionMesh
-	missing, seen := gather(t.Context(), t, options{Master: "w1"}, row)
+	missing, seen := gather(t.Context(), t, machine.Options{Master: "w1"}, row)
 	if want := `section "mesh" holds *facts.Mesh, not *facts.Throughput, which is a bug in preflight`; missing[row.Name] != want || seen != 0 {
 		t.Errorf("facts of another section: %v, want %q", missing, want)
 	}
@@ -195,7 +198,7 @@ func TestSectionIsOneRow(t *testing.T) {
 func TestSections(t *testing.T) {
 	met := map[facts.Section]bool{}
 	for _, section := range Sections {
-		if section.Limit <= 0 || section.Limit+lastWords > DefaultDeadline-lastWords {
+		if section.Limit <= 0 || section.Limit+machine.LastWords > DefaultDeadline-machine.LastWords {
 			t.Errorf("%s may take %s, which does not fit inside the node's %s", section.Name, section.Limit, DefaultDeadline)
 		}
 		if section.Suspect == "" || section.Asked == 0 {
@@ -209,7 +212,7 @@ func TestSections(t *testing.T) {
 }
 
 func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
-	sent := options{
+	sent := machine.Options{
 		Root: "/fixture", Head: true, Program: "torchrun", Files: []facts.LaunchFile{{Path: "/srv/a.py", Role: facts.RoleScript}},
 		Offload: map[string]string{"offload-param": "/nvme"}, Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
 		WorkDir: "/srv", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
@@ -218,7 +221,7 @@ func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got options
+	var got machine.Options
 	if err := json.Unmarshal(wire, &got); err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,16 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
 	"preflight/facts"
+	"preflight/probe/gpu"
+	"preflight/probe/host"
+	"preflight/probe/launch"
+	"preflight/probe/machine"
+	"preflight/probe/network"
+	"preflight/probe/python"
 )
 
 // Section is one row of the table: a part of a machine that can be looked at.
@@ -37,33 +42,26 @@ const (
 // its row, and a new one needs no line anywhere else.
 //
 // A collector that makes system calls of Linux has a stand-in elsewhere
-// (collectors_other.go): another system can launch, but not be a node.
+// (other.go of its package): another system can launch, but not be a node.
 var Sections = []Section{
-	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount", linux(collectHost)},
-	{facts.SectionNames, Nodes, 8 * time.Second, "a dead name server", linux(collectNames)},
-	{facts.SectionNet, Nodes, 4 * time.Second, "a driver that does not answer", linux(collectNet)},
-	{facts.SectionSHM, Nodes, shmLimit, "a process stuck in the kernel", linux(collectSHM)},
-	{facts.SectionLimits, Nodes, 1 * time.Second, "a hung mount", linux(collectLimits)},
-	{facts.SectionMemory, Nodes, 1 * time.Second, "a hung mount", linux(collectMemory)},
-	{facts.SectionDisk, Nodes, diskLimit, "a hung mount", linux(collectDisk)},
-	{facts.SectionEnv, Nodes | Head, 2 * time.Second, "a hung home directory", anywhere(collectEnv)},
-	{facts.SectionPython, Nodes, 10 * time.Second, "packages on a hung or slow mount", linux(collectPython)},
-	{facts.SectionIB, Nodes, 3 * time.Second, "an adapter that does not answer", linux(collectIB)},
-	{facts.SectionFiles, Nodes, filesLimit, "a hung mount", anywhere(collectFiles)},
-	{facts.SectionGPU, Nodes | Head, 2 * time.Second, "a driver that does not answer", linux(collectGPU)},
+	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount", linux(host.CollectHost)},
+	{facts.SectionNames, Nodes, 8 * time.Second, "a dead name server", linux(network.CollectNames)},
+	{facts.SectionNet, Nodes, 4 * time.Second, "a driver that does not answer", linux(network.CollectNet)},
+	{facts.SectionSHM, Nodes, host.SHMLimit, "a process stuck in the kernel", linux(host.CollectSHM)},
+	{facts.SectionLimits, Nodes, 1 * time.Second, "a hung mount", linux(host.CollectLimits)},
+	{facts.SectionMemory, Nodes, 1 * time.Second, "a hung mount", linux(host.CollectMemory)},
+	{facts.SectionDisk, Nodes, host.DiskLimit, "a hung mount", linux(host.CollectDisk)},
+	{facts.SectionEnv, Nodes | Head, 2 * time.Second, "a hung home directory", anywhere(launch.CollectEnv)},
+	{facts.SectionPython, Nodes, 10 * time.Second, "packages on a hung or slow mount", linux(python.CollectPython)},
+	{facts.SectionIB, Nodes, 3 * time.Second, "an adapter that does not answer", linux(network.CollectIB)},
+	{facts.SectionFiles, Nodes, launch.FilesLimit, "a hung mount", anywhere(launch.CollectFiles)},
+	{facts.SectionGPU, Nodes | Head, 2 * time.Second, "a driver that does not answer", linux(gpu.CollectGPU)},
 	// Eight GPUs that each wake up take a while.
-	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer", linux(collectNVML)},
+	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer", linux(gpu.CollectNVML)},
 	// The compiler, the toolkit and the interpreter may each take their versionLimit.
-	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount", linux(collectToolchain)},
-	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount", anywhere(collectLauncher)},
+	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount", linux(python.CollectToolchain)},
+	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount", anywhere(launch.CollectLauncher)},
 }
-
-// The limits of sections whose parts have their own, which have to fit inside.
-const (
-	diskLimit  = 3 * time.Second
-	shmLimit   = 3 * time.Second
-	filesLimit = 4 * time.Second
-)
 
 // Of are the sections that machines are asked for.
 func Of(machines Asked) (sections []facts.Section) {
@@ -88,12 +86,7 @@ func anywhere[T any](collect func(context.Context, Options) (*T, error)) Collect
 // that for an answer.
 func linux[T any](collect func(context.Context, Options) (*T, error)) Collect {
 	if runtime.GOOS != "linux" {
-		collect = elsewhere
+		collect = machine.Elsewhere
 	}
 	return anywhere(collect)
-}
-
-// elsewhere is what is known of a node on another system.
-func elsewhere[T any](context.Context, Options) (*T, error) {
-	return nil, errors.New("preflight looks at Linux machines only")
 }
