@@ -73,10 +73,11 @@ func benchClient(home, list string) error {
 	if err != nil {
 		return err
 	}
-	client, err := remote.New(remote.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
+	carrier, err := remote.NewSSH(remote.SSHOptions{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
 	if err != nil {
 		return err
 	}
+	client := remote.New(carrier, remote.Options{})
 	defer client.Close()
 	plan, err := Foresee(context.Background(), Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
 	if err != nil {

@@ -97,10 +97,11 @@ func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := remote.New(remote.Options{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	carrier, err := remote.NewSSH(remote.SSHOptions{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := remote.New(carrier, remote.Options{Timeout: timeout})
 	t.Cleanup(func() { client.Close() })
 	return Job{
 		Plan:    planned(t, launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()}),

@@ -29,7 +29,7 @@ func noServer(context.Context) error { return errors.New("no name server here") 
 
 // withGetent is a client on a machine with the sources of names and a getent
 // that runs the script. The file asked holds what it was started with.
-func (p *person) withGetent(sources, script string) (c *Client, asked string) {
+func (p *person) withGetent(sources, script string) (c *SSH, asked string) {
 	p.t.Helper()
 	asked = filepath.Join(p.home, "asked")
 	program := fmt.Sprintf("#!/bin/sh\necho \"$LC_ALL $*\" >> %s\n%s\n", asked, script)
@@ -37,7 +37,7 @@ func (p *person) withGetent(sources, script string) (c *Client, asked string) {
 		p.t.Fatal(err)
 	}
 	p.t.Setenv("PATH", p.home+":"+os.Getenv("PATH"))
-	c = p.client(Options{})
+	c = p.client(SSHOptions{})
 	if err := os.MkdirAll(filepath.Join(p.home, "etc"), 0o700); err != nil {
 		p.t.Fatal(err)
 	}
