@@ -64,8 +64,15 @@ func TestImportRules(t *testing.T) {
 		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
 			t.Errorf("%s imports viper: configuration is read in one place", path)
 		}
-		if slices.Contains(pkg.Imports, "preflight/probe/fixture") {
-			t.Errorf("%s imports probe/fixture, which is for tests only", path)
+		for _, fixture := range []string{"probe/fixture", "remote/fixture"} {
+			if slices.Contains(pkg.Imports, "preflight/"+fixture) {
+				t.Errorf("%s imports %s, which is for tests only", path, fixture)
+			}
+		}
+		if path == "remote" && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
+			return strings.HasPrefix(imported, "preflight/remote/") || strings.Contains(imported, "crypto/ssh")
+		}) {
+			t.Error("remote imports a carrier: what carries the wire is nothing to it, and an agent needs none")
 		}
 		if path != "probe" && slices.Contains(probeParts, path) && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
 			return slices.Contains(probeParts, strings.TrimPrefix(imported, "preflight/"))

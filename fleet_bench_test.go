@@ -21,6 +21,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
@@ -73,7 +74,7 @@ func benchClient(home, list string) error {
 	if err != nil {
 		return err
 	}
-	carrier, err := remote.NewSSH(remote.SSHOptions{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
+	carrier, err := ssh.New(ssh.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
 	if err != nil {
 		return err
 	}

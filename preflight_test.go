@@ -21,6 +21,7 @@ import (
 	"preflight/launch"
 	"preflight/probe/nvml"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
@@ -97,7 +98,7 @@ func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := remote.NewSSH(remote.SSHOptions{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	carrier, err := ssh.New(ssh.Options{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 				continue
 			}
 			if p.Err != "" {
-				return errors.New(escape(p.Err[:min(len(p.Err), maxTail)]))
+				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
 			}
 			return nil
 		case <-a.dead:
@@ -164,7 +164,7 @@ func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
 	}
-	return e.interrupted(ctx, "answer to "+method, inSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(began)))
 }
 
 func (a *Agent) enlist(c *call) uint64 {

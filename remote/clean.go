@@ -74,9 +74,9 @@ func (s *sweep) run(client Connection) *Error {
 		case "shell":
 			s.spoke, s.heard = true, true // it reads nothing
 		case "removed":
-			s.removed = append(s.removed, escape(rest))
+			s.removed = append(s.removed, Escape(rest))
 		case "kept":
-			s.kept = append(s.kept, escape(rest))
+			s.kept = append(s.kept, Escape(rest))
 		case "done":
 			done = true
 		default:

@@ -50,13 +50,13 @@ type command struct {
 	process *Process
 	stdin   io.WriteCloser
 	stdout  *lineReader
-	stderr  *tail
+	stderr  *Tail
 }
 
 // run starts a command on a connection, which the command owns from then on,
 // also when it does not start.
 func run(client Connection, host, text string) (*command, *Error) {
-	stderr := &tail{full: func() { client.Close() }}
+	stderr := &Tail{Full: func() { client.Close() }}
 	process, failure := client.Start(text, stderr)
 	if failure != nil {
 		client.Close()
@@ -94,12 +94,12 @@ func (c *command) leave(err error) exit {
 	if c.stderr.spent() {
 		e.read = &tooMuch{limit: "32 MiB of messages"}
 	}
-	e.stderr = c.stderr.text()
+	e.stderr = c.stderr.Text()
 	return e
 }
 
-// lastMoment is how long before the end of a wait somebody looks after it.
-func lastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
+// LastMoment is how long before the end of a wait somebody looks after it.
+func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
 
 // watchdog hangs up on a command that keeps its caller waiting. Shortly before
 // ctx's deadline, while there is time for an answer, it asks the server whether
@@ -127,7 +127,7 @@ func watch(ctx context.Context, client Connection) *watchdog {
 		return w
 	}
 	left := time.Until(deadline)
-	w.timer = time.AfterFunc(left-lastMoment(left), func() {
+	w.timer = time.AfterFunc(left-LastMoment(left), func() {
 		w.bark(false)
 		if client.Alive() {
 			w.bark(true)
@@ -158,17 +158,17 @@ func (w *watchdog) dismiss() bool {
 	return w.stop() && inTime
 }
 
-// tail keeps the last of what a command writes to stderr.
-type tail struct {
+// Tail keeps the last of what a command writes to stderr.
+type Tail struct {
 	mu    sync.Mutex
 	kept  []byte
 	total int
-	full  func() // called once when there is too much
+	Full  func() // called once when there is too much
 }
 
 const maxTail = 4 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.total
@@ -178,26 +178,26 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
-		t.full()
+		t.Full()
 	}
 	return len(p), nil
 }
 
 // spent reports whether the command wrote more than it may.
-func (t *tail) spent() bool {
+func (t *Tail) spent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total > maxTotal
 }
 
-// text returns what was kept, escaped, its lines joined by "; ".
-func (t *tail) text() string {
+// Text returns what was kept, escaped, its lines joined by "; ".
+func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
 	for line := range strings.Lines(string(t.kept)) {
 		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, escape(line))
+			lines = append(lines, Escape(line))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -166,13 +166,13 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 	}
 	if late, alive := dog.verdict(); late && !errors.Is(ctx.Err(), context.Canceled) {
 		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
-		failure := e.stuck(alive, echoed, inSeconds(time.Since(began)))
+		failure := e.stuck(alive, echoed, InSeconds(time.Since(began)))
 		if !alive {
 			dog.lookout.Tell(failure)
 		}
 		return failure
 	}
-	return e.interrupted(ctx, "answer", inSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer", InSeconds(time.Since(began)))
 }
 
 // stuck is for a command that was still running when time was up. echoed says
@@ -275,7 +275,7 @@ func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 
 // garbage is a line with our marker that makes no sense.
 func (e *ending) garbage(line []byte) *Error {
-	return e.nonsense(escape(string(line[:min(len(line), noiseWidth)])))
+	return e.nonsense(Escape(string(line[:min(len(line), noiseWidth)])))
 }
 
 // nonsense is escaped text where an answer should be.

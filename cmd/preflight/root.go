@@ -17,6 +17,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/ssh"
 )
 
 // throughputTime is how long --throughput has neighbours send to each other:
@@ -189,7 +190,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
 		return preflight.Job{}, nil, withHint(fmt.Errorf("which policy holds cannot be told: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
-	carrier, err := remote.NewSSH(remote.SSHOptions{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
+	carrier, err := ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
