@@ -250,7 +250,10 @@ func TestInstallRefuses(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	fixture.NoLeaks(t)
-	n := &fixture.Node{Home: filepath.Join(t.TempDir(), "a home")}
+	// A number that is nobody's: what others of ours have left in this machine's
+	// directories is not swept.
+	nobody := tools(t, "", map[string]string{"id": "echo 4100000001"})
+	n := &fixture.Node{Home: filepath.Join(t.TempDir(), "a home"), Env: []string{nobody}}
 	if err := os.Mkdir(n.Home, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -113,28 +113,26 @@ func isBlackHole(t *testing.T, err error, stage remote.Stage, direction string) 
 	}
 }
 
-// A command that does not get through is known for what it is long before the
-// node's time is over.
+// What does not get through is known for what it is long before the node's time is
+// over: a command, and before there is a login a request that is larger than a packet.
 func TestBlackHoleOnTheWayThere(t *testing.T) {
-	p := newPerson(t)
-	p.shells(t, &fixture.Node{}, narrow)
 	const timeout = 12 * time.Second
-	c := p.client(Options{Timeout: timeout})
-	began := time.Now()
-	_, _, err := remote.New(c, remote.Options{Timeout: timeout}).Reach(t.Context(), "w1")
-	isBlackHole(t, err, remote.StageSession, "to")
-	if took := time.Since(began); took > timeout-remote.LastMoment(timeout) {
-		t.Errorf("took %s of %s", took, timeout)
+	users := map[remote.Stage]string{remote.StageSession: "", remote.StageLogin: strings.Repeat("u", 2*narrowest)}
+	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // first, as both look for leaks last
+	for stage, user := range users {
+		p := people[stage]
+		p.shells(t, &fixture.Node{}, narrow)
+		c := p.client(Options{Timeout: timeout, User: user, AgentSocket: "none"})
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel() // what takes long is waiting
+			began := time.Now()
+			_, _, err := remote.New(c, remote.Options{Timeout: timeout}).Reach(t.Context(), "w1")
+			isBlackHole(t, err, stage, "to")
+			if took := time.Since(began); took > timeout-remote.LastMoment(timeout) {
+				t.Errorf("took %s of %s", took, timeout)
+			}
+		})
 	}
-}
-
-// The same before there is a login: a request that is larger than a packet.
-func TestBlackHoleDuringTheLogin(t *testing.T) {
-	p := newPerson(t)
-	p.shells(t, &fixture.Node{}, narrow)
-	c := p.client(Options{Timeout: 12 * time.Second, User: strings.Repeat("u", 2*narrowest)})
-	_, _, err := remote.New(c, remote.Options{Timeout: 12 * time.Second}).Reach(t.Context(), "w1")
-	isBlackHole(t, err, remote.StageLogin, "to")
 }
 
 // keeping is a carrier whose last connection can be got at.

@@ -128,6 +128,9 @@ func TestReachFaults(t *testing.T) {
 	c, _ := reaching(t, timeout, hosts...)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
+			if f.cause == remote.Frozen || name == "swallows" {
+				t.Parallel() // they wait
+			}
 			began := time.Now()
 			agent, trace, err := c.Reach(t.Context(), name)
 			if took := time.Since(began); took > timeout+fixture.Slack {
