@@ -36,11 +36,11 @@ func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 		return nil, err
 	}
 	seen.Exists = true
-	info, err := os.Stat(dir)
-	if err != nil {
+	var info unix.Stat_t
+	if err := unix.Stat(dir, &info); err != nil {
 		return nil, err
 	}
-	seen.Mode = fmt.Sprintf("%o", unixMode(info.Mode()))
+	seen.Mode = fmt.Sprintf("%o", info.Mode&^unix.S_IFMT) // as chmod(1) takes it
 
 	table, err := machine.Mounts(o)
 	if err != nil {
@@ -109,17 +109,6 @@ func optionsOf(m *procfs.MountInfo) string {
 	}
 	slices.Sort(words)
 	return strings.Join(slices.Compact(words), ",")
-}
-
-// unixMode is a mode as chmod(1) takes it, with the sticky and set-id bits.
-func unixMode(mode fs.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSticky: 0o1000, fs.ModeSetgid: 0o2000, fs.ModeSetuid: 0o4000} {
-		if mode&flag != 0 {
-			bits |= bit
-		}
-	}
-	return bits
 }
 
 // tryToWrite makes a file, reserves one page of it as NCCL reserves its

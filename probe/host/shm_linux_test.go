@@ -88,16 +88,6 @@ func TestOptionsOf(t *testing.T) {
 	}
 }
 
-func TestUnixMode(t *testing.T) {
-	for mode, want := range map[os.FileMode]uint32{
-		os.ModeDir | os.ModeSticky | 0o777: 0o1777, os.ModeDir | 0o755: 0o755, os.ModeSetgid | os.ModeSetuid | 0o70: 0o6070,
-	} {
-		if got := unixMode(mode); got != want {
-			t.Errorf("mode of %v is %o, want %o", mode, got, want)
-		}
-	}
-}
-
 func TestTryToWriteSaysWhyNot(t *testing.T) {
 	err := tryToWrite("/proc") // nobody makes files there, nor unnamed ones
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot create a file in /dev/shm: ") {

@@ -40,7 +40,7 @@ type Carrier struct {
 	local    account
 	config   configFiles
 	hostKeys knownHosts
-	keys     keyFiles
+	keys     cache[*identity]
 	agents   agents
 	jumps    jumps
 	names    *hostsys.Names

@@ -36,27 +36,26 @@ func (i *identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.public.Type(), ssh.FingerprintSHA256(i.public), i.from)
 }
 
-// keyFiles keeps every key file that some host asked for. Each is read once.
-type keyFiles struct {
+// cache keeps what a file holds for every host that asks for it. Each is read once.
+type cache[T any] struct {
 	mu    sync.Mutex
-	files map[string]func() *identity
+	files map[string]func() T
 }
 
-// load gives the identity in a file, nil when there is no such file.
-func (k *keyFiles) load(path string) *identity {
-	k.mu.Lock()
-	if k.files == nil {
-		k.files = map[string]func() *identity{}
+func (c *cache[T]) get(path string, read func(path string) T) T {
+	c.mu.Lock()
+	if c.files == nil {
+		c.files = map[string]func() T{}
 	}
-	read := k.files[path]
-	if read == nil {
-		read = sync.OnceValue(func() *identity { return readIdentity(path) })
-		k.files[path] = read
+	if c.files[path] == nil {
+		c.files[path] = sync.OnceValue(func() T { return read(path) })
 	}
-	k.mu.Unlock()
-	return read()
+	once := c.files[path]
+	c.mu.Unlock()
+	return once()
 }
 
+// readIdentity is the identity in a file, nil when there is no such file.
 func readIdentity(path string) *identity {
 	id := &identity{from: path, public: readPublic(path + ".pub")}
 	info, err := os.Stat(path)
@@ -147,7 +146,7 @@ func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, 
 func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
 	var list []*identity
 	for _, path := range t.identities {
-		id := c.keys.load(path)
+		id := c.keys.get(path, readIdentity)
 		if id == nil {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -47,32 +46,14 @@ type knownFile struct {
 	problem error // why it could not be read; nil also when there is none
 }
 
-// knownHosts keeps every known_hosts file that some host asked for. Each is
-// read once.
-type knownHosts struct {
-	mu    sync.Mutex
-	files map[string]func() *knownFile
-}
-
-func (k *knownHosts) file(path string) *knownFile {
-	k.mu.Lock()
-	if k.files == nil {
-		k.files = map[string]func() *knownFile{}
-	}
-	read := k.files[path]
-	if read == nil {
-		read = sync.OnceValue(func() *knownFile { return readKnownHosts(path) })
-		k.files[path] = read
-	}
-	k.mu.Unlock()
-	return read()
-}
+// knownHosts keeps every known_hosts file that some host asked for.
+type knownHosts struct{ files cache[*knownFile] }
 
 // lookup gives every line of the files that speaks of name, in file order, and
 // the files that could not be read. The name is as portedName spells it.
 func (k *knownHosts) lookup(paths []string, name string) (keys []knownKey, problems []error) {
 	for _, path := range paths {
-		file := k.file(path)
+		file := k.files.get(path, readKnownHosts)
 		if file.problem != nil {
 			problems = append(problems, file.problem)
 		}
