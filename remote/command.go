@@ -38,9 +38,9 @@ func wrap(script string) string {
 	return "exec /bin/sh -c '" + strings.Join(words, " ") + "'"
 }
 
-// parting is how long a command may take to end once it closed its stdout, and
+// closeGrace is how long a command may take to end once it closed its stdout, and
 // an agent once its stdin was closed.
-const parting = time.Second
+const closeGrace = time.Second
 
 // command is one of our commands running on a node. Its methods but abandon
 // belong to one goroutine at a time.
@@ -82,7 +82,7 @@ func (c *command) leave(err error) exit {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		c.client.Close()
 	}
-	late := time.AfterFunc(parting, func() { c.client.Close() })
+	late := time.AfterFunc(closeGrace, func() { c.client.Close() })
 	defer late.Stop()
 	e := exit{read: err, Exit: c.process.Wait()}
 	if e.Missing && !c.client.Alive() {
@@ -111,9 +111,9 @@ type watchdog struct {
 	stop    func() bool
 	lookout Lookout
 
-	mu     sync.Mutex
-	barked bool
-	alive  bool
+	mu    sync.Mutex
+	late  bool
+	alive bool
 }
 
 func watch(ctx context.Context, client Connection) *watchdog {
@@ -128,26 +128,26 @@ func watch(ctx context.Context, client Connection) *watchdog {
 	}
 	left := time.Until(deadline)
 	w.timer = time.AfterFunc(left-LastMoment(left), func() {
-		w.bark(false)
+		w.report(false)
 		if client.Alive() {
-			w.bark(true)
+			w.report(true)
 			client.Close()
 		}
 	})
 	return w
 }
 
-func (w *watchdog) bark(alive bool) {
+func (w *watchdog) report(alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.barked, w.alive = true, alive
+	w.late, w.alive = true, alive
 }
 
 // verdict reports whether time ran out, and whether the node was alive then.
 func (w *watchdog) verdict() (late, alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.barked, w.alive
+	return w.late, w.alive
 }
 
 // dismiss ends the watch; false means that it has closed the connection or is

@@ -79,7 +79,7 @@ func (e *ending) explain() *Error {
 // explainShell is for commands that never got as far as our script, or whose
 // script found nothing to read.
 func (e *ending) explainShell() *Error {
-	said := e.said()
+	said := e.output()
 	fail := func(c Cause, text string) *Error {
 		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
 	}
@@ -178,7 +178,7 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 // stuck is for a command that was still running when time was up. echoed says
 // that what it printed is what we sent.
 func (e *ending) stuck(alive, echoed bool, waited string) *Error {
-	said := e.said()
+	said := e.output()
 	switch {
 	case alive && echoed && !e.spoke:
 		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
@@ -197,8 +197,8 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 		fmt.Errorf("nothing came for the rest of %s, not even from the server", waited))
 }
 
-// said is all the words there are, ours excepted.
-func (e *ending) said() string {
+// output is all the words there are, ours excepted.
+func (e *ending) output() string {
 	words := e.noise
 	if e.stderr != "" {
 		words = append(words[:len(words):len(words)], e.stderr)

@@ -263,7 +263,7 @@ func TestClean(t *testing.T) {
 	}
 	dir := filepath.Join(n.Home, ".cache/preflight")
 	for _, want := range [][]string{{trace.Path, dir}, nil} {
-		s := &sweep{ending: ending{host: "w1"}}
+		s := &cleaning{ending: ending{host: "w1"}}
 		if err := s.run(connect(t, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestClean(t *testing.T) {
 func TestCleanTellsWhatItCannotRemove(t *testing.T) {
 	fixture.NoLeaks(t)
 	n := mounted(t, roomy+"/root; mkdir -p -m 700 /root/.cache/preflight; cd /; touch /root/.cache/preflight/preflight-1; touch /root/.cache/preflight/other; mount -o remount,ro /root")
-	s := &sweep{ending: ending{host: "w1"}}
+	s := &cleaning{ending: ending{host: "w1"}}
 	if err := s.run(connect(t, n)); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestCleanTellsWhatItCannotRemove(t *testing.T) {
 		t.Errorf("removed %q, kept %q", s.removed, s.kept)
 	}
 	broken := loginShell("echo hi; exit 3")
-	s = &sweep{ending: ending{host: "w1"}}
+	s = &cleaning{ending: ending{host: "w1"}}
 	if err := s.run(connect(t, &broken)); err == nil || err.Cause != ForcedCommand {
 		t.Errorf("got %v, want forced-command", err)
 	}

@@ -161,7 +161,7 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(farewell + 10*time.Second):
+	case <-time.After(drainGrace + 10*time.Second):
 		t.Error("still running")
 	}
 }

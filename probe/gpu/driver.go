@@ -47,13 +47,13 @@ func driverModule(o machine.Options) (version string, open bool) {
 	return version, open
 }
 
-// doors are the device nodes of NVIDIA's driver and how they answer. Those that
+// accessibleNodes are the device nodes of NVIDIA's driver and how they answer. Those that
 // every process of CUDA opens are opened: only that shows whether the module answers.
 // A GPU's own is not, for it would wake the GPU up; nor is that of a module that is
 // not loaded, for the kernel would try to load one.
-func doors(o machine.Options, devices, loaded []string) []facts.DeviceNode {
+func accessibleNodes(o machine.Options, devices, loaded []string) []facts.DeviceNode {
 	if machine.Exists(o.At("/dev/dxg")) && !machine.Exists(o.At("/dev/nvidiactl")) {
-		return []facts.DeviceNode{door("/dev/dxg", access(o.At("/dev/dxg")))} // WSL 2 has no other
+		return []facts.DeviceNode{deviceNode("/dev/dxg", access(o.At("/dev/dxg")))} // WSL 2 has no other
 	}
 	all := []facts.DeviceNode{}
 	for _, shared := range []struct{ path, module string }{{"/dev/nvidia-uvm", "nvidia_uvm"}, {"/dev/nvidiactl", "nvidia"}} {
@@ -65,10 +65,10 @@ func doors(o machine.Options, devices, loaded []string) []facts.DeviceNode {
 		default:
 			err = opens(o.At(shared.path))
 		}
-		all = append(all, door(shared.path, err))
+		all = append(all, deviceNode(shared.path, err))
 	}
 	for _, path := range devices {
-		all = append(all, door(path, access(o.At(path))))
+		all = append(all, deviceNode(path, access(o.At(path))))
 	}
 	return all
 }
@@ -87,7 +87,7 @@ func hasModprobe(o machine.Options) bool {
 	return ok && stat.Uid == 0
 }
 
-func door(path string, err error) facts.DeviceNode {
+func deviceNode(path string, err error) facts.DeviceNode {
 	if err != nil {
 		return facts.DeviceNode{Path: path, Problem: machine.Reason(err)}
 	}

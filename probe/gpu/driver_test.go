@@ -43,11 +43,11 @@ func TestDoors(t *testing.T) {
 	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
 	refused := facts.DeviceNode{Path: "/dev/nvidia-uvm", Problem: "no such device or address"}
 	want := []facts.DeviceNode{refused, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1", Problem: "no such file or directory"}}
-	if diff := cmp.Diff(want, doors(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, []string{"nvidia"})); diff != "" {
+	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, []string{"nvidia"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want[0].Problem = ""
-	if diff := cmp.Diff(want, doors(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, nil)); diff != "" {
+	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, nil)); diff != "" {
 		t.Errorf("where modules do not show (-want +got):\n%s", diff)
 	}
 	// What access(2) does not know, opening does.

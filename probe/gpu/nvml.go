@@ -42,9 +42,9 @@ func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 		return nil, err
 	}
 	seen.Asked = true
-	nameUsers(o, seen.Cards)
-	placeSilent(o, seen.Cards)
-	seen.Unshown = unshown(o, seen)
+	nameProcesses(o, seen.Cards)
+	addressUnreachable(o, seen.Cards)
+	seen.Unshown = hiddenNodes(o, seen)
 	return seen, nil
 }
 
@@ -75,9 +75,9 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	case heard.at.Call == "" && end.killed:
 		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start within %s", silent)
 	case heard.at.Call == "":
-		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start: %s", crashWords(end.stderr, end.err))
+		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start: %s", crashMessage(end.stderr, end.err))
 	case !end.killed:
-		heard.fail(facts.FailureCrashed, "the process that asked "+heard.whom()+" ended: "+crashWords(end.stderr, end.err))
+		heard.fail(facts.FailureCrashed, "the process that asked "+heard.whom()+" ended: "+crashMessage(end.stderr, end.err))
 	case silent < quiet/2: // it may yet have answered
 		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", heard.call())
 	case end.stuck:
@@ -98,7 +98,7 @@ type ending struct {
 
 // listen hears a child out until it ends, is silent for too long, or the time
 // that ctx leaves is over.
-func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*driverWords, ending) {
+func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	if deadline, ok := ctx.Deadline(); ok { // what is heard by then has to be handed in before it
@@ -107,7 +107,7 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	}
 	silence := time.AfterFunc(quiet, stop)
 	defer silence.Stop()
-	talk := newDriverTalk(func(done bool) {
+	talk := newChildOutput(func(done bool) {
 		if done {
 			// A driver may take long to close its GPUs, and nobody has to wait for that.
 			silence.Reset(hostsys.Grace)

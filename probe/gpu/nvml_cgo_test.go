@@ -226,7 +226,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	for _, card := range scenario.Cards {
 		o = fixture.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
 	}
-	placeSilent(o, seen.Cards)
+	addressUnreachable(o, seen.Cards)
 	if seen.Cards[1].Address != scenario.Cards[1].Address() {
 		t.Errorf("the lost GPU is at %q, want %q", seen.Cards[1].Address, scenario.Cards[1].Address())
 	}

@@ -14,15 +14,15 @@ import (
 // processName caps what is kept of a name that a process may choose for itself.
 const processName = 64
 
-// nameUsers adds to the processes on the GPUs what the process table says of
+// nameProcesses adds to the processes on the GPUs what the process table says of
 // them. One that is not there belongs to another container, or has ended.
-func nameUsers(o machine.Options, cards []facts.Card) {
+func nameProcesses(o machine.Options, cards []facts.Card) {
 	for i := range cards {
 		for j := range cards[i].Processes {
 			user := &cards[i].Processes[j]
 			dir := o.At(filepath.Join("/proc", strconv.Itoa(user.PID)))
 			info, err := os.Stat(dir)
-			if err != nil || user.PID <= 0 || !isTheOne(o, dir) {
+			if err != nil || user.PID <= 0 || !isSameProcess(o, dir) {
 				continue
 			}
 			user.Name = programName(dir)
@@ -33,15 +33,11 @@ func nameUsers(o machine.Options, cards []facts.Card) {
 	}
 }
 
-// firstPIDs is the PID namespace of the machine itself (Linux,
-// include/linux/proc_ns.h, PROC_PID_INIT_INO).
-const firstPIDs = "pid:[4026531836]"
-
-// isTheOne is whether a process of our table is the one the driver means. In a
+// isSameProcess is whether a process of our table is the one the driver means. In a
 // container, older drivers tell the machine's numbers (NVIDIA/nvidia-docker, issue
 // 1483), so that there it has to be seen with a GPU open.
-func isTheOne(o machine.Options, dir string) bool {
-	if namespace, err := os.Readlink(o.At("/proc/self/ns/pid")); err == nil && namespace == firstPIDs {
+func isSameProcess(o machine.Options, dir string) bool {
+	if namespace, err := os.Readlink(o.At("/proc/self/ns/pid")); err == nil && namespace == machine.InitialPID {
 		return true
 	}
 	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none, of another user's
@@ -64,10 +60,10 @@ func programName(dir string) string {
 	return name[:min(processName, len(name))]
 }
 
-// placeSilent finds the PCI addresses of GPUs that told none, such as those that
+// addressUnreachable finds the PCI addresses of GPUs that told none, such as those that
 // fell off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists
 // the addresses of as many.
-func placeSilent(o machine.Options, cards []facts.Card) {
+func addressUnreachable(o machine.Options, cards []facts.Card) {
 	entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")) // in the order of their names
 	if err != nil || len(entries) != len(cards) {
 		return
@@ -82,10 +78,10 @@ func placeSilent(o machine.Options, cards []facts.Card) {
 	}
 }
 
-// unshown are the device nodes of GPUs that the driver does not show, and what this
+// hiddenNodes are the device nodes of GPUs that the driver does not show, and what this
 // session is refused there: those of a job's or a container's device cgroup are kept
 // from it, the others are lost. They are not opened, see [access].
-func unshown(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
+func hiddenNodes(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
 	if seen.Failure != nil {
 		return nil
 	}
@@ -99,7 +95,7 @@ func unshown(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
 	var nodes []facts.DeviceNode
 	for _, path := range deviceNodes(o, "/dev", "nvidia") {
 		if !shown[path] {
-			nodes = append(nodes, door(path, access(o.At(path))))
+			nodes = append(nodes, deviceNode(path, access(o.At(path))))
 		}
 	}
 	return nodes

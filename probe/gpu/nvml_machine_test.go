@@ -19,10 +19,10 @@ func TestUsersAreNamedByTheProcessTable(t *testing.T) {
 		"/proc/102/cmdline": "ray::" + strings.Repeat("x", 100) + "\x00",
 		"/proc/self/ns/uts": "",
 	})
-	fixture.Link(t, o, firstPIDs, "/proc/self/ns/pid")
+	fixture.Link(t, o, machine.InitialPID, "/proc/self/ns/pid")
 	us := machine.Owner(o, os.Getuid())
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 100, Kind: "compute"}, {PID: 101, Kind: "graphics"}}}, {Processes: []facts.GPUUser{{PID: 102}, {PID: 103}, {PID: 0}}}}
-	nameUsers(o, cards)
+	nameProcesses(o, cards)
 	want := []facts.Card{
 		{Processes: []facts.GPUUser{{PID: 100, Kind: "compute", Name: "python3", User: us}, {PID: 101, Kind: "graphics", Name: "Xorg", User: us}}},
 		{Processes: []facts.GPUUser{{PID: 102, Name: "ray::" + strings.Repeat("x", 59), User: us}, {PID: 103}, {PID: 0}}},
@@ -44,7 +44,7 @@ func TestUsersInAContainerHoldAGPU(t *testing.T) {
 	fixture.Link(t, o, "/dev/nvidia0", "/proc/7/fd/5")
 	fixture.Link(t, o, "/dev/null", "/proc/8/fd/5")
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 7}, {PID: 8}, {PID: 9}}}}
-	nameUsers(o, cards)
+	nameProcesses(o, cards)
 	want := []facts.GPUUser{{PID: 7, Name: "python3", User: machine.Owner(o, os.Getuid())}, {PID: 8}, {PID: 9}}
 	if diff := cmp.Diff(want, cards[0].Processes); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -68,7 +68,7 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 			for _, address := range listed {
 				o = fixture.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + address + "/information": ""})
 			}
-			placeSilent(o, test.told)
+			addressUnreachable(o, test.told)
 			var got []string
 			for _, card := range test.told {
 				got = append(got, card.Address)
@@ -94,7 +94,7 @@ func TestUnshownGPUs(t *testing.T) {
 		"a silent card": {facts.NVML{Cards: []facts.Card{two, {Index: 1}}}, nil},
 		"no answer":     {facts.NVML{Cards: []facts.Card{two}, Failure: &facts.NVMLFailure{}}, nil},
 	} {
-		if diff := cmp.Diff(test.want, unshown(o, &test.seen)); diff != "" {
+		if diff := cmp.Diff(test.want, hiddenNodes(o, &test.seen)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

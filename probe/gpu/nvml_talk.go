@@ -16,37 +16,37 @@ import (
 )
 
 const (
-	// talkLine and talkCards cap what is taken from the child, which has a
+	// maxLine and maxCards cap what is taken from the child, which has a
 	// driver's library in it.
-	talkLine  = 1 << 20
-	talkCards = 1 << 10
+	maxLine  = 1 << 20
+	maxCards = 1 << 10
 )
 
-// driverTalk is what the child has said so far. It is written to until it is
+// childOutput is what the child has said so far. It is written to until it is
 // closed: by the child's pipe, while askNVML waits.
-type driverTalk struct {
+type childOutput struct {
 	heard func(done bool) // called for each line
 
 	mu      sync.Mutex
 	closed  bool
 	partial []byte // a line whose end did not come yet
-	driverWords
+	childReport
 }
 
-// driverWords are what the lines of a child come to.
-type driverWords struct {
+// childReport are what the lines of a child come to.
+type childReport struct {
 	seen facts.NVML
 	at   nvml.Line // the call announced last
 	last time.Time // when a line came
 	done bool
 }
 
-func newDriverTalk(heard func(done bool)) *driverTalk {
-	return &driverTalk{heard: heard, driverWords: driverWords{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+func newChildOutput(heard func(done bool)) *childOutput {
+	return &childOutput{heard: heard, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
 }
 
 // Write takes the child's output. What is no line of ours is noise of the library.
-func (t *driverTalk) Write(p []byte) (int, error) {
+func (t *childOutput) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.partial = append(t.partial, p...)
@@ -62,22 +62,22 @@ func (t *driverTalk) Write(p []byte) (int, error) {
 			t.heard(t.done)
 		}
 	}
-	if t.closed || len(t.partial) > talkLine {
+	if t.closed || len(t.partial) > maxLine {
 		t.partial = nil
 	}
 	return len(p), nil
 }
 
 // close is what was said up to now. Whatever comes later is dropped.
-func (t *driverTalk) close() *driverWords {
+func (t *childOutput) close() *childReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	return &t.driverWords
+	return &t.childReport
 }
 
 // take adds one line to the facts.
-func (w *driverWords) take(line nvml.Line) {
+func (w *childReport) take(line nvml.Line) {
 	w.last = time.Now()
 	switch {
 	case line.Call != "":
@@ -103,8 +103,8 @@ func (w *driverWords) take(line nvml.Line) {
 }
 
 // see puts a GPU in its place by index, over what was known of it before.
-func (w *driverWords) see(card facts.Card) {
-	if card.Index < 0 || card.Index >= talkCards {
+func (w *childReport) see(card facts.Card) {
+	if card.Index < 0 || card.Index >= maxCards {
 		return
 	}
 	place, known := slices.BinarySearchFunc(w.seen.Cards, card.Index, func(c facts.Card, index int) int { return cmp.Compare(c.Index, index) })
@@ -117,7 +117,7 @@ func (w *driverWords) see(card facts.Card) {
 
 // fail says that the driver did not get through the call announced last. Where
 // that was about one GPU, it is the GPU's failure too.
-func (w *driverWords) fail(kind, text string) {
+func (w *childReport) fail(kind, text string) {
 	failure := facts.NVMLFailure{Kind: kind, Call: w.at.Call, Text: text}
 	w.seen.Failure = &failure
 	if w.at.Card == nil {
@@ -134,8 +134,8 @@ func (w *driverWords) fail(kind, text string) {
 	w.see(card)
 }
 
-// whom is who was asked last.
-func (w *driverWords) whom() string {
+// subject is who was asked last.
+func (w *childReport) whom() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("GPU %d", *w.at.Card)
 	}
@@ -143,16 +143,16 @@ func (w *driverWords) whom() string {
 }
 
 // call is what was asked last.
-func (w *driverWords) call() string {
+func (w *childReport) call() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("%s of GPU %d", w.at.Call, *w.at.Card)
 	}
 	return w.at.Call
 }
 
-// crashWords are why the child ended before it was done. Go's report of a signal
+// crashMessage is why the child ended before it was done. Go's report of a signal
 // begins with its name and goes on for pages; the loader's is one line.
-func crashWords(stderr string, err error) string {
+func crashMessage(stderr string, err error) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		for _, sign := range []string{"SIG", "panic: ", "fatal error: "} {

@@ -220,7 +220,7 @@ func TestCrashWords(t *testing.T) {
 		"out of luck\n": "out of luck",
 		"":              "ended with exit status 3 and said nothing",
 	} {
-		if got := crashWords(stderr, exit); got != want {
+		if got := crashMessage(stderr, exit); got != want {
 			t.Errorf("crashWords(%q) = %q, want %q", stderr, got, want)
 		}
 	}
@@ -261,13 +261,13 @@ func TestNVIDIASMIAnswersInstead(t *testing.T) {
 }
 
 func TestLineWithoutEndIsDropped(t *testing.T) {
-	talk := newDriverTalk(func(bool) {})
+	talk := newChildOutput(func(bool) {})
 	for range 3 {
-		if _, err := talk.Write(make([]byte, talkLine)); err != nil {
+		if _, err := talk.Write(make([]byte, maxLine)); err != nil {
 			t.Fatal(err)
 		}
-		if len(talk.partial) > talkLine {
-			t.Fatalf("%d bytes are kept of a line without an end, want at most %d", len(talk.partial), talkLine)
+		if len(talk.partial) > maxLine {
+			t.Fatalf("%d bytes are kept of a line without an end, want at most %d", len(talk.partial), maxLine)
 		}
 	}
 	if _, err := talk.Write([]byte("\n" + theEnd)); err != nil || !talk.close().done {

@@ -95,10 +95,10 @@ func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
 	return said, nil
 }
 
-// smiWords are what nvidia-smi says when it fails, with the codes of nvmlReturn_t,
+// smiErrors are what nvidia-smi says when it fails, with the codes of nvmlReturn_t,
 // which are its exit codes as well, up to 255 (nvidia-smi(1), RETURN VALUE; texts of
 // nvmlErrorString and of the program itself, drivers 390 to 590).
-var smiWords = []struct {
+var smiErrors = []struct {
 	words, kind string
 	code        int
 }{
@@ -117,7 +117,7 @@ var smiWords = []struct {
 // smiComplaint is the failure that a text names, nil for none.
 func smiComplaint(text string) *facts.NVMLFailure {
 	for line := range strings.Lines(text) {
-		for _, known := range smiWords {
+		for _, known := range smiErrors {
 			if strings.Contains(line, known.words) {
 				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: machine.Clipped(line)}
 			}
@@ -154,7 +154,7 @@ func smiFailure(said smiAnswer, around string, seen *facts.NVML) *facts.NVMLFail
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() || strings.Contains(around, "symbol lookup error") {
 			return &facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: " + machine.Clipped(hostsys.Complaint(around, said.err))}
 		}
-		for _, known := range smiWords {
+		for _, known := range smiErrors {
 			if known.code == exit.ExitCode() {
 				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: machine.Clipped(hostsys.Complaint(around, said.err))}
 			}

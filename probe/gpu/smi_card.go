@@ -17,29 +17,29 @@ const mebibyte = int64(1 << 20)
 // smiCard is one GPU of the document.
 func smiCard(gpu *element) facts.Card {
 	card := facts.Card{
-		UUID: gpu.told("uuid"), Name: gpu.told("product_name"), Serial: gpu.told("serial"), VBIOS: gpu.told("vbios_version"),
-		Address: busAddress(gpu.told("pci/pci_bus_id")), Minor: maybe(gpu, 1, "minor_number"),
-		MemoryUsed:     maybe(gpu, mebibyte, "fb_memory_usage/used", "memory_usage/used"),
-		MemoryReserved: maybe(gpu, mebibyte, "fb_memory_usage/reserved"),
-		Temperature:    maybe(gpu, 1, "temperature/gpu_temp"),
-		SlowdownAt:     maybe(gpu, 1, "temperature/gpu_temp_slow_threshold"),
-		Throttle:       smiThrottle(gpu), Utilization: maybe(gpu, 1, "utilization/gpu_util"),
-		MIG: strings.ToLower(gpu.told("mig_mode/current_mig")), MIGPending: strings.ToLower(gpu.told("mig_mode/pending_mig")),
+		UUID: gpu.value("uuid"), Name: gpu.value("product_name"), Serial: gpu.value("serial"), VBIOS: gpu.value("vbios_version"),
+		Address: busAddress(gpu.value("pci/pci_bus_id")), Minor: optional(gpu, 1, "minor_number"),
+		MemoryUsed:     optional(gpu, mebibyte, "fb_memory_usage/used", "memory_usage/used"),
+		MemoryReserved: optional(gpu, mebibyte, "fb_memory_usage/reserved"),
+		Temperature:    optional(gpu, 1, "temperature/gpu_temp"),
+		SlowdownAt:     optional(gpu, 1, "temperature/gpu_temp_slow_threshold"),
+		Throttle:       smiThrottle(gpu), Utilization: optional(gpu, 1, "utilization/gpu_util"),
+		MIG: strings.ToLower(gpu.value("mig_mode/current_mig")), MIGPending: strings.ToLower(gpu.value("mig_mode/pending_mig")),
 		ECC: smiECC(gpu), Retired: smiRetired(gpu), Remapped: smiRemapped(gpu),
 		Processes: smiProcesses(gpu), Fabric: smiFabric(gpu),
-		Recovery: smiRecovery(gpu.told("gpu_recovery_action")),
+		Recovery: smiRecovery(gpu.value("gpu_recovery_action")),
 	}
-	card.Failure, card.Refused = gpu.sickness()
+	card.Failure, card.Refused = gpu.failures()
 	if card.Address == "" {
 		card.Address = busAddress(gpu.id)
 	}
 	total, _ := gpu.number("fb_memory_usage/total", "memory_usage/total")
 	card.Memory = int64(total) * mebibyte
-	if mode := gpu.told("persistence_mode"); mode != "" {
+	if mode := gpu.value("persistence_mode"); mode != "" {
 		persistent := mode == "Enabled"
 		card.Persistence = &persistent
 	}
-	switch mode := gpu.told("compute_mode"); mode {
+	switch mode := gpu.value("compute_mode"); mode {
 	case "":
 	case "Default", "Prohibited":
 		card.ComputeMode = strings.ToLower(mode)
@@ -53,7 +53,7 @@ func smiCard(gpu *element) facts.Card {
 			Width: link.whole("link_widths/current_link_width"), MaxWidth: link.whole("link_widths/max_link_width"),
 		}
 	}
-	card.Link.Replays = maybe(gpu, int64(1), "pci/replay_counter")
+	card.Link.Replays = optional(gpu, int64(1), "pci/replay_counter")
 	card.Clock, card.Power = smiClock(gpu), smiPower(gpu)
 	return card
 }
@@ -149,13 +149,13 @@ func smiPower(gpu *element) facts.GPUPower {
 // smiECC adds up what is counted apart since driver 450 (memory on the chip and
 // beside it) and again since 545 (parity and double errors on the chip).
 func smiECC(gpu *element) *facts.ECC {
-	mode := gpu.told("ecc_mode/current_ecc")
+	mode := gpu.value("ecc_mode/current_ecc")
 	if mode == "" {
 		return nil
 	}
 	sum := func(since string, names ...string) (total *int64) {
 		for _, name := range names {
-			count := maybe(gpu, int64(1), "ecc_errors/"+since+"/"+name)
+			count := optional(gpu, int64(1), "ecc_errors/"+since+"/"+name)
 			if count != nil && total != nil {
 				*count += *total
 			}
@@ -172,7 +172,7 @@ func smiECC(gpu *element) *facts.ECC {
 		Corrected: sum("volatile", corrected...), Uncorrected: sum("volatile", uncorrected...),
 		AggregateCorrected: sum("aggregate", corrected...), AggregateUncorrected: sum("aggregate", uncorrected...),
 	}
-	if next := gpu.told("ecc_mode/pending_ecc"); next != "" {
+	if next := gpu.value("ecc_mode/pending_ecc"); next != "" {
 		enabled := next == "Enabled"
 		ecc.Pending = &enabled
 	}
@@ -181,24 +181,24 @@ func smiECC(gpu *element) *facts.ECC {
 
 func smiRetired(gpu *element) *facts.Retired {
 	pages := gpu.at("retired_pages")
-	if pages == nil || pages.told("double_bit_retirement/retired_count") == "" {
+	if pages == nil || pages.value("double_bit_retirement/retired_count") == "" {
 		return nil
 	}
 	return &facts.Retired{
 		SingleBit: pages.whole("multiple_single_bit_retirement/retired_count"),
 		DoubleBit: pages.whole("double_bit_retirement/retired_count"),
-		Pending:   pages.told("pending_retirement") == "Yes",
+		Pending:   pages.value("pending_retirement") == "Yes",
 	}
 }
 
 func smiRemapped(gpu *element) *facts.Remapped {
 	rows := gpu.at("remapped_rows")
-	if rows == nil || rows.told("remapped_row_unc") == "" {
+	if rows == nil || rows.value("remapped_row_unc") == "" {
 		return nil
 	}
 	return &facts.Remapped{
 		Corrected: rows.whole("remapped_row_corr"), Uncorrected: rows.whole("remapped_row_unc"),
-		Pending: rows.told("remapped_row_pending") == "Yes", Failed: rows.told("remapped_row_failure") == "Yes",
+		Pending: rows.value("remapped_row_pending") == "Yes", Failed: rows.value("remapped_row_failure") == "Yes",
 	}
 }
 
@@ -211,14 +211,14 @@ func smiProcesses(gpu *element) []facts.GPUUser {
 	}
 	users := []facts.GPUUser{}
 	for _, process := range processes.parts {
-		user := facts.GPUUser{PID: process.whole("pid"), Kind: "compute", Memory: maybe(process, mebibyte, "used_memory")}
-		switch process.told("type") {
+		user := facts.GPUUser{PID: process.whole("pid"), Kind: "compute", Memory: optional(process, mebibyte, "used_memory")}
+		switch process.value("type") {
 		case "G":
 			user.Kind = "graphics"
 		case "M", "M+C":
 			user.Kind = "mps"
 		}
-		if name := process.told("process_name"); name != "" {
+		if name := process.value("process_name"); name != "" {
 			name = filepath.Base(name)
 			user.Name = name[:min(processName, len(name))]
 		}
@@ -241,7 +241,7 @@ func smiFabric(gpu *element) *facts.GPUFabric {
 	if status := fabric.raw("status"); state == "completed" && status != "Success" && status != "N/A" {
 		seen.Status = status // before it is completed, it means nothing
 	}
-	if cluster := strings.ToLower(fabric.told("clusterUuid")); strings.Trim(cluster, "0-") != "" {
+	if cluster := strings.ToLower(fabric.value("clusterUuid")); strings.Trim(cluster, "0-") != "" {
 		seen.Cluster = cluster
 	}
 	for _, part := range []struct{ name, well, means string }{
@@ -251,7 +251,7 @@ func smiFabric(gpu *element) *facts.GPUFabric {
 		{"access_timeout_recovery", "False", "access-timeout"},
 		{"incorrect_configuration", "None", "configuration"},
 	} {
-		if text := fabric.told("health/" + part.name); text != "" && !strings.EqualFold(text, part.well) {
+		if text := fabric.value("health/" + part.name); text != "" && !strings.EqualFold(text, part.well) {
 			seen.Degraded = append(seen.Degraded, part.means)
 		}
 	}
@@ -260,17 +260,17 @@ func smiFabric(gpu *element) *facts.GPUFabric {
 
 // A line for a GPU that cannot be asked. It was named by its address, then by its
 // index, then by both (nvidia-smi, drivers 390, 525, 550).
-var silentGPU = regexp.MustCompile(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
+var unreachableGPU = regexp.MustCompile(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
 
 // A line at the end, for a GPU that can.
 var damagedInfoROM = regexp.MustCompile(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
 
-// addSilent puts GPUs that only lines beside the document name where NVML counts
+// addUnreachable puts GPUs that only lines beside the document name where NVML counts
 // them, by address, and numbers all; those that are not shown to us are then
 // counted only. Where there is no document, one without an index has no place.
-func addSilent(around string, seen *facts.NVML) {
+func addUnreachable(around string, seen *facts.NVML) {
 	others := len(seen.Cards) > 0
-	for _, match := range silentGPU.FindAllStringSubmatch(around, smiCards) {
+	for _, match := range unreachableGPU.FindAllStringSubmatch(around, smiCards) {
 		failure := smiComplaint(match[4])
 		if failure == nil {
 			failure = &facts.NVMLFailure{Kind: facts.FailureOther}

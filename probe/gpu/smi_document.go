@@ -36,13 +36,13 @@ type element struct {
 func readSMI(text string, seen *facts.NVML) (around string) {
 	document, around := cutDocument(text)
 	root := parseElements(printable(document))
-	seen.Driver, seen.CUDA = root.told("driver_version"), root.told("cuda_version")
+	seen.Driver, seen.CUDA = root.value("driver_version"), root.value("cuda_version")
 	for _, part := range root.parts {
 		if part.name == "gpu" && len(seen.Cards) < smiCards {
 			seen.Cards = append(seen.Cards, smiCard(part))
 		}
 	}
-	addSilent(around, seen)
+	addUnreachable(around, seen)
 	return around
 }
 
@@ -112,31 +112,31 @@ func (e *element) raw(path string) string {
 	return ""
 }
 
-// told is the text at the first of several places that tells something, "" for none.
-func (e *element) told(paths ...string) string {
+// value is the text at the first of several places that tells something, "" for none.
+func (e *element) value(paths ...string) string {
 	for _, path := range paths {
 		text := e.raw(path)
 		bare := strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
-		if !slices.ContainsFunc(untold, func(word string) bool { return strings.EqualFold(word, bare) }) {
+		if !slices.ContainsFunc(missingValues, func(word string) bool { return strings.EqualFold(word, bare) }) {
 			return text
 		}
 	}
 	return ""
 }
 
-// untold are the words for what a driver or a GPU does not tell, and those of a
+// missingValues are the words for what a driver or a GPU does not tell, and those of a
 // GPU that fails (nvidia-smi, drivers 304 to 590).
-var untold = append([]string{
+var missingValues = append([]string{
 	"", "N/A", "Not Supported", "Unknown", "Not Found", "Function Not Found", "Insufficient Permissions",
 	"Requested functionality has been deprecated",
-}, sickWords...)
+}, failureValues...)
 
-// sickWords stand in the place of a value when the call for it failed.
-var sickWords = []string{"GPU is lost", "GPU requires reset", "Unknown Error", "ERR!"}
+// failureValues stand in the place of a value when the call for it failed.
+var failureValues = []string{"GPU is lost", "GPU requires reset", "Unknown Error", "ERR!"}
 
-// sickness is the first value that says the GPU cannot be used, nil for none, and
+// failures is the first value that says the GPU cannot be used, nil for none, and
 // the values that a call failed for while the GPU itself may be well.
-func (e *element) sickness() (failure *facts.NVMLFailure, refused []facts.NVMLFailure) {
+func (e *element) failures() (failure *facts.NVMLFailure, refused []facts.NVMLFailure) {
 	for _, complaint := range e.complaints() {
 		switch {
 		case complaint.Kind == facts.FailureUnknown && len(refused) < smiRefusals:
@@ -156,7 +156,7 @@ func (e *element) complaints() (all []facts.NVMLFailure) {
 			continue
 		}
 		bare := strings.Trim(strings.TrimSpace(part.text), "[]")
-		if len(part.parts) == 0 && slices.Contains(sickWords, bare) {
+		if len(part.parts) == 0 && slices.Contains(failureValues, bare) {
 			complaint := *smiComplaint(bare)
 			complaint.Text = part.name + ": " + bare
 			all = append(all, complaint)
@@ -171,7 +171,7 @@ var quantity = regexp.MustCompile(`^(-?\d{1,12}(?:\.\d{1,9})?)(?:x| ?[A-Za-z%/]*
 
 // number is the number at the first of several places that tells one.
 func (e *element) number(paths ...string) (float64, bool) {
-	match := quantity.FindStringSubmatch(e.told(paths...))
+	match := quantity.FindStringSubmatch(e.value(paths...))
 	if match == nil {
 		return 0, false
 	}
@@ -185,8 +185,8 @@ func (e *element) whole(paths ...string) int {
 	return int(value)
 }
 
-// maybe is number for where 0 is another thing than not told.
-func maybe[T int | int64](e *element, scale T, paths ...string) *T {
+// optional is number for where 0 is another thing than not told.
+func optional[T int | int64](e *element, scale T, paths ...string) *T {
 	value, ok := e.number(paths...)
 	if !ok {
 		return nil

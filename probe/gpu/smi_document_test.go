@@ -192,7 +192,7 @@ func TestSMISickness(t *testing.T) {
 		strings.Repeat("<a>ERR!</a>", 9) + "<b>GPU is lost</b>":                                                                                       "15 b: GPU is lost" + strings.Repeat(", refused 999 a: ERR!", 8),
 	} {
 		var said []string
-		failure, refused := parseElements("<gpu>" + document + "</gpu>").sickness()
+		failure, refused := parseElements("<gpu>" + document + "</gpu>").failures()
 		if failure != nil {
 			said = append(said, fmt.Sprint(failure.Code, " ", failure.Text))
 		}
@@ -210,7 +210,7 @@ func TestSMITold(t *testing.T) {
 		"Default": "Default", " 12 ": "12", "": "", "N/A": "", "[N/A]": "", "Not Supported": "", "[Not Supported]": "", "Unknown Error": "", "GPU is lost": "",
 		"Requested functionality has been deprecated": "", "Insufficient Permissions": "", "[Not Found]": "",
 	} {
-		if got := parseElements("<gpu><a><b>1</b></a><c>"+text+"</c></gpu>").told("d", "a", "c"); got != want {
+		if got := parseElements("<gpu><a><b>1</b></a><c>"+text+"</c></gpu>").value("d", "a", "c"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -330,7 +330,7 @@ func FuzzSMI(f *testing.F) {
 			seen.Cards = make([]facts.Card, 2)
 		}
 		readCapabilities(text, seen.Cards)
-		for _, matrix := range [][][]string{readTopology(text, seen.Cards), bothWays(readPeers(text, len(seen.Cards)), readPeers(text, len(seen.Cards)))} {
+		for _, matrix := range [][][]string{readTopology(text, seen.Cards), mergeDirections(readPeers(text, len(seen.Cards)), readPeers(text, len(seen.Cards)))} {
 			if matrix != nil && len(matrix) != len(seen.Cards) {
 				t.Errorf("%d rows for %d GPUs", len(matrix), len(seen.Cards))
 			}

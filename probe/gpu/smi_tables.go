@@ -24,7 +24,7 @@ func (s smi) askTables(ctx context.Context, seen *facts.NVML) {
 		{[]string{"--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader"}, func(text string) { readCapabilities(text, seen.Cards) }},
 		{[]string{"topo", "-m"}, func(text string) { seen.Topology = readTopology(text, seen.Cards) }},
 		{[]string{"topo", "-p2p", "r"}, func(text string) { reads = readPeers(text, len(seen.Cards)) }},
-		{[]string{"topo", "-p2p", "w"}, func(text string) { seen.Peers = bothWays(reads, readPeers(text, len(seen.Cards))) }},
+		{[]string{"topo", "-p2p", "w"}, func(text string) { seen.Peers = mergeDirections(reads, readPeers(text, len(seen.Cards))) }},
 		{[]string{"nvlink", "-s"}, func(text string) { readLinks(text, seen.Cards) }},
 		{[]string{"nvlink", "-e"}, func(text string) { readLinkErrors(text, seen.Cards) }},
 		{[]string{"-L"}, func(text string) { readInstances(text, seen.Cards) }},
@@ -117,8 +117,8 @@ func (t smiTable) matrix(n int, words func(cell string) string) [][]string {
 	return rows
 }
 
-// joint is a word of the legend of topo -m. SOC was SYS up to driver 375.
-var joint = regexp.MustCompile(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
+// topologyWord is a word of the legend of topo -m. SOC was SYS up to driver 375.
+var topologyWord = regexp.MustCompile(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
 
 // readTopology reads topo -m: what joins the GPUs and, into the cards, what of the
 // machine is near them. A node of the machine stands one cell further where the
@@ -145,27 +145,27 @@ func readTopology(text string, cards []facts.Card) [][]string {
 		if cell == "SOC" {
 			return "SYS"
 		}
-		return joint.FindString(cell)
+		return topologyWord.FindString(cell)
 	})
 }
 
 // cpuList is processors as the kernel lists them.
 var cpuList = regexp.MustCompile(`^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$`)
 
-// peerWords are the legend of topo -p2p, by the names that facts have for them.
-var peerWords = map[string]string{
+// peerStates are the legend of topo -p2p, by the names that facts have for them.
+var peerStates = map[string]string{
 	"OK": "ok", "CNS": "chipset-not-supported", "GNS": "gpu-not-supported", "TNS": "topology-not-supported",
 	"DR": "disabled-by-regkey", "NS": "not-supported", "U": "unknown",
 }
 
 // readPeers reads topo -p2p.
 func readPeers(text string, n int) [][]string {
-	return readTable(text).matrix(n, func(cell string) string { return peerWords[cell] })
+	return readTable(text).matrix(n, func(cell string) string { return peerStates[cell] })
 }
 
-// bothWays is for each pair what keeps one from reading the other's memory, or
+// mergeDirections is for each pair what keeps one from reading the other's memory, or
 // else from writing it.
-func bothWays(reads, writes [][]string) [][]string {
+func mergeDirections(reads, writes [][]string) [][]string {
 	if reads == nil || writes == nil {
 		return nil
 	}

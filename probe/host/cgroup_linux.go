@@ -66,7 +66,7 @@ func findCgroup(all []membership, table []*procfs.MountInfo, controller string) 
 		if slices.Contains(m.controllers, controller) {
 			for _, mount := range table {
 				if mount.FSType == "cgroup" && machine.Has(mount, controller) {
-					return cgroup{dir: seenThrough(mount, m.path), top: mount.MountPoint}, true
+					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint}, true
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func findCgroup(all []membership, table []*procfs.MountInfo, controller string) 
 		if m.controllers == nil {
 			for _, mount := range table {
 				if mount.FSType == "cgroup2" {
-					return cgroup{dir: seenThrough(mount, m.path), top: mount.MountPoint, v2: true}, true
+					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint, v2: true}, true
 				}
 			}
 		}
@@ -83,10 +83,10 @@ func findCgroup(all []membership, table []*procfs.MountInfo, controller string) 
 	return cgroup{}, false
 }
 
-// seenThrough is where a cgroup path is found below a mount. A container's
+// pathInMount is where a cgroup path is found below a mount. A container's
 // mount shows its own subtree only; a path from outside of that (a cgroup
 // namespace prints it with "..") is the top as far as we can see.
-func seenThrough(mount *procfs.MountInfo, path string) string {
+func pathInMount(mount *procfs.MountInfo, path string) string {
 	if !machine.Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
 		return mount.MountPoint
 	}

@@ -8,14 +8,6 @@ import (
 	"preflight/probe/machine"
 )
 
-// The machine's own namespaces have fixed inode numbers (Linux,
-// include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
-const (
-	initialIPC = "ipc:[4026531839]"
-	initialUTS = "uts:[4026531838]"
-	initialPID = "pid:[4026531836]"
-)
-
 // containerFiles are what the runtimes leave in the containers they make. An
 // image carries files of the runtime it was exported from, so the outermost
 // kind comes first; and one that became the disk of a virtual machine still
@@ -64,7 +56,7 @@ func container(o machine.Options) string {
 func inNamespaces(o machine.Options) bool {
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
 	uts, _ := os.Readlink(o.At("/proc/self/ns/uts"))
-	return pid != initialPID || uts != initialUTS
+	return pid != machine.InitialPID || uts != machine.InitialUTS
 }
 
 // onOwnDisk is whether the root directory is the top of a disk. Runtimes put

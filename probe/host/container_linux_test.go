@@ -49,7 +49,7 @@ func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
 	if err := os.Mkdir(o.At("/proc/self/ns"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"pid": initialPID, "uts": "uts:[4026532999]"} {
+	for name, target := range map[string]string{"pid": machine.InitialPID, "uts": "uts:[4026532999]"} {
 		if err := os.Symlink(target, o.At("/proc/self/ns/"+name)); err != nil {
 			t.Fatal(err)
 		}

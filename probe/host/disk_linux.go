@@ -25,8 +25,8 @@ import (
 // that a hung mount costs its own places and no others.
 const placeLimit = 2 * time.Second
 
-// footing is what a place stands on, as the file system itself told.
-type footing struct {
+// filesystem is what a place stands on, as the file system itself told.
+type filesystem struct {
 	path     string // nearest existing directory, symbolic links resolved
 	exists   bool   // that it is the place itself
 	writable bool
@@ -34,25 +34,25 @@ type footing struct {
 }
 
 func CollectDisk(ctx context.Context, o machine.Options) (*facts.Disk, error) {
-	return disk(ctx, o, stand)
+	return disk(ctx, o, filesystemOf)
 }
 
 // disk looks at every place at once, each in a goroutine that is given up when
 // it hangs. The mount table is read last, when every automount has happened.
-func disk(ctx context.Context, o machine.Options, stand func(machine.Options, string) (footing, error)) (*facts.Disk, error) {
+func disk(ctx context.Context, o machine.Options, stand func(machine.Options, string) (filesystem, error)) (*facts.Disk, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, placeLimit, fmt.Errorf("no answer within %s: a hung mount?", placeLimit))
 	defer cancel()
 	seen := &facts.Disk{Places: places(o, machine.Session(o).Home, os.Getenv)}
-	ground := make([]footing, len(seen.Places))
+	ground := make([]filesystem, len(seen.Places))
 	var all sync.WaitGroup
 	for i := range seen.Places {
 		all.Go(func() {
 			place := &seen.Places[i]
 			var err error
-			ground[i], err = machine.Within(ctx, func() (footing, error) { return stand(o, place.Path) })
+			ground[i], err = machine.Within(ctx, func() (filesystem, error) { return stand(o, place.Path) })
 			if err != nil {
 				place.Problem = err.Error()
-				ground[i] = footing{path: place.Path} // the mount below it can still be named
+				ground[i] = filesystem{path: place.Path} // the mount below it can still be named
 			}
 		})
 	}
@@ -111,18 +111,18 @@ func places(o machine.Options, home string, env func(string) string) []facts.Pla
 	return known
 }
 
-// stand asks the file system about a place, or about its nearest parent. Every
+// filesystemOf asks the file system about a place, or about its nearest parent. Every
 // call in it may hang on a dead mount.
-func stand(o machine.Options, path string) (footing, error) {
-	dir, err := nearest(o.At(path))
+func filesystemOf(o machine.Options, path string) (filesystem, error) {
+	dir, err := nearestExisting(o.At(path))
 	if err != nil {
-		return footing{}, err
+		return filesystem{}, err
 	}
 	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return footing{}, err
+		return filesystem{}, err
 	}
-	seen := footing{
+	seen := filesystem{
 		path:   o.Without(resolved),
 		exists: dir == o.At(path),
 		// access(2) asks the server of a network file system as well, and tries nothing.
@@ -136,8 +136,8 @@ func stand(o machine.Options, path string) (footing, error) {
 	}
 }
 
-// nearest is the path itself, or the first of its parents that exists.
-func nearest(path string) (string, error) {
+// nearestExisting is the path itself, or the first of its parents that exists.
+func nearestExisting(path string) (string, error) {
 	for {
 		_, err := os.Stat(path)
 		if err == nil || path == "/" {

@@ -63,16 +63,16 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		got, err := disk(t.Context(), o, func(_ machine.Options, path string) (footing, error) {
+		got, err := disk(t.Context(), o, func(_ machine.Options, path string) (filesystem, error) {
 			switch path {
 			case "/home/ml":
 				<-release
 			case "/home/locked":
-				return footing{}, os.ErrPermission
+				return filesystem{}, os.ErrPermission
 			case "/tmp":
 				panic("planted")
 			}
-			return footing{path: path, exists: true, writable: true, statfs: unix.Statfs_t{Blocks: 100, Bavail: 50, Frsize: 4096, Files: 10, Ffree: 7}}, nil
+			return filesystem{path: path, exists: true, writable: true, statfs: unix.Statfs_t{Blocks: 100, Bavail: 50, Frsize: 4096, Files: 10, Ffree: 7}}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -106,14 +106,14 @@ func TestStand(t *testing.T) {
 	if err := os.Symlink("data", filepath.Join(root, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]footing{
+	for path, want := range map[string]filesystem{
 		"/data":              {path: "/data", exists: true, writable: true},
 		"/link":              {path: "/data", exists: true, writable: true},
 		"/link/not/there":    {path: "/data", writable: true},
 		"/":                  {path: "/", exists: true, writable: true},
 		"/data/file/is/none": {path: "/data/file"}, // nothing can be made below a file
 	} {
-		got, err := stand(o, path)
+		got, err := filesystemOf(o, path)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -135,7 +135,7 @@ func TestNearestTellsWhatItMayNotSee(t *testing.T) {
 	if err := os.Symlink("loop", loop); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := nearest(loop + "/x"); !errors.Is(err, unix.ELOOP) {
+	if got, err := nearestExisting(loop + "/x"); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("nearest is %q, error %v, want the loop to be told", got, err)
 	}
 }

@@ -36,8 +36,8 @@ type shmFile struct {
 	private bool // nobody but its owner and root may open it
 }
 
-// view is how much of the machine's processes a scan could see.
-type view struct {
+// visibility is how much of the machine's processes a scan could see.
+type visibility struct {
 	all  bool
 	ours bool // those of our own user, at least
 }
@@ -112,7 +112,7 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 // findUsers asks every process which of the files it has open or mapped, and
 // takes those out of unused. What is left there is unused as far as the view
 // that it returns goes.
-func findUsers(ctx context.Context, o machine.Options, device uint64, unused map[uint64]bool) view {
+func findUsers(ctx context.Context, o machine.Options, device uint64, unused map[uint64]bool) visibility {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	seen := processesListed(o)
@@ -122,7 +122,7 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 			return seen
 		}
 		if ctx.Err() != nil {
-			return view{}
+			return visibility{}
 		}
 		for _, look := range []func(string, uint64, map[uint64]bool) error{removeOpen, removeMapped} {
 			err := look(process, device, unused)
@@ -142,22 +142,22 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 // processesListed is whose processes our /proc lists. It lacks those of others
 // when it is mounted with hidepid, and even our own in a container that has its
 // own processes but the host's shared memory (docker run --ipc=host).
-func processesListed(o machine.Options) view {
+func processesListed(o machine.Options) visibility {
 	ipc, _ := os.Readlink(o.At("/proc/self/ns/ipc"))
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
-	if ipc == initialIPC && pid != initialPID {
-		return view{}
+	if ipc == machine.InitialIPC && pid != machine.InitialPID {
+		return visibility{}
 	}
 	table, err := machine.Mounts(o)
 	if err != nil {
-		return view{}
+		return visibility{}
 	}
 	proc := machine.MountOf(table, "/proc")
 	if proc == nil {
-		return view{}
+		return visibility{}
 	}
 	hide := cmp.Or(proc.SuperOptions["hidepid"], "0")
-	return view{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ours: true}
+	return visibility{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ours: true}
 }
 
 // mapsShared is whether a process that does not let us look at its files may

@@ -125,7 +125,7 @@ func TestUnusedIsSaidOnlyWhenAllProcessesWereSeen(t *testing.T) {
 			if err := os.MkdirAll(o.At("/proc/self/ns"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for name, target := range map[string]string{"ipc": initialIPC, "pid": "pid:[4026533001]"} {
+			for name, target := range map[string]string{"ipc": machine.InitialIPC, "pid": "pid:[4026533001]"} {
 				if err := os.Symlink(target, o.At("/proc/self/ns/"+name)); err != nil {
 					t.Fatal(err)
 				}
@@ -176,7 +176,7 @@ func TestOwnPrivateSegmentIsJudgedByOwnProcesses(t *testing.T) {
 func TestProcessesListed(t *testing.T) {
 	const table = "60 1 253:0 / / rw - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw"
 	root := os.Geteuid() == 0
-	for options, want := range map[string]view{
+	for options, want := range map[string]visibility{
 		"":                          {all: true, ours: true},
 		",hidepid=0":                {all: true, ours: true},
 		",hidepid=2":                {all: root, ours: true},

@@ -60,11 +60,11 @@ func allowed(name string) bool {
 			return slices.Contains(notSecret, name)
 		}
 	}
-	return slices.Contains(allowedNames, name) || begins(name, allowedPrefixes)
+	return slices.Contains(allowedNames, name) || hasAnyPrefix(name, allowedPrefixes)
 }
 
-// begins is whether a name is of one of the families.
-func begins(name string, families []string) bool {
+// hasAnyPrefix is whether a name is of one of the families.
+func hasAnyPrefix(name string, families []string) bool {
 	return slices.ContainsFunc(families, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
@@ -75,13 +75,13 @@ func CollectEnv(_ context.Context, o machine.Options) (*facts.Env, error) {
 	if err != nil {
 		return nil, errors.New("HOME is not set, so ~/.nccl.conf cannot be found")
 	}
-	return lookAtEnv(os.Environ(), o.At, home, o.WorkDir), nil
+	return readEnv(os.Environ(), o.At, home, o.WorkDir), nil
 }
 
-// lookAtEnv sorts environ (NAME=VALUE) and merges NCCL's configuration files
+// readEnv sorts environ (NAME=VALUE) and merges NCCL's configuration files
 // below it. Relative names of NCCL_CONF_FILE start at workDir, where the ranks
 // will run; at turns a path of the machine into one we can open.
-func lookAtEnv(environ []string, at func(string) string, home, workDir string) *facts.Env {
+func readEnv(environ []string, at func(string) string, home, workDir string) *facts.Env {
 	env := &facts.Env{Vars: []facts.Setting{}, NCCL: []facts.Setting{}, Files: []facts.ConfFile{}}
 	set := map[string]bool{}
 	confFile, named := "", false
@@ -95,7 +95,7 @@ func lookAtEnv(environ []string, at func(string) string, home, workDir string) *
 			confFile, named = value, true
 		}
 		if !allowed(name) {
-			if begins(name, exportedPrefixes) {
+			if hasAnyPrefix(name, exportedPrefixes) {
 				env.Withheld = append(env.Withheld, name)
 			}
 			continue

@@ -146,12 +146,12 @@ NCCL_IB_HCA=mlx5_7
 		},
 	}}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, lookAtEnv(tt.environ, o.At, "/home/me", "/srv")); diff != "" {
+		if diff := cmp.Diff(tt.want, readEnv(tt.environ, o.At, "/home/me", "/srv")); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)
 		}
 	}
 
-	missing := lookAtEnv([]string{"NCCL_CONF_FILE=~/x"}, machine.Options{Root: t.TempDir()}.At, "/home/me", "/srv")
+	missing := readEnv([]string{"NCCL_CONF_FILE=~/x"}, machine.Options{Root: t.TempDir()}.At, "/home/me", "/srv")
 	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
 	if diff := cmp.Diff(want, missing.Files); diff != "" {
 		t.Errorf("a named file that is not there: (-want +got)\n%s", diff)
@@ -164,7 +164,7 @@ func TestWithheld(t *testing.T) {
 		"UCX_PASSWORD=hunter2", "MLFLOW_TRACKING_TOKEN=hunter2", "MLFLOW_RUN=hunter2", "PYTHONPATH=/x", "NCCL_DEBUG=INFO",
 		"NCCLX=1", "MV2=1", "WANDB_API_KEY=hunter2", "XMLFLOW=1",
 	}
-	got := lookAtEnv(environ, machine.Options{Root: t.TempDir()}.At, "/home/me", "/srv").Withheld
+	got := readEnv(environ, machine.Options{Root: t.TempDir()}.At, "/home/me", "/srv").Withheld
 	if diff := cmp.Diff([]string{"MLFLOW_RUN", "MLFLOW_TRACKING_TOKEN", "MV2", "NCCLX", "UCX_PASSWORD"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

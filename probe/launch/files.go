@@ -46,7 +46,7 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	}
 	script := scriptDirectory(o)
 	var all sync.WaitGroup
-	all.Go(func() { files.Files = lookAtFiles(ctx, o, lookAtFile) })
+	all.Go(func() { files.Files = readFiles(ctx, o, readFile) })
 	if script != "" {
 		all.Go(func() { files.Sources = sources(ctx, o, script) })
 	}
@@ -105,10 +105,10 @@ func workDir(o machine.Options) facts.WorkDir {
 	return dir
 }
 
-// lookAtFiles looks at the files that are named, each by itself: one on a dead
+// readFiles looks at the files that are named, each by itself: one on a dead
 // mount, which keeps whoever asks for it, tells that of itself and leaves the
 // others alone.
-func lookAtFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
+func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
 	files := make([]facts.File, len(o.Files))
@@ -135,8 +135,8 @@ func lookAtFiles(ctx context.Context, o machine.Options, lookAt func(context.Con
 	return files
 }
 
-// lookAtFile tells what is at a path, and reads it where it is an ordinary file.
-func lookAtFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
+// readFile tells what is at a path, and reads it where it is an ordinary file.
+func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
 	path := o.At(named.Path)
 	info, err := os.Stat(path)
@@ -197,7 +197,7 @@ func digest(ctx context.Context, path string) (string, error) {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.LimitReader(mindful{ctx, f}, digestSize)); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(contextReader{ctx, f}, digestSize)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
@@ -227,13 +227,13 @@ func readOrdinary(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// mindful reads until a context ends.
-type mindful struct {
+// contextReader reads until a context ends.
+type contextReader struct {
 	ctx  context.Context
 	from io.Reader
 }
 
-func (m mindful) Read(p []byte) (int, error) {
+func (m contextReader) Read(p []byte) (int, error) {
 	if m.ctx.Err() != nil {
 		return 0, context.Cause(m.ctx)
 	}

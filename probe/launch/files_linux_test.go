@@ -47,11 +47,11 @@ func TestFileOfSomebodyElse(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Chmod(o.At("/private"), 0o700) }) // for whoever removes the fixture
 	asNobody(t, o, func() {
-		got := lookAtFile(t.Context(), o, facts.LaunchFile{Path: "/train.py"})
+		got := readFile(t.Context(), o, facts.LaunchFile{Path: "/train.py"})
 		if got.Problem != "permission denied" || !got.Exists || got.Digest != "" {
 			t.Errorf("%+v", got)
 		}
-		if got := lookAtFile(t.Context(), o, facts.LaunchFile{Path: "/private/train.py"}); got.Problem != "permission denied" || !got.Exists {
+		if got := readFile(t.Context(), o, facts.LaunchFile{Path: "/private/train.py"}); got.Problem != "permission denied" || !got.Exists {
 			t.Errorf("%+v", got)
 		}
 		o.WorkDir = "/private"

@@ -151,7 +151,7 @@ func TestDigestMindsItsTime(t *testing.T) {
 	o := fixture.Write(t, machine.Options{}, map[string]string{"/train.py": "x"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not read within 2s"))
-	got := lookAtFile(ctx, o, facts.LaunchFile{Path: "/train.py"})
+	got := readFile(ctx, o, facts.LaunchFile{Path: "/train.py"})
 	want := facts.File{LaunchFile: got.LaunchFile, Exists: true, Kind: "file", Size: 1, Problem: "not read within 2s"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -168,7 +168,7 @@ func TestOneFileHangs(t *testing.T) {
 		o.Files[3].Path = "/dead"
 		mounted := make(chan bool)
 		began := time.Now()
-		got := lookAtFiles(t.Context(), o, func(_ context.Context, _ machine.Options, named facts.LaunchFile) facts.File {
+		got := readFiles(t.Context(), o, func(_ context.Context, _ machine.Options, named facts.LaunchFile) facts.File {
 			if named.Path == "/dead" {
 				<-mounted
 			}
@@ -196,7 +196,7 @@ func TestFilesAreReadInTurn(t *testing.T) {
 		o := machine.Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
 		var counting sync.Mutex
 		var now, most, all int
-		lookAtFiles(t.Context(), o, func(context.Context, machine.Options, facts.LaunchFile) facts.File {
+		readFiles(t.Context(), o, func(context.Context, machine.Options, facts.LaunchFile) facts.File {
 			counting.Lock()
 			now++
 			most, all = max(most, now), all+1

@@ -29,7 +29,7 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 		launcher.SSHVersion = sshVersion(ctx, path)
 	}
 	if path, err := exec.LookPath("pdsh"); err == nil {
-		launcher.PDSH = lookAtPDSH(ctx, path)
+		launcher.PDSH = readPDSH(ctx, path)
 	}
 	for _, program := range backendPrograms {
 		if path, err := exec.LookPath(program); err == nil {
@@ -186,9 +186,9 @@ func envFiles(o machine.Options) []facts.EnvFile {
 	return files
 }
 
-// shape is a value that may be a secret with all of it gone but what pdsh or a
+// maskValue is a value that may be a secret with all of it gone but what pdsh or a
 // shell will find to do in it: "…$…" of "pass$word".
-func shape(value string) string {
+func maskValue(value string) string {
 	var text strings.Builder
 	hidden := false
 	for i, r := range value {
@@ -218,7 +218,7 @@ func maskLines(text string) []string {
 		switch {
 		case isAssignment && allowed(variable), line == "":
 		case isAssignment && !strings.HasPrefix(line, "#"):
-			line = name + "=" + shape(line[len(name)+1:])
+			line = name + "=" + maskValue(line[len(name)+1:])
 		case isAssignment:
 			line = "#…=…" // to DeepSpeed an assignment like any other
 		case strings.HasPrefix(line, "#"):

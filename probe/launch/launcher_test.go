@@ -216,7 +216,7 @@ func TestLaunchProgram(t *testing.T) {
 }
 
 func TestPDSHOfThisMachine(t *testing.T) {
-	got := lookAtPDSH(t.Context(), "/usr/bin/pdsh")
+	got := readPDSH(t.Context(), "/usr/bin/pdsh")
 	if got.Version == "" || !strings.Contains(strings.Join(got.Modules, " "), "ssh") || got.Problem != "" {
 		t.Errorf("%+v", got)
 	}
@@ -233,11 +233,11 @@ pdsh@head: "/usr/lib/x86_64-linux-gnu/pdsh": World writable and sticky bit is no
 pdsh@head: Couldn't load any pdsh modules
 END
 exit 1`)
-	got := lookAtPDSH(t.Context(), path)
+	got := readPDSH(t.Context(), path)
 	if len(got.Modules) != 0 || !strings.HasPrefix(got.Problem, `pdsh@head: module path`) || !strings.Contains(got.Problem, "World writable") {
 		t.Errorf("%+v", got)
 	}
-	silent := lookAtPDSH(t.Context(), fixture.Script(t, "pdsh", "exit 3"))
+	silent := readPDSH(t.Context(), fixture.Script(t, "pdsh", "exit 3"))
 	if silent.Problem != "ended with exit status 3 and said nothing" {
 		t.Errorf("problem %q", silent.Problem)
 	}

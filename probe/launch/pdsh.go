@@ -16,9 +16,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// lookAtPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
+// readPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
 // and looks itself at the directories that pdsh insists on trusting.
-func lookAtPDSH(ctx context.Context, path string) *facts.PDSH {
+func readPDSH(ctx context.Context, path string) *facts.PDSH {
 	pdsh := &facts.PDSH{Path: path}
 	version := hostsys.Child{Path: path, Args: []string{"-V"}, Env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
 	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
@@ -105,7 +105,7 @@ func insecureDirs(dir string, pdshOwner uint32) []string {
 		dir = real // pdsh climbs by "..", so it meets the parents of the real place
 	}
 	for {
-		if problem := distrusted(dir, pdshOwner); problem != "" {
+		if problem := whyInsecure(dir, pdshOwner); problem != "" {
 			insecure = append(insecure, dir+" "+problem)
 		}
 		if dir == "/" {
@@ -115,7 +115,7 @@ func insecureDirs(dir string, pdshOwner uint32) []string {
 	}
 }
 
-func distrusted(dir string, pdshOwner uint32) string {
+func whyInsecure(dir string, pdshOwner uint32) string {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "is not there"

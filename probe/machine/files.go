@@ -61,6 +61,14 @@ func PCIPath(dir string) []string {
 	return way
 }
 
+// The machine's own namespaces have fixed inode numbers (Linux,
+// include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
+const (
+	InitialIPC = "ipc:[4026531839]"
+	InitialUTS = "uts:[4026531838]"
+	InitialPID = "pid:[4026531836]"
+)
+
 // Reason is the system's own word for an error, without the path that the
 // reader of a report has in front of them anyway.
 func Reason(err error) string {

@@ -235,10 +235,10 @@ type pcieLink struct {
 	lanes int
 }
 
-func (l pcieLink) isTold() bool { return l.speed > 0 && l.lanes > 0 }
+func (l pcieLink) isKnown() bool { return l.speed > 0 && l.lanes > 0 }
 
 func (l pcieLink) String() string {
-	if !l.isTold() {
+	if !l.isKnown() {
 		return ""
 	}
 	return fmt.Sprintf("%.1f GT/s PCIe x%d", l.speed, l.lanes)
@@ -255,7 +255,7 @@ func pcieLinks(device string) (now, most string) {
 	}
 	current := readPCIeLink(real, "current")
 	best, slot := readPCIeLink(real, "max"), readPCIeLink(filepath.Dir(real), "max")
-	if slot.isTold() && slot.speed >= current.speed && slot.lanes >= current.lanes {
+	if slot.isKnown() && slot.speed >= current.speed && slot.lanes >= current.lanes {
 		best = pcieLink{min(best.speed, slot.speed), min(best.lanes, slot.lanes)}
 	}
 	return current.String(), best.String()

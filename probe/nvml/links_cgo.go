@@ -32,7 +32,7 @@ func (c *card) nvlinks() {
 	speeds := c.linkSpeeds(count)
 	for index := range count {
 		one := link{}
-		state, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState)
+		state, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
 			return // links that cannot be asked are like none
 		}
@@ -43,7 +43,7 @@ func (c *card) nvlinks() {
 		}
 		c.links = append(c.links, one)
 	}
-	fold(c.links, seen)
+	summarize(c.links, seen)
 	c.seen.NVLinks = seen
 }
 
@@ -54,7 +54,7 @@ func (c *card) linkCount() int {
 		return min(int(values[0].value), nvml.NVLINK_MAX_LINKS)
 	}
 	for index := range nvml.NVLINK_MAX_LINKS {
-		if _, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState); !ok {
+		if _, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState); !ok {
 			return index
 		}
 	}
@@ -94,7 +94,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 
 // farEnd is what a link leads to.
 func (c *card) farEnd(index int) (kind, remote string) {
-	if device, ok := told(c.asker, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
+	if device, ok := result(c.caller, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
 		switch device {
 		case nvml.NVLINK_DEVICE_TYPE_GPU:
 			kind = "gpu"
@@ -104,7 +104,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 			kind = "other"
 		}
 	}
-	if pci, ok := told(c.asker, of(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
+	if pci, ok := result(c.caller, of(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
 		remote = address(pci)
 	}
 	return kind, remote
@@ -114,7 +114,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	counter := func(which nvml.NvLinkErrorCounter) int64 {
 		call := func() (uint64, nvml.Return) { return c.device.GetNvLinkErrorCounter(index, which) }
-		count, ok := told(c.asker, call, "nvmlDeviceGetNvLinkErrorCounter")
+		count, ok := result(c.caller, call, "nvmlDeviceGetNvLinkErrorCounter")
 		seen.Counted = seen.Counted || ok
 		return int64(count)
 	}
@@ -127,9 +127,9 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	}
 }
 
-// fold says once what the links have alike. Where all lead to switches, which of
+// summarize says once what the links have alike. Where all lead to switches, which of
 // them is no news.
-func fold(links []link, seen *facts.NVLinks) {
+func summarize(links []link, seen *facts.NVLinks) {
 	var kinds, remotes []string
 	seen.Down, seen.Slow, seen.Speed = nil, nil, 0
 	for index, one := range links {
@@ -172,7 +172,7 @@ func (c *card) recognise(cards []*card) {
 		}
 	}
 	if found {
-		fold(c.links, c.seen.NVLinks)
+		summarize(c.links, c.seen.NVLinks)
 		c.write()
 	}
 }
@@ -189,7 +189,7 @@ func field(id uint32, scope int) nvml.FieldValue {
 
 // fields asks for several at once; nil when the driver knows no fields.
 func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
-	_, ok := told(c.asker, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
+	_, ok := result(c.caller, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
 	if !ok {
 		return nil
 	}
@@ -215,11 +215,11 @@ func (c *card) fabric() {
 	const versioned, plain = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
 	second := func() (nvml.GpuFabricInfo_v2, nvml.Return) { return c.device.GetGpuFabricInfoV().V2() }
 	third := func() (nvml.GpuFabricInfo_v3, nvml.Return) { return c.device.GetGpuFabricInfoV().V3() }
-	if info, ok := told(c.asker, second, versioned); ok {
+	if info, ok := result(c.caller, second, versioned); ok {
 		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
-	} else if info, ok := told(c.asker, third, versioned); ok {
+	} else if info, ok := result(c.caller, third, versioned); ok {
 		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
-	} else if info, ok := told(c.asker, c.device.GetGpuFabricInfo, plain); ok {
+	} else if info, ok := result(c.caller, c.device.GetGpuFabricInfo, plain); ok {
 		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, 0)
 	}
 }
@@ -305,7 +305,7 @@ func topology(cards []*card) [][]string {
 		if from.wasRefused(linkState) || to.wasRefused(linkState) {
 			return ""
 		}
-		level, ok := told(from.asker, of(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
+		level, ok := result(from.caller, of(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
 		if !ok {
 			return ""
 		}
@@ -353,7 +353,7 @@ func peers(cards []*card) [][]string {
 		answer := ""
 		for _, access := range []nvml.GpuP2PCapsIndex{nvml.P2P_CAPS_INDEX_READ, nvml.P2P_CAPS_INDEX_WRITE} {
 			call := func() (nvml.GpuP2PStatus, nvml.Return) { return from.device.GetP2PStatus(to.device, access) }
-			status, ok := told(from.asker, call, "nvmlDeviceGetP2PStatus")
+			status, ok := result(from.caller, call, "nvmlDeviceGetP2PStatus")
 			if !ok {
 				return ""
 			}

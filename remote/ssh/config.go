@@ -344,8 +344,8 @@ func matchHost(host, list string) bool {
 	return matchList(strings.ToLower(host), strings.ToLower(list))
 }
 
-// matching is the outcome of a Match line.
-type matching struct {
+// matchResult is the outcome of a Match line.
+type matchResult struct {
 	active    bool
 	wantFinal bool   // `final` was asked: the configuration is to be read again
 	unjudged  string // a criterion we cannot judge, which decides the line
@@ -354,8 +354,8 @@ type matching struct {
 // match judges a Match line as match_cfg_line of readconf.c does. Criteria
 // that need a program run or the local network looked at count as not met, and
 // are named when everything before them is met.
-func (e *evaluation) match(args []string) matching {
-	m := matching{active: true}
+func (e *evaluation) match(args []string) matchResult {
+	m := matchResult{active: true}
 	for i := 0; i < len(args); i++ {
 		criterion, value, joined := strings.Cut(args[i], "=")
 		name, negated := strings.CutPrefix(strings.ToLower(criterion), "!")
@@ -370,7 +370,7 @@ func (e *evaluation) match(args []string) matching {
 		}
 		if !joined {
 			if i++; i == len(args) {
-				return matching{wantFinal: m.wantFinal}
+				return matchResult{wantFinal: m.wantFinal}
 			}
 			value = args[i]
 		}

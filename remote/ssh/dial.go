@@ -85,7 +85,7 @@ type attempt struct {
 	begun  time.Time
 
 	connection *connection
-	wire       *wire
+	wire       *greetingConn
 	proxy      *proxyConn // set when a ProxyCommand carries the connection
 	verifier   *verifier
 	login      *login
@@ -109,7 +109,7 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.
 	if failure != nil {
 		return nil, failure
 	}
-	a.wire = &wire{Conn: conn, buffered: bufio.NewReader(conn), path: a.watch(conn)}
+	a.wire = &greetingConn{Conn: conn, buffered: bufio.NewReader(conn), path: a.watch(conn)}
 	a.verifier = a.client.verifier(a.target)
 	a.login = &login{ctx: ctx, client: a.client, target: a.target}
 
@@ -150,7 +150,7 @@ func (a *attempt) watch(conn net.Conn) *path {
 			}
 			return second, nil
 		},
-		lull: lullWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
+		idle: idleWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
 	}
 	a.connection.path.watch()
 	return a.connection.path
@@ -247,9 +247,9 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	return nil, &remote.Error{Stage: remote.StageConnect, Cause: connectCause(ctx, errs[len(errs)-1]), Detail: detail, Err: errors.Join(errs...)}
 }
 
-// wire reads through a buffer, because the library takes the version line byte
+// greetingConn reads through a buffer, because the library takes the version line byte
 // by byte, and keeps what came before and with that line.
-type wire struct {
+type greetingConn struct {
 	net.Conn
 	path     *path // nil where nobody watches it
 	buffered *bufio.Reader
@@ -263,7 +263,7 @@ const maxGreeting = 1 << 10
 // errProtocol stops a handshake with a server that speaks ssh 1 only.
 var errProtocol = errors.New("protocol major versions differ")
 
-func (w *wire) Read(p []byte) (int, error) {
+func (w *greetingConn) Read(p []byte) (int, error) {
 	n, err := w.buffered.Read(p)
 	if w.greeted {
 		return n, err
@@ -281,18 +281,18 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *wire) Close() error {
+func (w *greetingConn) Close() error {
 	w.path.close()
 	return w.Conn.Close()
 }
 
-func (w *wire) lastLine() string {
+func (w *greetingConn) lastLine() string {
 	end := len(bytes.TrimRight(w.greeting, "\n"))
 	return string(w.greeting[bytes.LastIndexByte(w.greeting[:end], '\n')+1:])
 }
 
 // version is the server's version line, "" when there was none.
-func (w *wire) version() string {
+func (w *greetingConn) version() string {
 	if !w.greeted {
 		return ""
 	}

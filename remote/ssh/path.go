@@ -100,7 +100,7 @@ type path struct {
 	// again connects to the same address once more, and login logs in there.
 	again func(context.Context) (net.Conn, error)
 	login func(context.Context) (*connection, error)
-	lull  time.Duration // how long nothing may move before anything is tried
+	idle  time.Duration // how long nothing may move before anything is tried
 
 	life context.Context
 	end  context.CancelFunc
@@ -160,12 +160,12 @@ func (b *blackHole) detail() map[string]string {
 	return map[string]string{"direction": b.direction(), "mtu": strconv.Itoa(b.mtu), "size": strconv.Itoa(b.mtu - headers)}
 }
 
-// maxLull is after how long a connection that moves nothing is looked into. The
+// maxIdle is after how long a connection that moves nothing is looked into. The
 // kernel has sent what is missing four or five times by then.
-const maxLull = 5 * time.Second
+const maxIdle = 5 * time.Second
 
-// lullWithin leaves time for the proof to those who give a node little.
-func lullWithin(limit time.Duration) time.Duration { return min(maxLull, limit/4) }
+// idleWithin leaves time for the proof to those who give a node little.
+func idleWithin(limit time.Duration) time.Duration { return min(maxIdle, limit/4) }
 
 // watch begins to look at the path every now and then, until it is closed.
 func (p *path) watch() {
@@ -173,7 +173,7 @@ func (p *path) watch() {
 	p.since = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(p.lull/4, p.tick)
+	p.timer = time.AfterFunc(p.idle/4, p.tick)
 }
 
 // close ends the watch. What is being tried ends by itself, soon.
@@ -196,7 +196,7 @@ func (p *path) tick() {
 		p.since = time.Now()
 	}
 	p.moved = seen
-	if time.Since(p.since) >= p.lull {
+	if time.Since(p.since) >= p.idle {
 		if p.loses(seen) {
 			return
 		}
@@ -205,7 +205,7 @@ func (p *path) tick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life.Err() == nil {
-		p.timer.Reset(p.lull / 4)
+		p.timer.Reset(p.idle / 4)
 	}
 }
 
