@@ -60,7 +60,7 @@ func nvmlChild() hostsys.Child {
 }
 
 // askNVML makes facts of what a child says of the driver, and ends it when
-// nothing comes for too long. ask is [child.stream]: it runs until the child has
+// nothing comes for too long. ask is [hostsys.Child.Stream]: it runs until the child has
 // ended or the context has.
 //
 // An error is no word about the driver: we were interrupted, could not start the

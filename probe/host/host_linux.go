@@ -18,6 +18,7 @@ import (
 	"preflight/probe/machine"
 )
 
+// CollectHost tells what machine this is. Without /proc it cannot be looked at.
 func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {

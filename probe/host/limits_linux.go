@@ -58,6 +58,8 @@ func limit(soft, hard uint64) facts.Limit {
 	return facts.Limit{Soft: signed(soft), Hard: signed(hard)}
 }
 
+// CollectMemory reads the memory of the machine and what the cgroup leaves of it, in
+// bytes. A /proc/meminfo without MemAvailable is an error.
 func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) {
 	info, err := meminfo(o)
 	if err != nil {

@@ -22,6 +22,8 @@ import (
 
 const shmPath = "/dev/shm"
 
+// CollectSHM looks at /dev/shm, whether a file can be made there, and at System V's
+// settings. No /dev/shm is a fact.
 func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	seen := &facts.SHM{RemoveIPC: removeIPC(o)}
 	if err := systemV(o, seen); err != nil {

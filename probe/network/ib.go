@@ -31,6 +31,8 @@ var peermemMarks = []string{
 	"/sys/module/nvidia_peermem/version",
 }
 
+// CollectIB reads the RDMA adapters from sysfs, none being a fact where /sys is
+// mounted, and looks for what NCCL needs to use them.
 func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	seen := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}
 	devices, err := os.ReadDir(o.At("/sys/class/infiniband"))
