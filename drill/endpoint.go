@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/drill/c10d"
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -86,10 +87,10 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 	seen.Addresses = texts(addresses)
 	conn, err := callFirst(ctx, addresses, int(port))
 	if err != nil {
-		fail(facts.HopConnect, outcomeOf(err), words(err))
+		fail(facts.HopConnect, outcome.Of(err), outcome.Words(err))
 		return
 	}
-	seen.Address, seen.Interface, seen.Source = ends(conn)
+	seen.Address, seen.Interface, seen.Source = outcome.Ends(conn)
 	ask(ctx, conn, seen)
 }
 
@@ -109,7 +110,7 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 		seen.Greeting = firstLine(answer)
 		fail(facts.PathStranger, "another server answered")
 	case err != nil:
-		fail(storeOutcome(err), words(err))
+		fail(storeOutcome(err), outcome.Words(err))
 	default:
 		seen.Store, seen.Keys, err = askNewer(ctx, conn.RemoteAddr().String())
 		if err == nil {
@@ -120,7 +121,7 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 			seen.Store, seen.Keys = facts.GenerationLegacy, keys
 			return
 		}
-		fail(storeOutcome(err), words(err))
+		fail(storeOutcome(err), outcome.Words(err))
 	}
 }
 

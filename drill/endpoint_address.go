@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -132,30 +132,11 @@ func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn,
 		if err == nil {
 			return conn, nil
 		}
-		if worst == nil || outcomeOf(worst) == facts.PathUnroutable {
+		if worst == nil || outcome.Of(worst) == facts.PathUnroutable {
 			worst = err
 		}
 	}
 	return nil, worst
-}
-
-// ends are the two ends of a connection: the address called, and the interface
-// and address it was called from.
-func ends(conn net.Conn) (to, iface, from string) {
-	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	return remote.Addr().Unmap().String(), interfaceOf(local.Addr().Unmap()), local.Addr().Unmap().String()
-}
-
-// words are the system's for an error of a connection.
-func words(err error) string {
-	var errno syscall.Errno
-	switch {
-	case errors.As(err, &errno):
-		return errno.Error()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "no answer in time"
-	}
-	return err.Error()
 }
 
 func texts(addresses []netip.Addr) []string {
@@ -164,19 +145,4 @@ func texts(addresses []netip.Addr) []string {
 		texts[i] = address.String()
 	}
 	return texts
-}
-
-// interfaceOf is the interface that has an address, "" for none.
-func interfaceOf(address netip.Addr) string {
-	interfaces, _ := net.Interfaces() // none are known then
-	for _, iface := range interfaces {
-		addresses, _ := iface.Addrs()
-		if slices.ContainsFunc(addresses, func(a net.Addr) bool {
-			prefix, err := netip.ParsePrefix(a.String())
-			return err == nil && prefix.Addr().WithZone("") == address.WithZone("")
-		}) {
-			return iface.Name
-		}
-	}
-	return ""
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/drill/c10d"
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -332,10 +333,10 @@ func TestCallFirst(t *testing.T) {
 		conn, err := callFirst(t.Context(), tt.addresses, port)
 		to := ""
 		if err == nil {
-			to, _, _ = ends(conn)
+			to, _, _ = outcome.Ends(conn)
 			conn.Close()
 		}
-		if to != tt.to || outcomeOf(err) != tt.outcome {
+		if to != tt.to || outcome.Of(err) != tt.outcome {
 			t.Errorf("%s: %q and %v, want %q and %q", tt.name, to, err, tt.to, tt.outcome)
 		}
 	}

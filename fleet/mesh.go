@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/drill"
+	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/launch"
@@ -108,7 +108,7 @@ func unfit(choice launch.Choice, holders map[netip.Addr]int) string {
 
 // listenAt has one member listen at its addresses.
 func (r *run) listenAt(ctx context.Context, i int, m *member) {
-	listen := drill.Listen{Token: r.token, Node: m.Name}
+	listen := mesh.Listen{Token: r.token, Node: m.Name}
 	for _, plan := range r.plans {
 		if plan.unfit[i] == "" && !slices.Contains(listen.Addresses, plan.choices[i].Address) {
 			listen.Addresses = append(listen.Addresses, plan.choices[i].Address)
@@ -122,7 +122,7 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	}
 	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime)
 	for _, plan := range r.plans {
-		at := slices.IndexFunc(listening, func(l drill.Listening) bool { return l.Address == plan.choices[i].Address })
+		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
 		switch {
 		case plan.unfit[i] != "":
 		case isLost(err):
@@ -229,14 +229,14 @@ func (r *run) believable(plan *addressPlan, called []int, answer facts.Mesh) (re
 }
 
 // peers are those of some members that can be called by a plan.
-func (r *run) peers(plan *addressPlan, members []int) []drill.Peer {
-	peers := make([]drill.Peer, 0, len(members))
+func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
+	peers := make([]mesh.Peer, 0, len(members))
 	for _, i := range members {
 		if plan.unfit[i] != "" {
 			continue
 		}
 		m := r.members[i]
-		peer := drill.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
+		peer := mesh.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
 		if m.SSH != nil && m.Address == peer.Address { // else the port is another's
 			peer.Control = m.SSH.Port
 		}
@@ -267,7 +267,7 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 			ring = append(ring, i)
 		}
 	}
-	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+drill.SendOverhead, func(ctx context.Context, i int, m *member) error {
+	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+mesh.SendOverhead, func(ctx context.Context, i int, m *member) error {
 		at := slices.Index(ring, i)
 		if at < 0 || len(ring) < 2 {
 			m.miss(d.Section, "%s", cmp.Or(plan.unfit[i], "no other node listens"))

@@ -103,7 +103,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	stop := context.AfterFunc(ctx, func() {
 		defer close(canceled)
 		c.conn.SetDeadline(time.Now().Add(cancelTime))
-		<-asked // first: the confirmation would be taken for that of the wait
+		<-asked                                                            // first: the confirmation would be taken for that of the wait
 		c.conn.Write(request{query: queryCancelWait}.encode(c.generation)) // what comes of it is read below
 	})
 	err := c.write(wait.encode(c.generation))

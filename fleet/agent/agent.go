@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"preflight/drill"
+	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/probe"
 	"preflight/remote"
@@ -27,15 +28,15 @@ var (
 	Join = request("join", func(ctx context.Context, join drill.Join) facts.Rendezvous { return join.Run(ctx) })
 	// Call calls the peers of the mesh.
 	Call = request("mesh", func(ctx context.Context, r Calls) facts.Mesh {
-		peers, err := decode[[]drill.Peer](r.Peers)
+		peers, err := decode[[]mesh.Peer](r.Peers)
 		if err != nil {
 			return facts.Mesh{Error: err.Error()}
 		}
-		return drill.Calls{Token: r.Token, Node: r.Node, Peers: peers, AllPorts: r.AllPorts, Deadline: r.Deadline}.Run(ctx)
+		return mesh.Calls{Token: r.Token, Node: r.Node, Peers: peers, AllPorts: r.AllPorts, Deadline: r.Deadline}.Run(ctx)
 	})
 	// Send sends to a peer as fast as it goes.
 	Send = request("send", func(ctx context.Context, s Sending) facts.Throughput {
-		return drill.Send(ctx, s.Token, s.Node, s.To, s.For)
+		return mesh.Send(ctx, s.Token, s.Node, s.To, s.For)
 	})
 	// LogIn logs in to the peers by the node's own ssh.
 	LogIn = request("login", func(ctx context.Context, logins drill.Logins) facts.Logins { return logins.Run(ctx) })
@@ -44,8 +45,8 @@ var (
 		return drill.Identify(ctx, e.Endpoint, e.Deadline)
 	})
 	// Listen takes the calls of the mesh, and answers with where it does.
-	Listen = service("listen", func(ctx context.Context, listen drill.Listen, ready func([]drill.Listening) error) error {
-		listener, err := drill.Open(listen)
+	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
+		listener, err := mesh.Open(listen)
 		if err != nil {
 			return err
 		}
@@ -63,12 +64,12 @@ var (
 	})
 )
 
-// Calls is drill.Calls, with peers that are encoded once for all who call the
+// Calls is mesh.Calls, with peers that are encoded once for all who call the
 // same.
 type Calls struct {
 	Token    string          `json:"token"`
 	Node     string          `json:"node"`
-	Peers    json.RawMessage `json:"peers"` // []drill.Peer
+	Peers    json.RawMessage `json:"peers"` // []mesh.Peer
 	AllPorts bool            `json:"all_ports"`
 	Deadline time.Duration   `json:"deadline"`
 }
@@ -77,7 +78,7 @@ type Calls struct {
 type Sending struct {
 	Token string        `json:"token"`
 	Node  string        `json:"node"`
-	To    drill.Peer    `json:"to"`
+	To    mesh.Peer     `json:"to"`
 	For   time.Duration `json:"for"`
 }
 

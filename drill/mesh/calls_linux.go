@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -141,9 +142,9 @@ func (c *calling) finish(call *call, err error) {
 	if err != nil {
 		call.path.Seconds = time.Since(call.began).Seconds()
 		if call.path.Outcome == "" {
-			call.path.Outcome = outcomeOf(err)
+			call.path.Outcome = outcome.Of(err)
 		}
-		call.path.Error = words(err)
+		call.path.Error = outcome.Words(err)
 	}
 	if call.doubted != nil {
 		if err != nil && call.connected { // the first one has nothing more to wait for

@@ -1,22 +1,27 @@
-package drill
+// Package outcome says what came of a connection, or of the attempt to make one:
+// in the words of the facts, in the system's, and between which ends. It makes
+// no connection of its own, and knows nothing of what was said over one.
+package outcome
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 
 	"preflight/facts"
 )
 
-// outcomeOf is what an error of a connection attempt, or of the connection it
+// Of is what an error of a connection attempt, or of the connection it
 // led to, says about the path, "" for no error.
 //
 // What a router answers and what the caller's own routing table answers is the
 // same error; they are told apart by asking the table again, without a packet.
-func outcomeOf(err error) facts.PathOutcome {
+func Of(err error) facts.PathOutcome {
 	switch {
 	case err == nil:
 		return ""
@@ -60,4 +65,38 @@ func routed(err error) bool {
 	}
 	socket.Close()
 	return true
+}
+
+// Words are the system's for an error of a connection.
+func Words(err error) string {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer in time"
+	}
+	return err.Error()
+}
+
+// Ends are the two ends of a connection: the address called, and the interface
+// and address it was called from.
+func Ends(conn net.Conn) (to, iface, from string) {
+	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return remote.Addr().Unmap().String(), interfaceOf(local.Addr().Unmap()), local.Addr().Unmap().String()
+}
+
+// interfaceOf is the interface that has an address, "" for none.
+func interfaceOf(address netip.Addr) string {
+	interfaces, _ := net.Interfaces() // none are known then
+	for _, iface := range interfaces {
+		addresses, _ := iface.Addrs()
+		if slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			prefix, err := netip.ParsePrefix(a.String())
+			return err == nil && prefix.Addr().WithZone("") == address.WithZone("")
+		}) {
+			return iface.Name
+		}
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"context"
@@ -114,7 +114,7 @@ func listenAt(at netip.AddrPort) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = bindSocket(fd, name); err == nil {
+	if err = os.NewSyscallError("bind", unix.Bind(fd, name)); err == nil {
 		err = os.NewSyscallError("listen", unix.Listen(fd, unix.SOMAXCONN))
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -62,10 +63,10 @@ func (s stream) words(ctx context.Context) string {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return "interrupted"
-	case outcomeOf(s.err) == facts.PathReset: // which is an end where sending met it first
+	case outcome.Of(s.err) == facts.PathReset: // which is an end where sending met it first
 		return errHungUp.Error()
 	}
-	return words(s.err)
+	return outcome.Words(s.err)
 }
 
 func send(ctx context.Context, k key, hello message, to Peer, port int) (s stream) {
@@ -75,7 +76,7 @@ func send(ctx context.Context, k key, hello message, to Peer, port int) (s strea
 		return stream{err: err}
 	}
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	_, s.from, _ = ends(conn)
+	_, s.from, _ = outcome.Ends(conn)
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer conn.Close() // which ends the sending

@@ -1,4 +1,4 @@
-package drill
+package outcome
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // Every error of a connection has one meaning, whether the call or what
 // followed it failed.
-func TestOutcomeOf(t *testing.T) {
+func TestOf(t *testing.T) {
 	here := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
 	dial := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Addr: here, Err: os.NewSyscallError("connect", err)}
@@ -47,14 +47,14 @@ func TestOutcomeOf(t *testing.T) {
 		{errors.New("something new"), facts.PathBroken},
 	}
 	for _, tt := range tests {
-		if got := outcomeOf(tt.err); got != tt.want {
+		if got := Of(tt.err); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
 }
 
 // Where this machine has no route, it says so itself.
-func TestOutcomeOfNoRoute(t *testing.T) {
+func TestOfNoRoute(t *testing.T) {
 	// An address of documentation and a zone that no interface has.
 	for _, to := range []string{"[fe80::1%none9]:9", "[2001:db8::1]:9"} {
 		address, err := net.ResolveTCPAddr("tcp", to)
@@ -66,7 +66,7 @@ func TestOutcomeOfNoRoute(t *testing.T) {
 			probe.Close()
 			continue // a machine with IPv6 has a route to every address of it
 		}
-		if got := outcomeOf(err); got != facts.PathUnroutable {
+		if got := Of(err); got != facts.PathUnroutable {
 			t.Errorf("%s: %q", to, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts"
 )
 
-// asNode has the test binary be the drill on a node of a cluster.
-const asNode = "DRILL_AS_NODE"
+// asNode has the test binary be the mesh on a node of a cluster.
+const asNode = "MESH_AS_NODE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asNode) == "" {
@@ -41,7 +41,7 @@ func beNode(in io.Reader, out io.Writer) error {
 		var order struct {
 			Listen *Listen
 			Calls  *Calls
-			Logins *Logins
+			CPU    bool
 		}
 		if err := orders.Decode(&order); err != nil {
 			return nil // nobody is left to answer
@@ -57,8 +57,8 @@ func beNode(in io.Reader, out io.Writer) error {
 			answer = listener.Listening()
 		case order.Calls != nil:
 			answer = order.Calls.Run(ctx)
-		case order.Logins != nil:
-			answer = order.Logins.Run(ctx)
+		case order.CPU:
+			answer = cpu()
 		}
 		if err := answers.Encode(answer); err != nil {
 			return err
@@ -106,7 +106,7 @@ func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("drill%d%s", os.Getpid(), strings.ToLower(t.Name()[4:]))
+	name := fmt.Sprintf("mesh%d%s", os.Getpid(), strings.ToLower(t.Name()[4:]))
 	cluster, err := testhosts.Raise(t.Context(), testhosts.Options{Name: name, Nodes: nodes, Share: []string{filepath.Dir(self)}})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 				})
 			}
 			began := time.Now()
-			if diff := cmp.Diff(tt.want, failures(mesh(t, cluster))); diff != "" {
+			if diff := cmp.Diff(tt.want, failures(callAll(t, cluster))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if took := time.Since(began); took >= 5*time.Second {
@@ -223,8 +223,8 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 	}
 }
 
-// mesh has all nodes of the cluster call each other.
-func mesh(t *testing.T, cluster *testhosts.Cluster) map[string]facts.Mesh {
+// callAll has all nodes of the cluster call each other.
+func callAll(t *testing.T, cluster *testhosts.Cluster) map[string]facts.Mesh {
 	t.Helper()
 	var peers []Peer
 	var nodes []func(order, answer any)

@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"bytes"
@@ -51,7 +51,7 @@ func (c *call) dial(address string, port int) error {
 	if c.fd, err = openSocket(family); err != nil {
 		return err
 	}
-	if err = connectSocket(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
+	if err = unix.Connect(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
 		return nil
 	}
 	return c.refused(err)
@@ -104,7 +104,7 @@ func (c *call) ready(calls *calling, events uint32) {
 		return
 	}
 	for {
-		n, err := readSocket(c.fd, calls.buffer)
+		n, err := unix.Read(c.fd, calls.buffer)
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
 			return
@@ -135,7 +135,7 @@ func (c *call) speak(calls *calling) error {
 	if c.doubted != nil {
 		said, c.unsent = said[:calls.opening.head], said[calls.opening.head:]
 	}
-	n, err := writeSocket(c.fd, said)
+	n, err := unix.Write(c.fd, said)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (c *call) send() {
 	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
 		return
 	}
-	if n, err := writeSocket(c.fd, c.unsent); err == nil {
+	if n, err := unix.Write(c.fd, c.unsent); err == nil {
 		c.unsent = c.unsent[n:]
 	}
 }
@@ -253,6 +253,6 @@ func (c *call) hangUp() {
 	if c.connected {
 		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
-	closeSocket(c.fd)
+	unix.Close(c.fd)
 	c.fd = -1
 }

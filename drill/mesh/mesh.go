@@ -1,4 +1,21 @@
-package drill
+// Package mesh has nodes call each other: on the addresses and ports a launch
+// will use, with full packets, in both directions. What became of a call that
+// failed is told apart as far as the caller can: refused, dropped, prohibited by
+// a router or by the own routing table, taken and not answered, answered by
+// somebody else, answered until a packet is full.
+//
+// It refuses to repeat what failed, to be disturbed by strangers, who are told
+// nothing, and to leave anything behind in the kernel: a caller resets what it is
+// through with.
+//
+// All calls of a node are one goroutine's, which waits for their sockets by a
+// poll set of its own. With package net, a goroutine and bounded calls each, the
+// same is 350 lines shorter, and 128 nodes on two processors (BenchmarkMesh) took
+// 2.7 to 3.3 s of their time instead of 1.3 s and 1.7 to 2.8 s in all instead of
+// 0.8 s; so long that some of 16,384 calls ran out of it, which is a false
+// verdict. Calling the kernel behind the back of Go's scheduler would save another
+// quarter, and is not worth what it takes.
+package mesh
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"errors"
@@ -94,8 +94,5 @@ func TestTimesNest(t *testing.T) {
 	}
 	if callsTime >= 5*time.Second {
 		t.Errorf("calling takes %v", callsTime)
-	}
-	if loginConnect >= loginsTime {
-		t.Errorf("connecting takes %v, and all logins %v", loginConnect, loginsTime)
 	}
 }

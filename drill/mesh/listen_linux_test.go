@@ -1,4 +1,4 @@
-package drill
+package mesh
 
 import (
 	"context"
