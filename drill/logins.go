@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -82,7 +83,7 @@ type try struct {
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
 	began := time.Now()
-	_, complaint, err := runChild(ctx, ssh, args...)
+	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
 	took := time.Since(began)
 	if err == nil {
 		return try{over: true}
@@ -96,6 +97,11 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
 	failure.Message = cmp.Or(said, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
 	return try{over: said != "" || took >= loginConnect, failure: failure}
+}
+
+// inEnglish is a program whose words are looked at.
+func inEnglish(path string, args ...string) hostsys.Child {
+	return hostsys.Child{Path: path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}
 }
 
 // options keep ssh from asking, from reusing or leaving a shared connection,
@@ -114,7 +120,7 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	}
 	// What ssh makes of its configuration for this peer. One that fails here
 	// will say why when it logs in.
-	settings, _, _ := runChild(ctx, ssh, append(append([]string{"-G"}, options...), "--", peer)...)
+	settings, _, _ := inEnglish(ssh, append(append([]string{"-G"}, options...), "--", peer)...).Run(ctx)
 	return append(options, unwritten(settings)...)
 }
 

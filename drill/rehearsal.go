@@ -9,9 +9,11 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // Rehearsal is a run of pdsh as DeepSpeed will start it.
@@ -40,17 +42,16 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 		defer cancel()
 	}
 
-	defer holdThread()()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = r.environment()
 	out, errs := &lineWriter{take: heard.output}, &lineWriter{take: heard.complaint}
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that somebody could be asked at
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
-	cmd.WaitDelay = childGrace
+	cmd.WaitDelay = hostsys.Grace
 
 	began := time.Now()
-	err := cmd.Run()
+	err := hostsys.Run(cmd)
 	seconds := time.Since(began).Seconds()
 	out.flush()
 	errs.flush()

@@ -342,31 +342,6 @@ func TestCallFirst(t *testing.T) {
 	}
 }
 
-func TestAsksModules(t *testing.T) {
-	tests := map[string]bool{
-		"passwd: files sss\nhosts:  files dns # all\n":       false,
-		"hosts: dns files\n":                                 false,
-		"hosts: files mdns4_minimal [NOTFOUND=return] dns\n": true,
-		" hosts : files [NOTFOUND=return] dns\n":             true,
-		"hosts: files dns myhostname\n":                      true,
-		"#hosts: nis\n":                                      false,
-		"":                                                   false,
-	}
-	for text, want := range tests {
-		if got := asksModules(text); got != want {
-			t.Errorf("%q: %t, want %t", text, got, want)
-		}
-	}
-}
-
-func TestParseAhosts(t *testing.T) {
-	got := parseAhosts("fd00::1  STREAM w1.cluster\nfd00::1 DGRAM\nfd00::1 RAW\n10.0.0.1 STREAM\nnonsense STREAM\n10.0.0.1 RAW\n")
-	want := []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 func TestResolve(t *testing.T) {
 	tests := map[string]string{"10.0.0.7": "10.0.0.7", "fd00::7": "fd00::7"}
 	for host, want := range tests {

@@ -3,10 +3,10 @@ package facts
 // Host is the machine itself.
 type Host struct {
 	Hostname     string `json:"hostname" fact:"own"`
-	BootID       string `json:"boot_id" fact:"own"`
+	BootID       string `json:"boot_id" fact:"own" lasting:"no"`
 	MachineID    string `json:"machine_id" fact:"own"`
-	NetNamespace string `json:"net_namespace" fact:"own"` // "net:[4026531840]"
-	OS           string `json:"os"`                       // "Debian GNU/Linux 12 (bookworm)"
+	NetNamespace string `json:"net_namespace" fact:"own" lasting:"no"` // "net:[4026531840]"
+	OS           string `json:"os"`                                    // "Debian GNU/Linux 12 (bookworm)"
 	Kernel       string `json:"kernel"`
 	Arch         string `json:"arch"` // uname's spelling: x86_64, aarch64
 	Libc         string `json:"libc"` // "glibc 2.36", "musl 1.2.4", "" when not found

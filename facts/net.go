@@ -49,7 +49,7 @@ type Net struct {
 // Interface is one network interface.
 type Interface struct {
 	Name     string `json:"name"`
-	Index    int    `json:"index" fact:"own"`
+	Index    int    `json:"index" fact:"own" lasting:"no"`
 	Up       bool   `json:"up"`      // IFF_UP
 	Running  bool   `json:"running"` // IFF_RUNNING: has carrier
 	Loopback bool   `json:"loopback"`

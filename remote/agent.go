@@ -130,8 +130,8 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
 	began := time.Now()
-	lookout := a.command.client.lookOut(ctx)
-	defer lookout.dismiss()
+	lookout := a.command.client.LookOut(ctx)
+	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
 	id := a.enlist(c)
 	defer a.strike(id)
@@ -152,7 +152,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		case <-ctx.Done():
 			go a.cancel(id)
 			failure := a.late(ctx, method, began)
-			lookout.tell(failure)
+			lookout.Tell(failure)
 			return failure
 		}
 	}
@@ -267,14 +267,14 @@ func (a *Agent) conclude(err error, e ending) *Error {
 	cut, leaving := a.cut, a.leaving
 	a.mu.Unlock()
 	var failure *Error
-	hole := a.command.client.blackHole()
+	hole := a.command.client.Broken()
 	switch {
 	case cut != nil:
 		return cut
 	case hole != nil:
 		hole.Host, hole.Stage = e.host, StageTalk
 		return hole
-	case leaving && e.code() == 0 && errors.Is(err, io.EOF):
+	case leaving && e.Status == 0 && errors.Is(err, io.EOF):
 		return a.fail(Interrupted, nil, errClosed)
 	case errors.As(err, &failure):
 		return failure

@@ -28,7 +28,7 @@ func BenchmarkDial(b *testing.B) {
 	n := startNode(b, admits(p.key.PublicKey()))
 	p.knows(n)
 	p.write("config", host("w1", n.port))
-	c := p.client(Options{})
+	c := p.client(SSHOptions{})
 	for b.Loop() {
 		client, _, err := c.dial(context.Background(), "w1")
 		if err != nil {

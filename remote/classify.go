@@ -53,7 +53,7 @@ func resolverWords(err error) string {
 // late is the reason our own side ended it, nil when it did not.
 func (a *attempt) explain(late, err error) *Error {
 	var negotiation *ssh.AlgorithmNegotiationError
-	hole := a.connection.blackHole()
+	hole := a.connection.Broken()
 	switch {
 	case a.refused.Load() != nil:
 		return a.refused.Load()
@@ -93,8 +93,6 @@ func (a *attempt) after() string { return inSeconds(time.Since(a.begun)) }
 func (a *attempt) silence(what string) error {
 	return fmt.Errorf("%s within %s", what, a.after())
 }
-
-func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
 
 // turnedAway are the lines with which sshd declines a connection before its
 // version line (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).

@@ -19,7 +19,7 @@ import (
 func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	client, trace, err := c.dial(ctx, name)
+	client, trace, err := c.carrier.Dial(ctx, name)
 	if err != nil {
 		return nil, trace, err
 	}
@@ -52,7 +52,7 @@ type sweep struct {
 }
 
 // run sweeps the node at the other end of a connection, and closes it.
-func (s *sweep) run(client *connection) *Error {
+func (s *sweep) run(client Connection) *Error {
 	command, failure := run(client, s.host, cleanCommand)
 	if failure != nil {
 		return failure

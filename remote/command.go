@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // The commands that run on a node. They are constants: what differs from node
@@ -48,8 +46,8 @@ const parting = time.Second
 // belong to one goroutine at a time.
 type command struct {
 	host    string
-	client  *connection
-	session *ssh.Session
+	client  Connection
+	process *Process
 	stdin   io.WriteCloser
 	stdout  *lineReader
 	stderr  *tail
@@ -57,51 +55,22 @@ type command struct {
 
 // run starts a command on a connection, which the command owns from then on,
 // also when it does not start.
-func run(client *connection, host, text string) (*command, *Error) {
-	c := &command{host: host, client: client, stderr: &tail{}}
-	c.stderr.full = func() { client.Close() }
-	if err := c.start(text); err != nil {
+func run(client Connection, host, text string) (*command, *Error) {
+	stderr := &tail{full: func() { client.Close() }}
+	process, failure := client.Start(text, stderr)
+	if failure != nil {
 		client.Close()
-		return nil, &Error{Host: host, Stage: StageSession, Cause: refusal(err), Err: err}
+		failure.Host = host
+		return nil, failure
 	}
-	return c, nil
-}
-
-var errExecRefused = errors.New("the server runs no commands for this account")
-
-// refusal tells a server that says no from one that is gone.
-func refusal(err error) Cause {
-	var open *ssh.OpenChannelError
-	if errors.As(err, &open) || errors.Is(err, errExecRefused) {
-		return SessionRefused
-	}
-	return ConnectionLost
-}
-
-func (c *command) start(text string) (err error) {
-	if c.session, err = c.client.NewSession(); err != nil {
-		return err
-	}
-	if c.stdin, err = c.session.StdinPipe(); err != nil {
-		return err
-	}
-	stdout, err := c.session.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	c.stdout = newLineReader(stdout)
-	c.session.Stderr = c.stderr
-	err = c.session.Start(text)
-	if err != nil && strings.HasPrefix(err.Error(), "ssh: command ") {
-		return errExecRefused // x/crypto's own text repeats the whole command
-	}
-	return err
+	return &command{host: host, client: client, process: process,
+		stdin: process.Stdin, stdout: newLineReader(process.Stdout), stderr: stderr}, nil
 }
 
 // exit is how a command ended, as far as can be seen from here.
 type exit struct {
+	Exit
 	read   error  // why there is no further line: io.EOF, io.ErrUnexpectedEOF, *tooMuch
-	status error  // nil for 0, *ssh.ExitError, *ssh.ExitMissingError
 	lost   error  // of the connection; nil while it lives
 	stderr string // its last words, escaped
 }
@@ -115,9 +84,8 @@ func (c *command) leave(err error) exit {
 	}
 	late := time.AfterFunc(parting, func() { c.client.Close() })
 	defer late.Stop()
-	e := exit{read: err, status: c.session.Wait()}
-	var missing *ssh.ExitMissingError
-	if errors.As(e.status, &missing) && !alive(c.client) {
+	e := exit{read: err, Exit: c.process.Wait()}
+	if e.Missing && !c.client.Alive() {
 		e.lost = c.client.Wait()
 		if e.lost == nil {
 			e.lost = io.EOF
@@ -130,34 +98,29 @@ func (c *command) leave(err error) exit {
 	return e
 }
 
-// alive asks the server whether it is still there; it returns when the server
-// answers or the connection is closed. Any answer will do: OpenSSH refuses the
-// request, as it does its own client's.
-func alive(client *connection) bool {
-	_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
-	return err == nil
-}
+// lastMoment is how long before the end of a wait somebody looks after it.
+func lastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
 
 // watchdog hangs up on a command that keeps its caller waiting. Shortly before
 // ctx's deadline, while there is time for an answer, it asks the server whether
 // it is alive: a node that answers has a shell that is stuck, one that does not
 // is frozen itself.
 type watchdog struct {
-	client  *connection
+	client  Connection
 	timer   *time.Timer
 	stop    func() bool
-	lookout *lookout
+	lookout Lookout
 
 	mu     sync.Mutex
 	barked bool
 	alive  bool
 }
 
-func watch(ctx context.Context, client *connection) *watchdog {
+func watch(ctx context.Context, client Connection) *watchdog {
 	w := &watchdog{
 		client:  client,
 		stop:    context.AfterFunc(ctx, func() { client.Close() }),
-		lookout: client.lookOut(ctx),
+		lookout: client.LookOut(ctx),
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -166,7 +129,7 @@ func watch(ctx context.Context, client *connection) *watchdog {
 	left := time.Until(deadline)
 	w.timer = time.AfterFunc(left-lastMoment(left), func() {
 		w.bark(false)
-		if alive(client) {
+		if client.Alive() {
 			w.bark(true)
 			client.Close()
 		}
@@ -190,7 +153,7 @@ func (w *watchdog) verdict() (late, alive bool) {
 // dismiss ends the watch; false means that it has closed the connection or is
 // about to.
 func (w *watchdog) dismiss() bool {
-	w.lookout.dismiss()
+	w.lookout.Dismiss()
 	inTime := w.timer == nil || w.timer.Stop()
 	return w.stop() && inTime
 }

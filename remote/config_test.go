@@ -77,7 +77,7 @@ func TestConfigAgainstSSH(t *testing.T) {
 }
 
 // configured writes the files below a new home and reads them.
-func configured(t *testing.T, files map[string]string) (home string, c *Client) {
+func configured(t *testing.T, files map[string]string) (home string, c *SSH) {
 	t.Helper()
 	home = t.TempDir()
 	dir := filepath.Join(home, ".ssh")
@@ -90,7 +90,7 @@ func configured(t *testing.T, files map[string]string) (home string, c *Client) 
 			t.Fatal(err)
 		}
 	}
-	c, err := New(Options{Home: home, SystemConfig: filepath.Join(home, "etc", "ssh_config"), AgentSocket: filepath.Join(home, "no-agent")})
+	c, err := NewSSH(SSHOptions{Home: home, SystemConfig: filepath.Join(home, "etc", "ssh_config"), AgentSocket: filepath.Join(home, "no-agent")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func configured(t *testing.T, files map[string]string) (home string, c *Client) 
 }
 
 // told is what we resolved, in the words of ssh -G.
-func told(g *target, c *Client) map[string]string {
+func told(g *target, c *SSH) map[string]string {
 	jump := ""
 	if g.jump != nil {
 		jump = g.jump.name
@@ -212,7 +212,7 @@ func TestConfigErrors(t *testing.T) {
 			dir := filepath.Join(home, ".ssh")
 			os.Mkdir(dir, 0o700)
 			os.WriteFile(filepath.Join(dir, "config"), []byte(strings.ReplaceAll(test.config, "$DIR", dir)), 0o600)
-			_, err := New(Options{Home: home, SystemConfig: filepath.Join(home, "none")})
+			_, err := NewSSH(SSHOptions{Home: home, SystemConfig: filepath.Join(home, "none")})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("New: %v, want %q", err, test.want)
 			}
@@ -223,7 +223,7 @@ func TestConfigErrors(t *testing.T) {
 func TestConfigOthersMayWrite(t *testing.T) {
 	home, _ := configured(t, map[string]string{"config": "Port 2200\n"})
 	os.Chmod(filepath.Join(home, ".ssh", "config"), 0o620)
-	_, err := New(Options{Home: home, SystemConfig: filepath.Join(home, "none")})
+	_, err := NewSSH(SSHOptions{Home: home, SystemConfig: filepath.Join(home, "none")})
 	if err == nil || !strings.Contains(err.Error(), "bad owner or permissions") {
 		t.Errorf("New: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestConfigPrecedence(t *testing.T) {
 	os.WriteFile(filepath.Join(system, "ssh_config"), []byte("Include d/*.conf\nUser theirs\nPort 2301\n"), 0o644)
 	os.Mkdir(filepath.Join(system, "d"), 0o755)
 	os.WriteFile(filepath.Join(system, "d", "a.conf"), []byte("HashKnownHosts yes\nStrictHostKeyChecking yes\n"), 0o666)
-	c, err := New(Options{Home: home, SystemConfig: filepath.Join(system, "ssh_config")})
+	c, err := NewSSH(SSHOptions{Home: home, SystemConfig: filepath.Join(system, "ssh_config")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := &Client{config: configFiles{files: []configFile{file}}, local: account{name: "me", home: "/nowhere"}}
+		c := &SSH{config: configFiles{files: []configFile{file}}, local: account{name: "me", home: "/nowhere"}}
 		got, err := c.resolve(hop{name: host})
 		if err == nil && (got.port < 1 || got.port > 65535 || got.user == "" || len(got.hostKeyAlgorithms) == 0) {
 			t.Errorf("%q for %q: %+v", text, host, got)

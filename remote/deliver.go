@@ -35,25 +35,6 @@ import (
 // Nothing is sent behind the bytes until the next line comes: some head(1) read
 // further than they are told.
 
-// Reach logs in to name, makes sure that our binary is there and returns its
-// talking agent. It takes at most Options.Timeout. The agent ends with ctx.
-//
-// The error is an *Error. The Trace is never nil.
-func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
-	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	client, trace, err := c.dial(reach, name)
-	if err != nil {
-		return nil, trace, err
-	}
-	agent, failure := c.bootstrap(reach, client, name, trace)
-	if failure != nil {
-		return nil, trace, failure
-	}
-	agent.tieTo(ctx)
-	return agent, trace, nil
-}
-
 // maxPlaces is more directories than deliver.sh tries.
 const maxPlaces = 10
 
@@ -68,7 +49,7 @@ type delivery struct {
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
-func (c *Client) bootstrap(ctx context.Context, client *connection, name string, trace *Trace) (*Agent, *Error) {
+func (c *Client) bootstrap(ctx context.Context, client Connection, name string, trace *Trace) (*Agent, *Error) {
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()

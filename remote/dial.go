@@ -27,14 +27,22 @@ const (
 	handshakeTimeout = 30 * time.Second
 )
 
-// dial logs in to a node by the name the hostfile gives it, and returns the
+// Dial logs in to a node by the name the hostfile gives it, and returns the
 // connection with what was met on the way. The trace is never nil; an error is
 // always an *Error.
 //
 // ctx bounds the way there: whatever waits for a frozen peer is freed when it
 // ends, by closing the connection below. The connection that comes back is the
 // caller's to close, which frees its calls in the same way.
-func (c *Client) dial(ctx context.Context, name string) (*connection, *Trace, error) {
+func (c *SSH) Dial(ctx context.Context, name string) (Connection, *Trace, error) {
+	conn, trace, err := c.dial(ctx, name)
+	if err != nil {
+		return nil, trace, err
+	}
+	return conn, trace, nil
+}
+
+func (c *SSH) dial(ctx context.Context, name string) (*connection, *Trace, error) {
 	user, host := userAndHost(name)
 	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 	client, trace, err := c.dialHop(ctx, h, nil)
@@ -47,7 +55,7 @@ func (c *Client) dial(ctx context.Context, name string) (*connection, *Trace, er
 
 // dialHop logs in to one hop. crossed are the hops that wait for this one, by
 // which a circle is seen.
-func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *Trace, *Error) {
+func (c *SSH) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *Trace, *Error) {
 	begun := time.Now()
 	trace := &Trace{}
 	t, err := c.resolve(h)
@@ -68,7 +76,7 @@ func (c *Client) dialHop(ctx context.Context, h hop, crossed []hop) (*connection
 // attempt is one way from a resolved target to a login. Its fields tell how
 // far it came.
 type attempt struct {
-	client *Client
+	client *SSH
 	hop    hop
 	target *target
 	trace  *Trace
@@ -156,8 +164,8 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 		},
 		User:              t.user,
 		HostKeyAlgorithms: a.verifier.algorithms(),
-		HostKeyCallback: func(_ string, remote net.Addr, key ssh.PublicKey) error {
-			if refused := a.verifier.check(remote, key); refused != nil {
+		HostKeyCallback: func(_ string, server net.Addr, key ssh.PublicKey) error {
+			if refused := a.verifier.check(server, key); refused != nil {
 				a.refused.Store(refused)
 				return refused
 			}

@@ -20,6 +20,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"preflight/remote/fixture"
 )
 
 // person is somebody with a home of their own and a key, and nothing of the
@@ -32,7 +34,7 @@ type person struct {
 
 func newPerson(t testing.TB) *person {
 	t.Helper()
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	p := &person{t: t, home: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(p.home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)
@@ -72,13 +74,13 @@ func (p *person) newKey(name, passphrase string) ssh.Signer {
 	return signer
 }
 
-func (p *person) client(o Options) *Client {
+func (p *person) client(o SSHOptions) *SSH {
 	p.t.Helper()
 	o.Home, o.SystemConfig = p.home, filepath.Join(p.home, "etc", "ssh_config")
 	if o.AgentSocket == "" {
 		p.t.Setenv("SSH_AUTH_SOCK", "")
 	}
-	c, err := New(o)
+	c, err := NewSSH(o)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -233,7 +235,7 @@ func host(name string, port int, more ...string) string {
 
 // failed dials and wants it to fail in a certain way within a second of when
 // it has to.
-func (p *person) failed(c *Client, name string, timeout time.Duration, stage Stage, cause Cause, words string) (*Error, *Trace) {
+func (p *person) failed(c *SSH, name string, timeout time.Duration, stage Stage, cause Cause, words string) (*Error, *Trace) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -242,7 +244,7 @@ func (p *person) failed(c *Client, name string, timeout time.Duration, stage Sta
 	if client != nil {
 		client.Close()
 	}
-	if took := time.Since(begun); took > timeout+slack {
+	if took := time.Since(begun); took > timeout+fixture.Slack {
 		p.t.Errorf("%s: took %v, the deadline was %v", name, took, timeout)
 	}
 	var e *Error
@@ -260,7 +262,7 @@ func TestDial(t *testing.T) {
 	n := startNode(t, admits(p.key.PublicKey()))
 	p.knows(n)
 	p.write("config", host("w1", n.port, "User carol"))
-	client, trace, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, trace, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +280,7 @@ func TestDialUserOfEntry(t *testing.T) {
 	n := startNode(t, admits(p.key.PublicKey()))
 	p.knows(n)
 	p.write("config", "Host w1\n HostName 127.0.0.1\n User carol\n Port 1\n")
-	client, trace, err := p.client(Options{Port: n.port}).dial(context.Background(), "dave@x@w1")
+	client, trace, err := p.client(SSHOptions{Port: n.port}).dial(context.Background(), "dave@x@w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +333,7 @@ func TestDialStrangePeers(t *testing.T) {
 			p := newPerson(t)
 			_, port := listen(t, test.serve)
 			p.write("config", host("w1", port))
-			_, trace := p.failed(p.client(Options{}), "w1", short, test.stage, test.cause, test.words)
+			_, trace := p.failed(p.client(SSHOptions{}), "w1", short, test.stage, test.cause, test.words)
 			if test.stage == StageNegotiate && !strings.HasPrefix(trace.Banner, "SSH-2.0-") {
 				t.Errorf("banner %q", trace.Banner)
 			}
@@ -348,7 +350,7 @@ func TestDialNetwork(t *testing.T) {
 	port := closed.Addr().(*net.TCPAddr).Port
 	closed.Close()
 	p.write("config", host("refused", port))
-	c := p.client(Options{})
+	c := p.client(SSHOptions{})
 	p.failed(c, "refused", time.Second, StageConnect, Refused, "connection refused")
 	e, _ := p.failed(c, "no-such-host.invalid", 5*time.Second, StageResolve, NameUnknown, "")
 	if e.Detail["resolver"] == "" || e.Detail["name"] != "no-such-host.invalid" {
@@ -369,7 +371,7 @@ func TestDialInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	var e *Error
-	if _, _, err := p.client(Options{}).dial(ctx, "w1"); !errors.As(err, &e) || e.Stage != StageGreet || e.Cause != Interrupted {
+	if _, _, err := p.client(SSHOptions{}).dial(ctx, "w1"); !errors.As(err, &e) || e.Stage != StageGreet || e.Cause != Interrupted {
 		t.Errorf("got %v", err)
 	}
 }
@@ -379,7 +381,7 @@ func TestDialConnectTimeout(t *testing.T) {
 	_, port := listen(t, stay)
 	p.write("config", host("w1", port, "ConnectTimeout 1"))
 	begun := time.Now()
-	p.failed(p.client(Options{}), "w1", time.Minute, StageGreet, Silent, "within 1.0 s")
+	p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageGreet, Silent, "within 1.0 s")
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}
@@ -392,7 +394,7 @@ func TestDialNoCommonAlgorithm(t *testing.T) {
 	n := startNode(t, server)
 	p.knows(n)
 	p.write("config", host("w1", n.port))
-	e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageNegotiate, NoCommonAlgorithm, "no common algorithm")
+	e, _ := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageNegotiate, NoCommonAlgorithm, "no common algorithm")
 	if e.Detail["kind"] != "key exchange" || !strings.Contains(e.Detail["offered"], "group1-sha1") || !strings.Contains(e.Detail["ours"], "curve25519") {
 		t.Errorf("detail %v", e.Detail)
 	}

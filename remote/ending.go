@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // ending is everything that was seen of a command that ended before its time.
@@ -55,18 +53,18 @@ func (e *ending) explain() *Error {
 	if errors.As(e.read, &excess) {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
 	}
-	if signal := e.signal(); signal != "" && e.spoke {
+	if signal := e.Signal; signal != "" && e.spoke {
 		return e.fail(e.stage(), AgentKilled, map[string]string{"signal": signal},
 			fmt.Errorf("ended by SIG%s%s", signal, after(e.stderr)))
 	}
-	if errors.Is(e.read, io.ErrUnexpectedEOF) && e.code() <= 0 {
+	if errors.Is(e.read, io.ErrUnexpectedEOF) && e.Status <= 0 {
 		return e.fail(e.stage(), Truncated, nil, errors.New("the stream ended in the middle of a line"))
 	}
 	if e.lost != nil {
 		return e.fail(e.stage(), ConnectionLost, nil, fmt.Errorf("the connection ended: %w", e.lost))
 	}
 	switch {
-	case e.hello && len(e.noise) > 0 && e.code() <= 0:
+	case e.hello && len(e.noise) > 0 && e.Status <= 0:
 		return e.nonsense(e.noise[0])
 	case e.hello:
 		return e.exited()
@@ -95,10 +93,10 @@ func (e *ending) explainShell() *Error {
 		return fail(ShellBroken, "the login leaves our command nothing to read"+after(said))
 	case containsAny(lower, startupWords):
 		return fail(ShellBroken, "a startup file ends the login: "+said)
-	case said == "" && e.code() == 0:
+	case said == "" && e.Status == 0:
 		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file says exit, or a forced command prints nothing")
-	case said == "" && e.code() > 0:
-		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.code()))
+	case said == "" && e.Status > 0:
+		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
 	case said == "":
 		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
 	case notText.MatchString(said):
@@ -122,7 +120,7 @@ func (e *ending) explainDirectories() *Error {
 
 // explainStart is for a binary that lies on the node and does not start.
 func (e *ending) explainStart() *Error {
-	status := e.code()
+	status := e.Status
 	if failed, err := strconv.Atoi(e.failed); err == nil {
 		status = failed
 	}
@@ -151,7 +149,7 @@ func (e *ending) explainStart() *Error {
 // exited is for an agent that ended by itself.
 func (e *ending) exited() *Error {
 	status, how := "", "without an exit status"
-	if code := e.code(); code >= 0 {
+	if code := e.Status; code >= 0 {
 		status = strconv.Itoa(code)
 		how = "with status " + status
 	}
@@ -162,7 +160,7 @@ func (e *ending) exited() *Error {
 // overdue is the failure of a dialogue that time, our user or the watch over its
 // path ended, nil when it ended by itself. tag is what only a login that echoes would print, if anything.
 func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
-	if hole := dog.client.blackHole(); hole != nil {
+	if hole := dog.client.Broken(); hole != nil {
 		hole.Host, hole.Stage = e.host, e.stage()
 		return hole
 	}
@@ -170,7 +168,7 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
 		failure := e.stuck(alive, echoed, inSeconds(time.Since(began)))
 		if !alive {
-			dog.lookout.tell(failure)
+			dog.lookout.Tell(failure)
 		}
 		return failure
 	}
@@ -208,29 +206,8 @@ func (e *ending) said() string {
 	return strings.Join(words, "; ")
 }
 
-// code is the exit status, -1 when there was none.
-func (e *ending) code() int {
-	var status *ssh.ExitError
-	switch {
-	case e.status == nil:
-		return 0
-	case errors.As(e.status, &status) && status.Signal() == "":
-		return status.ExitStatus()
-	}
-	return -1
-}
-
-// signal is the name of the signal that ended the command, without its SIG.
-func (e *ending) signal() string {
-	var status *ssh.ExitError
-	if errors.As(e.status, &status) {
-		return escape(status.Signal())
-	}
-	return ""
-}
-
 func (e *ending) bySignal() string {
-	if signal := e.signal(); signal != "" {
+	if signal := e.Signal; signal != "" {
 		return ": SIG" + signal
 	}
 	return ""

@@ -22,7 +22,7 @@ type verifier struct {
 	notes    []string   // what ssh does with a key that we let pass
 }
 
-func (c *Client) verifier(t *target) *verifier {
+func (c *SSH) verifier(t *target) *verifier {
 	files := slices.Concat(t.userKnown, t.globalKnown)
 	v := &verifier{target: t}
 	v.known, v.problems = c.hostKeys.lookup(files, t.keyName)
@@ -84,8 +84,8 @@ func keyFormat(algorithm string) string {
 
 // check is nil when the host is who it should be, or when the configuration
 // says not to mind.
-func (v *verifier) check(remote net.Addr, shown ssh.PublicKey) *Error {
-	if tcp, ok := remote.(*net.TCPAddr); ok && v.target.trustLocalhost && !v.target.aliased && tcp.IP.IsLoopback() {
+func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *Error {
+	if tcp, ok := server.(*net.TCPAddr); ok && v.target.trustLocalhost && !v.target.aliased && tcp.IP.IsLoopback() {
 		return nil
 	}
 	if revoked, ok := v.revoked(shown); ok {

@@ -84,7 +84,7 @@ func TestHostKey(t *testing.T) {
 			n := startNode(t, admits(p.key.PublicKey()))
 			p.write("known_hosts", test.known(n))
 			p.write("config", host("w1", n.port, test.config))
-			c := p.client(Options{})
+			c := p.client(SSHOptions{})
 			if test.cause != "" {
 				e, _ := p.failed(c, "w1", time.Minute, StageHostKey, test.cause, test.words)
 				if e.Detail["fingerprint"] != ssh.FingerprintSHA256(n.key.PublicKey()) || e.Detail["type"] != ssh.KeyAlgoED25519 {
@@ -118,7 +118,7 @@ func TestHostKeyOrder(t *testing.T) {
 	for _, key := range []ssh.PublicKey{second.PublicKey(), n.key.PublicKey()} {
 		p.write("known_hosts", line(knownhosts.Normalize(n.address), key))
 		p.write("config", host("w1", n.port))
-		client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+		client, _, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 		if err != nil {
 			t.Errorf("known by %s: %v", key.Type(), err)
 			continue
@@ -170,7 +170,7 @@ func TestHostCertificate(t *testing.T) {
 // checkKey asks the verifier alone.
 func checkKey(p *person, key ssh.PublicKey) *Error {
 	p.write("config", host("w1", 2222))
-	c := p.client(Options{})
+	c := p.client(SSHOptions{})
 	target, err := c.resolve(hop{name: "w1"})
 	if err != nil {
 		p.t.Fatal(err)
@@ -195,7 +195,7 @@ func TestDialHostCertificate(t *testing.T) {
 	n := startNode(t, server)
 	p.write("known_hosts", "@cert-authority "+line("*", authority.PublicKey()))
 	p.write("config", host("w1", n.port))
-	client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, _, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}

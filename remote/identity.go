@@ -120,7 +120,7 @@ func readPublic(path string) ssh.PublicKey {
 // identities lists what is offered to a host, in the order of pubkey_prepare
 // (sshconnect2.c): the agent's keys that the configuration names, its other
 // keys, then the files.
-func (c *Client) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
+func (c *SSH) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
 	held, agentProblem := c.agents.list(ctx, t.agentSocket)
 	files := c.fileIdentities(t, held)
 	var named, other []*identity
@@ -139,7 +139,7 @@ func (c *Client) identities(ctx context.Context, t *target) (list []*identity, a
 
 // fileIdentities are the keys of the files and their certificates. held are
 // the agent's keys, which can sign for a certificate as well.
-func (c *Client) fileIdentities(t *target, held []*identity) []*identity {
+func (c *SSH) fileIdentities(t *target, held []*identity) []*identity {
 	var list []*identity
 	for _, path := range t.identities {
 		id := c.keys.load(path)

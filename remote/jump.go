@@ -44,10 +44,10 @@ func (j *jumps) close() {
 
 // jumpTimeout leaves the nodes behind a jump host the time to report what went
 // wrong with it.
-func (o Options) jumpTimeout() time.Duration { return o.Timeout * 4 / 5 }
+func (o SSHOptions) jumpTimeout() time.Duration { return o.Timeout * 4 / 5 }
 
 // jump gives the connection to a jump host, and dials it when nobody has.
-func (c *Client) jump(h hop, crossed []hop) *jump {
+func (c *SSH) jump(h hop, crossed []hop) *jump {
 	c.jumps.mu.Lock()
 	defer c.jumps.mu.Unlock()
 	if c.jumps.open == nil {
@@ -62,7 +62,7 @@ func (c *Client) jump(h hop, crossed []hop) *jump {
 	return j
 }
 
-func (c *Client) dialJump(j *jump, h hop, crossed []hop) {
+func (c *SSH) dialJump(j *jump, h hop, crossed []hop) {
 	defer close(j.done)
 	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.jumpTimeout())
 	defer cancel()

@@ -25,7 +25,7 @@ func TestJumpIsShared(t *testing.T) {
 	p.knows(bastion)
 	p.knows(n)
 	p.write("config", host("bastion", bastion.port)+host("w*", n.port, "ProxyJump bastion"))
-	c := p.client(Options{})
+	c := p.client(SSHOptions{})
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -68,7 +68,7 @@ func TestJumpChain(t *testing.T) {
 		"each": host("outer", outer.port) + host("127.0.0.1", inner.port, "ProxyJump outer") + host("w1", n.port, "ProxyJump 127.0.0.1"),
 	} {
 		p.write("config", config)
-		c := p.client(Options{})
+		c := p.client(SSHOptions{})
 		client, trace, err := c.dial(context.Background(), "w1")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -96,7 +96,7 @@ func TestJumpFails(t *testing.T) {
 	p.write("config", host("bastion", bastion.port)+host("dead", nowhere)+host("mute", silent)+
 		host("w1", 1, "ProxyJump dead")+host("w2", 1, "ProxyJump mute")+host("w3", nowhere, "ProxyJump bastion")+
 		host("w4", silent, "ProxyJump bastion")+host("loop1", 1, "ProxyJump loop2")+host("loop2", 1, "ProxyJump loop1"))
-	c := p.client(Options{Timeout: limit})
+	c := p.client(SSHOptions{Timeout: limit})
 
 	e, _ := p.failed(c, "w1", limit, StageConnect, JumpFailed, "jump host dead: dead: connect: refused")
 	if e.Detail["jump"] != "dead" || e.Detail["cause"] != string(Refused) {
@@ -125,7 +125,7 @@ func TestJumpFreezes(t *testing.T) {
 	p.write("known_hosts", line("[127.0.0.1]:"+strconv.Itoa(between), bastion.key.PublicKey()))
 	p.knows(n)
 	p.write("config", host("bastion", between)+host("w1", n.port, "ProxyJump bastion"))
-	c := p.client(Options{Timeout: time.Second})
+	c := p.client(SSHOptions{Timeout: time.Second})
 	client, _, err := c.dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestProxyCommand(t *testing.T) {
 	}
 	t.Setenv("SHELL", "/bin/sh")
 	p.write("config", host("w1", n.port, "ProxyCommand "+relay+" %h %p"))
-	client, trace, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, trace, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestProxyCommandFails(t *testing.T) {
 	t.Setenv("SHELL", "/bin/sh")
 	p.write("config", host("w1", 1, "ProxyCommand /bin/sh -c 'echo no way >&2; exit 3'")+
 		host("w2", 1, "ProxyCommand sleep 1000")+host("w3", 1, "ProxyCommand /nonexistent/relay"))
-	c := p.client(Options{})
+	c := p.client(SSHOptions{})
 	e, _ := p.failed(c, "w1", 5*time.Second, StageConnect, ProxyFailed, "exit status 3): no way")
 	if !strings.HasPrefix(e.Detail["command"], "/bin/sh -c") {
 		t.Errorf("detail %v", e.Detail)

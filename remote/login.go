@@ -14,7 +14,7 @@ import (
 // knows of each what became of it, and asks nobody for anything.
 type login struct {
 	ctx    context.Context
-	client *Client
+	client *SSH
 	target *target
 
 	prepared     bool

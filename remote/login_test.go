@@ -71,7 +71,7 @@ func TestLoginRefusals(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(p)
 			}
-			e, trace := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, test.cause, test.words)
+			e, trace := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, test.cause, test.words)
 			for key, words := range test.detail {
 				if !strings.Contains(e.Detail[key], words) {
 					t.Errorf("detail %s: %q, want %q", key, e.Detail[key], words)
@@ -100,7 +100,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		p.knows(wants)
 		p.write("config", host("w1", wants.port))
 		os.Chmod(p.path("id_ed25519"), 0o640)
-		e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, KeyPermissions, "mode 0640")
+		e, _ := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, KeyPermissions, "mode 0640")
 		if e.Detail["file"] != p.path("id_ed25519") || e.Detail["mode"] != "0640" {
 			t.Errorf("detail %v", e.Detail)
 		}
@@ -112,7 +112,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		p.knows(n)
 		p.write("config", host("w1", n.port))
 		p.write("id_rsa.pub", string(ssh.MarshalAuthorizedKey(locked.PublicKey())))
-		p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, KeyLocked, "the server would take the key ssh-ed25519 "+ssh.FingerprintSHA256(locked.PublicKey()))
+		p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, KeyLocked, "the server would take the key ssh-ed25519 "+ssh.FingerprintSHA256(locked.PublicKey()))
 	})
 	t.Run("public half alone", func(t *testing.T) {
 		p := newPerson(t)
@@ -121,7 +121,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		p.write("config", host("w1", n.port))
 		p.write("id_ed25519.pub", string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))
 		os.Remove(p.path("id_ed25519"))
-		e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, NoKey, "only the public half is here")
+		e, _ := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, NoKey, "only the public half is here")
 		if want := p.path("id_ed25519") + ": only the public half is here"; e.Detail["looked"] != want {
 			t.Errorf("looked at %q, want %q", e.Detail["looked"], want)
 		}
@@ -133,7 +133,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		n := startNode(t, &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }})
 		p.knows(n)
 		p.write("config", host("w1", n.port))
-		client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+		client, _, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestLoginTooManyKeys(t *testing.T) {
 	for _, name := range []string{"id_rsa", "id_ecdsa"} {
 		p.newKey(name, "")
 	}
-	e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, KeysRefused, "IdentitiesOnly yes")
+	e, _ := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, KeysRefused, "IdentitiesOnly yes")
 	if !strings.Contains(e.Detail["untried"], "id_ed25519") {
 		t.Errorf("detail %v", e.Detail)
 	}
@@ -163,7 +163,7 @@ func TestLoginAccountClosed(t *testing.T) {
 			server := nobody()
 			server.BannerCallback = func(ssh.ConnMetadata) string { return banner }
 			p, _ := site(t, server)
-			e, _ := p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, AccountClosed, "turns ")
+			e, _ := p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, AccountClosed, "turns ")
 			if strings.Contains(e.Error()+e.Detail["banner"], "\x1b") || e.Detail["banner"] == "" {
 				t.Errorf("banner %q", e.Detail["banner"])
 			}
@@ -177,7 +177,7 @@ func TestLoginAccountClosed(t *testing.T) {
 			},
 		}
 		p, _ := site(t, server)
-		p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, AccountClosed, "expired or locked")
+		p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, AccountClosed, "expired or locked")
 	})
 }
 
@@ -190,7 +190,7 @@ func TestLoginFreezes(t *testing.T) {
 		return nil, errors.New("no")
 	}
 	p, _ := site(t, server)
-	e, _ := p.failed(p.client(Options{}), "w1", 400*time.Millisecond, StageLogin, Frozen, "no answer within")
+	e, _ := p.failed(p.client(SSHOptions{}), "w1", 400*time.Millisecond, StageLogin, Frozen, "no answer within")
 	if !strings.HasSuffix(e.Detail["after"], " s") {
 		t.Errorf("detail %v", e.Detail)
 	}
@@ -204,7 +204,7 @@ func TestLoginSecondFactor(t *testing.T) {
 		}}
 	}}
 	p, _ := site(t, server)
-	p.failed(p.client(Options{}), "w1", time.Minute, StageLogin, PasswordOnly, "also asks for password")
+	p.failed(p.client(SSHOptions{}), "w1", time.Minute, StageLogin, PasswordOnly, "also asks for password")
 }
 
 func TestLoginRSA(t *testing.T) {
@@ -228,7 +228,7 @@ func TestLoginRSA(t *testing.T) {
 	n := startNode(t, server)
 	p.knows(n)
 	p.write("config", host("w1", n.port))
-	client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, _, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestLoginCertificate(t *testing.T) {
 			os.Remove(p.path("id_ed25519-cert.pub"))
 			p.write(test.file, string(ssh.MarshalAuthorizedKey(cert)))
 			p.write("config", host("w1", n.port, "User carol", test.config))
-			client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+			client, _, err := p.client(SSHOptions{}).dial(context.Background(), "w1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -337,7 +337,7 @@ func TestIdentityOrder(t *testing.T) {
 		{"IdentityAgent none", []ssh.PublicKey{p.key.PublicKey(), namedPublic}},
 	} {
 		p.write("config", "IdentityFile ~/.ssh/id_ed25519\nIdentityFile ~/.ssh/named\n"+test.config+"\n")
-		c := p.client(Options{AgentSocket: socket})
+		c := p.client(SSHOptions{AgentSocket: socket})
 		target, err := c.resolve(hop{name: "w1"})
 		if err != nil {
 			t.Fatal(err)
@@ -368,7 +368,7 @@ func TestLoginByAgent(t *testing.T) {
 	p, _ := site(t, admits(public))
 	os.Remove(p.path("id_ed25519"))
 	socket, connections := startAgent(t, keyring(t, private))
-	c := p.client(Options{AgentSocket: socket})
+	c := p.client(SSHOptions{AgentSocket: socket})
 	for range 3 {
 		client, _, err := c.dial(context.Background(), "w1")
 		if err != nil {
@@ -384,7 +384,7 @@ func TestLoginByAgent(t *testing.T) {
 func TestLoginAgentUnreachable(t *testing.T) {
 	p, _ := site(t, nobody())
 	socket := filepath.Join(p.home, "gone")
-	e, _ := p.failed(p.client(Options{AgentSocket: socket}), "w1", time.Minute, StageLogin, AgentUnreachable, "could not be asked")
+	e, _ := p.failed(p.client(SSHOptions{AgentSocket: socket}), "w1", time.Minute, StageLogin, AgentUnreachable, "could not be asked")
 	if e.Detail["socket"] != socket {
 		t.Errorf("detail %v", e.Detail)
 	}
@@ -397,7 +397,7 @@ func TestLoginAgentHangs(t *testing.T) {
 	t.Run("listing", func(t *testing.T) {
 		p, _ := site(t, admits(public))
 		socket, _ := startAgent(t, stay)
-		p.failed(p.client(Options{AgentSocket: socket}), "w1", 500*time.Millisecond, StageLogin, AgentUnreachable, "did not answer in time")
+		p.failed(p.client(SSHOptions{AgentSocket: socket}), "w1", 500*time.Millisecond, StageLogin, AgentUnreachable, "did not answer in time")
 	})
 	t.Run("signing", func(t *testing.T) {
 		p, _ := site(t, admits(public))
@@ -407,7 +407,7 @@ func TestLoginAgentHangs(t *testing.T) {
 		}
 		release := make(chan struct{})
 		socket, _ := startAgent(t, func(conn net.Conn) { agent.ServeAgent(stuckAgent{ring, release}, conn) })
-		c := p.client(Options{AgentSocket: socket})
+		c := p.client(SSHOptions{AgentSocket: socket})
 		p.failed(c, "w1", 500*time.Millisecond, StageLogin, AgentUnreachable, "did not answer in time")
 		close(release)
 	})

@@ -19,11 +19,8 @@ type lookout struct {
 	seen string
 }
 
-// lastMoment is how long before the end of a wait somebody looks after it.
-func lastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
-
-// lookOut stands by until ctx's deadline or until it is dismissed.
-func (c *connection) lookOut(ctx context.Context) *lookout {
+// LookOut stands by until ctx's deadline or until it is dismissed.
+func (c *connection) LookOut(ctx context.Context) Lookout {
 	l := &lookout{via: c.via}
 	deadline, ok := ctx.Deadline()
 	switch left := time.Until(deadline); {
@@ -56,14 +53,14 @@ func (p *path) look(ctx context.Context) string {
 	return fmt.Sprintf("a new connection fails: %v", err)
 }
 
-func (l *lookout) dismiss() {
+func (l *lookout) Dismiss() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 }
 
-// tell adds what was seen to the failure of a node that froze.
-func (l *lookout) tell(failure *Error) {
+// Tell adds what was seen to the failure of a node that froze.
+func (l *lookout) Tell(failure *Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if failure == nil || failure.Cause != Frozen || l.seen == "" {

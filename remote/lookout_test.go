@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"preflight/remote/fixture"
 )
 
 // Shortly before a deadline a new connection tells what the old one cannot.
 func TestLookout(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	greets, _ := listen(t, func(conn net.Conn) { io.WriteString(conn, "SSH-2.0-test\r\n") })
 	silent, _ := listen(t, stay)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,11 +43,11 @@ func TestLookout(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			l := test.client.lookOut(ctx)
-			defer l.dismiss()
+			l := test.client.LookOut(ctx)
+			defer l.Dismiss()
 			<-ctx.Done()
 			failure := &Error{Cause: Frozen, Detail: map[string]string{}, Err: errors.New("no answer")}
-			l.tell(failure)
+			l.Tell(failure)
 			if seen := failure.Detail["seen"]; !strings.Contains(seen, test.seen) || seen == "" && test.seen != "" || !strings.HasSuffix(failure.Err.Error(), seen) {
 				t.Errorf("seen %q in %v, want …%s…", seen, failure, test.seen)
 			}
@@ -53,10 +55,10 @@ func TestLookout(t *testing.T) {
 				t.Errorf("jump is %q, want %q", failure.Detail["jump"], test.client.via)
 			}
 			other := &Error{Cause: Garbage, Err: errors.New("nonsense")}
-			if l.tell(other); other.Err.Error() != "nonsense" {
+			if l.Tell(other); other.Err.Error() != "nonsense" {
 				t.Errorf("told of what is no silence: %v", other)
 			}
-			l.tell(nil) // a call that was answered at the last moment
+			l.Tell(nil) // a call that was answered at the last moment
 		})
 	}
 }
@@ -70,13 +72,13 @@ func stranger(t *testing.T) string {
 // What is lost on the way to a jump host is not blamed on the nodes behind it.
 func TestBlackHoleBeforeAJumpHost(t *testing.T) {
 	direct := &connection{path: &path{found: &blackHole{mtu: 9000, six: true}}}
-	if e := direct.blackHole(); e.Cause != BlackHole || e.Detail["size"] != "8952" || e.Detail["direction"] != "from" {
+	if e := direct.Broken(); e.Cause != BlackHole || e.Detail["size"] != "8952" || e.Detail["direction"] != "from" {
 		t.Errorf("got %v with %v", e.Cause, e.Detail)
 	}
-	if e := direct.through("bastion").blackHole(); e.Cause != JumpFailed || e.Detail["jump"] != "bastion" || e.Detail["cause"] != string(BlackHole) {
+	if e := direct.through("bastion").Broken(); e.Cause != JumpFailed || e.Detail["jump"] != "bastion" || e.Detail["cause"] != string(BlackHole) {
 		t.Errorf("got %v with %v", e.Cause, e.Detail)
 	}
-	if e := (&connection{}).blackHole(); e != nil {
+	if e := (&connection{}).Broken(); e != nil {
 		t.Errorf("out of nothing: %v", e)
 	}
 }

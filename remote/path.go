@@ -176,9 +176,9 @@ func (p *path) verdict() *blackHole {
 	return p.found
 }
 
-// blackHole is the failure of a connection that we ended because its path loses
+// Broken is the failure of a connection that we ended because its path loses
 // full packets, nil if we did not. Host and stage are the caller's to fill in.
-func (c *connection) blackHole() *Error {
+func (c *connection) Broken() *Error {
 	found := c.path.verdict()
 	switch {
 	case found == nil:

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"preflight/remote/fixture"
 )
 
 // narrowest is the largest packet that a narrowed socket lets in, with its TCP
@@ -62,9 +64,9 @@ func dialled(t *testing.T, address string) *net.TCPConn {
 
 // shells starts a server whose logins have a shell, behind a listener of that
 // control, and names it w1.
-func (p *person) shells(t *testing.T, n *testNode, control func(string, string, syscall.RawConn) error) {
+func (p *person) shells(t *testing.T, n *fixture.Node, control func(string, string, syscall.RawConn) error) {
 	t.Helper()
-	n.home = t.TempDir()
+	n.Home = t.TempDir()
 	key := newSigner(t)
 	config := admits(p.key.PublicKey())
 	config.AddHostKey(key)
@@ -72,23 +74,23 @@ func (p *person) shells(t *testing.T, n *testNode, control func(string, string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.processes.Go(func() {
+	n.Processes.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			n.processes.Go(func() {
+			n.Processes.Go(func() {
 				// A black hole keeps the caller's goodbye from us, too.
 				defer context.AfterFunc(t.Context(), func() { conn.Close() })()
 				defer conn.Close()
-				n.serve(conn, config)
+				n.Serve(conn, config)
 			})
 		}
 	})
 	t.Cleanup(func() {
 		listener.Close()
-		n.processes.Wait()
+		n.Processes.Wait()
 	})
 	p.knows(&node{address: listener.Addr().String(), key: key})
 	p.write("config", host("w1", listener.Addr().(*net.TCPAddr).Port))
@@ -114,11 +116,11 @@ func isBlackHole(t *testing.T, err error, stage Stage, direction string) {
 // node's time is over.
 func TestBlackHoleOnTheWayThere(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &testNode{}, narrow)
+	p.shells(t, &fixture.Node{}, narrow)
 	const timeout = 12 * time.Second
-	c := p.client(Options{Timeout: timeout})
+	c := p.client(SSHOptions{Timeout: timeout})
 	began := time.Now()
-	_, _, err := c.Reach(t.Context(), "w1")
+	_, _, err := New(c, Options{Timeout: timeout}).Reach(t.Context(), "w1")
 	isBlackHole(t, err, StageSession, "to")
 	if took := time.Since(began); took > timeout-lastMoment(timeout) {
 		t.Errorf("took %s of %s", took, timeout)
@@ -128,23 +130,37 @@ func TestBlackHoleOnTheWayThere(t *testing.T) {
 // The same before there is a login: a request that is larger than a packet.
 func TestBlackHoleDuringTheLogin(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &testNode{}, narrow)
-	_, _, err := p.client(Options{Timeout: 12 * time.Second, User: strings.Repeat("u", 2*narrowest)}).Reach(t.Context(), "w1")
+	p.shells(t, &fixture.Node{}, narrow)
+	c := p.client(SSHOptions{Timeout: 12 * time.Second, User: strings.Repeat("u", 2*narrowest)})
+	_, _, err := New(c, Options{Timeout: 12 * time.Second}).Reach(t.Context(), "w1")
 	isBlackHole(t, err, StageLogin, "to")
+}
+
+// keeping is a carrier whose last connection can be got at.
+type keeping struct {
+	Carrier
+	last *connection
+}
+
+func (k *keeping) Dial(ctx context.Context, name string) (Connection, *Trace, error) {
+	conn, trace, err := k.Carrier.Dial(ctx, name)
+	k.last, _ = conn.(*connection)
+	return conn, trace, err
 }
 
 // An answer that does not get through leaves a gap, and so it does on a second
 // login.
 func TestBlackHoleOnTheWayBack(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &testNode{}, nil)
-	c := p.client(Options{Timeout: time.Minute})
-	agent, _, err := c.Reach(t.Context(), "w1")
+	p.shells(t, &fixture.Node{}, nil)
+	c := p.client(SSHOptions{Timeout: time.Minute})
+	kept := &keeping{Carrier: c}
+	agent, _, err := New(kept, Options{Timeout: time.Minute}).Reach(t.Context(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer agent.Close()
-	was := agent.command.client.path
+	was := kept.last.path
 	was.close()
 	watched := &path{conn: was.conn, again: was.again, lull: 400 * time.Millisecond, login: func(ctx context.Context) (*connection, error) {
 		second, err := was.login(ctx)
@@ -153,21 +169,21 @@ func TestBlackHoleOnTheWayBack(t *testing.T) {
 		}
 		return second, err
 	}}
-	agent.command.client.path = watched
+	kept.last.path = watched
 	narrowConn(t, was.conn)
 	watched.watch()
 	defer watched.close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err = agent.Call(ctx, "big", "4000 1", nothing)
+	err = agent.Call(ctx, "big", "4000 1", fixture.Nothing)
 	isBlackHole(t, err, StageTalk, "from")
 }
 
 // What looks like a black hole on one connection has to look so on another.
 func TestBlackHoleIsProven(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &testNode{}, nil)
-	c := p.client(Options{})
+	p.shells(t, &fixture.Node{}, nil)
+	c := p.client(SSHOptions{})
 	login := func(ctx context.Context) (*connection, error) {
 		client, _, err := c.dial(ctx, "w1")
 		return client, err
@@ -239,7 +255,7 @@ func TestBlackHoleIsProven(t *testing.T) {
 // A node that reads nothing, and one that says nothing, is not suspected: what
 // is asked of it lies in its kernel, or in ours because its own has no room.
 func TestSlowNodesAreNotSuspected(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	address, _ := listen(t, stay)
 	for name, size := range map[string]int{"says nothing": 100, "reads nothing": 64 << 20} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"preflight/hostsys"
 )
 
 // proxyGrace is how long a ProxyCommand's descendants may hold its standard
@@ -19,7 +21,7 @@ type proxyConn struct {
 	net.Conn
 	command *exec.Cmd
 	stderr  tail
-	ended   chan struct{}
+	ended   <-chan struct{}
 }
 
 // startProxy runs the command as ssh does (ssh_proxy_connect in OpenSSH's
@@ -36,19 +38,14 @@ func startProxy(shell, command string) (*proxyConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxyConn{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), ended: make(chan struct{})}
+	p := &proxyConn{Conn: conn, command: exec.Command(shell, "-c", "exec "+command)}
 	p.stderr.full = func() { conn.Close() }
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = theirs, theirs, &p.stderr
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.command.WaitDelay = proxyGrace
-	if err := p.command.Start(); err != nil {
+	if p.ended, err = hostsys.Start(p.command); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	go func() {
-		p.command.Wait()
-		close(p.ended)
-	}()
 	return p, nil
 }
 
@@ -72,7 +69,7 @@ func (p *proxyConn) Close() error {
 	case <-p.ended:
 	default:
 		// Not yet waited for, so the group is still the command's.
-		syscall.Kill(-p.command.Process.Pid, syscall.SIGKILL)
+		hostsys.KillGroup(p.command)
 		<-p.ended
 	}
 	return err

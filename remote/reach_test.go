@@ -11,21 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"preflight/remote/fixture"
 	"preflight/testhosts"
 )
 
 // reaching is a client of a fleet of stand-in hosts.
 func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*Client, *testhosts.Fleet) {
 	t.Helper()
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	for i := range hosts {
-		hosts[i].Env = append(hosts[i].Env, promptExit)
+		hosts[i].Env = append(hosts[i].Env, fixture.PromptExit)
 	}
 	fleet := testhosts.Start(t, hosts...)
-	c, err := New(Options{Home: fleet.Home, SystemConfig: filepath.Join(fleet.Home, "none"), AgentSocket: "none", Timeout: timeout})
+	carrier, err := NewSSH(SSHOptions{Home: fleet.Home, SystemConfig: filepath.Join(fleet.Home, "none"), AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := New(carrier, Options{Timeout: timeout})
 	t.Cleanup(func() { c.Close() })
 	return c, fleet
 }
@@ -70,11 +72,11 @@ func TestReachedAgentLivesWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(5100 * time.Millisecond)
-	if err := agent.Call(t.Context(), "echo", nil, nothing); err != nil {
+	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
 		t.Errorf("after the time Reach had: %v", err)
 	}
 	cancel()
-	gone(t, agent.Hello.PID)
+	fixture.Gone(t, agent.Hello.PID)
 	var lost *Error
 	if err := agent.Close(); !errors.As(err, &lost) || lost.Cause != Interrupted {
 		t.Errorf("closing: %v, want interrupted", err)
@@ -84,7 +86,10 @@ func TestReachedAgentLivesWithItsContext(t *testing.T) {
 // Every fault that begins behind the login has its own name.
 func TestReachFaults(t *testing.T) {
 	heard := len("@@preflight shell\n@@preflight heard\n")
-	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
+	other, arch := "aarch64", "arm64"
+	if runtime.GOARCH == "arm64" {
+		other, arch = "x86_64", "amd64"
+	}
 	faults := map[string]struct {
 		fault testhosts.Fault
 		stage Stage
@@ -102,7 +107,7 @@ func TestReachFaults(t *testing.T) {
 		"garbage":         {testhosts.Garbage, StageShell, Garbage, `\x1b]0;owned`},
 		"floods":          {testhosts.Floods, StageShell, TooMuch, ""},
 		"no-status":       {testhosts.ExitsWithoutStatus, "", "", ""},
-		"arch":            {testhosts.WrongArch(other), StageDeliver, WrongArch, "`make cross ARCHES=" + goarch(other) + "`"},
+		"arch":            {testhosts.WrongArch(other), StageDeliver, WrongArch, "`make cross ARCHES=" + arch + "`"},
 		"os":              {testhosts.WrongOS("FreeBSD"), StageDeliver, WrongOS, "FreeBSD"},
 		"noexec":          {testhosts.NoExec, StageDeliver, NoExec, ""},
 		"full":            {testhosts.DiskFull, StageDeliver, DiskFull, ""},
@@ -124,7 +129,7 @@ func TestReachFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			agent, trace, err := c.Reach(t.Context(), name)
-			if took := time.Since(began); took > timeout+slack {
+			if took := time.Since(began); took > timeout+fixture.Slack {
 				t.Errorf("took %s of %s", took, timeout)
 			}
 			if trace == nil {

@@ -67,7 +67,7 @@ func (t *target) address() string { return net.JoinHostPort(t.host, strconv.Itoa
 
 // resolve applies the configuration to a hop. An error is one for which ssh
 // would not even connect.
-func (c *Client) resolve(h hop) (*target, error) {
+func (c *SSH) resolve(h hop) (*target, error) {
 	e := &evaluation{original: h.name, host: h.name, user: h.user, local: c.local, values: map[string]directive{}}
 	e.evaluate(c.config.files)
 	t := &target{original: h.name, user: e.remoteUser(), strict: "ask", publicKey: true}
