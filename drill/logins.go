@@ -37,11 +37,11 @@ type Logins struct {
 // asking anybody. Nothing on the node changes: a host key that ssh would accept
 // and write down is not written down.
 func (l Logins) Run(ctx context.Context) facts.Logins {
-	told := facts.Logins{Passed: []string{}}
+	result := facts.Logins{Passed: []string{}}
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
-		told.Error = "ssh is not installed"
-		return told
+		result.Error = "ssh is not installed"
+		return result
 	}
 	if l.Deadline <= 0 {
 		l.Deadline = loginsTime
@@ -62,14 +62,14 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	for i, peer := range l.Peers {
 		switch {
 		case !tries[i].over:
-			told.Untried = append(told.Untried, peer)
+			result.Untried = append(result.Untried, peer)
 		case tries[i].failure != nil:
-			told.Failed = append(told.Failed, *tries[i].failure)
+			result.Failed = append(result.Failed, *tries[i].failure)
 		default:
-			told.Passed = append(told.Passed, peer)
+			result.Passed = append(result.Passed, peer)
 		}
 	}
-	return told
+	return result
 }
 
 // try is what came of one login.
@@ -93,10 +93,10 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 		failure.Cause, failure.Message = loginCause(complaint, err)
 		return try{over: true, failure: failure}
 	}
-	said := lastLine(complaint)
+	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
-	failure.Message = cmp.Or(said, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
-	return try{over: said != "" || took >= loginConnect, failure: failure}
+	failure.Message = cmp.Or(line, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
+	return try{over: line != "" || took >= loginConnect, failure: failure}
 }
 
 // inEnglish is a program whose words are looked at.

@@ -170,12 +170,13 @@ func TestTheHopThatFails(t *testing.T) {
 			}
 		})
 	}
-	client, err := c10d.Dial(t.Context(), at(foreignPort), facts.GenerationPings)
+	conn, err := net.Dial("tcp", at(foreignPort))
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := c10d.NewClient(conn, facts.GenerationPings)
 	defer client.Close()
-	if keys, err := client.NumKeys(t.Context()); keys != 0 || err != nil {
+	if keys, err := client.ValidateAndCount(t.Context()); keys != 0 || err != nil {
 		t.Errorf("a store that is not ours has %d keys after that, %v", keys, err)
 	}
 }

@@ -131,11 +131,11 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 		case err != nil:
 			plan.unfit[i] = err.Error()
 		case at < 0:
-			plan.unfit[i] = "the agent did not say where it listens"
+			plan.unfit[i] = "the agent does not say where it listens"
 		case listening[at].Error != "":
 			plan.unfit[i] = listening[at].Error
 		case !usable(listening[at].Ports):
-			plan.unfit[i] = "the agent says it listens on ports that are none"
+			plan.unfit[i] = "the agent names ports that do not exist"
 		default:
 			plan.ports[i] = listening[at].Ports
 		}

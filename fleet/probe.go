@@ -79,7 +79,7 @@ func take(node *facts.Node, asked []facts.Section, section facts.Section, body j
 	switch err := json.Unmarshal(body, &answer); {
 	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
 	case err != nil:
-		node.Missing[section] = fmt.Sprintf("the agent's answer cannot be read: %v", err)
+		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
 		node.Missing[section] = answer.Missing
 	case !answer.Seen.Has(section):

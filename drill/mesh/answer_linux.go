@@ -129,7 +129,7 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 			l.hangUp(c)
 			return
 		}
-		if !l.hear(ctx, c, l.buffer[:n]) {
+		if !l.receive(ctx, c, l.buffer[:n]) {
 			return
 		}
 	}
@@ -145,11 +145,11 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 	}
 }
 
-// hear takes what a caller says. Who said all at once is told all at once, which
+// receive takes what a caller says. Who said all at once is told all at once, which
 // is left unsent; who did not is told what it is due: the answer after its hello,
 // and received after its payload. It is false when the call is not the mesh's,
 // or no more.
-func (l *Listener) hear(ctx context.Context, c *caller, b []byte) bool {
+func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	var due []byte
 	if !c.known {
 		if len(c.hello) > 0 {

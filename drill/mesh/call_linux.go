@@ -116,7 +116,7 @@ func (c *call) ready(calls *calling, events uint32) {
 			calls.finish(c, errHungUp)
 			return
 		}
-		if err := c.hear(calls, calls.buffer[:n]); err != nil || c.complete() {
+		if err := c.receive(calls, calls.buffer[:n]); err != nil || c.complete() {
 			calls.finish(c, err)
 			return
 		}
@@ -130,12 +130,12 @@ func (c *call) ready(calls *calling, events uint32) {
 // the connection does not stand yet nothing is said, and that is no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
-	said := calls.opening.of(mss)
+	text := calls.opening.of(mss)
 	c.unsent = nil
 	if c.doubted != nil {
-		said, c.unsent = said[:calls.opening.head], said[calls.opening.head:]
+		text, c.unsent = text[:calls.opening.head], text[calls.opening.head:]
 	}
-	n, err := unix.Write(c.fd, said)
+	n, err := unix.Write(c.fd, text)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (c *call) speak(calls *calling) error {
 		return c.refused(err)
 	}
 	if c.doubted == nil {
-		c.unsent = said[n:]
+		c.unsent = text[n:]
 		c.end = calls.now.Add(exchangeTime)
 	}
 	c.connected, c.path.MSS = true, mss
@@ -164,8 +164,8 @@ func (c *call) send() {
 // complete is whether the call was answered as it should be.
 func (c *call) complete() bool { return c.received && c.missing <= 0 }
 
-// hear takes what the listener says.
-func (c *call) hear(calls *calling, b []byte) error {
+// receive takes what the listener says.
+func (c *call) receive(calls *calling, b []byte) error {
 	if !c.answered {
 		if len(c.answer) > 0 {
 			b = append(c.answer, b...)

@@ -249,34 +249,34 @@ func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Port
 // conclude is the first call that failed, with what the others show, or the
 // first where none did.
 func (r *reach) conclude() facts.Path {
-	var told facts.Path
+	var result facts.Path
 	for i := range r.paths {
 		path := r.paths[(r.turn+i)%len(r.paths)]
-		if path.Port != 0 && (told.Port == 0 || told.Outcome == "" && path.Outcome != "") {
-			told = path
+		if path.Port != 0 && (result.Port == 0 || result.Outcome == "" && path.Outcome != "") {
+			result = path
 		}
 	}
-	if told.Port == 0 {
-		told = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathBroken, Error: errNoTime.Error()}
+	if result.Port == 0 {
+		result = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathBroken, Error: errNoTime.Error()}
 		if len(r.peer.Ports) == 0 {
-			told.Error = "it is not known to listen"
+			result.Error = "it is not known to listen"
 		}
-		return told
+		return result
 	}
-	if told.Outcome == "" || !portsDiffer(told.Outcome) {
-		return told
+	if result.Outcome == "" || !portsDiffer(result.Outcome) {
+		return result
 	}
-	told.Control = r.control
+	result.Control = r.control
 	for _, other := range r.paths {
 		switch {
-		case other.Port == told.Port, other.Port == 0, other.Outcome == facts.PathBroken:
+		case other.Port == result.Port, other.Port == 0, other.Outcome == facts.PathBroken:
 		case other.Outcome == "":
-			told.Open = append(told.Open, other.Port)
+			result.Open = append(result.Open, other.Port)
 		default:
-			told.Shut = append(told.Shut, other.Port)
+			result.Shut = append(result.Shut, other.Port)
 		}
 	}
-	return told
+	return result
 }
 
 // portsDiffer is whether another port of the same address may fare better, or

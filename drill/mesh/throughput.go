@@ -26,10 +26,10 @@ const SendOverhead = connectTime + exchangeTime
 func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
 	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
 	defer cancel()
-	told := facts.Throughput{Peer: to.Name}
+	result := facts.Throughput{Peer: to.Name}
 	if len(to.Ports) == 0 {
-		told.Error = to.Name + " is not known to listen"
-		return told
+		result.Error = to.Name + " is not known to listen"
+		return result
 	}
 	began := time.Now()
 	hello := message{kind: throughputHello, amount: uint64(span), name: node}
@@ -39,16 +39,16 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 		all.Go(func() { sent[i] = send(ctx, keyOf(token), hello, to, to.Ports[i%len(to.Ports)]) })
 	}
 	all.Wait()
-	told.Seconds = min(time.Since(began), span).Seconds()
+	result.Seconds = min(time.Since(began), span).Seconds()
 	for _, s := range sent {
 		if s.err != nil {
-			told.Rate, told.Error = 0, s.words(ctx)
-			return told
+			result.Rate, result.Error = 0, s.words(ctx)
+			return result
 		}
-		told.Interface = s.from
-		told.Rate += s.rate
+		result.Interface = s.from
+		result.Rate += s.rate
 	}
-	return told
+	return result
 }
 
 // stream is what came of one connection.

@@ -80,8 +80,8 @@ func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) 
 	if len(b) == 0 {
 		return m, nil, errShort
 	}
-	said := b[1:min(len(b), 1+len(k))]
-	if !bytes.Contains(kinds, b[:1]) || !bytes.HasPrefix(k[:], said) {
+	start := b[1:min(len(b), 1+len(k))]
+	if !bytes.Contains(kinds, b[:1]) || !bytes.HasPrefix(k[:], start) {
 		return m, nil, errStranger
 	}
 	if len(b) < headLength {
