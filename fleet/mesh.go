@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -176,10 +175,6 @@ func (r *run) callees() [][]int {
 
 // call has everybody call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
-	var everybody json.RawMessage
-	if len(r.members) <= facts.FullMesh && len(r.members) > 0 {
-		everybody = agent.Encode(r.peers(plan, callees[0]))
-	}
 	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
 		switch {
@@ -190,15 +185,11 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			learn(m, plan.into(m), plan.section, listened, nil)
 			return nil
 		}
-		peers := everybody
-		if peers == nil {
-			peers = agent.Encode(r.peers(plan, callees[i]))
-		}
-		mesh, err := agent.Call.Ask(ctx, m.agent, agent.Calls{
-			Token: r.token, Node: m.Name, Peers: peers, AllPorts: len(r.members) <= allPorts, Deadline: limit,
+		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
 		})
-		listened.Error = mesh.Error
-		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], mesh)
+		listened.Error = seen.Error
+		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], seen)
 		learn(m, plan.into(m), plan.section, listened, err)
 		return err
 	})
