@@ -28,6 +28,8 @@ var rules = []rule{
 	{"remote", []string{"ours"}, []string{"hostfile", "hostsys"}, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"probe", []string{"ours"}, []string{"facts", "hostsys"}, "a probe observes: a check or a connection in it would be judging or calling home"},
 	{"drill", []string{"ours"}, []string{"facts", "hostsys"}, "a drill tries and reports; judging is for checks"},
+	{"fleet", []string{"ours"}, []string{"remote", "drill", "probe", "facts", "launch", "hostfile"},
+		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
 	{"checks", []string{"ours", "os", "net", "os/exec", "time"}, []string{"facts", "launch", "hostfile"},
 		"checks are pure: no clock, no I/O, the same fleet gives the same report"},
 	{"explain", []string{"ours", "os", "net", "os/exec"}, []string{"checks"}, "a log is read as it is handed over; nothing is opened, reached or run"},
@@ -74,6 +76,9 @@ func TestImportRules(t *testing.T) {
 		}) {
 			t.Error("remote imports a carrier: what carries the wire is nothing to it, and an agent needs none")
 		}
+		if path == "fleet/agent" && slices.Contains(pkg.Imports, "preflight/launch") {
+			t.Errorf("%s imports launch: what runs on a node needs none of it", path)
+		}
 		if path != "probe" && slices.Contains(probeParts, path) && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
 			return slices.Contains(probeParts, strings.TrimPrefix(imported, "preflight/"))
 		}) {
@@ -83,7 +88,7 @@ func TestImportRules(t *testing.T) {
 			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)
 		}
 	}
-	for _, room := range []string{"hostfile", "facts", "hostsys", "launch", "remote", "probe", "drill", "checks", "explain", "report", "testhosts"} {
+	for _, room := range []string{"hostfile", "facts", "hostsys", "launch", "remote", "probe", "drill", "fleet", "checks", "explain", "report", "testhosts"} {
 		if !checked[room] {
 			t.Errorf("no package of %s was looked at", room)
 		}

@@ -18,8 +18,10 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/remote"
 	"preflight/remote/ssh"
 	"preflight/testhosts"
@@ -48,13 +50,13 @@ func BenchmarkFleet(b *testing.B) {
 			for i := range hosts {
 				hosts[i].Exec = answerWith(recorded, i)
 			}
-			fleet := testhosts.Start(b, hosts...)
+			running := testhosts.Start(b, hosts...)
 			list := filepath.Join(b.TempDir(), "hostfile")
-			if err := os.WriteFile(list, []byte(fleet.Hostfile), 0o600); err != nil {
+			if err := os.WriteFile(list, []byte(running.Hostfile), 0o600); err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				client := exec.Command(os.Args[0], "bench-client", fleet.Home, list)
+				client := exec.Command(os.Args[0], "bench-client", running.Home, list)
 				client.Stderr = os.Stderr
 				if err := client.Run(); err != nil {
 					b.Fatal(err)
@@ -80,7 +82,7 @@ func benchClient(home, list string) error {
 	}
 	client := remote.New(carrier, remote.Options{})
 	defer client.Close()
-	plan, err := Foresee(context.Background(), Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
+	plan, err := NewPlan(context.Background(), Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func benchClient(home, list string) error {
 		switch {
 		case !node.Reached || len(node.Missing) > 0:
 			return fmt.Errorf("%s: reached %v, missing %v, %+v", node.Name, node.Reached, node.Missing, node.SSH)
-		case len(node.Mesh.Failed) > 0 || len(node.Mesh.Reached) != 2+randomPeers:
+		case len(node.Mesh.Failed) > 0 || len(node.Mesh.Reached) != 8 /* itself, the next and six by chance */ :
 			return fmt.Errorf("%s: reached %d peers, failed %+v", node.Name, len(node.Mesh.Reached), node.Mesh.Failed)
 		case node.Rendezvous.Failed != "":
 			return fmt.Errorf("%s: the rendezvous failed: %+v", node.Name, node.Rendezvous)
@@ -109,11 +111,11 @@ func recordedFacts(b *testing.B) facts.Facts {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var fleet facts.Fleet
-	if err := json.Unmarshal(text, &fleet); err != nil {
+	var recorded facts.Fleet
+	if err := json.Unmarshal(text, &recorded); err != nil {
 		b.Fatal(err)
 	}
-	return fleet.Nodes[0].Facts
+	return recorded.Nodes[0].Facts
 }
 
 // answerWith is the i-th host, whose agent tells recorded facts, without
@@ -128,12 +130,12 @@ func answerWith(recorded facts.Facts, i int) func(string, io.Reader, io.Writer, 
 		}
 	}
 	recorded.Net = &network
-	methods := agentMethods()
-	methods[methodProbe] = func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		for _, section := range nodeSections {
+	methods := agent.Methods()
+	methods["probe"] = func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		for _, section := range probe.Of(probe.Nodes) {
 			var one facts.Facts
 			one.Take(section, recorded)
-			if err := reply(string(section), sectionReply{Seen: one}); err != nil {
+			if err := reply(string(section), agent.Probed{Seen: one}); err != nil {
 				return err
 			}
 		}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/fleet"
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/probe"
 )
 
-// headTime bounds each look at the launching machine.
+// headTime bounds each look at the launching machine before the plan stands.
 const headTime = 10 * time.Second
 
 // Intent is a launch as somebody means it.
@@ -40,21 +41,21 @@ type Plan struct {
 	Alone bool
 }
 
-// Foresee looks at the launching machine, which knows what DeepSpeed is
+// NewPlan looks at the launching machine, which knows what DeepSpeed is
 // installed and what it will be started with, reads the command and the hostfile
 // as that release does, and predicts the launch. It connects to nobody. An error
 // is what cannot be read, or what DeepSpeed itself would refuse.
-func Foresee(ctx context.Context, intent Intent) (Plan, error) {
+func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options := intent.Options
-	plan := Plan{Head: newHead(), Hostfile: intent.Hostfile}
+	plan := Plan{Head: &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}, Hostfile: intent.Hostfile}
 	look := probe.Options{WorkDir: options.WorkDir, Deadline: headTime}
 	if len(intent.Command) > 0 {
 		look.Program = intent.Command[0]
 	}
-	lookHere(ctx, plan.Head, look, headSections)
+	fleet.ProbeHere(ctx, plan.Head, look, probe.Of(probe.Head))
 	look.Interpreter, _ = launch.Interpreter(options.Interpreter, plan.Head.Launcher)
 	if look.Interpreter != "" {
-		lookHere(ctx, plan.Head, look, []facts.Section{facts.SectionPython})
+		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionPython})
 	}
 	if options.DeepSpeed == "" {
 		options.DeepSpeed = installed(plan.Head)
@@ -73,7 +74,7 @@ func Foresee(ctx context.Context, intent Intent) (Plan, error) {
 		options.Hosts, options.Notes = hosts, append(options.Notes, notes...)
 	}
 	look.Files, look.Head = launch.FilesNamed(options), true
-	lookHere(ctx, plan.Head, look, []facts.Section{facts.SectionFiles})
+	fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionFiles})
 	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
@@ -154,33 +155,4 @@ func installed(head *facts.Node) string {
 		return ""
 	}
 	return head.Python.Packages["deepspeed"]
-}
-
-func newHead() *facts.Node {
-	return &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}
-}
-
-// lookHere probes the launching machine itself, without ssh.
-func lookHere(ctx context.Context, head *facts.Node, options probe.Options, sections []facts.Section) {
-	ctx, cancel := context.WithTimeout(ctx, headTime)
-	defer cancel()
-	probe.Run(ctx, options, sections, func(section facts.Section, seen facts.Facts, missing string) {
-		if missing != "" {
-			head.Missing[section] = missing
-			return
-		}
-		head.Take(section, seen)
-	})
-}
-
-// unneeded are the sections that say nothing about this launch, each with why.
-func (p Plan) unneeded() map[facts.Section]string {
-	not := map[facts.Section]string{}
-	if len(p.Prediction.Ops()) == 0 {
-		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
-	}
-	if p.Prediction.Accelerator == "cpu" && !p.Prediction.AcceleratorOpen {
-		not[facts.SectionNVML] = "accelerator cpu: nobody asks the driver of GPUs" // which may hang
-	}
-	return not
 }

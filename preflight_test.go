@@ -17,8 +17,11 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/fleet"
+	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/probe/nvml"
 	"preflight/remote"
 	"preflight/remote/ssh"
@@ -41,7 +44,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch args := os.Args[1:]; {
 	case slices.Equal(args, []string{"agent"}):
-		err = Agent(context.Background(), os.Stdin, os.Stdout)
+		err = agent.Run(context.Background(), os.Stdin, os.Stdout)
 	case slices.Equal(args, []string{"agent", "nvml"}):
 		nvml.Serve(os.Stdout)
 	case len(args) == 4 && args[1] == "install":
@@ -74,8 +77,8 @@ var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
 // below pays for delivering it.
 func warm(t *testing.T) {
 	t.Helper()
-	fleet := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
-	look, _ := Look(t.Context(), job(t, fleet, 2*time.Minute))
+	hosts := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
+	look, _ := Look(t.Context(), job(t, hosts, 2*time.Minute))
 	if !look.Nodes[0].Reached {
 		t.Fatalf("the first host is not reached: %+v", look.Nodes[0].SSH)
 	}
@@ -84,7 +87,7 @@ func warm(t *testing.T) {
 // planned is a launch from this machine.
 func planned(t *testing.T, options launch.Options) Plan {
 	t.Helper()
-	plan, err := Foresee(t.Context(), Intent{Options: options})
+	plan, err := NewPlan(t.Context(), Intent{Options: options})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +95,13 @@ func planned(t *testing.T, options launch.Options) Plan {
 }
 
 // job reaches every host of a fleet.
-func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
+func job(t *testing.T, running *testhosts.Fleet, timeout time.Duration) Job {
 	t.Helper()
-	hosts, _, err := hostfile.Parse(strings.NewReader(fleet.Hostfile), "hostfile", "")
+	hosts, _, err := hostfile.Parse(strings.NewReader(running.Hostfile), "hostfile", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := ssh.New(ssh.Options{Home: fleet.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	carrier, err := ssh.New(ssh.Options{Home: running.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +116,23 @@ func job(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) Job {
 }
 
 func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
-	fleet := testhosts.Start(t,
+	hosts := testhosts.Start(t,
 		testhosts.Host{Name: "w1"},
 		testhosts.Host{Name: "w2", Fault: testhosts.Refuses},
 		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
 	)
-	look, _ := Look(t.Context(), job(t, fleet, 30*time.Second))
+	look, _ := Look(t.Context(), job(t, hosts, 30*time.Second))
+	everySection := append(probe.Of(probe.Nodes), facts.SectionClock)
+	for _, drill := range fleet.Drills {
+		if !drill.Alone {
+			everySection = append(everySection, drill.Section)
+		}
+	}
 	for _, node := range look.Nodes {
 		if node.SSH == nil {
 			t.Errorf("%s: nothing is known of its login", node.Name)
 		}
-		for _, section := range slices.Concat(nodeSections, drillSections, []facts.Section{facts.SectionClock}) {
+		for _, section := range everySection {
 			if look.NotTried[section] != "" {
 				continue
 			}
@@ -155,10 +164,10 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300),
 	} {
 		t.Run(name, func(t *testing.T) {
-			fleet := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
+			hosts := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: sick, Fault: fault, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: other, Home: sharedHome, Env: leavesAtOnce})
-			job := job(t, fleet, deadline)
+			job := job(t, hosts, deadline)
 			// That the others call each other comes after, and has times of its own; so
 			// does pdsh, which is rehearsed beside the looking.
 			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes", "launcher-ready"}
@@ -198,8 +207,8 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
-	job := job(t, fleet, 3*time.Second)
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
+	job := job(t, hosts, 3*time.Second)
 	job.Plan.Prediction.Interpreter = hangs
 	look, _ := Look(t.Context(), job)
 	node := look.Nodes[0]
@@ -214,47 +223,14 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 	}
 }
 
-// TestTakeBelievesNobody: a node cannot change what it has said, nor speak of
-// what it was not asked.
-func TestTakeBelievesNobody(t *testing.T) {
-	for name, test := range map[string]struct {
-		answers [][2]string // section and body
-		seen    []facts.Section
-		missing []facts.Section
-	}{
-		"seen":             {[][2]string{{"host", `{"seen":{"host":{}}}`}}, []facts.Section{facts.SectionHost}, nil},
-		"missing":          {[][2]string{{"host", `{"missing":"why"}`}}, nil, []facts.Section{facts.SectionHost}},
-		"another section":  {[][2]string{{"host", `{"seen":{"net":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
-		"garbage":          {[][2]string{{"host", `7`}}, nil, []facts.Section{facts.SectionHost}},
-		"not asked":        {[][2]string{{"ssh", `{"seen":{"ssh":{}}}`}}, nil, nil},
-		"seen and missing": {[][2]string{{"host", `{"seen":{"host":{}}}`}, {"host", `{"missing":"why"}`}}, []facts.Section{facts.SectionHost}, nil},
-		"missing and seen": {[][2]string{{"host", `{"missing":"why"}`}, {"host", `{"seen":{"host":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := facts.Node{Missing: map[facts.Section]string{}}
-			for _, answer := range test.answers {
-				take(&node, nodeSections, facts.Section(answer[0]), []byte(answer[1]))
-			}
-			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
-				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {
-					t.Errorf("%s: seen %v, want %v", section, !seen, seen)
-				}
-				if missing := slices.Contains(test.missing, section); (node.Missing[section] != "") != missing {
-					t.Errorf("%s: missing %q, want %v", section, node.Missing[section], missing)
-				}
-			}
-		})
-	}
-}
-
 func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 	warm(t)
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent})
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	job := job(t, fleet, time.Minute)
-	job.Progress = func(event Event) {
-		if event.Node == "w1" && event.Phase == Looking && event.Step == Ended {
+	job := job(t, hosts, time.Minute)
+	job.Progress = func(event fleet.Event) {
+		if event.Node == "w1" && event.Phase == fleet.Looking && event.Step == fleet.Ended {
 			cancel()
 		}
 	}
@@ -273,9 +249,9 @@ func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 // TestNothingIsLeftBehind: no goroutine of ours outlives a run over sick nodes.
 func TestNothingIsLeftBehind(t *testing.T) {
 	warm(t)
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},
 		testhosts.Host{Name: "w3", Fault: testhosts.Freezes(100), Home: sharedHome}, testhosts.Host{Name: "w4", Fault: testhosts.Floods, Home: sharedHome})
-	j := job(t, fleet, 2*time.Second)
+	j := job(t, hosts, 2*time.Second)
 	Run(t.Context(), j)
 	j.Remote.Close()
 	ours := func() (stacks []string) {
@@ -294,6 +270,23 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
+// TestDrillsNameTheirChecks: the table of drills says of every drill which checks
+// need what it shows, as the catalogue does.
+func TestDrillsNameTheirChecks(t *testing.T) {
+	for _, drill := range fleet.Drills {
+		for _, id := range drill.Checks {
+			if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return check.ID == id }) {
+				t.Errorf("%s is for the check %s, which is not in the catalogue", drill.Section, id)
+			}
+		}
+		for _, check := range checks.Catalogue {
+			if slices.Contains(check.Needs, drill.Section) && !slices.Contains(drill.Checks, check.ID) {
+				t.Errorf("%s needs %s, whose drill does not name it", check.ID, drill.Section)
+			}
+		}
+	}
+}
+
 // TestEveryCauseHasACure: what remote can tell apart, the catalogue can cure.
 // The causes are read from remote's source, so that a new one cannot be left
 // off a list.
@@ -303,8 +296,8 @@ func TestEveryCauseHasACure(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := func(cause string) string { // of a node that was not reached for it
-		fleet := facts.Fleet{Nodes: []facts.Node{{Name: "w1", Facts: facts.Facts{SSH: &facts.SSH{Cause: cause}}}}}
-		findings := checks.Evaluate(checks.Catalogue, fleet, launch.Prediction{}, checks.DefaultPolicy()).Findings
+		seen := facts.Fleet{Nodes: []facts.Node{{Name: "w1", Facts: facts.Facts{SSH: &facts.SSH{Cause: cause}}}}}
+		findings := checks.Evaluate(checks.Catalogue, seen, launch.Prediction{}, checks.DefaultPolicy()).Findings
 		if len(findings) == 0 {
 			t.Fatalf("nothing is said of %s", cause)
 		}

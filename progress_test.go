@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/fleet"
 	"preflight/remote"
 	"preflight/testhosts"
 )
@@ -18,13 +19,13 @@ import (
 // one beginning and one end, and of a lost one nothing more.
 func TestProgressTellsEveryStep(t *testing.T) {
 	warm(t)
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Env: leavesAtOnce},
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Env: leavesAtOnce},
 		testhosts.Host{Name: "w2", Fault: testhosts.Refuses}, testhosts.Host{Name: "w3", Home: sharedHome, Env: leavesAtOnce})
-	job := job(t, fleet, time.Minute)
+	job := job(t, hosts, time.Minute)
 	var mu sync.Mutex
-	told := map[Phase]map[string][]string{} // by node, "" being the phase itself
+	told := map[fleet.Phase]map[string][]string{} // by node, "" being the phase itself
 	var lost error
-	job.Progress = func(event Event) {
+	job.Progress = func(event fleet.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if told[event.Phase] == nil {
@@ -34,24 +35,24 @@ func TestProgressTellsEveryStep(t *testing.T) {
 		if event.Node == "" && event.Nodes > 0 {
 			step += fmt.Sprint(" ", event.Nodes)
 		}
-		if event.Node != "" && event.Step == Began && !event.Until.After(time.Now()) {
-			t.Errorf("%s: %s is given up before it begins", event.Phase, event.Node)
+		if event.Node != "" && event.Step == fleet.Began && !event.Until.After(time.Now()) {
+			t.Errorf("%s: %s is given up before it begins", event.Phase.Label, event.Node)
 		}
-		if event.Step == Lost {
+		if event.Step == fleet.Lost {
 			lost = event.Err
 		}
 		told[event.Phase][event.Node] = append(told[event.Phase][event.Node], step)
 	}
 	Look(t.Context(), job)
 	through, drilled := []string{"began", "ended"}, map[string][]string{"": {"began 2"}, "w1": {"began", "ended"}, "w3": {"began", "ended"}}
-	for phase, want := range map[Phase]map[string][]string{
-		Reaching: {"": {"began 3"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
-		Looking:  {"": {"began 3", "ended"}, "w1": through, "w3": through},
-		Meeting:  drilled,
-		Calling:  drilled,
+	for phase, want := range map[fleet.Phase]map[string][]string{
+		fleet.Reaching:                        {"": {"began 3"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
+		fleet.Looking:                         {"": {"began 3", "ended"}, "w1": through, "w3": through},
+		{Label: "rendezvous", Together: true}: drilled,
+		{Label: "mesh", Together: true}:       drilled,
 	} {
 		if diff := cmp.Diff(want, told[phase]); diff != "" {
-			t.Errorf("%s: %s", phase, diff)
+			t.Errorf("%s: %s", phase.Label, diff)
 		}
 	}
 	if failure := (*remote.Error)(nil); !errors.As(lost, &failure) || failure.Cause != remote.Refused {
@@ -61,14 +62,14 @@ func TestProgressTellsEveryStep(t *testing.T) {
 
 // TestProgressOfAnInterruptedRun: nobody is lost whom our own user did not wait for.
 func TestProgressOfAnInterruptedRun(t *testing.T) {
-	fleet := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.Silent})
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.Silent})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	job := job(t, fleet, time.Minute)
-	job.Progress = func(event Event) {
+	job := job(t, hosts, time.Minute)
+	job.Progress = func(event fleet.Event) {
 		switch {
 		case event.Node == "":
-		case event.Step == Began:
+		case event.Step == fleet.Began:
 			time.AfterFunc(100*time.Millisecond, cancel)
 		default:
 			t.Errorf("%s has %s", event.Node, event.Step)

@@ -6,10 +6,6 @@ import (
 	"preflight/facts"
 )
 
-// FullMesh is up to how many nodes only a mesh in which everybody called
-// everybody proves anything; the drill takes samples of larger fleets.
-const FullMesh = 128
-
 // rankMesh and peerMesh are the two parts of the mesh drill: on the addresses
 // that the ranks will use, and on those that lead to the peers.
 func rankMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
@@ -43,7 +39,7 @@ func meshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs s
 		}
 	}
 	switch {
-	case len(nodes) < 2 || answered < all && len(nodes) <= FullMesh:
+	case len(nodes) < 2 || answered < all && len(nodes) <= facts.FullMesh:
 		return "", false
 	case answered < all:
 		return fmt.Sprintf("all %d sampled pairs of %d answered", answered, all), true

@@ -4,6 +4,10 @@ package facts
 // sections are there only where a drill ran, and nothing in them is compared
 // across nodes.
 
+// FullMesh is up to how many nodes everybody calls everybody in the mesh drill,
+// and nothing less proves anything; of larger fleets it takes samples.
+const FullMesh = 128
+
 // Mesh is one node's part in the mesh drill: what it listened on for the
 // others, and what came of calling them.
 type Mesh struct {

@@ -93,7 +93,7 @@ func (p predictor) predict(c command) outcome {
 	return o
 }
 
-// launch goes the way of preflight.Foresee.
+// launch goes the way of preflight.NewPlan.
 func (p predictor) launch(typed launch.Typed, c command, head *facts.Node) (launch.Prediction, error) {
 	if err := typed.Refused(); err != nil {
 		return launch.Prediction{}, err

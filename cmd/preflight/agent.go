@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"preflight"
+	"preflight/fleet/agent"
 	"preflight/probe/nvml"
 	"preflight/remote"
 )
@@ -18,7 +18,7 @@ func agentCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Signals meant for the login must not cut an answer short: the end
 			// of stdin is what ends an agent.
-			return preflight.Agent(context.WithoutCancel(cmd.Context()), os.Stdin, os.Stdout)
+			return agent.Run(context.WithoutCancel(cmd.Context()), os.Stdin, os.Stdout)
 		},
 	}
 	cmd.AddCommand(&cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight"
+	"preflight/fleet"
 	"preflight/report"
 )
 
@@ -59,9 +60,9 @@ func showOnly(cmd *cobra.Command, names ...string) {
 func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures []error) {
 	lines = make([]string, len(job.Plan.Prediction.Hosts))
 	failures = make([]error, len(lines))
-	job.Progress(preflight.Event{Phase: cleaning, Step: preflight.Began, Nodes: len(lines)})
+	job.Progress(fleet.Event{Phase: cleaning, Step: fleet.Began, Nodes: len(lines)})
 	var all sync.WaitGroup
-	places := make(chan struct{}, preflight.AtOnce)
+	places := make(chan struct{}, fleet.AtOnce)
 	for i, host := range job.Plan.Prediction.Hosts {
 		places <- struct{}{}
 		all.Go(func() {
@@ -69,12 +70,12 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
 			until, _ := ctx.Deadline()
-			job.Progress(preflight.Event{Phase: cleaning, Step: preflight.Began, Node: host.Name, Until: until})
+			job.Progress(fleet.Event{Phase: cleaning, Step: fleet.Began, Node: host.Name, Until: until})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			lines[i], failures[i] = fmt.Sprintf("%s: nothing there", report.Escape(host.Name)), err
-			end := preflight.Event{Phase: cleaning, Step: preflight.Ended, Node: host.Name}
+			end := fleet.Event{Phase: cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {
-				end.Step, end.Err = preflight.Lost, err
+				end.Step, end.Err = fleet.Lost, err
 			}
 			job.Progress(end)
 			for n, path := range removed {

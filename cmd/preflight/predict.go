@@ -40,7 +40,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 			if err != nil {
 				return err
 			}
-			plan, err := preflight.Foresee(cmd.Context(), intent)
+			plan, err := preflight.NewPlan(cmd.Context(), intent)
 			if err == nil {
 				err = deadly(plan)
 			}

@@ -2,12 +2,11 @@ package main
 
 import (
 	"os"
+	"preflight/fleet"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
-
-	"preflight"
 )
 
 // progress takes in the steps of a run and has them shown on standard error while
@@ -86,7 +85,7 @@ func (p *progress) stop() {
 }
 
 // hear takes in one step.
-func (p *progress) hear(event preflight.Event) {
+func (p *progress) hear(event fleet.Event) {
 	if p.to == nil {
 		return
 	}
@@ -96,10 +95,10 @@ func (p *progress) hear(event preflight.Event) {
 	p.take(now, event)
 }
 
-func (p *progress) take(now time.Time, event preflight.Event) {
+func (p *progress) take(now time.Time, event fleet.Event) {
 	current := p.current(event.Phase)
-	if event.Step == preflight.Began && event.Node == "" {
-		current = &phase{name: event.Phase, began: now, last: now, waits: map[string]wait{}}
+	if event.Step == fleet.Began && event.Node == "" {
+		current = &phase{Phase: event.Phase, began: now, last: now, waits: map[string]wait{}}
 		p.phases = append(p.phases, current)
 	}
 	if current != nil { // else it is told to end and never began, for nobody was reached
@@ -108,9 +107,9 @@ func (p *progress) take(now time.Time, event preflight.Event) {
 }
 
 // current is the phase of a name that began last, nil before any did.
-func (p *progress) current(name preflight.Phase) *phase {
+func (p *progress) current(name fleet.Phase) *phase {
 	for i := len(p.phases) - 1; i >= 0; i-- {
-		if p.phases[i].name == name {
+		if p.phases[i].Phase == name {
 			return p.phases[i]
 		}
 	}

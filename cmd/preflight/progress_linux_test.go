@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"preflight/fleet"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"preflight"
 )
 
 // terminal is a new pseudo-terminal, which has no size until somebody sets one.
@@ -50,9 +49,9 @@ func shown(t *testing.T, config Config, size *unix.Winsize) string {
 	defer func() { os.Stderr = stderr }()
 
 	p := startProgress(config)
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Nodes: 2})
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1"})
-	p.hear(preflight.Event{Phase: preflight.Reaching, Step: preflight.Ended, Node: "w1"})
+	p.hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Nodes: 2})
+	p.hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Node: "w1"})
+	p.hear(fleet.Event{Phase: fleet.Reaching, Step: fleet.Ended, Node: "w1"})
 	if _, live := p.to.(*liveProgress); live {
 		time.Sleep(calm + 2*tick) // until it is drawn
 	}

@@ -18,6 +18,9 @@ import (
 // would only flicker.
 const calm = 700 * time.Millisecond
 
+// labelWidth is the column of the phases.
+const labelWidth = 13
+
 // liveProgress draws one line a phase, over and over, at the place where the report
 // will begin. It neither hides the cursor nor colours anything, so that nothing need
 // be undone, however the run ends.
@@ -52,7 +55,7 @@ func (l *liveProgress) update(now time.Time, p *progress, last bool) {
 	var lines []string
 	if now.Sub(p.began) >= calm {
 		for _, phase := range p.phases {
-			lines = append(lines, fmt.Sprintf("%-13s %s", phaseLabels[phase.name], phase.state(now)))
+			lines = append(lines, fmt.Sprintf("%-*s %s", labelWidth, phase.Label, phase.state(now)))
 		}
 	}
 	p.mu.Unlock()

@@ -2,13 +2,12 @@ package main
 
 import (
 	"os"
+	"preflight/fleet"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"preflight"
 )
 
 // page is a terminal of some width, as far as liveProgress uses one. It keeps what
@@ -103,22 +102,22 @@ func TestLiveProgress(t *testing.T) {
 			t.Errorf("after %v s: %s", second, diff)
 		}
 	}
-	p.take(start, announced(0, preflight.Reaching, 2).event)
+	p.take(start, announced(0, fleet.Reaching, 2).event)
 	l.update(at(0.6), p, false)
 	if page.String() != "$ preflight\n" {
 		t.Errorf("a short run flickers: %q", page)
 	}
 	step(0.8, "log in        0 of 2 nodes\n",
-		node(0, preflight.Reaching, preflight.Began, "w1"), node(0, preflight.Reaching, preflight.Began, "w2"))
+		node(0, fleet.Reaching, fleet.Began, "w1"), node(0, fleet.Reaching, fleet.Began, "w2"))
 	before := page.writes
 	step(0.9, "log in        0 of 2 nodes\n")
 	if page.writes != before {
 		t.Error("nothing is new, and it is drawn again")
 	}
 	step(3, "log in        1 of 2 nodes; waiting 3 s for w2, 57 s more …\nlook          0 of 2 nodes\n",
-		node(0.9, preflight.Reaching, preflight.Ended, "w1"), announced(2.5, preflight.Looking, 2), node(2.5, preflight.Looking, preflight.Began, "w1"))
+		node(0.9, fleet.Reaching, fleet.Ended, "w1"), announced(2.5, fleet.Looking, 2), node(2.5, fleet.Looking, fleet.Began, "w1"))
 	step(4, "log in        2 of 2 nodes, 3.5 s\nlook          1 of 2 nodes\n",
-		node(3.5, preflight.Reaching, preflight.Ended, "w2"), node(3.5, preflight.Looking, preflight.Ended, "w1"))
+		node(3.5, fleet.Reaching, fleet.Ended, "w2"), node(3.5, fleet.Looking, fleet.Ended, "w1"))
 	step(4.1, "")
 }
 

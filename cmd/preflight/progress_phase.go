@@ -8,34 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"preflight"
+	"preflight/fleet"
 	"preflight/hostfile"
 	"preflight/report"
 )
 
 // cleaning is the one phase that is no part of a run: preflight clean.
-const cleaning preflight.Phase = "clean"
-
-// phaseLabels are the phases in the words of the report.
-var phaseLabels = map[preflight.Phase]string{
-	preflight.Reaching:     "log in",
-	preflight.Looking:      "look",
-	preflight.Asking:       "ask",
-	preflight.Meeting:      "rendezvous",
-	preflight.MeetingAgain: "rendezvous 2",
-	preflight.Calling:      "mesh",
-	preflight.CallingAgain: "mesh 2",
-	preflight.LoggingIn:    "node logins",
-	preflight.Sending:      "throughput",
-	preflight.Rehearsing:   "pdsh",
-	cleaning:               "clean",
-}
-
-// amongNodes are the phases in which a node that is slow may be well, and wait for
-// one that is not.
-var amongNodes = []preflight.Phase{
-	preflight.Meeting, preflight.MeetingAgain, preflight.Calling, preflight.CallingAgain, preflight.LoggingIn, preflight.Sending,
-}
+var cleaning = fleet.Phase{Label: "clean"}
 
 const (
 	// mostNamed is how many of those waited for are named.
@@ -52,7 +31,7 @@ const (
 
 // phase is how far one phase is.
 type phase struct {
-	name  preflight.Phase
+	fleet.Phase
 	nodes int           // that may take part, 0 where it is this machine's alone
 	takes time.Duration // what its work is meant to last, 0 where it is over when it is done
 	until time.Time     // of a phase of no nodes: when it is given up
@@ -72,28 +51,28 @@ type wait struct {
 
 type loss struct {
 	at    time.Time
-	event preflight.Event
+	event fleet.Event
 }
 
 // mostLosses is how many lost nodes are told one by one. The report names all.
 const mostLosses = 10
 
-func (p *phase) take(now time.Time, event preflight.Event) {
+func (p *phase) take(now time.Time, event fleet.Event) {
 	if event.Node != "" {
 		p.last = now
 	}
 	switch {
-	case event.Node == "" && event.Step == preflight.Began:
+	case event.Node == "" && event.Step == fleet.Began:
 		p.nodes, p.takes, p.until = event.Nodes, event.Takes, event.Until
 	case event.Node == "":
 		p.told = now
-	case event.Step == preflight.Began:
+	case event.Step == fleet.Began:
 		p.waits[event.Node] = wait{now, event.Until}
-	case event.Step == preflight.Ended:
+	case event.Step == fleet.Ended:
 		p.through++
 		p.spent += now.Sub(p.waits[event.Node].since)
 		delete(p.waits, event.Node)
-	case event.Step == preflight.Lost:
+	case event.Step == fleet.Lost:
 		p.lost++
 		delete(p.waits, event.Node)
 		if len(p.losses) < mostLosses {
@@ -205,7 +184,7 @@ func (p *phase) waiting(now time.Time) string {
 		}
 		slowest := p.waits[late[0]]
 		waited := slowest.lasted(now) + " for " + names
-		if slices.Contains(amongNodes, p.name) {
+		if p.Together {
 			waited = names + " " + slowest.lasted(now) + " for others"
 		}
 		return joined(", ", waited, slowest.atMost(now))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"preflight"
+	"preflight/fleet"
 	"preflight/remote"
 	"preflight/report"
 )
@@ -55,7 +55,7 @@ func (l *plainProgress) update(now time.Time, p *progress, _ bool) {
 // news is what happened since it was asked last, in the order it happened.
 func (l *plainProgress) news(now time.Time, phases []*phase) (lines []news) {
 	for i, phase := range phases {
-		label := phaseLabels[phase.name]
+		label := phase.Label
 		add := func(at time.Time, format string, values ...any) {
 			lines = append(lines, news{at, label + fmt.Sprintf(format, values...)})
 		}
@@ -90,7 +90,7 @@ func (l *plainProgress) news(now time.Time, phases []*phase) (lines []news) {
 }
 
 // reason is why a node was lost. The node itself and the phase are named before it.
-func reason(event preflight.Event) string {
+func reason(event fleet.Event) string {
 	if failure, ok := event.Err.(*remote.Error); ok {
 		return fmt.Sprintf("%s: %v", failure.Cause, failure.Err)
 	}

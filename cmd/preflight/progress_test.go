@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight"
+	"preflight/fleet"
 	"preflight/remote"
 )
 
@@ -22,10 +22,16 @@ func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
+var (
+	meshPhase       = fleet.Phase{Label: "mesh", Together: true}
+	throughputPhase = fleet.Phase{Label: "throughput", Together: true}
+	pdshPhase       = fleet.Phase{Label: "pdsh"}
+)
+
 // moment is a step and when it is taken.
 type moment struct {
 	second float64
-	event  preflight.Event
+	event  fleet.Event
 }
 
 // phaseOf goes through one phase.
@@ -38,18 +44,18 @@ func phaseOf(moments ...moment) *phase {
 }
 
 // announced is the beginning of a phase, and node one of a node that has a minute.
-func announced(second float64, name preflight.Phase, nodes int) moment {
-	return moment{second, preflight.Event{Phase: name, Step: preflight.Began, Nodes: nodes}}
+func announced(second float64, name fleet.Phase, nodes int) moment {
+	return moment{second, fleet.Event{Phase: name, Step: fleet.Began, Nodes: nodes}}
 }
 
-func node(second float64, name preflight.Phase, step preflight.Step, node string) moment {
-	return moment{second, preflight.Event{Phase: name, Step: step, Node: node, Until: at(second + 60)}}
+func node(second float64, name fleet.Phase, step fleet.Step, node string) moment {
+	return moment{second, fleet.Event{Phase: name, Step: step, Node: node, Until: at(second + 60)}}
 }
 
 func TestPhaseState(t *testing.T) {
-	reach := func(second float64, step preflight.Step, names ...string) (all []moment) {
+	reach := func(second float64, step fleet.Step, names ...string) (all []moment) {
 		for _, name := range names {
-			all = append(all, node(second, preflight.Reaching, step, name))
+			all = append(all, node(second, fleet.Reaching, step, name))
 		}
 		return all
 	}
@@ -59,48 +65,48 @@ func TestPhaseState(t *testing.T) {
 		}
 		return all
 	}
-	began := []moment{announced(0, preflight.Reaching, 4)}
+	began := []moment{announced(0, fleet.Reaching, 4)}
 	names := []string{"w1", "w2", "w3", "w4"}
 	throughput := []moment{
-		{0, preflight.Event{Phase: preflight.Sending, Step: preflight.Began, Nodes: 2, Takes: 3 * time.Second}},
-		node(0, preflight.Sending, preflight.Began, "w1"), node(0, preflight.Sending, preflight.Began, "w2"),
+		{0, fleet.Event{Phase: throughputPhase, Step: fleet.Began, Nodes: 2, Takes: 3 * time.Second}},
+		node(0, throughputPhase, fleet.Began, "w1"), node(0, throughputPhase, fleet.Began, "w2"),
 	}
 	var hundred, halves []string
 	for i := range 100 {
 		hundred = append(hundred, fmt.Sprintf("n%03d", i))
 	}
 	halves = hundred[:50]
-	large := said([]moment{announced(0, preflight.Reaching, 100)}, reach(0, preflight.Began, hundred[:51]...), reach(4, preflight.Ended, halves...))
+	large := said([]moment{announced(0, fleet.Reaching, 100)}, reach(0, fleet.Began, hundred[:51]...), reach(4, fleet.Ended, halves...))
 	for name, c := range map[string]struct {
 		moments []moment
 		second  float64
 		want    string
 	}{
-		"begun":              {said(began, reach(0, preflight.Began, names...)), 0.9, "0 of 4 nodes"},
-		"waiting":            {said(began, reach(0, preflight.Began, names...), reach(0.3, preflight.Ended, "w1", "w3")), 3.4, "2 of 4 nodes; waiting 3 s for w[2,4], 57 s more at most"},
-		"many":               {said(began, reach(0, preflight.Began, names...)), 2, "0 of 4 nodes; waiting 2 s for w[1-3] and 1 more, 58 s more at most"},
-		"the slowest first":  {said(began, reach(0, preflight.Began, "w4"), reach(1, preflight.Began, "w1")), 3, "0 of 4 nodes; waiting 3 s for w[1,4], 57 s more at most"},
-		"lost":               {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2")), 0.8, "0 of 4 nodes, 1 lost"},
-		"over":               {said(began, reach(0, preflight.Began, names...), reach(0.5, preflight.Lost, "w2"), reach(1.25, preflight.Ended, "w1", "w3", "w4")), 9, "3 of 4 nodes, 1 lost, 1.2 s"},
-		"hostile":            {said(began, reach(0, preflight.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1\x0a, 58 s more at most`},
-		"past its deadline":  {said(began, reach(0, preflight.Began, "w1")), 61, "0 of 4 nodes; waiting 61 s for w1"},
-		"a long wait":        {said(began, []moment{{0, preflight.Event{Phase: preflight.Reaching, Step: preflight.Began, Node: "w1", Until: at(600)}}}), 180, "0 of 4 nodes; waiting 3 min for w1, 7 min more at most"},
-		"one node":           {[]moment{announced(0, preflight.Looking, 1), node(0, preflight.Looking, preflight.Began, "here"), node(0.5, preflight.Looking, preflight.Ended, "here")}, 1, "1 of 1 node, 0.5 s"},
-		"some still to come": {said([]moment{announced(0, preflight.Looking, 3)}, []moment{node(0, preflight.Looking, preflight.Began, "w1"), node(0.5, preflight.Looking, preflight.Ended, "w1")}), 0.7, "1 of 3 nodes"},
-		"told to be over, long after": {[]moment{announced(0, preflight.Looking, 2), node(0, preflight.Looking, preflight.Began, "w1"), node(0.5, preflight.Looking, preflight.Ended, "w1"),
-			{6.6, preflight.Event{Phase: preflight.Looking, Step: preflight.Ended}}}, 7, "1 of 2 nodes, 0.5 s"},
-		"this machine's, over": {[]moment{{0, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Began, Until: at(5)}},
-			{1.5, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Ended}}}, 2, "1.5 s"},
+		"begun":              {said(began, reach(0, fleet.Began, names...)), 0.9, "0 of 4 nodes"},
+		"waiting":            {said(began, reach(0, fleet.Began, names...), reach(0.3, fleet.Ended, "w1", "w3")), 3.4, "2 of 4 nodes; waiting 3 s for w[2,4], 57 s more at most"},
+		"many":               {said(began, reach(0, fleet.Began, names...)), 2, "0 of 4 nodes; waiting 2 s for w[1-3] and 1 more, 58 s more at most"},
+		"the slowest first":  {said(began, reach(0, fleet.Began, "w4"), reach(1, fleet.Began, "w1")), 3, "0 of 4 nodes; waiting 3 s for w[1,4], 57 s more at most"},
+		"lost":               {said(began, reach(0, fleet.Began, names...), reach(0.5, fleet.Lost, "w2")), 0.8, "0 of 4 nodes, 1 lost"},
+		"over":               {said(began, reach(0, fleet.Began, names...), reach(0.5, fleet.Lost, "w2"), reach(1.25, fleet.Ended, "w1", "w3", "w4")), 9, "3 of 4 nodes, 1 lost, 1.2 s"},
+		"hostile":            {said(began, reach(0, fleet.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1\x0a, 58 s more at most`},
+		"past its deadline":  {said(began, reach(0, fleet.Began, "w1")), 61, "0 of 4 nodes; waiting 61 s for w1"},
+		"a long wait":        {said(began, []moment{{0, fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Node: "w1", Until: at(600)}}}), 180, "0 of 4 nodes; waiting 3 min for w1, 7 min more at most"},
+		"one node":           {[]moment{announced(0, fleet.Looking, 1), node(0, fleet.Looking, fleet.Began, "here"), node(0.5, fleet.Looking, fleet.Ended, "here")}, 1, "1 of 1 node, 0.5 s"},
+		"some still to come": {said([]moment{announced(0, fleet.Looking, 3)}, []moment{node(0, fleet.Looking, fleet.Began, "w1"), node(0.5, fleet.Looking, fleet.Ended, "w1")}), 0.7, "1 of 3 nodes"},
+		"told to be over, long after": {[]moment{announced(0, fleet.Looking, 2), node(0, fleet.Looking, fleet.Began, "w1"), node(0.5, fleet.Looking, fleet.Ended, "w1"),
+			{6.6, fleet.Event{Phase: fleet.Looking, Step: fleet.Ended}}}, 7, "1 of 2 nodes, 0.5 s"},
+		"this machine's, over": {[]moment{{0, fleet.Event{Phase: pdshPhase, Step: fleet.Began, Until: at(5)}},
+			{1.5, fleet.Event{Phase: pdshPhase, Step: fleet.Ended}}}, 2, "1.5 s"},
 		"work of a known time":          {throughput, 1.5, "0 of 2 nodes, about 2 s left"},
 		"work that should be over":      {throughput, 3.5, "0 of 2 nodes"},
 		"work that takes longer":        {throughput, 4.5, "0 of 2 nodes; w[1-2] waiting 4 s for others, 56 s more at most"},
-		"one that should be over":       {append(throughput[:3:3], node(3, preflight.Sending, preflight.Ended, "w1")), 4.5, "1 of 2 nodes; w2 waiting 4 s for others, 56 s more at most"},
-		"no nodes":                      {[]moment{{0, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Began, Until: at(5)}}}, 2, "waiting 2 s, 3 s more at most"},
+		"one that should be over":       {append(throughput[:3:3], node(3, throughputPhase, fleet.Ended, "w1")), 4.5, "1 of 2 nodes; w2 waiting 4 s for others, 56 s more at most"},
+		"no nodes":                      {[]moment{{0, fleet.Event{Phase: pdshPhase, Step: fleet.Began, Until: at(5)}}}, 2, "waiting 2 s, 3 s more at most"},
 		"by the rate":                   {large, 4, "50 of 100 nodes, about 4 s left"},
-		"too early for a rate":          {said([]moment{announced(0, preflight.Reaching, 100)}, reach(0, preflight.Began, hundred...), reach(0.5, preflight.Ended, halves...)), 1.4, "50 of 100 nodes"},
-		"slow as the others are":        {said(began, reach(0, preflight.Began, "w1"), reach(2, preflight.Ended, "w1"), reach(2, preflight.Began, "w2")), 7, "1 of 4 nodes, about 21 s left"},
-		"slow nodes tell nothing of it": {said(began, reach(0, preflight.Began, names...), reach(1, preflight.Ended, "w1", "w3")), 5, "2 of 4 nodes; waiting 5 s for w[2,4], 55 s more at most"},
-		"no nodes, just begun":          {[]moment{{0, preflight.Event{Phase: preflight.Rehearsing, Step: preflight.Began, Until: at(5)}}}, 0.5, "under way"},
+		"too early for a rate":          {said([]moment{announced(0, fleet.Reaching, 100)}, reach(0, fleet.Began, hundred...), reach(0.5, fleet.Ended, halves...)), 1.4, "50 of 100 nodes"},
+		"slow as the others are":        {said(began, reach(0, fleet.Began, "w1"), reach(2, fleet.Ended, "w1"), reach(2, fleet.Began, "w2")), 7, "1 of 4 nodes, about 21 s left"},
+		"slow nodes tell nothing of it": {said(began, reach(0, fleet.Began, names...), reach(1, fleet.Ended, "w1", "w3")), 5, "2 of 4 nodes; waiting 5 s for w[2,4], 55 s more at most"},
+		"no nodes, just begun":          {[]moment{{0, fleet.Event{Phase: pdshPhase, Step: fleet.Began, Until: at(5)}}}, 0.5, "under way"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := phaseOf(c.moments...).state(at(c.second)); got != c.want {
@@ -110,15 +116,19 @@ func TestPhaseState(t *testing.T) {
 	}
 }
 
-// TestEveryPhaseHasALabel: none is shown as nothing.
-func TestEveryPhaseHasALabel(t *testing.T) {
-	for _, phase := range []preflight.Phase{
-		preflight.Reaching, preflight.Looking, preflight.Asking, preflight.Meeting, preflight.MeetingAgain, preflight.Calling,
-		preflight.CallingAgain, preflight.LoggingIn, preflight.Sending, preflight.Rehearsing, cleaning,
-	} {
-		if phaseLabels[phase] == "" {
-			t.Errorf("%s has none", phase)
+// TestDrillsHaveALabel: none is shown as nothing or as another one, and all fit
+// their column.
+func TestDrillsHaveALabel(t *testing.T) {
+	seen := map[string]bool{}
+	phases := []fleet.Phase{fleet.Reaching, fleet.Looking, fleet.Asking, cleaning}
+	for _, drill := range fleet.Drills {
+		phases = append(phases, drill.Phase)
+	}
+	for _, phase := range phases {
+		if phase.Label == "" || seen[phase.Label] || len(phase.Label) > labelWidth {
+			t.Errorf("%q is the label of %+v", phase.Label, phase)
 		}
+		seen[phase.Label] = true
 	}
 }
 
@@ -128,19 +138,19 @@ func TestPlainProgress(t *testing.T) {
 	plain := &plainProgress{to: &out}
 	lost := func(second float64, node, why string) moment {
 		err := &remote.Error{Host: node, Stage: remote.StageConnect, Cause: remote.Refused, Err: errors.New(why)}
-		return moment{second, preflight.Event{Phase: preflight.Reaching, Step: preflight.Lost, Node: node, Err: err}}
+		return moment{second, fleet.Event{Phase: fleet.Reaching, Step: fleet.Lost, Node: node, Err: err}}
 	}
 	moments := []moment{
-		announced(0, preflight.Reaching, 3),
-		node(0, preflight.Reaching, preflight.Began, "w1"), node(0, preflight.Reaching, preflight.Began, "w2"), node(0, preflight.Reaching, preflight.Began, "w3"),
-		node(0.25, preflight.Reaching, preflight.Ended, "w1"),
-		announced(0.25, preflight.Looking, 3), node(0.25, preflight.Looking, preflight.Began, "w1"),
+		announced(0, fleet.Reaching, 3),
+		node(0, fleet.Reaching, fleet.Began, "w1"), node(0, fleet.Reaching, fleet.Began, "w2"), node(0, fleet.Reaching, fleet.Began, "w3"),
+		node(0.25, fleet.Reaching, fleet.Ended, "w1"),
+		announced(0.25, fleet.Looking, 3), node(0.25, fleet.Looking, fleet.Began, "w1"),
 		lost(0.5, "w3", "connection\nrefused"),
-		node(0.75, preflight.Looking, preflight.Ended, "w1"),
+		node(0.75, fleet.Looking, fleet.Ended, "w1"),
 		lost(22, "w2", "no answer"),
-		{22, preflight.Event{Phase: preflight.Looking, Step: preflight.Ended}},
-		announced(22.5, preflight.Calling, 1),
-		announced(23, preflight.Calling, 1),
+		{22, fleet.Event{Phase: fleet.Looking, Step: fleet.Ended}},
+		announced(22.5, meshPhase, 1),
+		announced(23, meshPhase, 1),
 	}
 	for second := 0.0; second < 24; second += 0.5 {
 		for len(moments) > 0 && moments[0].second <= second {
@@ -169,9 +179,9 @@ preflight:  23.0 s  mesh: begins, 1 node
 // TestPlainProgressOfALostFleet: a thousand lost nodes are not a thousand lines.
 func TestPlainProgressOfALostFleet(t *testing.T) {
 	p := &progress{began: start}
-	p.take(start, announced(0, preflight.Reaching, 1000).event)
+	p.take(start, announced(0, fleet.Reaching, 1000).event)
 	for i := range 1000 {
-		p.take(start, preflight.Event{Phase: preflight.Reaching, Step: preflight.Lost, Node: fmt.Sprint("w", i), Err: errors.New("down")})
+		p.take(start, fleet.Event{Phase: fleet.Reaching, Step: fleet.Lost, Node: fmt.Sprint("w", i), Err: errors.New("down")})
 	}
 	var out strings.Builder
 	(&plainProgress{to: &out}).update(at(1), p, true)

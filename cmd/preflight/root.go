@@ -183,7 +183,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	plan, err := preflight.Foresee(ctx, intent)
+	plan, err := preflight.NewPlan(ctx, intent)
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}

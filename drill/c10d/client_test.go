@@ -184,7 +184,6 @@ func TestClientKeepsToTheLimits(t *testing.T) {
 		"a long key":   {client.Set(ctx, strings.Repeat("k", maxKey+1), nil), errTooLong},
 		"a long value": {client.Set(ctx, "k", make([]byte, maxValue+1)), errTooLong},
 		"many keys":    {client.Wait(ctx, make([]string, maxKeys+1)...), errTooMany},
-		"an append":    {old.Append(ctx, "k", nil), ErrUnsupported},
 		"a validate":   {old.Validate(ctx), ErrUnsupported},
 		"a ping":       {NewClient(nil, facts.GenerationValidates).Ping(ctx, 1), ErrUnsupported},
 	}
@@ -216,5 +215,76 @@ func TestNotAStore(t *testing.T) {
 			}
 			ours.Close()
 		}
+	}
+}
+
+// slow is a connection over which WAIT takes a while to be sent.
+type slow struct{ net.Conn }
+
+func (s slow) Write(wire []byte) (int, error) {
+	if query(wire[0]) == queryWait {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return s.Conn.Write(wire)
+}
+
+// Whoever has no time left for a wait does not take back what was never asked:
+// the confirmation would be read as the wait's end, and every later reply as that
+// of the request before it.
+func TestWaitWithoutTime(t *testing.T) {
+	server, address := serve(t, facts.GenerationPings)
+	if err := server.Set("n", []byte("3")); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(slow{conn}, facts.GenerationPings)
+	defer client.Close()
+	if err := client.Greet(patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		if err := client.Wait(over, key); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the context's end", err)
+		}
+		time.Sleep(50 * time.Millisecond) // in which a store would begin to wait
+		if err := server.Set(key, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond) // and would say that it is over
+		if sum, err := client.Add(patient(t), "n", 0); sum != 3 || err != nil {
+			t.Fatalf("going on after that: %d, %v", sum, err)
+		}
+	}
+}
+
+// A wait whose time is over while it is being sent is not taken back before it.
+func TestWaitIsGivenUpWhileSent(t *testing.T) {
+	server, address := serve(t, facts.GenerationPings)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(slow{conn}, facts.GenerationPings)
+	defer client.Close()
+	if err := client.Greet(patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if err := client.Wait(short, "k"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the context's end", err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := server.Set("k", nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if sum, err := client.Add(patient(t), "n", 1); err == nil && sum != 1 {
+		t.Errorf("a reply that is another's: %d", sum)
 	}
 }

@@ -35,7 +35,11 @@ func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*re
 
 // From a name in a hostfile to answers, and back to a clean node.
 func TestReachCallClean(t *testing.T) {
-	c, fleet := reaching(t, 20*time.Second, testhosts.Host{Name: "w1"})
+	// A number that is nobody's: what others of ours have left in this machine's
+	// directories is not swept.
+	tools := t.TempDir()
+	fixture.Script(t, filepath.Join(tools, "id"), "echo 4100000001")
+	c, fleet := reaching(t, 20*time.Second, testhosts.Host{Name: "w1", Env: []string{"PATH=" + tools + ":/usr/bin:/bin"}})
 	for _, cold := range []bool{true, false} {
 		agent, trace, err := c.Reach(t.Context(), "w1")
 		if err != nil {

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"preflight/remote"
+)
+
+// partAnswer is the one part of an answer that has only one.
+const partAnswer = "answer"
+
+// Request is something an agent can be asked and answers once.
+type Request[Question, Answer any] struct{ name string }
+
+// request makes a request of a question that answers itself where it is asked.
+func request[Question interface {
+	Run(context.Context) Answer
+}, Answer any](name string) Request[Question, Answer] {
+	methods[name] = func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		question, err := decode[Question](params)
+		if err != nil {
+			return err
+		}
+		return reply(partAnswer, question.Run(ctx))
+	}
+	return Request[Question, Answer]{name}
+}
+
+// Ask waits for the answer. An error that is a *remote.Error is of an agent that
+// is lost.
+func (r Request[Question, Answer]) Ask(ctx context.Context, at *remote.Agent, question Question) (answer Answer, err error) {
+	malformed := errors.New("the agent gave no answer")
+	err = at.Call(ctx, r.name, question, func(_ string, body json.RawMessage) {
+		answer, malformed = decode[Answer](body)
+	})
+	return answer, cmp.Or(err, malformed)
+}
+
+// Service is something an agent does from its answer on until it is cancelled.
+type Service[Question, Answer any] struct{ name string }
+
+// service makes a service of what says once that it is ready.
+func service[Question, Answer any](name string, run func(ctx context.Context, question Question, ready func(Answer) error) error) Service[Question, Answer] {
+	methods[name] = func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		question, err := decode[Question](params)
+		if err != nil {
+			return err
+		}
+		return run(ctx, question, func(answer Answer) error { return reply(partAnswer, answer) })
+	}
+	return Service[Question, Answer]{name}
+}
+
+// ErrNoAnswer is of an agent that is there and says nothing.
+var ErrNoAnswer = errors.New("no answer")
+
+// Start has the service begin, until ctx ends. It returns as soon as the agent
+// has answered, or has said why it cannot; with ErrNoAnswer after limit.
+func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration) (Answer, error) {
+	type outcome struct {
+		answer Answer
+		err    error
+	}
+	first := make(chan outcome, 1) // room for one, so that the call can end when nobody waits
+	go func() {
+		answered := false
+		err := at.Call(ctx, s.name, question, func(_ string, body json.RawMessage) {
+			if !answered {
+				answered = true
+				var o outcome
+				o.answer, o.err = decode[Answer](body)
+				first <- o
+			}
+		})
+		if !answered {
+			first <- outcome{err: err}
+		}
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case o := <-first:
+		return o.answer, o.err
+	case <-late.C:
+		return outcome{}.answer, fmt.Errorf("%w to %s within %s", ErrNoAnswer, s.name, limit)
+	}
+}

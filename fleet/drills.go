@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/netip"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Drill is something that only trying it shows, once all nodes have been probed.
+type Drill struct {
+	Section facts.Section // that it fills in, of every node
+	Phase   Phase
+	// Checks are who needs the section, by ID. Where none of them runs, the drill
+	// is not tried.
+	Checks []string
+	// Alone is set for what the launching machine tries by itself: the section is
+	// its own, and no node's.
+	Alone bool
+	// Peers is set where a node needs another one.
+	Peers bool
+	// After is the drill that it lets run before it, "" for none, and Patience for
+	// how long at most, 0 being to its end.
+	After    facts.Section
+	Patience time.Duration
+	// Limit is what a node gets for its part, 0 where the drill says.
+	Limit time.Duration
+	// notTried is why this launch does without it, "" when it does not; nil when
+	// no launch does.
+	notTried func(*run) string
+	// run tries it. A node that is lost meanwhile costs only itself.
+	run func(*run, context.Context, Drill)
+}
+
+// patience is how long most drills let the one before them run alone. The times
+// that a healthy fleet is told are then its network's and not those of nodes busy
+// with each other's work; a drill that waits for a sick node holds up nobody.
+const patience = 500 * time.Millisecond
+
+// Drills are all that there are: the table in which a new one is one row.
+var Drills = []Drill{
+	{
+		Section: facts.SectionRendezvous, Phase: Phase{"rendezvous", true}, Checks: []string{"rendezvous"},
+		Limit: 2500 * time.Millisecond, notTried: (*run).noRendezvous, run: (*run).rendezvous,
+	}, {
+		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu"}, Peers: true,
+		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
+	}, {
+		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true,
+		After: facts.SectionMesh, notTried: (*run).noThroughput, run: (*run).throughput,
+	}, {
+		Section: facts.SectionLogins, Phase: Phase{"node logins", true}, Checks: []string{checkLogins}, Peers: true,
+		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noLogins, run: (*run).logins,
+	}, {
+		Section: facts.SectionRehearsal, Phase: Phase{"pdsh", false}, Checks: []string{checkRehearsal}, Alone: true,
+		notTried: (*run).noRehearsal, run: (*run).rehearsal,
+	},
+}
+
+// The checks whose drills are dear on large fleets, and tried there only by name.
+const (
+	checkLogins    = "ssh-between-nodes"
+	checkRehearsal = "launcher-ready"
+)
+
+// The mesh, which throughput may have listen first, and the second tries, where
+// the addresses of the ranks are not to be relied on.
+var (
+	meshPhase       = Phase{"mesh", true}
+	meshAgain       = Phase{"mesh 2", true}
+	rendezvousAgain = Phase{"rendezvous 2", true}
+)
+
+// drilledSections are what the drills show of nodes.
+func drilledSections() (sections []facts.Section) {
+	for _, d := range Drills {
+		if !d.Alone {
+			sections = append(sections, d.Section)
+		}
+	}
+	return sections
+}
+
+// run is the drills of one fleet.
+type run struct {
+	Job
+	fleet   *facts.Fleet
+	members members
+	token   string             // tells our calls from strangers'
+	shared  map[netip.Addr]int // addresses that several machines hold
+
+	listening sync.Once // for the mesh and throughput
+	plans     []*addressPlan
+}
+
+// drill has the nodes try what they will need of each other. Nodes that were lost
+// take no part, and those that are lost meanwhile cost only themselves.
+func (job Job) drill(ctx context.Context, fleet *facts.Fleet, members members) {
+	ctx, cancel := context.WithCancel(ctx) // ends what listens
+	defer cancel()
+	r := &run{
+		Job: job, fleet: fleet, members: members,
+		token: rand.Text(), shared: launch.SharedAddresses(members.nodes()),
+	}
+	fleet.NotTried = r.notTried()
+	ended := map[facts.Section]chan struct{}{}
+	for _, d := range Drills {
+		ended[d.Section] = make(chan struct{})
+	}
+	var all sync.WaitGroup
+	for _, d := range Drills {
+		all.Go(func() {
+			defer close(ended[d.Section])
+			if fleet.NotTried[d.Section] != "" {
+				return
+			}
+			await(ended[d.After], d.Patience)
+			d.run(r, ctx, d)
+		})
+	}
+	all.Wait()
+}
+
+// await waits for what ends, for as long as limit or, with none, to the end. Of
+// nothing there is nothing to wait for.
+func await(end <-chan struct{}, limit time.Duration) {
+	if end == nil {
+		return
+	}
+	var late <-chan time.Time
+	if limit > 0 {
+		late = time.After(limit)
+	}
+	select {
+	case <-end:
+	case <-late:
+	}
+}
+
+// notTried says what will not be tried, and why that is right.
+func (r *run) notTried() map[facts.Section]string {
+	not := r.unneeded()
+	for _, d := range Drills {
+		why := ""
+		switch nodes := len(r.fleet.Nodes); {
+		case !d.Peers:
+		case nodes == 1:
+			why = "a single node has no peers"
+		case len(r.members) == 1: // that the others were not reached is said elsewhere
+			why = "only one node was reached"
+		}
+		if why == "" && d.notTried != nil {
+			why = d.notTried(r)
+		}
+		if why = cmp.Or(why, r.switchedOff(d)); why != "" {
+			not[d.Section] = why
+		}
+	}
+	return not
+}
+
+// switchedOff is why no check needs a drill, "" when one does.
+func (r *run) switchedOff(d Drill) (why string) {
+	if r.SwitchedOff == nil {
+		return ""
+	}
+	for _, check := range d.Checks {
+		if why = r.SwitchedOff(check); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// askedFor is whether somebody asked for a check by its name.
+func (r *run) askedFor(check string) bool { return r.AskedFor != nil && r.AskedFor(check) }
+
+// each has every member do its part at once, each within limit, and tells how far
+// that is. phase is the event of its beginning.
+func (r *run) each(ctx context.Context, phase Event, limit time.Duration, work func(context.Context, int, *member) error) {
+	phase.Step, phase.Nodes = Began, len(r.members)
+	r.tell(phase)
+	r.members.each(func(i int, m *member) {
+		ctx, cancel := within(ctx, limit)
+		defer cancel()
+		until, _ := ctx.Deadline()
+		r.tell(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
+		r.ended(phase.Phase, m.Name, work(ctx, i, m))
+	})
+}

@@ -1,0 +1,148 @@
+package fleet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// membersFor is n members without agents.
+func membersFor(n int) members {
+	var all members
+	for i := range n {
+		all = append(all, &member{Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}}})
+	}
+	return all
+}
+
+func TestCallees(t *testing.T) {
+	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000} {
+		r := run{members: membersFor(n)}
+		callees := r.callees()
+		calledBy := make([]int, n)
+		for i, called := range callees {
+			want := n
+			if n > facts.FullMesh {
+				want = 2 + randomPeers
+			}
+			if len(called) != want || !slices.Contains(called, i) || !slices.Contains(called, (i+1)%n) {
+				t.Errorf("of %d: node %d calls %v, want %d with itself and the next", n, i, called, want)
+			}
+			for _, j := range called {
+				calledBy[j]++
+			}
+		}
+		if least := slices.Min(calledBy); least < min(n, 2) {
+			t.Errorf("of %d: a node is called by %d, want at least itself and the one before", n, least)
+		}
+	}
+}
+
+// TestUnfit: nobody is called at an address that is no use to others, and the
+// reason is told.
+func TestUnfit(t *testing.T) {
+	holders := map[netip.Addr]int{netip.MustParseAddr("10.0.0.1"): 1, netip.MustParseAddr("172.17.0.1"): 2}
+	for _, c := range []struct {
+		choice launch.Choice
+		want   string
+	}{
+		{launch.Choice{Interface: "eth0", Address: "10.0.0.1"}, ""},
+		{launch.Choice{Interface: "docker0", Address: "172.17.0.1"}, "172.17.0.1 is held by 2 nodes"},
+		{launch.Choice{Interface: "lo", Address: "127.0.1.1"}, "127.0.1.1 is a loopback address"},
+		{launch.Choice{Error: "Bootstrap : no socket interface found"}, "Bootstrap : no socket interface found"},
+		{launch.Choice{Rule: "not known: the node's interfaces were not seen"}, "not known: the node's interfaces were not seen"},
+	} {
+		if got := unfit(c.choice, holders); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.choice, got, c.want)
+		}
+	}
+}
+
+func TestNotTried(t *testing.T) {
+	nodes := func(n int) *facts.Fleet {
+		head := &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{PDSH: &facts.PDSH{Path: "/usr/bin/pdsh"}}}}
+		return &facts.Fleet{Head: head, Nodes: make([]facts.Node, n)}
+	}
+	bare := &facts.Fleet{Head: &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{}}}, Nodes: make([]facts.Node, 4)}
+	pdsh := launch.Prediction{Launcher: "pdsh"}
+	for _, c := range []struct {
+		name   string
+		fleet  *facts.Fleet
+		launch launch.Prediction
+		only   string
+		skip   []string
+		want   string // that is not tried beside throughput and, but where something is to be compiled, toolchain
+	}{
+		{"a few nodes", nodes(4), pdsh, "", nil, ""},
+		{"many nodes under pdsh", nodes(64), pdsh, "", nil, "logins rehearsal"},
+		{"many nodes under MPI", nodes(64), launch.Prediction{Launcher: "openmpi"}, "", nil, "rehearsal"},
+		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "mesh rehearsal rendezvous"},
+		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "logins mesh rendezvous"},
+		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "rehearsal rendezvous"},
+		{"no pdsh", bare, pdsh, "", nil, "rehearsal"},
+		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, "", nil, "logins rehearsal"},
+		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, "", nil, "logins rehearsal"},
+		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, "", nil, "logins mesh rehearsal"},
+		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, "", nil, "nvml"},
+		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorOpen: true}, "", nil, ""},
+		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &launch.Config{Ops: []string{"cpu_adam"}}}, "", nil, "-toolchain"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.launch.MasterPort, c.launch.RdzvEndpoint = 29500, "10.0.0.1"
+			job := Job{
+				Prediction: c.launch,
+				AskedFor:   func(check string) bool { return check == c.only },
+				SwitchedOff: func(check string) string {
+					if c.only != "" && check != c.only || slices.Contains(c.skip, check) {
+						return "switched off"
+					}
+					return ""
+				},
+			}
+			r := run{Job: job, fleet: c.fleet, members: membersFor(len(c.fleet.Nodes))}
+			c.fleet.Nodes[0].Name = r.members[0].Name
+			r.members[0].Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Addresses: []string{"10.0.0.1/24"}}}}
+			var got []string
+			for section, reason := range r.notTried() {
+				if got = append(got, string(section)); reason == "" {
+					t.Errorf("%s: not tried without a reason", section)
+				}
+			}
+			slices.Sort(got)
+			want := append(strings.Fields(c.want), "throughput", "toolchain")
+			slices.Sort(want)
+			if c.want == "-toolchain" {
+				want = []string{"throughput"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("not tried (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlannedAddressesAreNotShared: an address that two nodes hold is unfit on both, and a
+// third node's own is not.
+func TestPlannedAddressesAreNotShared(t *testing.T) {
+	all := membersFor(3)
+	for i, m := range all {
+		address := []string{"172.17.0.1/16", "172.17.0.1/16", "10.0.0.3/24"}[i]
+		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
+	}
+	r := run{members: all, shared: launch.SharedAddresses(all.nodes())}
+	plan := r.planAddresses(launch.Prediction{Accelerator: "cuda"}.RankAddress)
+	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
+	if diff := cmp.Diff(want, plan.unfit); diff != "" {
+		t.Errorf("unfit (-want +got):\n%s", diff)
+	}
+	if peers := r.peers(plan, []int{0, 1, 2}); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
+		t.Errorf("to be called: %+v, want only 10.0.0.3", peers)
+	}
+}

@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"preflight/drill"
+	"preflight/facts"
+	"preflight/fleet/agent"
+)
+
+// endpointTime is what a machine gets to find out who is at an endpoint.
+const endpointTime = 5 * time.Second
+
+// Asked is one node and what it found at an endpoint.
+type Asked struct {
+	facts.Node
+	Seen *facts.Endpoint // nil when the node could not look
+	Lost string          // why a node that was reached could not
+}
+
+// AskEndpoint says who is at host:port, seen from this machine and, all at once,
+// from every node of the launch (there may be none). Whoever is there is asked
+// nothing that could disturb a running job.
+func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
+	nodes = make([]Asked, len(job.Prediction.Hosts))
+	for i, node := range job.empty().Nodes {
+		nodes[i].Node = node
+	}
+	var own sync.WaitGroup
+	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
+	if len(nodes) > 0 {
+		job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
+	}
+	opening := job.opening(Asking, len(nodes))
+	eachNode(len(nodes), func(i int) { job.askFrom(ctx, endpoint, opening, &nodes[i]) })
+	own.Wait()
+	job.tell(Event{Phase: Asking, Step: Ended})
+	return here, nodes
+}
+
+// askFrom has one node say who is at the endpoint. opening is called once it may.
+func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), node *Asked) {
+	at, _ := job.reach(ctx, &node.Node, time.Now().Add(job.Timeout))
+	if at == nil {
+		return
+	}
+	defer at.Close()
+	ctx, cancel := within(ctx, endpointTime)
+	defer cancel()
+	until, _ := ctx.Deadline()
+	opening()
+	job.tell(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
+	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})
+	job.ended(Asking, node.Name, err)
+	if err != nil {
+		node.Lost = lostReason(err)
+		return
+	}
+	node.Seen = &seen
+}

@@ -1,0 +1,184 @@
+// Package fleet is a run under way: every node reached and looked at by an agent
+// of its own, then the drills, which try what only nodes together can show. It
+// knows who waits for whom, and tells how far things are.
+//
+// It refuses to judge what it gathers, and to let one node's trouble delay
+// another's: results keep hostfile order, work is bounded and without batches,
+// and a node that is lost costs only itself. A drill is one row of [Drills].
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch"
+	"preflight/probe"
+	"preflight/remote"
+)
+
+// AtOnce bounds how many nodes are being reached or probed at any moment. It
+// is far above the number of logins two cores can keep busy, so that nodes
+// which only wait for a dead peer's deadline do not hold up the others.
+const AtOnce = 512
+
+// answerTime is what an agent leaves of its node's time, so that what it has to
+// say of a section that hangs still arrives before the node is given up.
+const answerTime = 500 * time.Millisecond
+
+// Job is what a fleet is to do.
+type Job struct {
+	Head       *facts.Node // the launching machine, already looked at
+	Prediction launch.Prediction
+	Remote     *remote.Client
+	Timeout    time.Duration // for one node, from its name to its last probed section
+	// Throughput is for how long neighbours send to each other, 0 for not at all.
+	Throughput time.Duration
+	// SwitchedOff is why a check does not run, "" when it does; nil when all do.
+	SwitchedOff func(check string) (why string)
+	// AskedFor is whether somebody asked for a check by its name, at any price;
+	// nil when nobody did.
+	AskedFor func(check string) bool
+	// Progress hears of every step of every node; nil when nobody listens.
+	// It is called from many goroutines at once, which wait for it.
+	Progress func(Event)
+}
+
+// Look gathers the facts of the planned launch: of all nodes at once, then what
+// only their calling each other can tell. Results keep hostfile order. The
+// prediction is the job's, settled by what the nodes showed.
+func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	fleet := job.empty()
+	sections, options := job.probing(ctx)
+	job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
+	looking := job.opening(Looking, len(fleet.Nodes))
+	encoded := agent.Encode(options)
+	agents := make([]*remote.Agent, len(fleet.Nodes))
+	eachNode(len(fleet.Nodes), func(i int) {
+		agents[i] = job.look(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
+	})
+	job.tell(Event{Phase: Looking, Step: Ended})
+	members := membersOf(fleet.Nodes, agents)
+	defer members.close()
+	job.Prediction = job.Prediction.Settled(fleet.Nodes)
+	job.drill(ctx, &fleet, members)
+	return fleet, job.Prediction
+}
+
+// empty is the fleet of whose nodes nothing is known but what the hostfile says.
+func (job Job) empty() facts.Fleet {
+	fleet := facts.Fleet{Head: job.Head, Nodes: make([]facts.Node, len(job.Prediction.Hosts))}
+	for i, host := range job.Prediction.Hosts {
+		fleet.Nodes[i] = facts.Node{Name: host.Name, Slots: len(host.Slots)}
+	}
+	return fleet
+}
+
+// eachNode has work done for n nodes, AtOnce of them at any moment.
+func eachNode(n int, work func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, AtOnce)
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			work(i)
+		})
+	}
+	all.Wait()
+}
+
+// reach gets to a node and says in the node's facts what was met on the way. The
+// agent is the caller's to close; it is nil when the node was not reached.
+func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*remote.Agent, *remote.Trace) {
+	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
+	agent, trace, err := job.Remote.Reach(ctx, node.Name)
+	job.ended(Reaching, node.Name, err)
+	node.SSH, node.Address, node.Reached = sshFacts(trace, err), trace.Address, err == nil
+	if err != nil {
+		return nil, trace
+	}
+	return agent, trace
+}
+
+// look reaches one node and has it probed. Whatever happens, every section
+// ends up seen or missing with a reason. The agent is the caller's to close; it
+// is nil when the node was lost. looking is called once it is reached.
+func (job Job) look(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
+	end := time.Now().Add(job.Timeout)
+	at, trace := job.reach(ctx, node, end)
+	if at == nil {
+		node.Missing = everySection("not reached")
+		return nil
+	}
+	looking()
+	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
+	node.Missing = map[facts.Section]string{}
+	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	err := job.probe(ctx, at, node, probing, end)
+	job.ended(Looking, node.Name, err)
+	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
+		// The agent started and was lost on the way: that is one root cause, unless
+		// it was our own user who had enough.
+		if failure.Cause != remote.Interrupted {
+			node.SSH = sshFacts(trace, err)
+			node.Reached = false
+		}
+		at.Close()
+		return nil
+	}
+	return at
+}
+
+// everySection is what a node lacks that was not reached.
+func everySection(reason string) map[facts.Section]string {
+	missing := map[facts.Section]string{facts.SectionClock: reason}
+	for _, section := range slices.Concat(probe.Of(probe.Nodes), drilledSections()) {
+		missing[section] = reason
+	}
+	return missing
+}
+
+func lostReason(err error) string {
+	if err == nil {
+		return "the agent sent no answer for it"
+	}
+	failure := (*remote.Error)(nil)
+	switch {
+	case !errors.As(err, &failure):
+		return fmt.Sprintf("lost: %v", err)
+	case failure.Cause == remote.Interrupted:
+		return "no answer yet when the run was interrupted"
+	}
+	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the node is named where this is read
+}
+
+// sshFacts carries what was met on the way to a node over into the facts.
+func sshFacts(trace *remote.Trace, err error) *facts.SSH {
+	ssh := &facts.SSH{
+		User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
+		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered,
+		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
+	}
+	var failure *remote.Error
+	switch {
+	case errors.As(err, &failure):
+		failed(ssh, failure)
+	case err != nil:
+		ssh.Cause, ssh.Message = string(remote.Unexpected), err.Error()
+	}
+	return ssh
+}
+
+// failed says in the facts how far the way to a node led.
+func failed(ssh *facts.SSH, failure *remote.Error) {
+	ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
+	ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail
+}

@@ -1,0 +1,104 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/remote"
+)
+
+// member is a node whose agent is still there when all nodes have been probed.
+type member struct {
+	*facts.Node
+	agent *remote.Agent
+
+	mu sync.Mutex // over the node's sections and what is missing of it
+}
+
+// learn files what a drill showed of a section, or why it showed nothing. A node
+// that is lost meanwhile is as lost as one that never answered: what it told
+// before stays, and what failed at it is its fault.
+func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		*into = &seen
+		return
+	}
+	m.Missing[name] = lostReason(err)
+	if failure := (*remote.Error)(nil); errors.As(err, &failure) && failure.Cause != remote.Interrupted {
+		failed(m.SSH, failure)
+		m.Reached = false
+	}
+}
+
+// isLost is whether nothing is known, because the node is gone or silent, which
+// is another matter than what it says went wrong.
+func isLost(err error) bool {
+	failure := (*remote.Error)(nil)
+	return errors.As(err, &failure) || errors.Is(err, agent.ErrNoAnswer)
+}
+
+// miss says why a section was not looked at.
+func (m *member) miss(section facts.Section, format string, values ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Missing[section] = fmt.Sprintf(format, values...)
+}
+
+// members are in hostfile order.
+type members []*member
+
+// membersOf are the nodes that kept an agent.
+func membersOf(nodes []facts.Node, agents []*remote.Agent) members {
+	var all members
+	for i, agent := range agents {
+		if agent != nil {
+			all = append(all, &member{Node: &nodes[i], agent: agent})
+		}
+	}
+	return all
+}
+
+// each has work done for every member at once.
+func (all members) each(work func(int, *member)) {
+	var done sync.WaitGroup
+	for i, m := range all {
+		done.Go(func() { work(i, m) })
+	}
+	done.Wait()
+}
+
+// named is the member of a hostfile name, nil when it is lost.
+func (all members) named(name string) *member {
+	for _, m := range all {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (all members) nodes() []*facts.Node {
+	nodes := make([]*facts.Node, len(all))
+	for i, m := range all {
+		nodes[i] = m.Node
+	}
+	return nodes
+}
+
+// close ends the agents, and with them whatever they still do.
+func (all members) close() {
+	all.each(func(_ int, m *member) { m.agent.Close() })
+}
+
+// within bounds one request to an agent: a little more than the agent has, so
+// that what it has to say of a hang still arrives.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, limit+answerTime)
+}

@@ -1,0 +1,273 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/drill/mesh"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch"
+)
+
+const (
+	// listenTime is what a node gets to open its listeners.
+	listenTime = time.Second
+	// randomPeers is how many nodes everybody calls beside the next one in a
+	// fleet too large for everybody to call everybody (facts.FullMesh). It still
+	// finds every node that is shut off, at a price that grows with the fleet.
+	randomPeers = 6
+	// allPorts is up to how many nodes every call tries all ports of its peer,
+	// and not one of them in turn.
+	allPorts = 16
+)
+
+// addressPlan is one address for every member, on which they call each other.
+type addressPlan struct {
+	section facts.Section
+	phase   Phase
+	into    func(*member) **facts.Mesh
+	// By member:
+	choices []launch.Choice
+	unfit   []string // why nobody could call it there, "" when they can
+	unseen  []string // why that is not known, "" when it is
+	ports   [][]int  // once it listens
+}
+
+// mesh has everybody call each other on the addresses the ranks will use and,
+// where those are not the ones that lead to the peers, on these too, so that
+// what is advised was tried.
+func (r *run) mesh(ctx context.Context, d Drill) {
+	plans := r.listen(ctx)
+	callees := r.callees()
+	var all sync.WaitGroup
+	for _, plan := range plans {
+		all.Go(func() { r.call(ctx, plan, callees, d.Limit) })
+	}
+	all.Wait()
+}
+
+// listen has every member listen, until ctx ends, on the addresses that are
+// planned: those of the ranks, and after them those of the peers where these are
+// others.
+func (r *run) listen(ctx context.Context) []*addressPlan {
+	r.listening.Do(func() {
+		ranks := r.planAddresses(r.Prediction.RankAddress)
+		ranks.section, ranks.into = facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }
+		peers := r.planAddresses(launch.PeerAddress)
+		peers.section, peers.into = facts.SectionPeerMesh, func(m *member) **facts.Mesh { return &m.PeerMesh }
+		ranks.phase, peers.phase = meshPhase, meshAgain
+		r.plans = []*addressPlan{ranks}
+		if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b launch.Choice) bool { return a.Address == b.Address }) {
+			r.plans = append(r.plans, peers)
+		}
+		r.members.each(func(i int, m *member) { r.listenAt(ctx, i, m) })
+	})
+	return r.plans
+}
+
+// planAddresses decides where everybody listens.
+func (r *run) planAddresses(choose func(*facts.Node) launch.Choice) *addressPlan {
+	plan := &addressPlan{ports: make([][]int, len(r.members))}
+	for _, m := range r.members {
+		choice := choose(m.Node)
+		plan.choices = append(plan.choices, choice)
+		plan.unfit = append(plan.unfit, unfit(choice, r.shared))
+		unseen := ""
+		if choice.Address == "" && choice.Error == "" {
+			unseen = choice.Rule
+		}
+		plan.unseen = append(plan.unseen, unseen)
+	}
+	return plan
+}
+
+// unfit says why an address is of no use to any other node, "" when it may be.
+func unfit(choice launch.Choice, holders map[netip.Addr]int) string {
+	address, err := netip.ParseAddr(choice.Address)
+	switch {
+	case choice.Error != "":
+		return choice.Error
+	case err != nil:
+		return cmp.Or(choice.Rule, "there is no address to listen on")
+	case address.IsLoopback():
+		return choice.Address + " is a loopback address"
+	case holders[address] > 1:
+		return fmt.Sprintf("%s is held by %d nodes", choice.Address, holders[address])
+	}
+	return ""
+}
+
+// listenAt has one member listen at its addresses.
+func (r *run) listenAt(ctx context.Context, i int, m *member) {
+	listen := mesh.Listen{Token: r.token, Node: m.Name}
+	for _, plan := range r.plans {
+		if plan.unfit[i] == "" && !slices.Contains(listen.Addresses, plan.choices[i].Address) {
+			listen.Addresses = append(listen.Addresses, plan.choices[i].Address)
+		}
+	}
+	if len(listen.Addresses) == 0 {
+		return
+	}
+	if m.Net != nil {
+		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
+	}
+	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime)
+	for _, plan := range r.plans {
+		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
+		switch {
+		case plan.unfit[i] != "":
+		case isLost(err):
+			plan.unseen[i] = lostReason(err)
+			plan.unfit[i] = plan.unseen[i]
+		case err != nil:
+			plan.unfit[i] = err.Error()
+		case at < 0:
+			plan.unfit[i] = "the agent does not say where it listens"
+		case listening[at].Error != "":
+			plan.unfit[i] = listening[at].Error
+		case !usable(listening[at].Ports):
+			plan.unfit[i] = "the agent names ports that do not exist"
+		default:
+			plan.ports[i] = listening[at].Ports
+		}
+	}
+}
+
+// mostPorts is how many ports an agent listens on at an address. A node is not
+// trusted to send the others to more.
+const mostPorts = 3
+
+func usable(ports []int) bool {
+	isNone := func(port int) bool { return port < 1 || port > 65535 }
+	return len(ports) > 0 && len(ports) <= mostPorts && !slices.ContainsFunc(ports, isNone)
+}
+
+// callees are whom every member calls, by member: everybody, or itself, the next
+// one and a few others.
+func (r *run) callees() [][]int {
+	n := len(r.members)
+	callees := make([][]int, n)
+	everybody := make([]int, n)
+	for i := range everybody {
+		everybody[i] = i
+	}
+	for i := range callees {
+		if n <= facts.FullMesh {
+			callees[i] = everybody
+			continue
+		}
+		called := map[int]bool{i: true, (i + 1) % n: true}
+		for len(called) < 2+randomPeers {
+			called[rand.IntN(n)] = true
+		}
+		callees[i] = slices.Sorted(maps.Keys(called))
+	}
+	return callees
+}
+
+// call has everybody call its callees at the addresses of one plan.
+func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
+	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
+		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
+		switch {
+		case plan.unseen[i] != "":
+			m.miss(plan.section, "%s", plan.unseen[i])
+			return nil
+		case plan.unfit[i] != "":
+			learn(m, plan.into(m), plan.section, listened, nil)
+			return nil
+		}
+		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
+		})
+		listened.Error = seen.Error
+		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], seen)
+		learn(m, plan.into(m), plan.section, listened, err)
+		return err
+	})
+}
+
+// believable is what a node says of those it was to call, and of nobody else.
+func (r *run) believable(plan *addressPlan, called []int, answer facts.Mesh) (reached map[string]float64, failed []facts.Path, mss int) {
+	addresses := map[string]string{}
+	for _, i := range called {
+		addresses[r.members[i].Name] = plan.choices[i].Address
+	}
+	reached = map[string]float64{}
+	for peer, seconds := range answer.Reached {
+		if addresses[peer] != "" {
+			reached[peer] = seconds
+		}
+	}
+	for _, path := range answer.Failed {
+		if path.To = addresses[path.Peer]; path.To == "" {
+			continue
+		}
+		if path.Answered != "" && r.members.named(path.Answered) == nil {
+			path.Outcome, path.Answered = facts.PathStranger, ""
+		}
+		failed = append(failed, path)
+	}
+	return reached, failed, answer.MSS
+}
+
+// peers are those of some members that can be called by a plan.
+func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
+	peers := make([]mesh.Peer, 0, len(members))
+	for _, i := range members {
+		if plan.unfit[i] != "" {
+			continue
+		}
+		m := r.members[i]
+		peer := mesh.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
+		if m.SSH != nil && m.Address == peer.Address { // else the port is another's
+			peer.Control = m.SSH.Port
+		}
+		peers = append(peers, peer)
+	}
+	return peers
+}
+
+// noThroughput is why nobody measures it.
+func (r *run) noThroughput() string {
+	if r.Throughput == 0 {
+		return "only with --throughput"
+	}
+	return ""
+}
+
+// throughput has everybody send to the next one that listens, all at once: at the
+// addresses of the ranks, or where not everybody listens there, at the peers'.
+func (r *run) throughput(ctx context.Context, d Drill) {
+	plans := r.listen(ctx)
+	plan := plans[0]
+	if slices.ContainsFunc(plan.unfit, func(why string) bool { return why != "" }) {
+		plan = plans[len(plans)-1]
+	}
+	var ring []int
+	for i := range r.members {
+		if plan.unfit[i] == "" {
+			ring = append(ring, i)
+		}
+	}
+	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+mesh.SendOverhead, func(ctx context.Context, i int, m *member) error {
+		at := slices.Index(ring, i)
+		if at < 0 || len(ring) < 2 {
+			m.miss(d.Section, "%s", cmp.Or(plan.unfit[i], "no other node listens"))
+			return nil
+		}
+		next := r.peers(plan, []int{ring[(at+1)%len(ring)]})[0]
+		seen, err := agent.Send.Ask(ctx, m.agent, agent.Sending{Token: r.token, Node: m.Name, To: next, For: r.Throughput})
+		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, plan.choices[i].Interface)
+		learn(m, &m.Throughput, d.Section, seen, err)
+		return err
+	})
+}

@@ -1,0 +1,158 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/probe"
+	"preflight/remote"
+)
+
+// probing is what every node is asked to look at.
+func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
+	prediction := job.Prediction
+	options := probe.Options{
+		Master:      prediction.MeetingHost(),
+		MasterPort:  prediction.MasterPort,
+		Interpreter: prediction.Interpreter,
+		WorkDir:     prediction.WorkDir,
+		Files:       prediction.Files,
+	}
+	for _, host := range prediction.Hosts {
+		options.Names = append(options.Names, host.Name)
+	}
+	options.Peers = peerAddresses(ctx, options.Names)
+	if config := prediction.Config; config != nil {
+		options.Offload = map[string]string{}
+		for _, offload := range config.Offload {
+			if filepath.IsAbs(offload.Path) { // where another one lies is the script's business
+				options.Offload["offload-"+offload.What] = offload.Path
+			}
+		}
+	}
+	unneeded := job.unneeded()
+	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
+}
+
+// unneeded are the sections that say nothing about this launch, each with why.
+func (job Job) unneeded() map[facts.Section]string {
+	not := map[facts.Section]string{}
+	if len(job.Prediction.Ops()) == 0 {
+		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
+	}
+	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorOpen {
+		not[facts.SectionNVML] = "accelerator cpu: nobody asks the driver of GPUs" // which may hang
+	}
+	return not
+}
+
+// probe has a node tell of itself until end, and says of every section that it
+// did not tell of why not.
+func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
+	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
+		take(node, probing.Sections, facts.Section(part), body)
+	})
+	for _, section := range probing.Sections {
+		if !node.Has(section) && node.Missing[section] == "" {
+			node.Missing[section] = lostReason(err)
+		}
+	}
+	return err
+}
+
+// take files one answered section. A node is not trusted: an answer for a
+// section nobody asked it about, or has the answer of, is dropped, and one that
+// does not hold what it says leaves the section missing.
+func take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
+	var answer agent.Probed
+	switch err := json.Unmarshal(body, &answer); {
+	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
+	case err != nil:
+		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
+	case answer.Missing != "":
+		node.Missing[section] = answer.Missing
+	case !answer.Seen.Has(section):
+		node.Missing[section] = "the agent's answer does not hold it"
+	default:
+		node.Take(section, answer.Seen)
+	}
+}
+
+// LookHere looks at the launching machine as the one node of a launch that
+// stays there, and needs no ssh.
+func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	fleet := job.empty()
+	node := &fleet.Nodes[0]
+	node.Reached, node.Missing = true, map[facts.Section]string{}
+	sections, options := job.probing(ctx)
+	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
+	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
+	job.tell(Event{Phase: Looking, Step: Began, Nodes: 1})
+	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
+	ProbeHere(ctx, node, options, sections)
+	job.tell(Event{Phase: Looking, Step: Ended, Node: node.Name})
+	fleet.NotTried = job.unneeded()
+	notTried := []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames}
+	for _, d := range Drills {
+		notTried = append(notTried, d.Section)
+	}
+	for _, section := range notTried {
+		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
+	}
+	return fleet, job.Prediction.Settled(fleet.Nodes)
+}
+
+// ProbeHere has this machine looked at by this process. options.Deadline bounds it.
+func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sections []facts.Section) {
+	probe.Run(ctx, options, sections, func(section facts.Section, seen facts.Facts, missing string) {
+		if missing != "" {
+			node.Missing[section] = missing
+			return
+		}
+		node.Take(section, seen)
+	})
+}
+
+const (
+	// peerTime bounds how long the nodes' names are looked up before the nodes are
+	// reached. A name that takes longer is asked no route for; how every node
+	// resolves every name is a section of its own.
+	peerTime = 500 * time.Millisecond
+	// lookupsAtOnce keeps thousands of names from flooding a name server.
+	lookupsAtOnce = 64
+)
+
+// peerAddresses is the first address of every name that resolves here, so that
+// the nodes can say by which interface they would reach it.
+func peerAddresses(ctx context.Context, names []string) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, peerTime)
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	peers := map[string]string{}
+	places := make(chan struct{}, lookupsAtOnce)
+	for _, name := range names {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if addresses, err := net.DefaultResolver.LookupHost(ctx, hostfile.Bare(name)); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				peers[name] = addresses[0]
+			}
+		})
+	}
+	all.Wait()
+	return peers
+}

@@ -1,0 +1,230 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"preflight/drill"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch"
+)
+
+const (
+	// serveTime is what a node gets to bind the store's port, and againTime what
+	// everybody gets for a second rendezvous at another address.
+	serveTime = 500 * time.Millisecond
+	againTime = 1500 * time.Millisecond
+)
+
+// attempt is one rendezvous to be tried: of everybody, at one endpoint.
+type attempt struct {
+	launch.Meeting
+	section facts.Section
+	into    func(*member) **facts.Rendezvous
+	phase   Phase
+	name    string // of its keys in the store
+	limit   time.Duration
+}
+
+func (a attempt) endpoint() string {
+	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
+}
+
+// noRendezvous is why the ranks' rendezvous cannot be tried.
+func (r *run) noRendezvous() string {
+	first := r.members.named(r.fleet.Nodes[0].Name)
+	if first == nil {
+		return fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", r.fleet.Nodes[0].Name)
+	}
+	switch planned := r.Prediction.Meeting(first.Node); {
+	case planned.Error != "":
+		return "there is nowhere to meet: see master-address"
+	case planned.Port == 0:
+		return "torchrun will choose a free port itself"
+	}
+	return ""
+}
+
+// rendezvous is tried at the endpoint the ranks will be given. Where that does
+// not bring everybody together and node 0 has an address that leads to its peers,
+// it is tried there too, so that what is advised was tried.
+func (r *run) rendezvous(ctx context.Context, d Drill) {
+	ctx, cancel := context.WithCancel(ctx) // ends the stores
+	defer cancel()
+	first := r.members.named(r.fleet.Nodes[0].Name).Node
+	ranks := attempt{
+		Meeting: r.Prediction.Meeting(first), section: d.Section, phase: d.Phase, name: "ranks", limit: d.Limit,
+		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
+	}
+	stores, served := r.serve(ctx, ranks, first, nil)
+	if !served {
+		return
+	}
+	r.join(ctx, stores, ranks)
+	peer := launch.PeerAddress(first)
+	switch {
+	case r.complete() && r.Prediction.Rendezvous == launch.RendezvousC10d:
+		r.joinNext(ctx)
+	case !r.complete() && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host:
+		peers := attempt{
+			Meeting: launch.Meeting{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
+			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
+		}
+		if stores, served = r.serve(ctx, peers, first, stores); served {
+			r.join(ctx, stores, peers)
+		}
+	}
+}
+
+// complete is whether the rendezvous of the ranks brought everybody together.
+func (r *run) complete() bool {
+	return !slices.ContainsFunc(r.members, func(m *member) bool { return m.Rendezvous == nil || m.Rendezvous.Failed != "" })
+}
+
+// serve has whoever holds itself for the host serve a store, until ctx ends;
+// those who already do go on. It returns what is known of every member before it
+// joins. Where one is lost on the way nothing is known of anybody: the section is
+// missing, and served is false.
+func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, served bool) {
+	generation := facts.GenerationPings
+	if first.Python != nil && first.Python.Torch != nil {
+		generation = launch.GenerationOf(first.Python.Torch.Version)
+	}
+	known = make([]facts.Rendezvous, len(r.members))
+	losses := make([]error, len(r.members))
+	r.members.each(func(i int, m *member) {
+		serves, why := r.Prediction.Serves(a.Meeting, m.Node, first)
+		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
+		if !serves || already != nil && already[i].Serves {
+			return
+		}
+		_, err := agent.Serve.Start(ctx, m.agent, drill.Host{
+			Token: r.token, Node: m.Name, Port: a.Port, Generation: generation,
+		}, serveTime)
+		switch {
+		case isLost(err):
+			losses[i] = err
+			learn(m, a.into(m), a.section, facts.Rendezvous{}, err)
+		case err != nil:
+			known[i].Failed, known[i].Error = facts.HopServe, err.Error()
+		}
+	})
+	lost := slices.IndexFunc(losses, func(err error) bool { return err != nil })
+	if lost < 0 {
+		return known, true
+	}
+	for _, m := range r.members {
+		m.miss(a.section, "%s was to serve the store: %s", r.members[lost].Name, lostReason(losses[lost]))
+	}
+	return nil, false
+}
+
+// unserved is whether a store that should be there is not.
+func unserved(stores []facts.Rendezvous) bool {
+	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
+}
+
+// join has everybody join at one endpoint, once the stores are known.
+func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) {
+	var hosts []*member
+	for i, m := range r.members {
+		if stores[i].Serves {
+			hosts = append(hosts, m)
+		}
+	}
+	r.each(ctx, Event{Phase: a.phase}, a.limit, func(ctx context.Context, i int, m *member) error {
+		seen := stores[i]
+		seen.Endpoint = a.endpoint()
+		if unserved(stores) {
+			// Whoever holds the port is not ours to call: it may be a running job.
+			if seen.Failed == "" {
+				seen.Failed, seen.Error = facts.HopWait, "the store could not be served"
+			}
+			learn(m, a.into(m), a.section, seen, nil)
+			return nil
+		}
+		joined, err := r.joinFrom(ctx, m, a, seen.Generation, r.storesFor(m, hosts))
+		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
+		joined.Serves, joined.ServesWhy = seen.Serves, seen.ServesWhy
+		learn(m, a.into(m), a.section, joined, err)
+		return err
+	})
+	r.nameMissing(a)
+}
+
+// storesFor is every address at which a joiner finds one of those who serve, and
+// nobody else: those that only they hold, and for themselves also the others.
+func (r *run) storesFor(joiner *member, hosts []*member) (addresses []string) {
+	for _, host := range hosts {
+		if host.Net == nil {
+			continue
+		}
+		for _, i := range host.Net.Interfaces {
+			for _, text := range i.Addresses {
+				prefix, err := netip.ParsePrefix(text)
+				address := prefix.Addr()
+				if err == nil && (joiner == host || !address.IsLoopback() && r.shared[address] == 0) {
+					addresses = append(addresses, address.String())
+				}
+			}
+		}
+	}
+	return addresses
+}
+
+// joinFrom has one member join, which its caller bounds. own are the addresses of
+// those who serve: whoever is met elsewhere may be a running job, and is asked
+// with care.
+func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation facts.Generation, own []string) (facts.Rendezvous, error) {
+	return agent.Join.Ask(ctx, m.agent, drill.Join{
+		Token: r.token + "/" + a.name, Node: m.Name, Host: a.Host, Port: a.Port,
+		World: len(r.members), Generation: generation, Deadline: a.limit, Own: own,
+	})
+}
+
+// nameMissing tells those who served whom they waited for.
+func (r *run) nameMissing(a attempt) {
+	var missing []string
+	for _, m := range r.members {
+		if seen := *a.into(m); seen == nil || seen.Joined == 0 {
+			missing = append(missing, m.Name)
+		}
+	}
+	for _, m := range r.members {
+		if seen := *a.into(m); seen != nil && seen.Serves && seen.Failed == facts.HopWait {
+			seen.Missing = missing
+		}
+	}
+}
+
+// joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens
+// a new store on a new port and publishes its own name.
+func (r *run) joinNext(ctx context.Context) {
+	host, fqdn := r.Prediction.NextMeeting(r.members.nodes())
+	if host == nil {
+		return
+	}
+	server := r.members.named(host.Name)
+	generation := server.Rendezvous.Generation
+	port, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime)
+	if err != nil {
+		server.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
+		return
+	}
+	next := attempt{Meeting: launch.Meeting{Host: fqdn, Port: port}, name: "next", limit: againTime}
+	r.each(ctx, Event{Phase: rendezvousAgain}, next.limit, func(ctx context.Context, _ int, m *member) error {
+		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
+		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server
+		if err != nil {
+			joined.Failed, joined.Error = facts.HopWait, err.Error()
+		}
+		m.Rendezvous.Next = &joined
+		return err
+	})
+}
