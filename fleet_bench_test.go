@@ -18,11 +18,12 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/fleet"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
@@ -75,10 +76,11 @@ func benchClient(home, list string) error {
 	if err != nil {
 		return err
 	}
-	client, err := remote.New(remote.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
+	carrier, err := ssh.New(ssh.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none"})
 	if err != nil {
 		return err
 	}
+	client := remote.New(carrier, remote.Options{})
 	defer client.Close()
 	plan, err := NewPlan(context.Background(), Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
 	if err != nil {
@@ -130,7 +132,7 @@ func answerWith(recorded facts.Facts, i int) func(string, io.Reader, io.Writer, 
 	recorded.Net = &network
 	methods := agent.Methods()
 	methods["probe"] = func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		for _, section := range fleet.NodeSections {
+		for _, section := range probe.Of(probe.Nodes) {
 			var one facts.Facts
 			one.Take(section, recorded)
 			if err := reply(string(section), agent.Probed{Seen: one}); err != nil {

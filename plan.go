@@ -18,9 +18,6 @@ import (
 // headTime bounds each look at the launching machine before the plan stands.
 const headTime = 10 * time.Second
 
-// headSections are what a plan needs to know of the launching machine.
-var headSections = []facts.Section{facts.SectionLauncher, facts.SectionEnv, facts.SectionHost, facts.SectionGPU}
-
 // Intent is a launch as somebody means it.
 type Intent struct {
 	// Command is the launch itself, `deepspeed … train.py …`; without one, Options
@@ -55,7 +52,7 @@ func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	if len(intent.Command) > 0 {
 		look.Program = intent.Command[0]
 	}
-	fleet.ProbeHere(ctx, plan.Head, look, headSections)
+	fleet.ProbeHere(ctx, plan.Head, look, probe.Of(probe.Head))
 	look.Interpreter, _ = launch.Interpreter(options.Interpreter, plan.Head.Launcher)
 	if look.Interpreter != "" {
 		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionPython})

@@ -22,8 +22,10 @@ import (
 	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/probe/nvml"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
@@ -107,10 +109,11 @@ func job(t *testing.T, running *testhosts.Fleet, timeout time.Duration) Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := remote.New(remote.Options{Home: running.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	carrier, err := ssh.New(ssh.Options{Home: running.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := remote.New(carrier, remote.Options{Timeout: timeout})
 	t.Cleanup(func() { client.Close() })
 	return Job{
 		Plan:    planned(t, launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()}),
@@ -127,7 +130,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
 	)
 	look, _ := Look(t.Context(), job(t, hosts, 30*time.Second))
-	everySection := append(slices.Clone(fleet.NodeSections), facts.SectionClock)
+	everySection := append(probe.Of(probe.Nodes), facts.SectionClock)
 	for _, drill := range fleet.Drills {
 		if !drill.Alone {
 			everySection = append(everySection, drill.Section)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/drill/c10d"
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -86,10 +87,10 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 	seen.Addresses = texts(addresses)
 	conn, err := callFirst(ctx, addresses, int(port))
 	if err != nil {
-		fail(facts.HopConnect, outcomeOf(err), words(err))
+		fail(facts.HopConnect, outcome.Of(err), outcome.Words(err))
 		return
 	}
-	seen.Address, seen.Interface, seen.Source = ends(conn)
+	seen.Address, seen.Interface, seen.Source = outcome.Ends(conn)
 	ask(ctx, conn, seen)
 }
 
@@ -109,18 +110,18 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 		seen.Greeting = firstLine(answer)
 		fail(facts.PathStranger, "another server answered")
 	case err != nil:
-		fail(storeOutcome(err), words(err))
+		fail(storeOutcome(err), outcome.Words(err))
 	default:
 		seen.Store, seen.Keys, err = askNewer(ctx, conn.RemoteAddr().String())
 		if err == nil {
 			return
 		}
-		answer, _ = hear(conn, 8, lateTime)
+		answer, _ = readFor(conn, 8, lateTime)
 		if keys, old = oldestCount(answer); old {
 			seen.Store, seen.Keys = facts.GenerationLegacy, keys
 			return
 		}
-		fail(storeOutcome(err), words(err))
+		fail(storeOutcome(err), outcome.Words(err))
 	}
 }
 
@@ -128,28 +129,28 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 // keys as the oldest generation did. It returns what was said, and an error
 // only where the connection broke before anything was asked: no store does that.
 func askOldest(conn net.Conn) ([]byte, error) {
-	said, err := hear(conn, 1, greetTime)
-	if len(said) > 0 || err != nil {
-		return said, err
+	text, err := readFor(conn, 1, greetTime)
+	if len(text) > 0 || err != nil {
+		return text, err
 	}
 	if _, err := conn.Write([]byte{countKeys}); err != nil {
 		return nil, err
 	}
-	said, _ = hear(conn, 8, countTime) // a newer store hangs up
-	return said, nil
+	text, _ = readFor(conn, 8, countTime) // a newer store hangs up
+	return text, nil
 }
 
-// hear reads until there are enough bytes or the time is up, which is no error.
-func hear(conn net.Conn, enough int, limit time.Duration) ([]byte, error) {
+// readFor reads until there are enough bytes or the time is up, which is no error.
+func readFor(conn net.Conn, enough int, limit time.Duration) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
-	said := make([]byte, maxGreeting)
-	n, err := io.ReadAtLeast(conn, said, enough)
+	text := make([]byte, maxGreeting)
+	n, err := io.ReadAtLeast(conn, text, enough)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}
-	return said[:n], err
+	return text[:n], err
 }
 
 // oldestCount is the number of keys in the answer of a store of the oldest
@@ -191,8 +192,8 @@ func askNewer(ctx context.Context, address string) (facts.Generation, int64, err
 }
 
 // firstLine is what a server said, escaped, up to the end of its first line.
-func firstLine(said []byte) string {
-	line, _, _ := strings.Cut(string(said), "\n")
+func firstLine(text []byte) string {
+	line, _, _ := strings.Cut(string(text), "\n")
 	quoted := strconv.QuoteToASCII(strings.TrimSpace(line))
 	return quoted[1 : len(quoted)-1]
 }

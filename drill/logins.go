@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -36,11 +37,11 @@ type Logins struct {
 // asking anybody. Nothing on the node changes: a host key that ssh would accept
 // and write down is not written down.
 func (l Logins) Run(ctx context.Context) facts.Logins {
-	told := facts.Logins{Passed: []string{}}
+	result := facts.Logins{Passed: []string{}}
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
-		told.Error = "ssh is not installed"
-		return told
+		result.Error = "ssh is not installed"
+		return result
 	}
 	if l.Deadline <= 0 {
 		l.Deadline = loginsTime
@@ -61,14 +62,14 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	for i, peer := range l.Peers {
 		switch {
 		case !tries[i].over:
-			told.Untried = append(told.Untried, peer)
+			result.Untried = append(result.Untried, peer)
 		case tries[i].failure != nil:
-			told.Failed = append(told.Failed, *tries[i].failure)
+			result.Failed = append(result.Failed, *tries[i].failure)
 		default:
-			told.Passed = append(told.Passed, peer)
+			result.Passed = append(result.Passed, peer)
 		}
 	}
-	return told
+	return result
 }
 
 // try is what came of one login.
@@ -82,7 +83,7 @@ type try struct {
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
 	began := time.Now()
-	_, complaint, err := runChild(ctx, ssh, args...)
+	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
 	took := time.Since(began)
 	if err == nil {
 		return try{over: true}
@@ -92,10 +93,15 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 		failure.Cause, failure.Message = loginCause(complaint, err)
 		return try{over: true, failure: failure}
 	}
-	said := lastLine(complaint)
+	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
-	failure.Message = cmp.Or(said, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
-	return try{over: said != "" || took >= loginConnect, failure: failure}
+	failure.Message = cmp.Or(line, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
+	return try{over: line != "" || took >= loginConnect, failure: failure}
+}
+
+// inEnglish is a program whose words are looked at.
+func inEnglish(path string, args ...string) hostsys.Child {
+	return hostsys.Child{Path: path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}
 }
 
 // options keep ssh from asking, from reusing or leaving a shared connection,
@@ -114,7 +120,7 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	}
 	// What ssh makes of its configuration for this peer. One that fails here
 	// will say why when it logs in.
-	settings, _, _ := runChild(ctx, ssh, append(append([]string{"-G"}, options...), "--", peer)...)
+	settings, _, _ := inEnglish(ssh, append(append([]string{"-G"}, options...), "--", peer)...).Run(ctx)
 	return append(options, unwritten(settings)...)
 }
 

@@ -2,6 +2,9 @@ package drill
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +16,57 @@ import (
 	"preflight/testhosts"
 )
 
+// asNode has the test binary log in from a node of a cluster: to these peers, as
+// JSON.
+const asNode = "DRILL_LOGINS"
+
+func TestMain(m *testing.M) {
+	orders := os.Getenv(asNode)
+	if orders == "" {
+		os.Exit(m.Run())
+	}
+	var logins Logins
+	if err := json.Unmarshal([]byte(orders), &logins); err != nil {
+		panic(err)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(logins.Run(context.Background())); err != nil {
+		os.Exit(1)
+	}
+}
+
+// logInFrom has a node log in to its peers.
+func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Logins) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, err := json.Marshal(logins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := node.Command(t.Context(), self)
+	cmd.Env = append(cmd.Env, asNode+"="+string(orders))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &seen); err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
 // Real logins between real nodes, and the troubles they can have. Whatever
 // becomes of them, the node that logs in stays as it was.
-func TestLogins(t *testing.T) { testhosts.InParts(t, three(t), logins) }
+func TestLogins(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testhosts.InParts(t, testhosts.Options{Name: "drill", Nodes: 3, Share: []string{filepath.Dir(self)}}, logins)
+}
 
 func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	w1, w3 := cluster.Nodes[0], cluster.Nodes[2]
@@ -80,8 +131,7 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 				})
 			}
 			before := home(t, w1)
-			var got facts.Logins
-			order(t, w1)(map[string]any{"Logins": tt.logins}, &got)
+			got := logInFrom(t, w1, tt.logins)
 			for i, failure := range got.Failed {
 				if failure.Message == "" || failure.Seconds <= 0 {
 					t.Errorf("%+v", failure)

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,4 +128,25 @@ func TestNoLogins(t *testing.T) {
 	if got.Error != "ssh is not installed" || len(got.Passed)+len(got.Failed) > 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// script writes an executable shell script and returns its path. A process
+// forked meanwhile would hold it open for writing, and the kernel refuses to run
+// such a file.
+func script(t *testing.T, name, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// alive is whether a process runs, or at least is not merely waiting to be
+// reaped by whoever adopted it.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

@@ -9,9 +9,11 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // Rehearsal is a run of pdsh as DeepSpeed will start it.
@@ -33,33 +35,32 @@ type Rehearsal struct {
 func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
-	heard := newRehearsed(r.Hosts, token)
+	lines := newRehearsed(r.Hosts, token)
 	if r.Limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.Limit)
 		defer cancel()
 	}
 
-	defer holdThread()()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = r.environment()
-	out, errs := &lineWriter{take: heard.output}, &lineWriter{take: heard.complaint}
+	out, errs := &lineWriter{take: lines.output}, &lineWriter{take: lines.complaint}
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that somebody could be asked at
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
-	cmd.WaitDelay = childGrace
+	cmd.WaitDelay = hostsys.Grace
 
 	began := time.Now()
-	err := cmd.Run()
+	err := hostsys.Run(cmd)
 	seconds := time.Since(began).Seconds()
 	out.flush()
 	errs.flush()
-	told := facts.Rehearsal{Command: command, ExitCode: -1, Seconds: seconds, Nodes: heard.inOrder(), Complaints: heard.complaints}
+	result := facts.Rehearsal{Command: command, ExitCode: -1, Seconds: seconds, Nodes: lines.inOrder(), Complaints: lines.complaints}
 	if cmd.ProcessState != nil {
-		told.ExitCode = cmd.ProcessState.ExitCode()
+		result.ExitCode = cmd.ProcessState.ExitCode()
 	}
-	told.Problem = unfinished(ctx, err, seconds)
-	return told
+	result.Problem = unfinished(ctx, err, seconds)
+	return result
 }
 
 // command is the argv of DeepSpeed's PDSHRunner.get_cmd with the echo as the

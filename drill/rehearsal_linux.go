@@ -8,12 +8,6 @@ import (
 	"syscall"
 )
 
-// ownSession starts a child without a terminal that somebody could be asked at,
-// in a process group that dies with us even when we are killed.
-func ownSession() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // endFamily ends a program and all it has started. pdsh gives every ssh a
 // session of its own (src/common/pipecmd.c), so no signal to its group reaches
 // them. It is stopped first, so that it starts no more of them meanwhile.

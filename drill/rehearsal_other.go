@@ -4,13 +4,10 @@ package drill
 
 import (
 	"os"
+	"preflight/hostsys"
 	"syscall"
 	"time"
 )
-
-// ownSession starts a child without a terminal that somebody could be asked at.
-// When we are killed, only the child's closed pipes tell it.
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // endFamily ends pdsh and every ssh it has started, which only pdsh knows: at a
 // second interrupt within a second it passes it on to them
@@ -20,7 +17,7 @@ func endFamily(pid int) error {
 		if err := syscall.Kill(-pid, syscall.SIGINT); err != nil {
 			return os.ErrProcessDone
 		}
-		time.Sleep(childGrace / 4)
+		time.Sleep(hostsys.Grace / 4)
 	}
 	return syscall.Kill(-pid, syscall.SIGKILL)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"preflight/drill/c10d"
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -109,25 +110,25 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	seen.Addresses = texts(addresses)
 	conn, err := callFirst(ctx, addresses, j.Port)
 	if err != nil {
-		return failed(facts.HopConnect, outcomeOf(err), words(err))
+		return failed(facts.HopConnect, outcome.Of(err), outcome.Words(err))
 	}
-	seen.Address, seen.Interface, _ = ends(conn)
+	seen.Address, seen.Interface, _ = outcome.Ends(conn)
 	if !j.owns(seen.Address) {
 		to := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 		if outcome, problem := j.inquire(ctx, conn); problem != "" {
 			return failed(facts.HopValidate, outcome, problem)
 		}
 		if conn, err = callFirst(ctx, []netip.Addr{to}, j.Port); err != nil {
-			return failed(facts.HopConnect, outcomeOf(err), words(err))
+			return failed(facts.HopConnect, outcome.Of(err), outcome.Words(err))
 		}
 	}
 	client := c10d.NewClient(conn, j.Generation)
 	defer client.Close()
 	if err := j.recognise(ctx, client); err != nil {
-		return failed(facts.HopValidate, storeOutcome(err), words(err))
+		return failed(facts.HopValidate, storeOutcome(err), outcome.Words(err))
 	}
 	if err := j.enter(ctx, client); err != nil {
-		return failed(facts.HopJoin, storeOutcome(err), words(err))
+		return failed(facts.HopJoin, storeOutcome(err), outcome.Words(err))
 	}
 	seen.Joined = time.Since(began).Seconds()
 	if problem := j.await(ctx, client, end); problem != "" {
@@ -199,7 +200,7 @@ func (j Join) await(ctx context.Context, client *c10d.Client, end time.Time) str
 	case err == nil:
 		return ""
 	case !errors.Is(err, context.DeadlineExceeded):
-		return words(err)
+		return outcome.Words(err)
 	}
 	if counted, err := client.Add(ctx, countKey(j.Token), 0); err == nil {
 		return fmt.Sprintf("%d of %d nodes joined in time", counted, j.World)
@@ -215,5 +216,5 @@ func storeOutcome(err error) facts.PathOutcome {
 	case errors.Is(err, context.DeadlineExceeded):
 		return facts.PathSilent
 	}
-	return outcomeOf(err)
+	return outcome.Of(err)
 }

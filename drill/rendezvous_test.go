@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/drill/c10d"
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -169,12 +170,13 @@ func TestTheHopThatFails(t *testing.T) {
 			}
 		})
 	}
-	client, err := c10d.Dial(t.Context(), at(foreignPort), facts.GenerationPings)
+	conn, err := net.Dial("tcp", at(foreignPort))
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := c10d.NewClient(conn, facts.GenerationPings)
 	defer client.Close()
-	if keys, err := client.NumKeys(t.Context()); keys != 0 || err != nil {
+	if keys, err := client.ValidateAndCount(t.Context()); keys != 0 || err != nil {
 		t.Errorf("a store that is not ours has %d keys after that, %v", keys, err)
 	}
 }
@@ -332,37 +334,12 @@ func TestCallFirst(t *testing.T) {
 		conn, err := callFirst(t.Context(), tt.addresses, port)
 		to := ""
 		if err == nil {
-			to, _, _ = ends(conn)
+			to, _, _ = outcome.Ends(conn)
 			conn.Close()
 		}
-		if to != tt.to || outcomeOf(err) != tt.outcome {
+		if to != tt.to || outcome.Of(err) != tt.outcome {
 			t.Errorf("%s: %q and %v, want %q and %q", tt.name, to, err, tt.to, tt.outcome)
 		}
-	}
-}
-
-func TestAsksModules(t *testing.T) {
-	tests := map[string]bool{
-		"passwd: files sss\nhosts:  files dns # all\n":       false,
-		"hosts: dns files\n":                                 false,
-		"hosts: files mdns4_minimal [NOTFOUND=return] dns\n": true,
-		" hosts : files [NOTFOUND=return] dns\n":             true,
-		"hosts: files dns myhostname\n":                      true,
-		"#hosts: nis\n":                                      false,
-		"":                                                   false,
-	}
-	for text, want := range tests {
-		if got := asksModules(text); got != want {
-			t.Errorf("%q: %t, want %t", text, got, want)
-		}
-	}
-}
-
-func TestParseAhosts(t *testing.T) {
-	got := parseAhosts("fd00::1  STREAM w1.cluster\nfd00::1 DGRAM\nfd00::1 RAW\n10.0.0.1 STREAM\nnonsense STREAM\n10.0.0.1 RAW\n")
-	want := []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -16,9 +16,16 @@
 //	own       rightly differs from node to node (addresses, names, ids)
 //	volatile  changes by itself from minute to minute (load, free memory)
 //	key=Name  a list whose entries are matched by the JSON field Name, not by position
+//
+// The tag `lasting:"no"` is for what changes without anybody's doing and is not
+// volatile: of a section, that it tells of one moment or one launch; of a node's own
+// fact, that a new boot, another program or a counter changes it. `lasting:"yes"` is
+// for what is volatile and kept none the less, because it says why others are not
+// known, and nobody may take those for proven absent. See [Facts.Lasting].
 package facts
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -84,8 +91,8 @@ type Node struct {
 type Facts struct {
 	SSH       *SSH       `json:"ssh,omitempty"`
 	Host      *Host      `json:"host,omitempty"`
-	Clock     *Clock     `json:"clock,omitempty"`
-	Names     *Names     `json:"names,omitempty"`
+	Clock     *Clock     `json:"clock,omitempty" lasting:"no"`
+	Names     *Names     `json:"names,omitempty" lasting:"no"`
 	Net       *Net       `json:"net,omitempty"`
 	SHM       *SHM       `json:"shm,omitempty"`
 	Limits    *Limits    `json:"limits,omitempty"`
@@ -94,19 +101,19 @@ type Facts struct {
 	Env       *Env       `json:"env,omitempty"`
 	Python    *Python    `json:"python,omitempty"`
 	IB        *IB        `json:"ib,omitempty"`
-	Files     *Files     `json:"files,omitempty"`
+	Files     *Files     `json:"files,omitempty" lasting:"no"`
 	GPU       *GPU       `json:"gpu,omitempty"`
 	NVML      *NVML      `json:"nvml,omitempty"`
 	Toolchain *Toolchain `json:"toolchain,omitempty"`
 	Launcher  *Launcher  `json:"launcher,omitempty"`
-	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
+	Rehearsal *Rehearsal `json:"rehearsal,omitempty" lasting:"no"`
 
-	Mesh           *Mesh       `json:"mesh,omitempty"`
-	PeerMesh       *Mesh       `json:"peer_mesh,omitempty"`
-	Rendezvous     *Rendezvous `json:"rendezvous,omitempty"`
-	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty"`
-	Logins         *Logins     `json:"logins,omitempty"`
-	Throughput     *Throughput `json:"throughput,omitempty"`
+	Mesh           *Mesh       `json:"mesh,omitempty" lasting:"no"`
+	PeerMesh       *Mesh       `json:"peer_mesh,omitempty" lasting:"no"`
+	Rendezvous     *Rendezvous `json:"rendezvous,omitempty" lasting:"no"`
+	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty" lasting:"no"`
+	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`
+	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 }
 
 // fieldOf maps a section to its field in Facts, by the JSON name both share.
@@ -132,6 +139,19 @@ func (f *Facts) section(s Section) reflect.Value {
 func (f *Facts) Has(s Section) bool {
 	_, known := fieldOf[s]
 	return known && !f.section(s).IsNil()
+}
+
+// Put fills a section with what was seen of it: a pointer of its field's type.
+func (f *Facts) Put(s Section, seen any) error {
+	if _, known := fieldOf[s]; !known {
+		return fmt.Errorf("facts have no section %q", s)
+	}
+	field, value := f.section(s), reflect.ValueOf(seen)
+	if !value.IsValid() || value.Type() != field.Type() {
+		return fmt.Errorf("section %q holds %s, not %T", s, field.Type(), seen)
+	}
+	field.Set(value)
+	return nil
 }
 
 // Take copies one section of another set of facts into this one.

@@ -6,35 +6,18 @@ import (
 	"strings"
 )
 
-// Momentary are the sections that tell of one moment or of one launch only: what the nodes
-// tried of each other, how their clocks stood, the files that the launch names, which are
-// the user's work and rightly change, and how its names resolve. Drift compares none of
-// them, and a normalized snapshot has none.
-var Momentary = []Section{
-	SectionFiles, SectionNames, SectionClock, SectionMesh, SectionPeerMesh, SectionRendezvous, SectionPeerRendezvous,
-	SectionLogins, SectionThroughput, SectionRehearsal,
-}
-
-// passing are facts that are a node's own and change without anybody's doing: by a new
-// boot, by an interface that another program makes anew, by a new release of preflight, by
-// errors that ECC counts. Paths are as those of
-// Comparable, without the keys of lists.
-var passing = map[string]bool{
-	"host.boot_id":                         true,
-	"host.net_namespace":                   true,
-	"net.interfaces.index":                 true,
-	"ssh.path":                             true,
-	"nvml.cards.ecc.aggregate_corrected":   true,
-	"nvml.cards.ecc.aggregate_uncorrected": true,
-	"nvml.cards.retired.single_bit":        true,
-	"nvml.cards.retired.double_bit":        true,
-	"nvml.cards.remapped.corrected":        true,
-	"nvml.cards.remapped.uncorrected":      true,
-}
-
-// kept are facts that count as volatile and are kept none the less: they say why others
-// are not known, and nobody may take those for proven absent.
-var kept = map[string]bool{"nvml.cards.refused": true}
+// Momentary are the sections that tell of one moment or of one launch only, as their tags
+// in Facts say: what the nodes tried of each other, how their clocks stood, the files that
+// the launch names, which are the user's work and rightly change, and how its names
+// resolve. Drift compares none of them, and a normalized snapshot has none.
+var Momentary = func() (sections []Section) {
+	for _, section := range Sections() {
+		if reflect.TypeFor[Facts]().Field(fieldOf[section]).Tag.Get("lasting") == "no" {
+			sections = append(sections, section)
+		}
+	}
+	return sections
+}()
 
 // PlaceWorkDir is the Place.Role of the directory that the launch works in.
 const PlaceWorkDir = "workdir"
@@ -64,7 +47,7 @@ func (f *Facts) Lasting() map[string]any {
 		net.Interfaces = slices.DeleteFunc(slices.Clone(net.Interfaces), Interface.Passing)
 		most.Net = &net
 	}
-	tree, _ := lasting("", reflect.ValueOf(most)).(map[string]any)
+	tree, _ := lasting(reflect.ValueOf(most)).(map[string]any)
 	if net, seen := tree[string(SectionNet)].(map[string]any); seen {
 		withoutContainers(net, most.Net.Interfaces)
 	}
@@ -112,17 +95,17 @@ func withoutContainers(net map[string]any, interfaces []Interface) {
 	}
 }
 
-// lasting is one value; path is the way to it without the keys of lists.
-func lasting(path string, v reflect.Value) any {
+// lasting is one value.
+func lasting(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil
 		}
-		return lasting(path, v.Elem())
+		return lasting(v.Elem())
 	case reflect.Struct:
 		tree := map[string]any{}
-		lastingFields(tree, path, v)
+		lastingFields(tree, v)
 		return tree
 	case reflect.Slice:
 		if v.IsNil() {
@@ -130,7 +113,7 @@ func lasting(path string, v reflect.Value) any {
 		}
 		list := make([]any, v.Len())
 		for i := range list {
-			list[i] = lasting(path, v.Index(i))
+			list[i] = lasting(v.Index(i))
 		}
 		return list
 	}
@@ -138,19 +121,24 @@ func lasting(path string, v reflect.Value) any {
 }
 
 // lastingFields adds the fields of a struct, those of an embedded one as its own.
-func lastingFields(tree map[string]any, path string, v reflect.Value) {
+func lastingFields(tree map[string]any, v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		at := join(path, name)
 		switch {
 		case field.Anonymous && name == "":
-			lastingFields(tree, path, v.Field(i))
-		case field.Tag.Get("fact") == "volatile" && !kept[at], passing[at], options == "omitempty" && empty(v.Field(i)):
+			lastingFields(tree, v.Field(i))
+		case !lasts(field), options == "omitempty" && empty(v.Field(i)):
 		default:
-			tree[name] = lasting(at, v.Field(i))
+			tree[name] = lasting(v.Field(i))
 		}
 	}
+}
+
+// lasts is whether a fact stays as it is until somebody changes it, as its tags say.
+func lasts(field reflect.StructField) bool {
+	said := field.Tag.Get("lasting")
+	return said == "yes" || said == "" && field.Tag.Get("fact") != "volatile"
 }
 
 // empty is what JSON's omitempty leaves out.

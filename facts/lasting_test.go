@@ -2,7 +2,6 @@ package facts
 
 import (
 	"encoding/json"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,31 +59,6 @@ func TestLastingOmits(t *testing.T) {
 	}
 	if n := strings.Count(string(text), `"master":`); n != 1 {
 		t.Errorf("%d interfaces have a master: %s", n, text)
-	}
-}
-
-// TestPassingExist holds the lists of paths and the facts together.
-func TestPassingExist(t *testing.T) {
-	met := map[string]bool{}
-	var walk func(path string, kind reflect.Type, depth int)
-	walk = func(path string, kind reflect.Type, depth int) {
-		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
-			kind = kind.Elem()
-		}
-		if kind.Kind() != reflect.Struct || depth > deep {
-			return
-		}
-		for field := range kind.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			met[join(path, name)] = true
-			walk(join(path, name), field.Type, depth+1)
-		}
-	}
-	walk("", reflect.TypeFor[Facts](), 0)
-	for _, path := range append(slices.Collect(maps.Keys(passing)), slices.Collect(maps.Keys(kept))...) {
-		if !met[path] {
-			t.Errorf("there is no fact %s", path)
-		}
 	}
 }
 

@@ -70,7 +70,7 @@ type Card struct {
 	Failure *NVMLFailure `json:"failure,omitempty"`
 	// Refused are other calls that failed for more than not being supported, each once:
 	// what they would have told is not told.
-	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile"`
+	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile" lasting:"yes"`
 	// Recovery is what the driver wants done about the GPU: none, reset, reboot, drain
 	// (of what other GPUs have in its memory), drain-and-reset, other for what only newer
 	// drivers ask for; "" for not told, as by older ones.
@@ -155,21 +155,21 @@ type ECC struct {
 	// Since the driver was loaded, and since the GPU was made. nil for not told.
 	Corrected            *int64 `json:"corrected" fact:"volatile"`
 	Uncorrected          *int64 `json:"uncorrected" fact:"volatile"`
-	AggregateCorrected   *int64 `json:"aggregate_corrected" fact:"own"`
-	AggregateUncorrected *int64 `json:"aggregate_uncorrected" fact:"own"`
+	AggregateCorrected   *int64 `json:"aggregate_corrected" fact:"own" lasting:"no"`
+	AggregateUncorrected *int64 `json:"aggregate_uncorrected" fact:"own" lasting:"no"`
 }
 
 // Retired are pages of memory taken out of use, on GPUs before Ampere.
 type Retired struct {
-	SingleBit int  `json:"single_bit" fact:"own"`
-	DoubleBit int  `json:"double_bit" fact:"own"`
+	SingleBit int  `json:"single_bit" fact:"own" lasting:"no"`
+	DoubleBit int  `json:"double_bit" fact:"own" lasting:"no"`
 	Pending   bool `json:"pending"`
 }
 
 // Remapped are rows of memory replaced by spare ones, on Ampere and later.
 type Remapped struct {
-	Corrected   int  `json:"corrected" fact:"own"`
-	Uncorrected int  `json:"uncorrected" fact:"own"`
+	Corrected   int  `json:"corrected" fact:"own" lasting:"no"`
+	Uncorrected int  `json:"uncorrected" fact:"own" lasting:"no"`
 	Pending     bool `json:"pending"` // needs a reset
 	Failed      bool `json:"failed"`  // no spare rows are left
 }

@@ -29,5 +29,5 @@ type SSH struct {
 	ConnectSeconds float64 `json:"connect_seconds,omitempty" fact:"volatile" unit:"s"` // dial to login
 	StartSeconds   float64 `json:"start_seconds,omitempty" fact:"volatile" unit:"s"`   // login to the agent's hello
 	Delivered      bool    `json:"delivered,omitempty" fact:"volatile"`                // the binary was pushed by this run
-	Path           string  `json:"path,omitempty" fact:"own"`                          // where the binary lies
+	Path           string  `json:"path,omitempty" fact:"own" lasting:"no"`             // where the binary lies
 }

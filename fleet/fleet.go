@@ -18,6 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/remote"
 )
 
@@ -139,7 +140,7 @@ func (job Job) look(ctx context.Context, node *facts.Node, probing agent.Probing
 // everySection is what a node lacks that was not reached.
 func everySection(reason string) map[facts.Section]string {
 	missing := map[facts.Section]string{facts.SectionClock: reason}
-	for _, section := range slices.Concat(NodeSections, drilledSections()) {
+	for _, section := range slices.Concat(probe.Of(probe.Nodes), drilledSections()) {
 		missing[section] = reason
 	}
 	return missing

@@ -23,6 +23,7 @@ import (
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
@@ -89,10 +90,11 @@ func running(t *testing.T, nodes ...answers) Job {
 		}
 	}
 	stood := testhosts.Start(t, hosts...)
-	client, err := remote.New(remote.Options{Home: stood.Home, SystemConfig: os.DevNull, AgentSocket: "none"})
+	carrier, err := ssh.New(ssh.Options{Home: stood.Home, SystemConfig: os.DevNull, AgentSocket: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := remote.New(carrier, remote.Options{})
 	t.Cleanup(func() { client.Close() })
 	job := Job{Head: &facts.Node{}, Remote: client, Timeout: time.Minute}
 	job.Prediction = launch.Prediction{Launcher: "openmpi", MasterAddr: "127.0.0.1", MasterPort: 29500}

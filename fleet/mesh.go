@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/drill"
+	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/launch"
@@ -108,7 +107,7 @@ func unfit(choice launch.Choice, holders map[netip.Addr]int) string {
 
 // listenAt has one member listen at its addresses.
 func (r *run) listenAt(ctx context.Context, i int, m *member) {
-	listen := drill.Listen{Token: r.token, Node: m.Name}
+	listen := mesh.Listen{Token: r.token, Node: m.Name}
 	for _, plan := range r.plans {
 		if plan.unfit[i] == "" && !slices.Contains(listen.Addresses, plan.choices[i].Address) {
 			listen.Addresses = append(listen.Addresses, plan.choices[i].Address)
@@ -122,7 +121,7 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	}
 	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime)
 	for _, plan := range r.plans {
-		at := slices.IndexFunc(listening, func(l drill.Listening) bool { return l.Address == plan.choices[i].Address })
+		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
 		switch {
 		case plan.unfit[i] != "":
 		case isLost(err):
@@ -131,11 +130,11 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 		case err != nil:
 			plan.unfit[i] = err.Error()
 		case at < 0:
-			plan.unfit[i] = "the agent did not say where it listens"
+			plan.unfit[i] = "the agent does not say where it listens"
 		case listening[at].Error != "":
 			plan.unfit[i] = listening[at].Error
 		case !usable(listening[at].Ports):
-			plan.unfit[i] = "the agent says it listens on ports that are none"
+			plan.unfit[i] = "the agent names ports that do not exist"
 		default:
 			plan.ports[i] = listening[at].Ports
 		}
@@ -176,10 +175,6 @@ func (r *run) callees() [][]int {
 
 // call has everybody call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
-	var everybody json.RawMessage
-	if len(r.members) <= facts.FullMesh && len(r.members) > 0 {
-		everybody = agent.Encode(r.peers(plan, callees[0]))
-	}
 	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
 		switch {
@@ -190,15 +185,11 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			learn(m, plan.into(m), plan.section, listened, nil)
 			return nil
 		}
-		peers := everybody
-		if peers == nil {
-			peers = agent.Encode(r.peers(plan, callees[i]))
-		}
-		mesh, err := agent.Call.Ask(ctx, m.agent, agent.Calls{
-			Token: r.token, Node: m.Name, Peers: peers, AllPorts: len(r.members) <= allPorts, Deadline: limit,
+		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
 		})
-		listened.Error = mesh.Error
-		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], mesh)
+		listened.Error = seen.Error
+		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], seen)
 		learn(m, plan.into(m), plan.section, listened, err)
 		return err
 	})
@@ -229,14 +220,14 @@ func (r *run) believable(plan *addressPlan, called []int, answer facts.Mesh) (re
 }
 
 // peers are those of some members that can be called by a plan.
-func (r *run) peers(plan *addressPlan, members []int) []drill.Peer {
-	peers := make([]drill.Peer, 0, len(members))
+func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
+	peers := make([]mesh.Peer, 0, len(members))
 	for _, i := range members {
 		if plan.unfit[i] != "" {
 			continue
 		}
 		m := r.members[i]
-		peer := drill.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
+		peer := mesh.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
 		if m.SSH != nil && m.Address == peer.Address { // else the port is another's
 			peer.Control = m.SSH.Port
 		}
@@ -267,7 +258,7 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 			ring = append(ring, i)
 		}
 	}
-	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+drill.SendOverhead, func(ctx context.Context, i int, m *member) error {
+	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+mesh.SendOverhead, func(ctx context.Context, i int, m *member) error {
 		at := slices.Index(ring, i)
 		if at < 0 || len(ring) < 2 {
 			m.miss(d.Section, "%s", cmp.Or(plan.unfit[i], "no other node listens"))

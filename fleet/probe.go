@@ -18,13 +18,6 @@ import (
 	"preflight/remote"
 )
 
-// NodeSections are looked at on every node where the launch needs them.
-var NodeSections = []facts.Section{
-	facts.SectionHost, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
-	facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB,
-	facts.SectionFiles, facts.SectionGPU, facts.SectionNVML, facts.SectionToolchain,
-}
-
 // probing is what every node is asked to look at.
 func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
@@ -48,7 +41,7 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		}
 	}
 	unneeded := job.unneeded()
-	return slices.DeleteFunc(slices.Clone(NodeSections), func(s facts.Section) bool { return unneeded[s] != "" }), options
+	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
 }
 
 // unneeded are the sections that say nothing about this launch, each with why.
@@ -86,7 +79,7 @@ func take(node *facts.Node, asked []facts.Section, section facts.Section, body j
 	switch err := json.Unmarshal(body, &answer); {
 	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
 	case err != nil:
-		node.Missing[section] = fmt.Sprintf("the agent's answer cannot be read: %v", err)
+		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
 		node.Missing[section] = answer.Missing
 	case !answer.Seen.Has(section):

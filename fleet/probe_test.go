@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"preflight/facts"
+	"preflight/probe"
 )
 
 // TestTakeBelievesNobody: a node cannot change what it has said, nor speak of
@@ -26,7 +27,7 @@ func TestTakeBelievesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := facts.Node{Missing: map[facts.Section]string{}}
 			for _, answer := range test.answers {
-				take(&node, NodeSections, facts.Section(answer[0]), []byte(answer[1]))
+				take(&node, probe.Of(probe.Nodes), facts.Section(answer[0]), []byte(answer[1]))
 			}
 			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
 				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {

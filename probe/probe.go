@@ -15,117 +15,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"runtime"
-	"strings"
+	"slices"
 	"time"
 
 	"preflight/facts"
+	"preflight/probe/machine"
 )
+
+// Options say what to look at, and below which root.
+type Options = machine.Options
 
 // DefaultDeadline is for all sections together, when Options names none.
 const DefaultDeadline = 32 * time.Second
-
-// How long one section may take. A test holds them inside DefaultDeadline.
-const (
-	hostLimit     = 2 * time.Second
-	limitsLimit   = 1 * time.Second
-	memoryLimit   = 1 * time.Second
-	diskLimit     = 3 * time.Second
-	shmLimit      = 3 * time.Second
-	netLimit      = 4 * time.Second
-	namesLimit    = 8 * time.Second
-	envLimit      = 2 * time.Second
-	pythonLimit   = 10 * time.Second
-	ibLimit       = 3 * time.Second
-	launcherLimit = 8 * time.Second
-	filesLimit    = 4 * time.Second
-	gpuLimit      = 2 * time.Second
-	nvmlLimit     = 30 * time.Second // eight GPUs that each wake up for some
-
-	// toolchainLimit holds the compiler, the toolkit and the interpreter, each of
-	// which may take its versionLimit.
-	toolchainLimit = 8 * time.Second
-
-	// lastWords is how much longer a collector that minds its deadline has to
-	// say in its own words what held it up.
-	lastWords = 200 * time.Millisecond
-)
-
-// Options says what to look at and where the roots are. What is alike for all
-// nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
-type Options struct {
-	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
-	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
-	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
-	MasterPort  int      `json:"master_port,omitempty"` // 0 when unknown
-	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
-	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed
-	Launchers   []string `json:"-"`                     // programs of launchers other than pdsh to look for in PATH
-	// Files are the paths that the launch command names, and Head is whether to
-	// bring the text of a configuration too, which only the launching machine must.
-	Files []facts.LaunchFile `json:"files,omitempty"`
-	Head  bool               `json:"-"`
-	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
-	// offload-param), to be looked at with the disk.
-	Offload  map[string]string `json:"offload,omitempty"`
-	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
-	Peers    map[string]string `json:"peers,omitempty"`   // hostfile name → IP address to ask a route for
-	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
-}
-
-// at is where an absolute path of the machine lies below the root.
-func (o Options) at(path string) string {
-	return filepath.Join("/", o.Root, path)
-}
-
-// without is the machine's path of a file below the root: at turned around.
-func (o Options) without(path string) string {
-	return filepath.Join("/", strings.TrimPrefix(path, strings.TrimSuffix(o.at("/"), "/")))
-}
-
-// collector looks at one section. An error means that it could not be looked
-// at; what was looked for and proven absent is a fact.
-type collector struct {
-	section facts.Section
-	limit   time.Duration
-	suspect string // what a hang of this section most likely means
-	collect func(ctx context.Context, o Options, into *facts.Facts) error
-}
-
-// collectors are those of this system. Anywhere can be looked at what the
-// launching machine starts a launch with; the rest is Linux's own.
-var collectors = append([]collector{
-	{facts.SectionEnv, envLimit, "a hung home directory", into(collectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
-	{facts.SectionFiles, filesLimit, "a hung mount", into(collectFiles, func(f *facts.Facts) **facts.Files { return &f.Files })},
-	{facts.SectionLauncher, launcherLimit, "a PATH directory on a hung mount", into(collectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
-}, linuxCollectors...)
-
-// into lets a typed collector fill its own pointer of facts.Facts.
-func into[T any](collect func(context.Context, Options) (*T, error), pointer func(*facts.Facts) **T) func(context.Context, Options, *facts.Facts) error {
-	return func(ctx context.Context, o Options, seen *facts.Facts) error {
-		section, err := collect(ctx, o)
-		if err == nil {
-			*pointer(seen) = section
-		}
-		return err
-	}
-}
 
 // Run looks at every section asked for, concurrently, and calls emit once for
 // each as it is ready: with facts that hold that section alone, or with the
 // reason why it is missing. emit is never called twice at a time, and never
 // after Run has returned. When ctx ends, what is not ready is missing.
 func Run(ctx context.Context, o Options, sections []facts.Section, emit func(section facts.Section, seen facts.Facts, missing string)) {
-	run(ctx, collectors, o, sections, emit)
-}
-
-func run(ctx context.Context, collectors []collector, o Options, sections []facts.Section, emit func(facts.Section, facts.Facts, string)) {
 	deadline := o.Deadline
 	if deadline <= 0 {
 		deadline = DefaultDeadline
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline-lastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
 	defer cancel()
 
 	type outcome struct {
@@ -136,7 +48,7 @@ func run(ctx context.Context, collectors []collector, o Options, sections []fact
 	outcomes := make(chan outcome)
 	for _, section := range sections {
 		go func() {
-			seen, err := look(ctx, collectors, o, section)
+			seen, err := look(ctx, o, section)
 			outcomes <- outcome{section, seen, err}
 		}()
 	}
@@ -151,84 +63,23 @@ func run(ctx context.Context, collectors []collector, o Options, sections []fact
 }
 
 // look runs one section's collector within its limit.
-func look(ctx context.Context, collectors []collector, o Options, section facts.Section) (facts.Facts, error) {
-	for _, c := range collectors {
-		if c.section != section {
-			continue
-		}
-		ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("no answer within %s: %s?", c.limit, c.suspect))
-		defer cancel()
-		seen, err := within(ctx, func() (facts.Facts, error) {
-			var seen facts.Facts
-			err := c.collect(ctx, o, &seen)
-			return seen, err
-		})
-		if err == nil && !seen.Has(section) {
-			err = errors.New("the collector came back with nothing, which is a bug in preflight")
-		}
+func look(ctx context.Context, o machine.Options, name facts.Section) (seen facts.Facts, err error) {
+	at := slices.IndexFunc(Sections, func(row Section) bool { return row.Name == name })
+	if at < 0 {
+		return seen, fmt.Errorf("this preflight has no collector for %q", name)
+	}
+	section := Sections[at]
+	ctx, cancel := context.WithTimeoutCause(ctx, section.Limit, fmt.Errorf("no answer within %s: %s?", section.Limit, section.Suspect))
+	defer cancel()
+	found, err := machine.Within(ctx, func() (any, error) { return section.Collect(ctx, o) })
+	if err != nil {
 		return seen, err
 	}
-	return facts.Facts{}, noCollector(runtime.GOOS, section)
-}
-
-// noCollector is why a section cannot be looked at on this system.
-func noCollector(goos string, section facts.Section) error {
-	if goos != "linux" {
-		return errors.New("preflight looks at Linux machines only")
+	if err := seen.Put(name, found); err != nil {
+		return seen, fmt.Errorf("%w, which is a bug in preflight", err)
 	}
-	return fmt.Errorf("this preflight has no collector for %q", section)
-}
-
-// within does work in a goroutine of its own. When ctx ends first, the work is
-// abandoned, not awaited: a system call on a dead mount cannot be interrupted.
-// The error is then the context's cause; a panic is an error like any other.
-func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
-	type outcome struct {
-		value T
-		err   error
+	if !seen.Has(name) {
+		return seen, errors.New("the collector came back with nothing, which is a bug in preflight")
 	}
-	done := make(chan outcome, 1) // room for one, so that abandoned work can still end
-	go func() {
-		var end outcome
-		defer func() {
-			if reason := recover(); reason != nil {
-				end = outcome{err: fmt.Errorf("the collector crashed at %s, which is a bug in preflight: %v", origin(), reason)}
-			}
-			done <- end
-		}()
-		end.value, end.err = work()
-	}()
-
-	var end outcome
-	select {
-	case end = <-done:
-	case <-ctx.Done():
-		select {
-		case end = <-done:
-		case <-time.After(lastWords):
-			end.err = ctx.Err()
-		}
-	}
-	if ctx.Err() != nil && errors.Is(end.err, ctx.Err()) {
-		end.err = context.Cause(ctx)
-	}
-	if errors.Is(end.err, context.Canceled) {
-		end.err = errors.New("interrupted")
-	}
-	return end.value, end.err
-}
-
-// origin is the file and line that panicked, asked from a deferred function.
-func origin() string {
-	callers := make([]uintptr, 16)
-	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "runtime.") {
-			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
-		}
-		if !more {
-			return "an unknown place"
-		}
-	}
+	return seen, nil
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,17 +14,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/probe/machine"
 )
 
-// gather runs collectors on all their sections; the result is what was missing
-// and how many sections were seen.
-func gather(ctx context.Context, o Options, collectors ...collector) (missing map[facts.Section]string, seen int) {
-	var sections []facts.Section
-	for _, c := range collectors {
-		sections = append(sections, c.section)
-	}
+// table replaces the sections for one test.
+func table(t *testing.T, rows ...Section) {
+	real := Sections
+	t.Cleanup(func() { Sections = real })
+	Sections = rows
+}
+
+// gather runs a table of sections; the result is what was missing and how many were seen.
+func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Section) (missing map[facts.Section]string, seen int) {
+	table(t, rows...)
 	missing = map[facts.Section]string{}
-	run(ctx, collectors, o, sections, func(section facts.Section, f facts.Facts, reason string) {
+	Run(ctx, o, Of(Nodes), func(section facts.Section, f facts.Facts, reason string) {
 		if reason != "" {
 			missing[section] = reason
 		}
@@ -35,18 +39,22 @@ func gather(ctx context.Context, o Options, collectors ...collector) (missing ma
 	return missing, seen
 }
 
-var sound = collector{facts.SectionMemory, time.Second, "nothing", func(_ context.Context, _ Options, f *facts.Facts) error {
-	f.Memory = &facts.Memory{}
-	return nil
-}}
+// hostRow is a row of a collector of facts.Host.
+func hostRow(limit time.Duration, collect func(context.Context, machine.Options) (*facts.Host, error)) Section {
+	return Section{facts.SectionHost, Nodes, limit, "a hung mount", anywhere(collect)}
+}
+
+var sound = Section{facts.SectionMemory, Nodes, time.Second, "nothing", anywhere(func(context.Context, machine.Options) (*facts.Memory, error) {
+	return &facts.Memory{}, nil
+})}
 
 func TestPanicCostsOnlyItself(t *testing.T) {
-	crash := collector{facts.SectionHost, time.Second, "nothing", func(context.Context, Options, *facts.Facts) error {
+	crash := hostRow(time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 		var none []int
 		_ = none[len(none)]
-		return nil
-	}}
-	missing, seen := gather(t.Context(), Options{}, crash, sound)
+		return nil, nil
+	})
+	missing, seen := gather(t.Context(), t, machine.Options{}, crash, sound)
 	if seen != 1 {
 		t.Errorf("%d sections seen beside the crashed one, want 1", seen)
 	}
@@ -60,16 +68,16 @@ func TestHangCostsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		hang := collector{facts.SectionDisk, 2 * time.Second, "a hung mount", func(context.Context, Options, *facts.Facts) error {
+		hang := hostRow(2*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			<-release // as deaf to its context as a system call
-			return nil
-		}}
+			return nil, nil
+		})
 		start := time.Now()
-		missing, seen := gather(t.Context(), Options{}, hang, sound)
-		if took := time.Since(start); took != hang.limit+lastWords {
-			t.Errorf("the hung collector was given up after %s, want %s", took, hang.limit+lastWords)
+		missing, seen := gather(t.Context(), t, machine.Options{}, hang, sound)
+		if took := time.Since(start); took != hang.Limit+machine.LastWords {
+			t.Errorf("the hung collector was given up after %s, want %s", took, hang.Limit+machine.LastWords)
 		}
-		want := map[facts.Section]string{facts.SectionDisk: "no answer within 2s: a hung mount?"}
+		want := map[facts.Section]string{facts.SectionHost: "no answer within 2s: a hung mount?"}
 		if diff := cmp.Diff(want, missing); diff != "" || seen != 1 {
 			t.Errorf("%d sections seen, want 1; missing (-want +got):\n%s", seen, diff)
 		}
@@ -78,14 +86,13 @@ func TestHangCostsOnlyItself(t *testing.T) {
 
 func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := collector{facts.SectionHost, 3 * time.Second, "nothing", func(ctx context.Context, _ Options, f *facts.Facts) error {
+		table(t, hostRow(3*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			time.Sleep(time.Second)
-			f.Host = &facts.Host{}
-			return nil
-		}}
+			return &facts.Host{}, nil
+		}), sound)
 		start := time.Now()
 		after := map[facts.Section]time.Duration{}
-		run(t.Context(), []collector{slow, sound}, Options{}, []facts.Section{slow.section, sound.section}, func(s facts.Section, _ facts.Facts, _ string) {
+		Run(t.Context(), machine.Options{}, Of(Nodes), func(s facts.Section, _ facts.Facts, _ string) {
 			after[s] = time.Since(start)
 		})
 		want := map[facts.Section]time.Duration{facts.SectionHost: time.Second, facts.SectionMemory: 0}
@@ -96,28 +103,30 @@ func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	patient := func(ctx context.Context, _ Options, _ *facts.Facts) error {
+	patient := func(ctx context.Context, _ machine.Options) (*facts.Host, error) {
 		<-ctx.Done()
-		return fmt.Errorf("reading: %w", ctx.Err())
+		return nil, fmt.Errorf("reading: %w", ctx.Err())
 	}
 	for name, test := range map[string]struct {
-		collect  func(context.Context, Options, *facts.Facts) error
+		collect  func(context.Context, machine.Options) (*facts.Host, error)
 		deadline time.Duration
 		cancel   bool
 		want     string
 	}{
-		"could not look":  {collect: func(context.Context, Options, *facts.Facts) error { return errors.New("/proc is not mounted") }, want: "/proc is not mounted"},
-		"minds its limit": {collect: patient, want: "no answer within 2s: a cold?"},
-		"has its own last words": {collect: func(ctx context.Context, _ Options, _ *facts.Facts) error {
+		"could not look": {collect: func(context.Context, machine.Options) (*facts.Host, error) {
+			return nil, errors.New("/proc is not mounted")
+		}, want: "/proc is not mounted"},
+		"minds its limit": {collect: patient, want: "no answer within 2s: a hung mount?"},
+		"has its own last words": {collect: func(ctx context.Context, _ machine.Options) (*facts.Host, error) {
 			<-ctx.Done()
-			return errors.New("python3 sleeps")
+			return nil, errors.New("python3 sleeps")
 		}, want: "python3 sleeps"},
 		"the node's deadline": {collect: patient, deadline: time.Second, want: "not ready within 1s, the time for the whole node"},
 		"interrupted":         {collect: patient, cancel: true, want: "interrupted"},
-		"a limit of its own": {collect: func(context.Context, Options, *facts.Facts) error {
-			return fmt.Errorf("resolver: %w", context.DeadlineExceeded)
+		"a limit of its own": {collect: func(context.Context, machine.Options) (*facts.Host, error) {
+			return nil, fmt.Errorf("resolver: %w", context.DeadlineExceeded)
 		}, want: "resolver: context deadline exceeded"},
-		"saw nothing": {collect: func(context.Context, Options, *facts.Facts) error { return nil }, want: "the collector came back with nothing, which is a bug in preflight"},
+		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,7 +135,7 @@ func TestReasons(t *testing.T) {
 				if test.cancel {
 					time.AfterFunc(time.Millisecond, cancel)
 				}
-				missing, _ := gather(ctx, Options{Deadline: test.deadline}, collector{facts.SectionHost, 2 * time.Second, "a cold", test.collect})
+				missing, _ := gather(ctx, t, machine.Options{Deadline: test.deadline}, hostRow(2*time.Second, test.collect))
 				if got := missing[facts.SectionHost]; got != test.want {
 					t.Errorf("missing because %q, want %q", got, test.want)
 				}
@@ -139,9 +148,9 @@ func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
-		hang := collector{facts.SectionHost, time.Hour, "nothing", func(context.Context, Options, *facts.Facts) error { <-release; return nil }}
+		hang := hostRow(time.Hour, func(context.Context, machine.Options) (*facts.Host, error) { <-release; return nil, nil })
 		start := time.Now()
-		gather(t.Context(), Options{Deadline: 3 * time.Second}, hang)
+		gather(t.Context(), t, machine.Options{Deadline: 3 * time.Second}, hang)
 		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("Run took %s of 3s", took)
 		}
@@ -150,38 +159,60 @@ func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
 
 func TestSectionWithoutCollectorIsMissing(t *testing.T) {
 	var reason string
-	Run(t.Context(), Options{}, []facts.Section{facts.SectionSSH}, func(_ facts.Section, _ facts.Facts, missing string) { reason = missing })
-	if want := noCollector(runtime.GOOS, facts.SectionSSH).Error(); reason != want {
+	Run(t.Context(), machine.Options{}, []facts.Section{facts.SectionSSH}, func(_ facts.Section, _ facts.Facts, missing string) { reason = missing })
+	if want := `this preflight has no collector for "ssh"`; reason != want {
 		t.Errorf("missing because %q, want %q", reason, want)
-	}
-	for goos, want := range map[string]string{
-		"linux":  `this preflight has no collector for "ssh"`,
-		"darwin": "preflight looks at Linux machines only",
-	} {
-		if got := noCollector(goos, facts.SectionSSH).Error(); got != want {
-			t.Errorf("on %s missing because %q, want %q", goos, got, want)
-		}
 	}
 }
 
-func TestDeadlinesNest(t *testing.T) {
-	seen := map[facts.Section]bool{}
-	for _, c := range collectors {
-		if c.limit <= 0 || c.limit+lastWords > DefaultDeadline-lastWords {
-			t.Errorf("%s may take %s, which does not fit inside the node's %s", c.section, c.limit, DefaultDeadline)
+// A row is all that a section needs: one that is made up here is asked of every
+// node, seen, and missing in its own words. Its facts are those of a drill, whose
+// field no row of the table fills.
+func TestSectionIsOneRow(t *testing.T) {
+	row := Section{facts.SectionThroughput, Nodes, time.Second, "nothing", anywhere(func(_ context.Context, o machine.Options) (*facts.Throughput, error) {
+		if o.Master == "" {
+			return nil, errors.New("no master")
 		}
-		if c.suspect == "" {
-			t.Errorf("%s does not say what a hang of it means", c.section)
+		return &facts.Throughput{}, nil
+	})}
+	all := append(slices.Clone(Sections), row)
+	table(t, all...)
+	if !slices.Contains(Of(Nodes), row.Name) || slices.Contains(Of(Head), row.Name) {
+		t.Errorf("nodes are asked for %v, the launching machine for %v", Of(Nodes), Of(Head))
+	}
+	for master, want := range map[string]string{"": "no master", "w1": ""} {
+		Run(t.Context(), machine.Options{Master: master}, []facts.Section{row.Name}, func(name facts.Section, seen facts.Facts, missing string) {
+			if name != row.Name || missing != want || seen.Has(row.Name) == (want != "") {
+				t.Errorf("%s: seen %v, missing because %q, want %q", name, seen.Has(row.Name), missing, want)
+			}
+		})
+	}
+	row.Name = facts.SectionMesh
+	missing, seen := gather(t.Context(), t, machine.Options{Master: "w1"}, row)
+	if want := `section "mesh" holds *facts.Mesh, not *facts.Throughput, which is a bug in preflight`; missing[row.Name] != want || seen != 0 {
+		t.Errorf("facts of another section: %v, want %q", missing, want)
+	}
+}
+
+// What the table says of every section.
+func TestSections(t *testing.T) {
+	met := map[facts.Section]bool{}
+	for _, section := range Sections {
+		if section.Limit <= 0 || section.Limit+machine.LastWords > DefaultDeadline-machine.LastWords {
+			t.Errorf("%s may take %s, which does not fit inside the node's %s", section.Name, section.Limit, DefaultDeadline)
 		}
-		if seen[c.section] {
-			t.Errorf("%s has two collectors", c.section)
+		if section.Suspect == "" || section.Asked == 0 {
+			t.Errorf("%s does not say what a hang of it means, or who is asked for it", section.Name)
 		}
-		seen[c.section] = true
+		if met[section.Name] || !slices.Contains(facts.Sections(), section.Name) {
+			t.Errorf("%s stands there twice, or facts do not know it", section.Name)
+		}
+		met[section.Name] = true
 	}
 }
 
 func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
-	sent := Options{
+	sent := machine.Options{
 		Root: "/fixture", Head: true, Program: "torchrun", Files: []facts.LaunchFile{{Path: "/srv/a.py", Role: facts.RoleScript}},
 		Offload: map[string]string{"offload-param": "/nvme"}, Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
 		WorkDir: "/srv", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
@@ -190,7 +221,7 @@ func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got Options
+	var got machine.Options
 	if err := json.Unmarshal(wire, &got); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (d *delivery) agent(hello Hello, life time.Duration) *Agent {
 	// What a login printed is told; what comes between answers is another matter.
 	d.stdout.noise = &noise{}
 	go a.listen(d.ending)
-	ctx, cancel := context.WithTimeout(context.Background(), parting)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: life.Seconds()}})
 	return a
@@ -101,8 +101,8 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	a.leaving = true
 	a.mu.Unlock()
-	late := time.AfterFunc(parting, func() {
-		a.hangUp(a.fail(Frozen, map[string]string{"after": parting.String()}, fmt.Errorf("the agent did not end within %s", parting)))
+	late := time.AfterFunc(closeGrace, func() {
+		a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, fmt.Errorf("the agent did not end within %s", closeGrace)))
 	})
 	defer late.Stop()
 	select {
@@ -130,11 +130,11 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
 	began := time.Now()
-	lookout := a.command.client.lookOut(ctx)
-	defer lookout.dismiss()
+	lookout := a.command.client.LookOut(ctx)
+	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
-	id := a.enlist(c)
-	defer a.strike(id)
+	id := a.register(c)
+	defer a.unregister(id)
 	a.write(ctx, request{ID: id, Method: method, Params: text})
 	for {
 		select {
@@ -144,7 +144,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 				continue
 			}
 			if p.Err != "" {
-				return errors.New(escape(p.Err[:min(len(p.Err), maxTail)]))
+				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
 			}
 			return nil
 		case <-a.dead:
@@ -152,7 +152,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		case <-ctx.Done():
 			go a.cancel(id)
 			failure := a.late(ctx, method, began)
-			lookout.tell(failure)
+			lookout.Tell(failure)
 			return failure
 		}
 	}
@@ -164,10 +164,10 @@ func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
 	}
-	return e.interrupted(ctx, "answer to "+method, inSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(began)))
 }
 
-func (a *Agent) enlist(c *call) uint64 {
+func (a *Agent) register(c *call) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
@@ -175,7 +175,7 @@ func (a *Agent) enlist(c *call) uint64 {
 	return a.last
 }
 
-func (a *Agent) strike(id uint64) {
+func (a *Agent) unregister(id uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.calls[id]; c != nil {
@@ -186,7 +186,7 @@ func (a *Agent) strike(id uint64) {
 
 // cancel tells the node that nobody waits for request id any more.
 func (a *Agent) cancel(id uint64) {
-	ctx, stop := context.WithTimeout(context.Background(), parting)
+	ctx, stop := context.WithTimeout(context.Background(), closeGrace)
 	defer stop()
 	a.write(ctx, request{ID: id, Cancel: true})
 }
@@ -212,8 +212,8 @@ func (a *Agent) write(ctx context.Context, r request) {
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-written:
-		case <-time.After(parting):
-			a.hangUp(a.fail(Frozen, map[string]string{"after": parting.String()}, errors.New("the node takes no request")))
+		case <-time.After(closeGrace):
+			a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node takes no request")))
 		}
 	})
 	defer stop()
@@ -267,14 +267,14 @@ func (a *Agent) conclude(err error, e ending) *Error {
 	cut, leaving := a.cut, a.leaving
 	a.mu.Unlock()
 	var failure *Error
-	hole := a.command.client.blackHole()
+	hole := a.command.client.Broken()
 	switch {
 	case cut != nil:
 		return cut
 	case hole != nil:
 		hole.Host, hole.Stage = e.host, StageTalk
 		return hole
-	case leaving && e.code() == 0 && errors.Is(err, io.EOF):
+	case leaving && e.Status == 0 && errors.Is(err, io.EOF):
 		return a.fail(Interrupted, nil, errClosed)
 	case errors.As(err, &failure):
 		return failure

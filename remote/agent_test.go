@@ -5,30 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/remote/fixture"
 )
 
 // talking is an agent on a node of its own.
-func talking(t *testing.T, n *testNode) *Agent {
+func talking(t *testing.T, n *fixture.Node) *Agent {
 	t.Helper()
-	agent, _, err := n.start(t, 20*time.Second)
+	agent, _, err := start(t, n, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return agent
 }
 
-func nothing(string, json.RawMessage) {}
-
 func TestCallsShareAnAgent(t *testing.T) {
-	noLeaks(t)
-	agent := talking(t, &testNode{})
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -57,22 +56,22 @@ func TestCallsShareAnAgent(t *testing.T) {
 		t.Errorf("closing again: %v", err)
 	}
 	var lost *Error
-	if err := agent.Call(t.Context(), "echo", nil, nothing); !errors.As(err, &lost) || lost.Cause != Interrupted {
+	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Interrupted {
 		t.Errorf("calling a closed agent: %v, want interrupted", err)
 	}
 }
 
 // What a method reports is its own; the node is well.
 func TestMethodsThatFail(t *testing.T) {
-	noLeaks(t)
-	agent := talking(t, &testNode{})
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{})
 	for method, c := range map[string]struct{ params, want string }{
 		"fail":    {"", `no luck\x1b[31m`},
 		"panic":   {"", "panic panicked: oh"},
 		"missing": {"", `no method is called "missing"`},
 		"big":     {"9000000 1", "part big: larger than the 8 MiB one line may have"},
 	} {
-		err := agent.Call(t.Context(), method, c.params, nothing)
+		err := agent.Call(t.Context(), method, c.params, fixture.Nothing)
 		var lost *Error
 		if err == nil || errors.As(err, &lost) || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", method, err, c.want)
@@ -81,8 +80,8 @@ func TestMethodsThatFail(t *testing.T) {
 }
 
 func TestEnvironmentOfAnAgent(t *testing.T) {
-	noLeaks(t)
-	agent := talking(t, &testNode{env: []string{"LD_BIND_NOW=1", "GOGC=50"}})
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{Env: []string{"LD_BIND_NOW=1", "GOGC=50"}})
 	var got []string
 	if err := agent.Call(t.Context(), "environment", nil, func(_ string, body json.RawMessage) {
 		if err := json.Unmarshal(body, &got); err != nil {
@@ -103,7 +102,7 @@ func TestEnvironmentOfAnAgent(t *testing.T) {
 }
 
 func TestAgentsThatEndUnderACall(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	brief := 2 * time.Second
 	for name, c := range map[string]struct {
 		method, params string
@@ -128,22 +127,22 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := talking(t, &testNode{deaf: c.deaf})
+			agent := talking(t, &fixture.Node{Deaf: c.deaf})
 			if c.limit == 0 {
 				c.limit = 20 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 			defer cancel()
 			began := time.Now()
-			err := agent.Call(ctx, c.method, c.params, nothing)
-			if late := time.Since(began) - c.limit; late > slack {
+			err := agent.Call(ctx, c.method, c.params, fixture.Nothing)
+			if late := time.Since(began) - c.limit; late > fixture.Slack {
 				t.Errorf("took %s longer than it had", late)
 			}
 			var lost *Error
 			if !errors.As(err, &lost) || lost.Stage != StageTalk || lost.Cause != c.cause || lost.Host != "w1" {
 				t.Fatalf("got %v, want talk: %s", err, c.cause)
 			}
-			if c.cause == Frozen && !lasted(lost.Detail["after"], c.limit) {
+			if c.cause == Frozen && !fixture.Lasted(lost.Detail["after"], c.limit) {
 				t.Errorf("detail after is %q, the limit was %s", lost.Detail["after"], c.limit)
 			}
 			for key, part := range c.detail {
@@ -152,7 +151,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 				}
 			}
 			if c.limit > brief {
-				if again := agent.Call(t.Context(), "echo", nil, nothing); !errors.Is(again, err) {
+				if again := agent.Call(t.Context(), "echo", nil, fixture.Nothing); !errors.Is(again, err) {
 					t.Errorf("the next call got %v, want %v", again, err)
 				}
 			}
@@ -163,14 +162,14 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 // Prose between answers is a stray background job; it costs nothing while the
 // answers come, and is the explanation when they do not.
 func TestProseBetweenAnswers(t *testing.T) {
-	noLeaks(t)
-	agent := talking(t, &testNode{})
-	if err := agent.Call(t.Context(), "print", "job done\nhalf a line", nothing); err != nil {
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{})
+	if err := agent.Call(t.Context(), "print", "job done\nhalf a line", fixture.Nothing); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err := agent.Call(ctx, "child", nil, nothing)
+	err := agent.Call(ctx, "child", nil, fixture.Nothing)
 	var lost *Error
 	if !errors.As(err, &lost) || lost.Cause != Garbage || lost.Detail["text"] != "job done" {
 		t.Errorf("got %v, want garbage: job done", err)
@@ -200,21 +199,9 @@ func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan
 	return pid, ended
 }
 
-// gone waits for a process to disappear.
-func gone(t *testing.T, pid int) {
-	t.Helper()
-	for range 250 {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); os.IsNotExist(err) {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("process %d still runs", pid)
-}
-
 // However a call ends, nothing of it stays on the node.
 func TestNothingStaysBehind(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	for name, end := range map[string]func(agent *Agent, cancelCall, cancelReach func()){
 		"call given up":   func(_ *Agent, cancelCall, _ func()) { cancelCall() },
 		"agent closed":    func(agent *Agent, _, _ func()) { agent.Close() },
@@ -223,14 +210,14 @@ func TestNothingStaysBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := talking(t, &testNode{})
+			agent := talking(t, &fixture.Node{})
 			reach, cancelReach := context.WithCancel(t.Context())
 			agent.tieTo(reach)
 			call, cancelCall := context.WithCancel(t.Context())
 			defer cancelCall()
 			pid, ended := child(t, call, agent)
 			end(agent, cancelCall, cancelReach)
-			gone(t, pid)
+			fixture.Gone(t, pid)
 			err := <-ended
 			want := map[string]Cause{"connection lost": ConnectionLost, "call given up": Interrupted, "run interrupted": Interrupted}[name]
 			var lost *Error
@@ -238,8 +225,8 @@ func TestNothingStaysBehind(t *testing.T) {
 				t.Errorf("the call ended with %v, want %s", err, want)
 			}
 			if name != "call given up" {
-				gone(t, agent.Hello.PID)
-			} else if err := agent.Call(t.Context(), "echo", nil, nothing); err != nil {
+				fixture.Gone(t, agent.Hello.PID)
+			} else if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
 				t.Errorf("the agent is lost with one of its calls: %v", err)
 			}
 			cancelReach()
@@ -249,16 +236,16 @@ func TestNothingStaysBehind(t *testing.T) {
 
 // An agent whose head node falls silent ends by its own clock.
 func TestAgentLife(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	client := testClient(t)
 	client.options.AgentLife = 300 * time.Millisecond
-	agent, failure := client.bootstrap(t.Context(), (&testNode{}).connect(t), "w1", &Trace{})
+	agent, failure := client.bootstrap(t.Context(), connect(t, &fixture.Node{}), "w1", &Trace{})
 	if failure != nil {
 		t.Fatal(failure)
 	}
 	pid, ended := child(t, t.Context(), agent)
-	gone(t, pid)
-	gone(t, agent.Hello.PID)
+	fixture.Gone(t, pid)
+	fixture.Gone(t, agent.Hello.PID)
 	<-ended
 	var lost *Error
 	if err := agent.Close(); !errors.As(err, &lost) || lost.Cause != AgentExited || !strings.Contains(lost.Detail["stderr"], "time is up") {
@@ -267,8 +254,8 @@ func TestAgentLife(t *testing.T) {
 }
 
 func TestClockOffset(t *testing.T) {
-	noLeaks(t)
-	agent := talking(t, &testNode{})
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{})
 	if off := agent.Offset.Abs(); off > agent.Uncertainty {
 		t.Errorf("this machine's clock is %s ahead of itself, uncertain by %s", off, agent.Uncertainty)
 	}

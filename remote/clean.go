@@ -19,14 +19,14 @@ import (
 func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	client, trace, err := c.dial(ctx, name)
+	client, trace, err := c.carrier.Dial(ctx, name)
 	if err != nil {
 		return nil, trace, err
 	}
 	dog := watch(ctx, client)
 	defer dog.dismiss()
 	began := time.Now()
-	s := &sweep{ending: ending{host: name}}
+	s := &cleaning{ending: ending{host: name}}
 	failure := s.run(client)
 	if late := s.overdue(ctx, dog, "", began); failure != nil && late != nil {
 		failure = late
@@ -40,19 +40,19 @@ func (c *Client) Clean(ctx context.Context, name string) (removed []string, trac
 	return s.removed, trace, nil
 }
 
-// sweep is one run of clean.sh. Its lines bear the marker and begin with a verb:
+// cleaning is one run of clean.sh. Its lines bear the marker and begin with a verb:
 //
 //	shell           it runs
 //	removed PATH
 //	kept WHY        it could not remove a file, in the words of rm
 //	done
-type sweep struct {
+type cleaning struct {
 	ending
 	removed, kept []string
 }
 
 // run sweeps the node at the other end of a connection, and closes it.
-func (s *sweep) run(client *connection) *Error {
+func (s *cleaning) run(client Connection) *Error {
 	command, failure := run(client, s.host, cleanCommand)
 	if failure != nil {
 		return failure
@@ -74,9 +74,9 @@ func (s *sweep) run(client *connection) *Error {
 		case "shell":
 			s.spoke, s.heard = true, true // it reads nothing
 		case "removed":
-			s.removed = append(s.removed, escape(rest))
+			s.removed = append(s.removed, Escape(rest))
 		case "kept":
-			s.kept = append(s.kept, escape(rest))
+			s.kept = append(s.kept, Escape(rest))
 		case "done":
 			done = true
 		default:

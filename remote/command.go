@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // The commands that run on a node. They are constants: what differs from node
@@ -40,68 +38,39 @@ func wrap(script string) string {
 	return "exec /bin/sh -c '" + strings.Join(words, " ") + "'"
 }
 
-// parting is how long a command may take to end once it closed its stdout, and
+// closeGrace is how long a command may take to end once it closed its stdout, and
 // an agent once its stdin was closed.
-const parting = time.Second
+const closeGrace = time.Second
 
 // command is one of our commands running on a node. Its methods but abandon
 // belong to one goroutine at a time.
 type command struct {
 	host    string
-	client  *connection
-	session *ssh.Session
+	client  Connection
+	process *Process
 	stdin   io.WriteCloser
 	stdout  *lineReader
-	stderr  *tail
+	stderr  *Tail
 }
 
 // run starts a command on a connection, which the command owns from then on,
 // also when it does not start.
-func run(client *connection, host, text string) (*command, *Error) {
-	c := &command{host: host, client: client, stderr: &tail{}}
-	c.stderr.full = func() { client.Close() }
-	if err := c.start(text); err != nil {
+func run(client Connection, host, text string) (*command, *Error) {
+	stderr := &Tail{Full: func() { client.Close() }}
+	process, failure := client.Start(text, stderr)
+	if failure != nil {
 		client.Close()
-		return nil, &Error{Host: host, Stage: StageSession, Cause: refusal(err), Err: err}
+		failure.Host = host
+		return nil, failure
 	}
-	return c, nil
-}
-
-var errExecRefused = errors.New("the server runs no commands for this account")
-
-// refusal tells a server that says no from one that is gone.
-func refusal(err error) Cause {
-	var open *ssh.OpenChannelError
-	if errors.As(err, &open) || errors.Is(err, errExecRefused) {
-		return SessionRefused
-	}
-	return ConnectionLost
-}
-
-func (c *command) start(text string) (err error) {
-	if c.session, err = c.client.NewSession(); err != nil {
-		return err
-	}
-	if c.stdin, err = c.session.StdinPipe(); err != nil {
-		return err
-	}
-	stdout, err := c.session.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	c.stdout = newLineReader(stdout)
-	c.session.Stderr = c.stderr
-	err = c.session.Start(text)
-	if err != nil && strings.HasPrefix(err.Error(), "ssh: command ") {
-		return errExecRefused // x/crypto's own text repeats the whole command
-	}
-	return err
+	return &command{host: host, client: client, process: process,
+		stdin: process.Stdin, stdout: newLineReader(process.Stdout), stderr: stderr}, nil
 }
 
 // exit is how a command ended, as far as can be seen from here.
 type exit struct {
+	Exit
 	read   error  // why there is no further line: io.EOF, io.ErrUnexpectedEOF, *tooMuch
-	status error  // nil for 0, *ssh.ExitError, *ssh.ExitMissingError
 	lost   error  // of the connection; nil while it lives
 	stderr string // its last words, escaped
 }
@@ -113,11 +82,10 @@ func (c *command) leave(err error) exit {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		c.client.Close()
 	}
-	late := time.AfterFunc(parting, func() { c.client.Close() })
+	late := time.AfterFunc(closeGrace, func() { c.client.Close() })
 	defer late.Stop()
-	e := exit{read: err, status: c.session.Wait()}
-	var missing *ssh.ExitMissingError
-	if errors.As(e.status, &missing) && !alive(c.client) {
+	e := exit{read: err, Exit: c.process.Wait()}
+	if e.Missing && !c.client.Alive() {
 		e.lost = c.client.Wait()
 		if e.lost == nil {
 			e.lost = io.EOF
@@ -126,86 +94,81 @@ func (c *command) leave(err error) exit {
 	if c.stderr.spent() {
 		e.read = &tooMuch{limit: "32 MiB of messages"}
 	}
-	e.stderr = c.stderr.text()
+	e.stderr = c.stderr.Text()
 	return e
 }
 
-// alive asks the server whether it is still there; it returns when the server
-// answers or the connection is closed. Any answer will do: OpenSSH refuses the
-// request, as it does its own client's.
-func alive(client *connection) bool {
-	_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
-	return err == nil
-}
+// LastMoment is how long before the end of a wait somebody looks after it.
+func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
 
 // watchdog hangs up on a command that keeps its caller waiting. Shortly before
 // ctx's deadline, while there is time for an answer, it asks the server whether
 // it is alive: a node that answers has a shell that is stuck, one that does not
 // is frozen itself.
 type watchdog struct {
-	client  *connection
+	client  Connection
 	timer   *time.Timer
 	stop    func() bool
-	lookout *lookout
+	lookout Lookout
 
-	mu     sync.Mutex
-	barked bool
-	alive  bool
+	mu    sync.Mutex
+	late  bool
+	alive bool
 }
 
-func watch(ctx context.Context, client *connection) *watchdog {
+func watch(ctx context.Context, client Connection) *watchdog {
 	w := &watchdog{
 		client:  client,
 		stop:    context.AfterFunc(ctx, func() { client.Close() }),
-		lookout: client.lookOut(ctx),
+		lookout: client.LookOut(ctx),
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return w
 	}
 	left := time.Until(deadline)
-	w.timer = time.AfterFunc(left-lastMoment(left), func() {
-		w.bark(false)
-		if alive(client) {
-			w.bark(true)
+	w.timer = time.AfterFunc(left-LastMoment(left), func() {
+		w.report(false)
+		if client.Alive() {
+			w.report(true)
 			client.Close()
 		}
 	})
 	return w
 }
 
-func (w *watchdog) bark(alive bool) {
+func (w *watchdog) report(alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.barked, w.alive = true, alive
+	w.late, w.alive = true, alive
 }
 
 // verdict reports whether time ran out, and whether the node was alive then.
 func (w *watchdog) verdict() (late, alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.barked, w.alive
+	return w.late, w.alive
 }
 
 // dismiss ends the watch; false means that it has closed the connection or is
 // about to.
 func (w *watchdog) dismiss() bool {
-	w.lookout.dismiss()
+	w.lookout.Dismiss()
 	inTime := w.timer == nil || w.timer.Stop()
 	return w.stop() && inTime
 }
 
-// tail keeps the last of what a command writes to stderr.
-type tail struct {
+// Tail keeps the last of what a command writes to stderr.
+type Tail struct {
 	mu    sync.Mutex
 	kept  []byte
 	total int
-	full  func() // called once when there is too much
+	Full  func() // called once when there is too much
 }
 
 const maxTail = 4 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.total
@@ -215,26 +178,26 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
-		t.full()
+		t.Full()
 	}
 	return len(p), nil
 }
 
 // spent reports whether the command wrote more than it may.
-func (t *tail) spent() bool {
+func (t *Tail) spent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total > maxTotal
 }
 
-// text returns what was kept, escaped, its lines joined by "; ".
-func (t *tail) text() string {
+// Text returns what was kept, escaped, its lines joined by "; ".
+func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
 	for line := range strings.Lines(string(t.kept)) {
 		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, escape(line))
+			lines = append(lines, Escape(line))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -35,25 +35,6 @@ import (
 // Nothing is sent behind the bytes until the next line comes: some head(1) read
 // further than they are told.
 
-// Reach logs in to name, makes sure that our binary is there and returns its
-// talking agent. It takes at most Options.Timeout. The agent ends with ctx.
-//
-// The error is an *Error. The Trace is never nil.
-func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
-	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	client, trace, err := c.dial(reach, name)
-	if err != nil {
-		return nil, trace, err
-	}
-	agent, failure := c.bootstrap(reach, client, name, trace)
-	if failure != nil {
-		return nil, trace, failure
-	}
-	agent.tieTo(ctx)
-	return agent, trace, nil
-}
-
 // maxPlaces is more directories than deliver.sh tries.
 const maxPlaces = 10
 
@@ -68,7 +49,7 @@ type delivery struct {
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
-func (c *Client) bootstrap(ctx context.Context, client *connection, name string, trace *Trace) (*Agent, *Error) {
+func (c *Client) bootstrap(ctx context.Context, client Connection, name string, trace *Trace) (*Agent, *Error) {
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()
@@ -91,7 +72,7 @@ func (c *Client) bootstrap(ctx context.Context, client *connection, name string,
 			return agent, nil
 		}
 		agent.Close()
-		return nil, d.fail(StageStart, Frozen, map[string]string{"after": inSeconds(time.Since(began))}, errors.New("the agent's hello came too late"))
+		return nil, d.fail(StageStart, Frozen, map[string]string{"after": InSeconds(time.Since(began))}, errors.New("the agent's hello came too late"))
 	}
 	if errors.As(err, &failure) {
 		client.Close()
@@ -134,7 +115,7 @@ func (d *delivery) dialogue() (Hello, error) {
 		case verb == "heard":
 			d.heard = true
 		case verb == "tried" && len(d.tried) < maxPlaces:
-			d.tried = append(d.tried, escape(rest))
+			d.tried = append(d.tried, Escape(rest))
 		case verb == "need" && d.needs < maxPlaces:
 			d.needs++
 			if err := d.supply(strings.SplitN(rest, " ", 5)); err != nil {
@@ -157,7 +138,7 @@ func (d *delivery) supply(need []string) error {
 	if len(need) != 5 {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
-	system, machine, how, hash := escape(need[0]), escape(need[1]), need[2], need[3]
+	system, machine, how, hash := Escape(need[0]), Escape(need[1]), need[2], need[3]
 	if system != "Linux" {
 		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
 	}
@@ -219,7 +200,7 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	}
 	h := *g.Hello
 	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
-		*text = escape(*text)
+		*text = Escape(*text)
 	}
 	binaries, err := d.binaries(h.OS, h.Arch)
 	if err != nil || !slices.ContainsFunc(binaries, func(b *Binary) bool { return b.BuildID == h.Build }) {

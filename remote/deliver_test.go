@@ -18,19 +18,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+
+	"preflight/remote/fixture"
 )
 
 func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
-	noLeaks(t)
-	n := &testNode{shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
-	agent, trace, err := n.start(t, 20*time.Second)
+	fixture.NoLeaks(t)
+	n := &fixture.Node{Shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
+	agent, trace, err := start(t, n, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var lost *Error
-	if err := agent.Call(ctx, "child", nil, nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
+	if err := agent.Call(ctx, "child", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
 		t.Errorf("a late call after a noisy login: %v, want frozen", err)
 	}
 	want := []string{"Welcome", `to \x1b[31mw1`, "no newline:"}
@@ -41,14 +43,14 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 
 // Nodes that share a home all start at once; none may see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	const nodes = 12
 	home := t.TempDir()
 	client := testClient(t)
 	failures := make([]*Error, nodes)
 	var all sync.WaitGroup
 	for i := range nodes {
-		connection := (&testNode{home: home}).connect(t)
+		connection := connect(t, &fixture.Node{Home: home})
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -85,7 +87,7 @@ func tools(t *testing.T, without string, replaced map[string]string) string {
 	dir := t.TempDir()
 	for _, tool := range []string{"head", "gzip", "cat", "uname", "id", "ls", "mkdir", "chmod", "rm", "sh", "rmdir"} {
 		if text, ok := replaced[tool]; ok {
-			script(t, filepath.Join(dir, tool), text)
+			fixture.Script(t, filepath.Join(dir, tool), text)
 		} else if tool != without {
 			if err := os.Symlink("/usr/bin/"+tool, filepath.Join(dir, tool)); err != nil {
 				t.Fatal(err)
@@ -96,8 +98,8 @@ func tools(t *testing.T, without string, replaced map[string]string) string {
 }
 
 func TestDeliveryWithoutGzip(t *testing.T) {
-	noLeaks(t)
-	_, trace, err := (&testNode{env: []string{tools(t, "gzip", nil)}}).start(t, 20*time.Second)
+	fixture.NoLeaks(t)
+	_, trace, err := start(t, (&fixture.Node{Env: []string{tools(t, "gzip", nil)}}), 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,7 @@ func TestDeliveryWithoutGzip(t *testing.T) {
 // A home shared by machines of two kinds holds a binary for each; the node
 // picks its own.
 func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	client := testClient(t)
 	own := client.options.Binaries
@@ -125,14 +127,14 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 		return b, err
 	}
 	client.offer = func() string { return offer(client.options.Binaries) }
-	n := &testNode{home: t.TempDir(), env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
-	script(t, filepath.Join(n.home, ".cache/preflight/preflight-"+foreign), "exit 9")
-	if err := os.Chmod(filepath.Join(n.home, ".cache/preflight"), 0o700); err != nil {
+	n := &fixture.Node{Home: t.TempDir(), Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
+	fixture.Script(t, filepath.Join(n.Home, ".cache/preflight/preflight-"+foreign), "exit 9")
+	if err := os.Chmod(filepath.Join(n.Home, ".cache/preflight"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, cold := range []bool{true, false} {
 		trace := &Trace{}
-		agent, err := client.bootstrap(t.Context(), n.connect(t), "w1", trace)
+		agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +171,7 @@ const refuses = "echo cannot run generic programs >&2; exit 127"
 // A node without glibc gets the static binary. One that seems to have it is
 // found out by trying, each time anew, but keeps what did start.
 func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	for name, c := range map[string]struct {
 		dynamic *Binary
 		warm    bool // the second start delivers something too
@@ -191,10 +193,10 @@ func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
 				return []*Binary{c.dynamic, static}, nil
 			}
 			client.offer = func() string { return offer(client.options.Binaries) }
-			n := &testNode{home: t.TempDir()}
+			n := &fixture.Node{Home: t.TempDir()}
 			for _, pushed := range []bool{true, c.warm} {
 				trace := &Trace{}
-				agent, err := client.bootstrap(t.Context(), n.connect(t), "w1", trace)
+				agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +205,7 @@ func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
 					t.Errorf("delivered %v, want %v; path %s", trace.Delivered, pushed, trace.Path)
 				}
 			}
-			left, err := filepath.Glob(filepath.Join(n.home, ".cache/preflight/*"))
+			left, err := filepath.Glob(filepath.Join(n.Home, ".cache/preflight/*"))
 			if err != nil || len(left) != 1 {
 				t.Errorf("left on the node: %q, %v", left, err)
 			}
@@ -213,7 +215,7 @@ func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
 
 // failing is a login that must fail in a named way.
 type failing struct {
-	node     testNode
+	node     fixture.Node
 	cached   string // a script in place of our binary in the home's cache
 	limit    time.Duration
 	binaries func(goos, arch string) ([]*Binary, error)
@@ -230,15 +232,15 @@ func (f *failing) try(t *testing.T) {
 		client.options.Binaries = f.binaries
 		client.offer = func() string { return offer(f.binaries) }
 	}
-	if f.node.home == "" {
-		f.node.home = t.TempDir()
+	if f.node.Home == "" {
+		f.node.Home = t.TempDir()
 	}
 	if f.cached != "" {
 		b, err := client.options.Binaries("linux", runtime.GOARCH)
 		if err != nil {
 			t.Fatal(err)
 		}
-		script(t, filepath.Join(f.node.home, ".cache/preflight/preflight-"+b[0].Hash), f.cached)
+		fixture.Script(t, filepath.Join(f.node.Home, ".cache/preflight/preflight-"+b[0].Hash), f.cached)
 	}
 	if f.limit == 0 {
 		f.limit = 20 * time.Second
@@ -246,18 +248,18 @@ func (f *failing) try(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
 	defer cancel()
 	began := time.Now()
-	agent, err := client.bootstrap(ctx, f.node.connect(t), "w1", &Trace{})
+	agent, err := client.bootstrap(ctx, connect(t, &f.node), "w1", &Trace{})
 	if err == nil {
 		agent.Close()
 		t.Fatal("it worked")
 	}
-	if late := time.Since(began) - f.limit; late > slack {
+	if late := time.Since(began) - f.limit; late > fixture.Slack {
 		t.Errorf("took %s longer than it had", late)
 	}
 	if err.Stage != f.stage || err.Cause != f.cause || err.Host != "w1" || !strings.Contains(err.Error(), f.text) {
 		t.Errorf("got %v\nwant %s: %s: …%s…", err, f.stage, f.cause, f.text)
 	}
-	if f.node.deaf && !lasted(err.Detail["after"], f.limit) {
+	if f.node.Deaf && !fixture.Lasted(err.Detail["after"], f.limit) {
 		t.Errorf("detail after is %q, the limit was %s", err.Detail["after"], f.limit)
 	}
 	for key, part := range f.detail {
@@ -268,15 +270,17 @@ func (f *failing) try(t *testing.T) {
 }
 
 // loginShell is a login shell that runs a script; $0 in it is the command.
-func loginShell(text string) testNode { return testNode{shell: []string{"/bin/sh", "-c", text}} }
+func loginShell(text string) fixture.Node {
+	return fixture.Node{Shell: []string{"/bin/sh", "-c", text}}
+}
 
 func TestLoginsThatFail(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	brief := 2 * time.Second
 	for name, f := range map[string]*failing{
 		"nologin":         {node: loginShell(`echo This account is currently not available.; exit 1`), stage: StageShell, cause: NoShell, detail: map[string]string{"output": "currently not available"}},
-		"false":           {node: testNode{shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false"},
-		"missing shell":   {node: testNode{shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
+		"false":           {node: fixture.Node{Shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false"},
+		"missing shell":   {node: fixture.Node{Shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
 		"forced command":  {node: loginShell(`echo "only backups here"; exit 1`), stage: StageShell, cause: ForcedCommand, detail: map[string]string{"output": "only backups"}},
 		"repeats command": {node: loginShell(`echo "not allowed: $0"; exit 1`), stage: StageShell, cause: ForcedCommand, text: "not allowed: exec /bin/sh"},
 		"repeats input":   {node: loginShell(`exec cat`), limit: brief, stage: StageShell, cause: ForcedCommand, text: "repeats"},
@@ -286,23 +290,23 @@ func TestLoginsThatFail(t *testing.T) {
 		"startup error":   {node: loginShell(`echo "/home/u/.bashrc: line 3: syntax error" >&2; exit 2`), stage: StageShell, cause: ShellBroken, detail: map[string]string{"output": ".bashrc: line 3"}},
 		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken, text: "startup file"},
 		"swallows a line": {node: loginShell(`read x; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken},
-		"frozen":          {node: testNode{deaf: true, shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen},
+		"frozen":          {node: fixture.Node{Deaf: true, Shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen},
 		"floods":          {node: loginShell(`exec yes`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
 		"floods a line":   {node: loginShell(`exec tr '\0' x </dev/zero`), stage: StageShell, cause: TooMuch},
 		"floods stderr":   {node: loginShell(`exec yes >&2`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "messages"}},
 		"killed shell":    {node: loginShell(`kill -9 $$`), stage: StageShell, cause: ShellBroken, text: "SIGKILL"},
-		"no exec":         {node: testNode{refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
-		"no status":       {node: testNode{exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
-		"swallows name":   {node: testNode{exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
+		"no exec":         {node: fixture.Node{Refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
+		"no status":       {node: fixture.Node{Exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
+		"swallows name":   {node: fixture.Node{Exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f.try(t) })
 	}
 }
 
 func TestBinariesThatDoNotStart(t *testing.T) {
-	noLeaks(t)
-	machine := func(system, arch string) testNode {
-		return testNode{env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
+	fixture.NoLeaks(t)
+	machine := func(system, arch string) fixture.Node {
+		return fixture.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
 	own := (&siblings{directories: besideUs}).open
 	wrong := func(goos, arch string) ([]*Binary, error) {
@@ -324,19 +328,19 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 	for name, f := range map[string]*failing{
 		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`make cross ARCHES=riscv64`"},
 		"system":      {node: machine("FreeBSD", "amd64"), stage: StageDeliver, cause: WrongOS, detail: map[string]string{"os": "FreeBSD"}},
-		"no head":     {node: testNode{env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
+		"no head":     {node: fixture.Node{Env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
 		"other bytes": {binaries: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
 		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
 		"no loader":   {binaries: dynamic(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
 		"stub loader": {binaries: dynamic(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
-		"binds now":   {binaries: dynamic(stub(t, "exit ${LD_BIND_NOW:-3}")), node: testNode{env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
+		"binds now":   {binaries: dynamic(stub(t, "exit ${LD_BIND_NOW:-3}")), node: fixture.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
 		"lost loader": {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
 		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
 		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},
 		"killed":      {cached: `kill -9 $$`, stage: StageStart, cause: AgentKilled, detail: map[string]string{"signal": "KILL"}},
 		"exits":       {cached: `echo oh dear >&2; exit 3`, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3", "stderr": "oh dear"}},
 		"hangs":       {cached: `exec sleep 100`, limit: 2 * time.Second, stage: StageStart, cause: Frozen, text: "the server answers"},
-		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: testNode{deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
+		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: fixture.Node{Deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
 		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
 		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
 		"insatiable":  {cached: `machine=$(uname -m); while echo "@@preflight need Linux $machine gzip ${0##*-} /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
@@ -348,21 +352,21 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 }
 
 func TestReachEndsWithItsCaller(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
-	n := &testNode{shell: []string{"/bin/sh", "-c", "sleep 100"}}
-	_, err := testClient(t).bootstrap(ctx, n.connect(t), "w1", &Trace{})
+	n := &fixture.Node{Shell: []string{"/bin/sh", "-c", "sleep 100"}}
+	_, err := testClient(t).bootstrap(ctx, connect(t, n), "w1", &Trace{})
 	if err == nil || err.Cause != Interrupted || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want interrupted", err)
 	}
 }
 
 func TestConnectionLostBeforeHello(t *testing.T) {
-	noLeaks(t)
-	var client *connection
-	n := &testNode{exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
-	client = n.connect(t)
+	fixture.NoLeaks(t)
+	var client Connection
+	n := &fixture.Node{Exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
+	client = connect(t, n)
 	_, err := testClient(t).bootstrap(t.Context(), client, "w1", &Trace{})
 	if err == nil || err.Cause != ConnectionLost {
 		t.Errorf("got %v, want connection-lost", err)

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // ending is everything that was seen of a command that ended before its time.
@@ -55,18 +53,18 @@ func (e *ending) explain() *Error {
 	if errors.As(e.read, &excess) {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
 	}
-	if signal := e.signal(); signal != "" && e.spoke {
+	if signal := e.Signal; signal != "" && e.spoke {
 		return e.fail(e.stage(), AgentKilled, map[string]string{"signal": signal},
 			fmt.Errorf("ended by SIG%s%s", signal, after(e.stderr)))
 	}
-	if errors.Is(e.read, io.ErrUnexpectedEOF) && e.code() <= 0 {
+	if errors.Is(e.read, io.ErrUnexpectedEOF) && e.Status <= 0 {
 		return e.fail(e.stage(), Truncated, nil, errors.New("the stream ended in the middle of a line"))
 	}
 	if e.lost != nil {
 		return e.fail(e.stage(), ConnectionLost, nil, fmt.Errorf("the connection ended: %w", e.lost))
 	}
 	switch {
-	case e.hello && len(e.noise) > 0 && e.code() <= 0:
+	case e.hello && len(e.noise) > 0 && e.Status <= 0:
 		return e.nonsense(e.noise[0])
 	case e.hello:
 		return e.exited()
@@ -81,7 +79,7 @@ func (e *ending) explain() *Error {
 // explainShell is for commands that never got as far as our script, or whose
 // script found nothing to read.
 func (e *ending) explainShell() *Error {
-	said := e.said()
+	said := e.output()
 	fail := func(c Cause, text string) *Error {
 		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
 	}
@@ -95,10 +93,10 @@ func (e *ending) explainShell() *Error {
 		return fail(ShellBroken, "the login leaves our command nothing to read"+after(said))
 	case containsAny(lower, startupWords):
 		return fail(ShellBroken, "a startup file ends the login: "+said)
-	case said == "" && e.code() == 0:
+	case said == "" && e.Status == 0:
 		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file says exit, or a forced command prints nothing")
-	case said == "" && e.code() > 0:
-		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.code()))
+	case said == "" && e.Status > 0:
+		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
 	case said == "":
 		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
 	case notText.MatchString(said):
@@ -122,7 +120,7 @@ func (e *ending) explainDirectories() *Error {
 
 // explainStart is for a binary that lies on the node and does not start.
 func (e *ending) explainStart() *Error {
-	status := e.code()
+	status := e.Status
 	if failed, err := strconv.Atoi(e.failed); err == nil {
 		status = failed
 	}
@@ -151,7 +149,7 @@ func (e *ending) explainStart() *Error {
 // exited is for an agent that ended by itself.
 func (e *ending) exited() *Error {
 	status, how := "", "without an exit status"
-	if code := e.code(); code >= 0 {
+	if code := e.Status; code >= 0 {
 		status = strconv.Itoa(code)
 		how = "with status " + status
 	}
@@ -162,25 +160,25 @@ func (e *ending) exited() *Error {
 // overdue is the failure of a dialogue that time, our user or the watch over its
 // path ended, nil when it ended by itself. tag is what only a login that echoes would print, if anything.
 func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
-	if hole := dog.client.blackHole(); hole != nil {
+	if hole := dog.client.Broken(); hole != nil {
 		hole.Host, hole.Stage = e.host, e.stage()
 		return hole
 	}
 	if late, alive := dog.verdict(); late && !errors.Is(ctx.Err(), context.Canceled) {
 		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
-		failure := e.stuck(alive, echoed, inSeconds(time.Since(began)))
+		failure := e.stuck(alive, echoed, InSeconds(time.Since(began)))
 		if !alive {
-			dog.lookout.tell(failure)
+			dog.lookout.Tell(failure)
 		}
 		return failure
 	}
-	return e.interrupted(ctx, "answer", inSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer", InSeconds(time.Since(began)))
 }
 
 // stuck is for a command that was still running when time was up. echoed says
 // that what it printed is what we sent.
 func (e *ending) stuck(alive, echoed bool, waited string) *Error {
-	said := e.said()
+	said := e.output()
 	switch {
 	case alive && echoed && !e.spoke:
 		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
@@ -199,8 +197,8 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 		fmt.Errorf("nothing came for the rest of %s, not even from the server", waited))
 }
 
-// said is all the words there are, ours excepted.
-func (e *ending) said() string {
+// output is all the words there are, ours excepted.
+func (e *ending) output() string {
 	words := e.noise
 	if e.stderr != "" {
 		words = append(words[:len(words):len(words)], e.stderr)
@@ -208,29 +206,8 @@ func (e *ending) said() string {
 	return strings.Join(words, "; ")
 }
 
-// code is the exit status, -1 when there was none.
-func (e *ending) code() int {
-	var status *ssh.ExitError
-	switch {
-	case e.status == nil:
-		return 0
-	case errors.As(e.status, &status) && status.Signal() == "":
-		return status.ExitStatus()
-	}
-	return -1
-}
-
-// signal is the name of the signal that ended the command, without its SIG.
-func (e *ending) signal() string {
-	var status *ssh.ExitError
-	if errors.As(e.status, &status) {
-		return escape(status.Signal())
-	}
-	return ""
-}
-
 func (e *ending) bySignal() string {
-	if signal := e.signal(); signal != "" {
+	if signal := e.Signal; signal != "" {
 		return ": SIG" + signal
 	}
 	return ""
@@ -298,7 +275,7 @@ func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 
 // garbage is a line with our marker that makes no sense.
 func (e *ending) garbage(line []byte) *Error {
-	return e.nonsense(escape(string(line[:min(len(line), noiseWidth)])))
+	return e.nonsense(Escape(string(line[:min(len(line), noiseWidth)])))
 }
 
 // nonsense is escaped text where an answer should be.

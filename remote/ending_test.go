@@ -3,8 +3,6 @@ package remote
 import (
 	"io"
 	"testing"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // What cannot be made to happen here is told from words seen elsewhere.
@@ -34,13 +32,13 @@ func TestExplain(t *testing.T) {
 		"no sh":            {ending{runs: true, exit: exit{read: io.EOF, stderr: "bash: line 1: /bin/sh: No such file or directory"}}, StageShell, NoShell},
 		"docker exec":      {shell("the input device is not a TTY"), StageShell, NeedsPTY},
 		"bastion":          {shell("Pseudo-terminal required"), StageShell, NeedsPTY},
-		"mesg":             {ending{runs: true, exit: exit{read: io.EOF, stderr: "mesg: ttyname failed: Inappropriate ioctl for device", status: &ssh.ExitMissingError{}}}, StageShell, ForcedCommand},
+		"mesg":             {ending{runs: true, exit: exit{read: io.EOF, stderr: "mesg: ttyname failed: Inappropriate ioctl for device", Exit: Exit{Status: -1, Missing: true}}}, StageShell, ForcedCommand},
 		"quota":            {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: Disk quota exceeded", "/tmp: x (noexec)"}}, StageDeliver, DiskFull},
 		"ulimit -f":        {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: File size limit exceeded"}}, StageDeliver, DiskFull},
 		"mixed":            {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: Permission denied", "/tmp: x (noexec)"}}, StageDeliver, NoExec},
-		"lost on the way":  {ending{exit: exit{read: io.EOF, lost: io.EOF, status: &ssh.ExitMissingError{}}, runs: true, spoke: true, heard: true}, StageStart, ConnectionLost},
-		"lost in a line":   {ending{exit: exit{read: io.ErrUnexpectedEOF, lost: io.EOF, status: &ssh.ExitMissingError{}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, Truncated},
-		"no status at all": {ending{exit: exit{read: io.EOF, status: &ssh.ExitMissingError{}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, AgentExited},
+		"lost on the way":  {ending{exit: exit{read: io.EOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, runs: true, spoke: true, heard: true}, StageStart, ConnectionLost},
+		"lost in a line":   {ending{exit: exit{read: io.ErrUnexpectedEOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, Truncated},
+		"no status at all": {ending{exit: exit{read: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, AgentExited},
 	} {
 		got := c.ending.explain()
 		if got.Stage != c.stage || got.Cause != c.cause || got.Err == nil || got.Detail == nil && c.cause != ConnectionLost && c.cause != Truncated {

@@ -2,17 +2,11 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"preflight/remote/fixture"
 )
 
 // TestMain lets the test binary be what it delivers: started as `agent` on a
@@ -34,132 +28,11 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-var testMethods = map[string]Method{
-	"echo": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
-		for i := range 3 {
-			if err := reply(strconv.Itoa(i), params); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	"environment": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		return reply("environment", os.Environ())
-	},
-	"list": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
-		var dir string
-		if err := json.Unmarshal(params, &dir); err != nil {
-			return err
-		}
-		entries, _ := os.ReadDir(dir) // one that is not there has no entries
-		var names []string
-		for _, entry := range entries {
-			names = append(names, entry.Name())
-		}
-		return reply("names", names)
-	},
-	"fail": func(context.Context, json.RawMessage, func(string, any) error) error {
-		return errors.New("no luck\x1b[31m")
-	},
-	"panic": func(context.Context, json.RawMessage, func(string, any) error) error { panic("oh") },
-	"exit": func(context.Context, json.RawMessage, func(string, any) error) error {
-		fmt.Fprintln(os.Stderr, "last words")
-		os.Exit(3)
-		return nil
-	},
-	"killed": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-			return err
-		}
-		<-ctx.Done() // a signal takes a moment to reach every thread
-		return ctx.Err()
-	},
-	"stop": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-			return err
-		}
-		<-ctx.Done() // a signal takes a moment to reach every thread
-		return ctx.Err()
-	},
-	"print": func(_ context.Context, params json.RawMessage, _ func(string, any) error) error {
-		var text string
-		if err := json.Unmarshal(params, &text); err != nil {
-			return err
-		}
-		os.Stdout.WriteString(text)
-		return nil
-	},
-	"printed": func(ctx context.Context, params json.RawMessage, _ func(string, any) error) error {
-		var text string
-		if err := json.Unmarshal(params, &text); err != nil {
-			return err
-		}
-		os.Stdout.WriteString(text)
-		os.Exit(0)
-		return nil
-	},
-	"big": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
-		var size, times int
-		if _, err := fmt.Sscan(strings.Trim(string(params), `"`), &size, &times); err != nil {
-			return err
-		}
-		for range times {
-			if err := reply("big", strings.Repeat("x", size)); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	"stderr": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
-		line := strings.Repeat("e", 1<<20)
-		for ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, line)
-		}
-		return ctx.Err()
-	},
-	// child starts a process that ends with the method, and says its number.
-	"child": func(ctx context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		child := exec.CommandContext(ctx, "sleep", "1000")
-		if err := child.Start(); err != nil {
-			return err
-		}
-		if err := reply("pid", child.Process.Pid); err != nil {
-			return err
-		}
-		return child.Wait()
-	},
-}
-
-// noLeaks fails a test that leaves goroutines of ours or of x/crypto behind.
-func noLeaks(t testing.TB) {
-	t.Helper()
-	t.Cleanup(func() {
-		var left string
-		for range 100 {
-			buffer := make([]byte, 1<<20)
-			left = ""
-			for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-				ours := strings.Contains(stack, "preflight/remote.") || strings.Contains(stack, "x/crypto/ssh.")
-				if ours && !strings.Contains(stack, "testing.") {
-					left += stack + "\n\n"
-				}
-			}
-			if left == "" {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("goroutines left behind:\n%s", left)
-	})
-}
-
-// slack is how late after its deadline a call may return.
-const slack = time.Second
-
-// lasted reports whether a detail says that a wait of this length ran out, to
-// the tenth of a second that it is told in, and no later than slack allows.
-func lasted(detail string, limit time.Duration) bool {
-	seconds, err := strconv.ParseFloat(strings.TrimSuffix(detail, " s"), 64)
-	told := time.Duration(seconds * float64(time.Second))
-	return err == nil && strings.HasSuffix(detail, " s") && told >= limit-100*time.Millisecond && told <= limit+slack
-}
+// testMethods are those of the fixture.
+var testMethods = func() map[string]Method {
+	methods := map[string]Method{}
+	for name, method := range fixture.Methods {
+		methods[name] = method
+	}
+	return methods
+}()

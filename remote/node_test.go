@@ -7,43 +7,71 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"preflight/remote/fixture"
 )
 
-// promptExit keeps an agent that is tested for races from sleeping for a second
-// before it exits.
-const promptExit = "GORACE=atexit_sleep_ms=0"
+// testConnection is a login over ssh of which nobody watches the way.
+type testConnection struct{ *ssh.Client }
 
-// testNode is a node as seen behind a login: a home, a login shell, and what
-// its sshd does.
-type testNode struct {
-	home  string
-	shell []string // argv before the command; nil = /bin/sh -c
-	env   []string // besides HOME and PATH
-	// exec replaces the shell. It returns an exit status, or -1 for none.
-	exec func(command string, channel ssh.Channel) int
-	// deaf servers answer no global request.
-	deaf bool
-	// refuse is what happens to the exec request.
-	refuse bool
-
-	processes sync.WaitGroup
-	waited    sync.Once
+func (c *testConnection) Start(command string, stderr io.Writer) (*Process, *Error) {
+	session, err := c.NewSession()
+	if err != nil {
+		return nil, &Error{Stage: StageSession, Cause: ConnectionLost, Err: err}
+	}
+	stdin, _ := session.StdinPipe() // fails only where there is one
+	stdout, _ := session.StdoutPipe()
+	session.Stderr = stderr
+	if err := session.Start(command); err != nil && strings.HasPrefix(err.Error(), "ssh: command ") {
+		return nil, &Error{Stage: StageSession, Cause: SessionRefused, Err: errors.New("the server runs no commands")}
+	} else if err != nil {
+		return nil, &Error{Stage: StageSession, Cause: ConnectionLost, Err: err}
+	}
+	return &Process{Stdin: stdin, Stdout: stdout, Wait: func() Exit {
+		err := session.Wait()
+		if status := (*ssh.ExitError)(nil); errors.As(err, &status) {
+			if status.Signal() != "" {
+				return Exit{Status: -1, Signal: status.Signal()}
+			}
+			return Exit{Status: status.ExitStatus()}
+		}
+		if err != nil {
+			return Exit{Status: -1, Missing: true}
+		}
+		return Exit{}
+	}}, nil
 }
 
+func (c *testConnection) Alive() bool {
+	_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
+	return err == nil
+}
+
+func (c *testConnection) Broken() *Error                  { return nil }
+func (c *testConnection) LookOut(context.Context) Lookout { return blind{} }
+
+// blind sees nothing.
+type blind struct{}
+
+func (blind) Tell(*Error) {}
+func (blind) Dismiss()    {}
+
+// nowhere is a carrier of clients that are given their connections.
+type nowhere struct{}
+
+func (nowhere) Dial(context.Context, string) (Connection, *Trace, error) { panic("nobody dials") }
+func (nowhere) Close() error                                             { return nil }
+
 // connect starts the node's server and logs in to it.
-func (n *testNode) connect(t *testing.T) *connection {
+func connect(t *testing.T, n *fixture.Node) *testConnection {
 	t.Helper()
-	if n.home == "" {
-		n.home = t.TempDir()
+	if n.Home == "" {
+		n.Home = t.TempDir()
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -60,14 +88,14 @@ func (n *testNode) connect(t *testing.T) *connection {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	n.waited.Do(func() { t.Cleanup(n.processes.Wait) }) // after every connection is closed
-	n.processes.Go(func() {
+	n.Waited.Do(func() { t.Cleanup(n.Processes.Wait) }) // after every connection is closed
+	n.Processes.Go(func() {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
 		defer conn.Close()
-		n.serve(conn, config)
+		n.Serve(conn, config)
 	})
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
@@ -79,129 +107,28 @@ func (n *testNode) connect(t *testing.T) *connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &connection{Client: ssh.NewClient(sshConn, channels, requests)}
+	client := &testConnection{ssh.NewClient(sshConn, channels, requests)}
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-func (n *testNode) serve(conn net.Conn, config *ssh.ServerConfig) {
-	_, channels, globals, err := ssh.NewServerConn(conn, config)
-	if err != nil {
-		return
-	}
-	if !n.deaf {
-		go ssh.DiscardRequests(globals)
-	}
-	for offered := range channels {
-		channel, requests, err := offered.Accept()
-		if err != nil {
-			return
-		}
-		for request := range requests {
-			if request.Type != "exec" || n.refuse {
-				request.Reply(false, nil)
-				continue
-			}
-			var exec struct{ Command string }
-			if err := ssh.Unmarshal(request.Payload, &exec); err != nil {
-				panic(err)
-			}
-			request.Reply(true, nil)
-			n.processes.Go(func() { n.run(exec.Command, channel) })
-		}
-	}
-	if n.deaf {
-		for range globals {
-		}
-	}
-}
-
-// run does what sshd does with a command.
-func (n *testNode) run(command string, channel ssh.Channel) {
-	defer channel.Close()
-	if n.exec != nil {
-		if status := n.exec(command, channel); status >= 0 {
-			channel.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{uint32(status)}))
-		}
-		return
-	}
-	argv := append(append([]string(nil), n.shell...), command)
-	if n.shell == nil {
-		argv = []string{"/bin/sh", "-c", command}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = n.home
-	cmd.Env = append([]string{"HOME=" + n.home, "PATH=/usr/bin:/bin", promptExit}, n.env...)
-	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		panic(err)
-	}
-	if err := cmd.Start(); err != nil {
-		io.WriteString(channel.Stderr(), argv[0]+": No such file or directory\n")
-		channel.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{1}))
-		return
-	}
-	go func() {
-		io.Copy(stdin, channel)
-		stdin.Close()
-		// A stopped process does not see its stdin end: what sshd leaves to
-		// itself, a test may not leave behind.
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-			cancel()
-		}
-	}()
-	err = cmd.Wait()
-	var died *exec.ExitError
-	if errors.As(err, &died) && died.Sys().(syscall.WaitStatus).Signaled() {
-		name := map[syscall.Signal]string{syscall.SIGKILL: "KILL", syscall.SIGSEGV: "SEGV"}[died.Sys().(syscall.WaitStatus).Signal()]
-		channel.SendRequest("exit-signal", false, ssh.Marshal(struct {
-			Signal      string
-			Core        bool
-			Error, Lang string
-		}{Signal: name}))
-		return
-	}
-	channel.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{uint32(cmd.ProcessState.ExitCode())}))
 }
 
 // testClient delivers the test binary.
 func testClient(t *testing.T) *Client {
 	t.Helper()
-	c, err := New(Options{Home: t.TempDir(), SystemConfig: filepath.Join(t.TempDir(), "none"), AgentSocket: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(nowhere{}, Options{})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
 // start bootstraps an agent on n within limit.
-func (n *testNode) start(t *testing.T, limit time.Duration) (*Agent, *Trace, *Error) {
+func start(t *testing.T, n *fixture.Node, limit time.Duration) (*Agent, *Trace, *Error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	trace := &Trace{}
-	agent, err := testClient(t).bootstrap(ctx, n.connect(t), "w1", trace)
+	agent, err := testClient(t).bootstrap(ctx, connect(t, n), "w1", trace)
 	if agent != nil {
 		t.Cleanup(func() { agent.Close() })
 	}
 	return agent, trace, err
-}
-
-// script writes an executable shell script.
-func script(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,19 +9,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"preflight/remote/fixture"
 )
 
 // mounted is a node in a mount namespace of its own, where every directory our
 // binary may lie in is a file system made by setup: $home, /var/tmp, /tmp and
 // /dev/shm, in the order they are tried.
-func mounted(t *testing.T, setup string) *testNode {
+func mounted(t *testing.T, setup string) *fixture.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: making file systems that are full, read-only or noexec takes root")
 	}
-	return &testNode{
-		env: []string{"HOME=/root"},
-		shell: []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
+	return &fixture.Node{
+		Env: []string{"HOME=/root"},
+		Shell: []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
 			"umask 022; full() { head -c 2M /dev/zero >$1/filler 2>/dev/null || true; };" + setup + "\n exec /bin/sh -c \"$0\""},
 	}
 }
@@ -34,7 +36,7 @@ const (
 )
 
 func TestFallbackDirectories(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	for name, c := range map[string]struct {
 		setup string
 		path  string // the directory it must lie in
@@ -56,7 +58,7 @@ func TestFallbackDirectories(t *testing.T) {
 		"only shm":      {readOnly + "/root;" + small + "/var/tmp;" + noexec + "/tmp;" + roomy + "/dev/shm", "/dev/shm/preflight-0/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent, trace, err := mounted(t, c.setup).start(t, 20*time.Second)
+			agent, trace, err := start(t, mounted(t, c.setup), 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,10 +83,10 @@ func TestFallbackDirectories(t *testing.T) {
 
 // A binary that had to go to a fallback directory is found there again.
 func TestFallbackIsFoundWarm(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	store := t.TempDir()
 	for _, cold := range []bool{true, false} {
-		_, trace, err := mounted(t, readOnly+"/root; mount --bind "+store+" /var/tmp").start(t, 20*time.Second)
+		_, trace, err := start(t, mounted(t, readOnly+"/root; mount --bind "+store+" /var/tmp"), 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +99,7 @@ func TestFallbackIsFoundWarm(t *testing.T) {
 // On nodes without a usable directory the cause is the one a person can cure,
 // and every directory is told with its reason.
 func TestNoDirectory(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	everywhere := func(mount string) string {
 		return mount + "/root;" + mount + "/var/tmp;" + mount + "/tmp;" + mount + "/dev/shm"
 	}
@@ -112,7 +114,7 @@ func TestNoDirectory(t *testing.T) {
 		"full":      {everywhere(small) + "; full /root; full /var/tmp; full /tmp; full /dev/shm", DiskFull, "No space left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := mounted(t, c.setup).start(t, 20*time.Second)
+			_, _, err := start(t, mounted(t, c.setup), 20*time.Second)
 			if err == nil || err.Stage != StageDeliver || err.Cause != c.cause {
 				t.Fatalf("got %v, want deliver: %s", err, c.cause)
 			}
@@ -129,7 +131,7 @@ func TestNoDirectory(t *testing.T) {
 // What another user could have put in the place of our binary is not run, and
 // does not stand in the way.
 func TestPlantedBinaryIsNotRun(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: giving files to another user takes root")
 	}
@@ -138,15 +140,15 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, planted := range []string{".cache/preflight/preflight-" + own.Hash, ".cache/preflight"} {
-		n := &testNode{home: t.TempDir(), env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
-		script(t, filepath.Join(n.home, ".cache/preflight/preflight-"+own.Hash), "echo planted; exit 9")
-		if err := os.Chmod(filepath.Join(n.home, ".cache/preflight"), 0o700); err != nil {
+		n := &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+		fixture.Script(t, filepath.Join(n.Home, ".cache/preflight/preflight-"+own.Hash), "echo planted; exit 9")
+		if err := os.Chmod(filepath.Join(n.Home, ".cache/preflight"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(filepath.Join(n.home, planted), 1, 1); err != nil {
+		if err := os.Chown(filepath.Join(n.Home, planted), 1, 1); err != nil {
 			t.Fatal(err)
 		}
-		_, trace, failure := n.start(t, 20*time.Second)
+		_, trace, failure := start(t, n, 20*time.Second)
 		if failure != nil {
 			t.Fatal(failure)
 		}
@@ -158,20 +160,20 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 
 // A link in the place of our directory leads where others may write.
 func TestLinkedDirectoryIsNotUsed(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	own, err := OpenBinary(self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &testNode{home: t.TempDir(), env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
-	script(t, filepath.Join(n.home, "elsewhere/preflight-"+own.Hash), "echo planted; exit 9")
-	if err := os.Mkdir(filepath.Join(n.home, ".cache"), 0o755); err != nil {
+	n := &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+	fixture.Script(t, filepath.Join(n.Home, "elsewhere/preflight-"+own.Hash), "echo planted; exit 9")
+	if err := os.Mkdir(filepath.Join(n.Home, ".cache"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("../elsewhere", filepath.Join(n.home, ".cache/preflight")); err != nil {
+	if err := os.Symlink("../elsewhere", filepath.Join(n.Home, ".cache/preflight")); err != nil {
 		t.Fatal(err)
 	}
-	if _, trace, failure := n.start(t, 20*time.Second); failure != nil || !trace.Delivered || len(trace.Noise) > 0 {
+	if _, trace, failure := start(t, n, 20*time.Second); failure != nil || !trace.Delivered || len(trace.Noise) > 0 {
 		t.Errorf("%v; trace %+v", failure, trace)
 	}
 }
@@ -247,22 +249,22 @@ func TestInstallRefuses(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	// A number that is nobody's: what others of ours have left in this machine's
 	// directories is not swept.
 	nobody := tools(t, "", map[string]string{"id": "echo 4100000001"})
-	n := &testNode{home: filepath.Join(t.TempDir(), "a home"), env: []string{nobody}}
-	if err := os.Mkdir(n.home, 0o755); err != nil {
+	n := &fixture.Node{Home: filepath.Join(t.TempDir(), "a home"), Env: []string{nobody}}
+	if err := os.Mkdir(n.Home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, trace, failure := n.start(t, 20*time.Second)
+	_, trace, failure := start(t, n, 20*time.Second)
 	if failure != nil {
 		t.Fatal(failure)
 	}
-	dir := filepath.Join(n.home, ".cache/preflight")
+	dir := filepath.Join(n.Home, ".cache/preflight")
 	for _, want := range [][]string{{trace.Path, dir}, nil} {
-		s := &sweep{ending: ending{host: "w1"}}
-		if err := s.run(n.connect(t)); err != nil {
+		s := &cleaning{ending: ending{host: "w1"}}
+		if err := s.run(connect(t, n)); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(s.removed, want) || len(s.kept) > 0 {
@@ -275,18 +277,18 @@ func TestClean(t *testing.T) {
 }
 
 func TestCleanTellsWhatItCannotRemove(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	n := mounted(t, roomy+"/root; mkdir -p -m 700 /root/.cache/preflight; cd /; touch /root/.cache/preflight/preflight-1; touch /root/.cache/preflight/other; mount -o remount,ro /root")
-	s := &sweep{ending: ending{host: "w1"}}
-	if err := s.run(n.connect(t)); err != nil {
+	s := &cleaning{ending: ending{host: "w1"}}
+	if err := s.run(connect(t, n)); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.removed) > 0 || len(s.kept) != 1 || !strings.Contains(s.kept[0], "Read-only") {
 		t.Errorf("removed %q, kept %q", s.removed, s.kept)
 	}
 	broken := loginShell("echo hi; exit 3")
-	s = &sweep{ending: ending{host: "w1"}}
-	if err := s.run(broken.connect(t)); err == nil || err.Cause != ForcedCommand {
+	s = &cleaning{ending: ending{host: "w1"}}
+	if err := s.run(connect(t, &broken)); err == nil || err.Cause != ForcedCommand {
 		t.Errorf("got %v, want forced-command", err)
 	}
 }

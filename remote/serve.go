@@ -26,11 +26,11 @@ type Method func(ctx context.Context, params json.RawMessage, reply func(part st
 var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
 
 const (
-	// unopened is the life of an agent that was never told how long to live.
-	unopened = time.Minute
-	// farewell is how long methods get to wind up once the agent's life is over.
+	// openTimeout is the life of an agent that was never told how long to live.
+	openTimeout = time.Minute
+	// drainGrace is how long methods get to wind up once the agent's life is over.
 	// Those that are stuck in a system call are abandoned after it.
-	farewell = 2 * time.Second
+	drainGrace = 2 * time.Second
 )
 
 // Serve is an agent: it says hello on out, then answers the requests on in,
@@ -51,15 +51,15 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	go func() { cancel(readRequests(ctx, in, requests)) }()
 	s.serve(ctx, requests)
 	cancel(nil)
-	s.windUp()
+	s.drain()
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
 }
 
-// introduction is the hello of this process.
-func introduction() Hello {
+// ownHello is the hello of this process.
+func ownHello() Hello {
 	h := Hello{
 		Build: ownBuildID(),
 		OS:    runtime.GOOS,
@@ -110,7 +110,7 @@ type server struct {
 
 // serve starts and stops methods as requests say, until ctx ends.
 func (s *server) serve(ctx context.Context, requests <-chan request) {
-	life := time.NewTimer(unopened)
+	life := time.NewTimer(openTimeout)
 	defer life.Stop()
 	for {
 		select {
@@ -144,7 +144,7 @@ func (s *server) start(ctx context.Context, r request) {
 	s.working.Go(func() {
 		defer s.stop(r.ID)
 		done := answer{ID: r.ID, Done: true}
-		if err := s.perform(ctx, r); err != nil {
+		if err := s.call(ctx, r); err != nil {
 			done.Err = err.Error()
 		}
 		// A stream that broke has ended the agent already.
@@ -162,8 +162,8 @@ func (s *server) stop(id uint64) {
 	}
 }
 
-// perform is one method; its panic is its own failure and nobody else's.
-func (s *server) perform(ctx context.Context, r request) (err error) {
+// call is one method; its panic is its own failure and nobody else's.
+func (s *server) call(ctx context.Context, r request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s panicked: %v", r.Method, p)
@@ -189,7 +189,7 @@ func (s *server) perform(ctx context.Context, r request) (err error) {
 func (s *server) greet() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(greeting{introduction()})
+	return s.write(greeting{ownHello()})
 }
 
 // send writes one line of an answer.
@@ -216,8 +216,8 @@ func (s *server) write(line any) error {
 	return nil
 }
 
-// windUp waits for cancelled methods, though not for ever.
-func (s *server) windUp() {
+// drain waits for cancelled methods, though not for ever.
+func (s *server) drain() {
 	finished := make(chan struct{})
 	go func() {
 		s.working.Wait()
@@ -225,6 +225,6 @@ func (s *server) windUp() {
 	}()
 	select {
 	case <-finished:
-	case <-time.After(farewell):
+	case <-time.After(drainGrace):
 	}
 }

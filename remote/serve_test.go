@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/remote/fixture"
 )
 
 // conversation is a Serve spoken to by hand, over pipes.
@@ -55,7 +57,7 @@ func (c *conversation) say(lines ...string) {
 }
 
 func TestServe(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	c := converse(t, t.Context(), map[string]Method{
 		"parts": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
 			return errors.Join(reply("given", params), reply("tag", "<b>\x1e"))
@@ -94,7 +96,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeEnds(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	for name, c := range map[string]struct {
 		end  func(c *conversation, cancel func())
 		want string
@@ -159,14 +161,14 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(farewell + 10*time.Second):
+	case <-time.After(drainGrace + 10*time.Second):
 		t.Error("still running")
 	}
 }
 
 // A head node that is gone shows where answers are written.
 func TestServeEndsWhenNobodyListens(t *testing.T) {
-	noLeaks(t)
+	fixture.NoLeaks(t)
 	in, requests := io.Pipe()
 	defer requests.Close()
 	broken := errors.New("broken pipe")

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"preflight/remote/fixture"
 )
 
 // The wrapped scripts must mean the same to every login shell.
@@ -48,13 +50,13 @@ func TestLoginShells(t *testing.T) {
 			continue
 		}
 		t.Run(shell, func(t *testing.T) {
-			noLeaks(t)
-			n := &testNode{home: t.TempDir() + "/a home", shell: []string{path, "-c"}}
-			if err := os.Mkdir(n.home, 0o755); err != nil {
+			fixture.NoLeaks(t)
+			n := &fixture.Node{Home: t.TempDir() + "/a home", Shell: []string{path, "-c"}}
+			if err := os.Mkdir(n.Home, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			for _, cold := range []bool{true, false} {
-				agent, trace, err := n.start(t, 20*time.Second)
+				agent, trace, err := start(t, n, 20*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}

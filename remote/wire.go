@@ -156,7 +156,7 @@ func (n *noise) add(line []byte) error {
 	n.bytes += len(line)
 	text := bytes.TrimRight(line, "\r\n")
 	if len(text) > 0 && len(n.lines) < noiseLines {
-		n.lines = append(n.lines, escape(string(text[:min(len(text), noiseWidth)])))
+		n.lines = append(n.lines, Escape(string(text[:min(len(text), noiseWidth)])))
 	}
 	if n.bytes > maxNoise {
 		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}
@@ -171,9 +171,9 @@ func (n *noise) kept() []string {
 	return append([]string(nil), n.lines...)
 }
 
-// escape makes a stranger's text safe for a terminal: control characters,
+// Escape makes a stranger's text safe for a terminal: control characters,
 // invisible ones and broken UTF-8 become Go escapes.
-func escape(s string) string {
+func Escape(s string) string {
 	quoted := strconv.Quote(s)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

@@ -20,6 +20,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/ssh"
 	"preflight/report/formats"
 )
 
@@ -193,10 +194,11 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
-	client, err := remote.New(remote.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
+	carrier, err := ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
+	client := remote.New(carrier, remote.Options{Timeout: c.Timeout})
 	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout}
 	if c.Throughput {
 		job.Throughput = throughputTime

@@ -34,22 +34,6 @@ func NewClient(conn net.Conn, g facts.Generation) *Client {
 	return &Client{conn: conn, replies: decoder{from: bufio.NewReader(conn)}, generation: g}
 }
 
-// Dial connects to host:port and begins as the generation does: since 2.1 with
-// Validate, since 2.5 with Ping too.
-func Dial(ctx context.Context, address string, g facts.Generation) (*Client, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	c := NewClient(conn, g)
-	if err := c.Greet(ctx, 1); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
 // Close ends the connection. The store forgets nothing.
 func (c *Client) Close() error { return c.conn.Close() }
 
@@ -101,19 +85,15 @@ func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 
 // do sends a request and reads its reply.
 func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
-	if err := r.sendable(c.generation); err != nil {
+	if err := r.sendable(); err != nil {
 		return err
 	}
 	return c.exchange(ctx, r.encode(c.generation), read)
 }
 
-// sendable is whether stores take such a request. A server that is asked what
-// it does not know, or for too much, hangs up, and the oldest never was asked.
-func (r request) sendable(g facts.Generation) error {
-	sinceLegacy := []query{queryAppend, queryMultiGet, queryMultiSet, queryCancelWait}
-	if g == facts.GenerationLegacy && slices.Contains(sinceLegacy, r.query) {
-		return ErrUnsupported
-	}
+// sendable is whether stores take such a request. A server that is asked for too
+// much hangs up.
+func (r request) sendable() error {
 	if len(r.keys) > maxKeys {
 		return errTooMany
 	}

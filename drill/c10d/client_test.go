@@ -184,7 +184,6 @@ func TestClientKeepsToTheLimits(t *testing.T) {
 		"a long key":   {client.Set(ctx, strings.Repeat("k", maxKey+1), nil), errTooLong},
 		"a long value": {client.Set(ctx, "k", make([]byte, maxValue+1)), errTooLong},
 		"many keys":    {client.Wait(ctx, make([]string, maxKeys+1)...), errTooMany},
-		"an append":    {old.Append(ctx, "k", nil), ErrUnsupported},
 		"a validate":   {old.Validate(ctx), ErrUnsupported},
 		"a ping":       {NewClient(nil, facts.GenerationValidates).Ping(ctx, 1), ErrUnsupported},
 	}

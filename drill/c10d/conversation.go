@@ -95,11 +95,11 @@ func (c *conversation) carryOut(r request) error {
 		sum, err := c.add(r.keys[0], r.delta)
 		return c.reply(putInt(nil, sum), err)
 	case queryCheck:
-		said := replyNotReady
+		answer := replyNotReady
 		if c.allThere(r.keys) {
-			said = replyReady
+			answer = replyReady
 		}
-		return c.reply([]byte{said}, nil)
+		return c.reply([]byte{answer}, nil)
 	case queryNumKeys:
 		return c.reply(putInt(nil, c.count()), nil)
 	case queryDeleteKey:

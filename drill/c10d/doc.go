@@ -1,9 +1,8 @@
 // Package c10d speaks the protocol of torch's TCPStore, as a client and as a
 // server, in its three generations.
 //
-// The client has every operation of the protocol, more than a rendezvous needs:
-// only so can the server be tried against all that torch's ranks may send, and
-// torch's server be held against ours.
+// The server answers all that torch's ranks may ask; the client asks no more than
+// a rendezvous needs.
 //
 // Keys travel as they are given. torch puts a "/" before every key its users
 // name, and none before init/, the count of those who joined.

@@ -2,7 +2,6 @@ package c10d
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"preflight/facts"
@@ -12,18 +11,6 @@ import (
 // known until the next reply.
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, request{query: querySet, keys: []string{key}, values: [][]byte{value}}, nil)
-}
-
-// Get returns a value. Where the key is missing a store hangs up, or since
-// libuv (2.4) returns an empty value: Wait for it first, as torch does.
-func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
-	return c.value(ctx, request{query: queryGet, keys: []string{key}})
-}
-
-// CompareSet stores desired where the value is expected, or where there is none
-// and expected is empty. It returns the value then; expected where there is none.
-func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
-	return c.value(ctx, request{query: queryCompareSet, keys: []string{key}, values: [][]byte{expected, desired}})
 }
 
 // Add adds to a number, 0 where there is none yet, and returns the sum.
@@ -36,52 +23,16 @@ func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 	return c.number(ctx, request{query: queryNumKeys})
 }
 
-// DeleteKey reports whether there was a key to delete.
-func (c *Client) DeleteKey(ctx context.Context, key string) (bool, error) {
-	deleted, err := c.number(ctx, request{query: queryDeleteKey, keys: []string{key}})
-	return deleted > 0, err
-}
-
-// Append adds to the end of a value (not in the oldest generation).
-func (c *Client) Append(ctx context.Context, key string, value []byte) error {
-	return c.do(ctx, request{query: queryAppend, keys: []string{key}, values: [][]byte{value}}, nil)
-}
-
-// MultiSet stores several values, one a key (not in the oldest generation).
-func (c *Client) MultiSet(ctx context.Context, keys []string, values [][]byte) error {
-	if len(keys) != len(values) {
-		return errors.New("as many values as keys are needed")
-	}
-	return c.do(ctx, request{query: queryMultiSet, keys: keys, values: values}, nil)
-}
-
-// MultiGet returns several values in the order of their keys (not in the oldest
-// generation). What holds for a missing key in Get holds here.
-func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
-	var values [][]byte
-	err := c.do(ctx, request{query: queryMultiGet, keys: keys}, func(reply decoder) error {
-		for range keys {
-			value, err := reply.value()
-			if err != nil {
-				return err
-			}
-			values = append(values, value)
-		}
-		return nil
-	})
-	return values, err
-}
-
 // Check is whether all keys are there.
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
-	var said byte
+	var answer byte
 	err := c.do(ctx, request{query: queryCheck, keys: keys}, func(reply decoder) (err error) {
-		if said, err = reply.byte(); err == nil && said != replyReady && said != replyNotReady {
+		if answer, err = reply.byte(); err == nil && answer != replyReady && answer != replyNotReady {
 			err = ErrNotAStore
 		}
 		return err
 	})
-	return said == replyReady, err
+	return answer == replyReady, err
 }
 
 // Wait waits until all keys are there. When ctx ends first it takes the wait
@@ -96,30 +47,30 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err // nothing was asked that could be taken back
 	}
-	if err := wait.sendable(c.generation); err != nil {
+	if err := wait.sendable(); err != nil {
 		return err
 	}
 	asked, canceled := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(canceled)
 		c.conn.SetDeadline(time.Now().Add(cancelTime))
-		<-asked // first: the confirmation would be taken for that of the wait
+		<-asked                                                            // first: the confirmation would be taken for that of the wait
 		c.conn.Write(request{query: queryCancelWait}.encode(c.generation)) // what comes of it is read below
 	})
 	err := c.write(wait.encode(c.generation))
 	close(asked)
-	var said byte
+	var answer byte
 	if err == nil {
-		said, err = c.replies.byte()
+		answer, err = c.replies.byte()
 	}
 	if stop() {
-		return c.broken(ctx, orNotAStore(err, said == replyStop))
+		return c.broken(ctx, orNotAStore(err, answer == replyStop))
 	}
 	<-canceled
-	if err == nil && said == replyStop { // it came to that meanwhile; the confirmation follows
-		said, err = c.replies.byte()
+	if err == nil && answer == replyStop { // it came to that meanwhile; the confirmation follows
+		answer, err = c.replies.byte()
 	}
-	if err != nil || said != replyCanceled || c.conn.SetDeadline(time.Time{}) != nil {
+	if err != nil || answer != replyCanceled || c.conn.SetDeadline(time.Time{}) != nil {
 		c.conn.Close()
 	}
 	return context.Cause(ctx)
@@ -127,8 +78,8 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 
 // stopped reads the end of a wait.
 func stopped(reply decoder) error {
-	said, err := reply.byte()
-	return orNotAStore(err, said == replyStop)
+	answer, err := reply.byte()
+	return orNotAStore(err, answer == replyStop)
 }
 
 // orNotAStore is err, or ErrNotAStore where the reply is not what it should be.
@@ -137,16 +88,6 @@ func orNotAStore(err error, asItShould bool) error {
 		err = ErrNotAStore
 	}
 	return err
-}
-
-func (c *Client) value(ctx context.Context, r request) (value []byte, err error) {
-	err = c.do(ctx, r, func(reply decoder) (err error) {
-		if value, err = reply.value(); errors.Is(err, errTooLong) {
-			err = ErrNotAStore // a length no store has
-		}
-		return err
-	})
-	return value, err
 }
 
 func (c *Client) number(ctx context.Context, r request) (number int64, err error) {

@@ -126,10 +126,10 @@ func readGreeting(from io.Reader) error {
 	if query(number) != queryValidate {
 		return errNotGreeted
 	}
-	switch said, err := d.uint32(); {
+	switch got, err := d.uint32(); {
 	case err != nil:
 		return cutShort(err)
-	case said != magic:
+	case got != magic:
 		return errNotGreeted
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"preflight/drill"
+	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/probe"
 	"preflight/remote"
@@ -23,29 +24,14 @@ import (
 
 // What an agent can be asked.
 var (
-	// Join joins a rendezvous.
-	Join = request("join", func(ctx context.Context, join drill.Join) facts.Rendezvous { return join.Run(ctx) })
-	// Call calls the peers of the mesh.
-	Call = request("mesh", func(ctx context.Context, r Calls) facts.Mesh {
-		peers, err := decode[[]drill.Peer](r.Peers)
-		if err != nil {
-			return facts.Mesh{Error: err.Error()}
-		}
-		return drill.Calls{Token: r.Token, Node: r.Node, Peers: peers, AllPorts: r.AllPorts, Deadline: r.Deadline}.Run(ctx)
-	})
-	// Send sends to a peer as fast as it goes.
-	Send = request("send", func(ctx context.Context, s Sending) facts.Throughput {
-		return drill.Send(ctx, s.Token, s.Node, s.To, s.For)
-	})
-	// LogIn logs in to the peers by the node's own ssh.
-	LogIn = request("login", func(ctx context.Context, logins drill.Logins) facts.Logins { return logins.Run(ctx) })
-	// Identify says who is at a host and port.
-	Identify = request("endpoint", func(ctx context.Context, e Endpoint) facts.Endpoint {
-		return drill.Identify(ctx, e.Endpoint, e.Deadline)
-	})
+	Join     = request[drill.Join]("join")
+	Call     = request[mesh.Calls]("mesh")
+	Send     = request[Sending]("send")
+	LogIn    = request[drill.Logins]("login")
+	Identify = request[Endpoint]("endpoint")
 	// Listen takes the calls of the mesh, and answers with where it does.
-	Listen = service("listen", func(ctx context.Context, listen drill.Listen, ready func([]drill.Listening) error) error {
-		listener, err := drill.Open(listen)
+	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
+		listener, err := mesh.Open(listen)
 		if err != nil {
 			return err
 		}
@@ -63,28 +49,28 @@ var (
 	})
 )
 
-// Calls is drill.Calls, with peers that are encoded once for all who call the
-// same.
-type Calls struct {
-	Token    string          `json:"token"`
-	Node     string          `json:"node"`
-	Peers    json.RawMessage `json:"peers"` // []drill.Peer
-	AllPorts bool            `json:"all_ports"`
-	Deadline time.Duration   `json:"deadline"`
-}
-
 // Sending is whom Send sends to, and for how long.
 type Sending struct {
 	Token string        `json:"token"`
 	Node  string        `json:"node"`
-	To    drill.Peer    `json:"to"`
+	To    mesh.Peer     `json:"to"`
 	For   time.Duration `json:"for"`
+}
+
+// Run sends as fast as it goes.
+func (s Sending) Run(ctx context.Context) facts.Throughput {
+	return mesh.Send(ctx, s.Token, s.Node, s.To, s.For)
 }
 
 // Endpoint is a host:port, and how long finding out who is there may take.
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
+}
+
+// Run finds it out.
+func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
+	return drill.Identify(ctx, e.Endpoint, e.Deadline)
 }
 
 // Run answers requests until in ends. It is what the binary does on a node.

@@ -17,14 +17,16 @@ const partAnswer = "answer"
 // Request is something an agent can be asked and answers once.
 type Request[Question, Answer any] struct{ name string }
 
-// request makes a request of what takes one value and gives one.
-func request[Question, Answer any](name string, run func(context.Context, Question) Answer) Request[Question, Answer] {
+// request makes a request of a question that answers itself where it is asked.
+func request[Question interface {
+	Run(context.Context) Answer
+}, Answer any](name string) Request[Question, Answer] {
 	methods[name] = func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
 		question, err := decode[Question](params)
 		if err != nil {
 			return err
 		}
-		return reply(partAnswer, run(ctx, question))
+		return reply(partAnswer, question.Run(ctx))
 	}
 	return Request[Question, Answer]{name}
 }

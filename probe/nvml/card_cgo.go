@@ -14,7 +14,7 @@ import (
 
 // card is one GPU being asked.
 type card struct {
-	*asker
+	*caller
 	device nvml.Device // nil where the driver gave no handle
 	seen   facts.Card
 	links  []link
@@ -24,7 +24,7 @@ type card struct {
 // that a call that hangs costs only what would have come after it. It is nil for a
 // GPU that is counted and not shown to us (nvml.h, nvmlDeviceGetCount_v2).
 func (r *reader) card(index int) *card {
-	c := &card{asker: &asker{reader: r, card: &index}, seen: facts.Card{Index: index}}
+	c := &card{caller: &caller{reader: r, card: &index}, seen: facts.Card{Index: index}}
 	c.announce("nvmlDeviceGetHandleByIndex_v2")
 	device, ret := r.library.DeviceGetHandleByIndex(index)
 	switch ret {
@@ -72,17 +72,17 @@ func of[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Ret
 
 func (c *card) identity() {
 	// First where it sits: of a GPU that fails at anything else, this names it.
-	if pci, ok := told(c.asker, c.device.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
+	if pci, ok := result(c.caller, c.device.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
 		c.seen.Address = address(pci)
 	}
-	c.seen.UUID, _ = told(c.asker, c.device.GetUUID, "nvmlDeviceGetUUID")
-	c.seen.Name, _ = told(c.asker, c.device.GetName, "nvmlDeviceGetName")
-	c.seen.Serial, _ = told(c.asker, c.device.GetSerial, "nvmlDeviceGetSerial")
-	c.seen.VBIOS, _ = told(c.asker, c.device.GetVbiosVersion, "nvmlDeviceGetVbiosVersion")
-	if capability, ok := told(c.asker, both(c.device.GetCudaComputeCapability), "nvmlDeviceGetCudaComputeCapability"); ok {
+	c.seen.UUID, _ = result(c.caller, c.device.GetUUID, "nvmlDeviceGetUUID")
+	c.seen.Name, _ = result(c.caller, c.device.GetName, "nvmlDeviceGetName")
+	c.seen.Serial, _ = result(c.caller, c.device.GetSerial, "nvmlDeviceGetSerial")
+	c.seen.VBIOS, _ = result(c.caller, c.device.GetVbiosVersion, "nvmlDeviceGetVbiosVersion")
+	if capability, ok := result(c.caller, both(c.device.GetCudaComputeCapability), "nvmlDeviceGetCudaComputeCapability"); ok {
 		c.seen.Capability = fmt.Sprintf("%d.%d", capability.first, capability.second)
 	}
-	if minor, ok := told(c.asker, c.device.GetMinorNumber, "nvmlDeviceGetMinorNumber"); ok {
+	if minor, ok := result(c.caller, c.device.GetMinorNumber, "nvmlDeviceGetMinorNumber"); ok {
 		c.seen.Minor = &minor
 	}
 }
@@ -104,11 +104,11 @@ const (
 // nvmlDeviceGetNumaNodeId, which is the GPU's own where its memory is a NUMA
 // node, as on Grace Hopper.
 func (c *card) place() {
-	if mask, ok := told(c.asker, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
+	if mask, ok := result(c.caller, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
 		c.seen.CPUs = kernelList(members(mask))
 	}
 	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
-	if mask, ok := told(c.asker, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
+	if mask, ok := result(c.caller, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
 		if near := members(mask); len(near) == 1 { // several are no place
 			c.seen.NUMANode = &near[0]
 		}
@@ -146,10 +146,10 @@ func kernelList(numbers []int) string {
 // memory prefers the call that tells the driver's own share apart: the older one
 // counts it as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
 func (c *card) memory() {
-	if memory, ok := told(c.asker, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
+	if memory, ok := result(c.caller, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
 		used, reserved := int64(memory.Used), int64(memory.Reserved)
 		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), &used, &reserved
-	} else if memory, ok := told(c.asker, c.device.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"); ok {
+	} else if memory, ok := result(c.caller, c.device.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"); ok {
 		used := int64(memory.Used)
 		c.seen.Memory, c.seen.MemoryUsed = int64(memory.Total), &used
 	}
@@ -157,11 +157,11 @@ func (c *card) memory() {
 
 func (c *card) pcie() {
 	link := &c.seen.Link
-	link.Generation, _ = told(c.asker, c.device.GetCurrPcieLinkGeneration, "nvmlDeviceGetCurrPcieLinkGeneration")
-	link.MaxGeneration, _ = told(c.asker, c.device.GetMaxPcieLinkGeneration, "nvmlDeviceGetMaxPcieLinkGeneration")
-	link.Width, _ = told(c.asker, c.device.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
-	link.MaxWidth, _ = told(c.asker, c.device.GetMaxPcieLinkWidth, "nvmlDeviceGetMaxPcieLinkWidth")
-	if replays, ok := told(c.asker, c.device.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"); ok {
+	link.Generation, _ = result(c.caller, c.device.GetCurrPcieLinkGeneration, "nvmlDeviceGetCurrPcieLinkGeneration")
+	link.MaxGeneration, _ = result(c.caller, c.device.GetMaxPcieLinkGeneration, "nvmlDeviceGetMaxPcieLinkGeneration")
+	link.Width, _ = result(c.caller, c.device.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
+	link.MaxWidth, _ = result(c.caller, c.device.GetMaxPcieLinkWidth, "nvmlDeviceGetMaxPcieLinkWidth")
+	if replays, ok := result(c.caller, c.device.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"); ok {
 		counted := int64(replays)
 		link.Replays = &counted
 	}
@@ -169,7 +169,7 @@ func (c *card) pcie() {
 
 func (c *card) clocks() {
 	megahertz := func(name string, call func(nvml.ClockType) (uint32, nvml.Return), clock nvml.ClockType) int {
-		value, _ := told(c.asker, of(call, clock), name)
+		value, _ := result(c.caller, of(call, clock), name)
 		return int(value)
 	}
 	clock := &c.seen.Clock
@@ -199,9 +199,9 @@ var throttleNames = []string{
 }
 
 func (c *card) throttle() {
-	reasons, ok := told(c.asker, c.device.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksEventReasons")
+	reasons, ok := result(c.caller, c.device.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksEventReasons")
 	if !ok { // its older name
-		reasons, ok = told(c.asker, c.device.GetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons")
+		reasons, ok = result(c.caller, c.device.GetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons")
 	}
 	if !ok {
 		return
@@ -217,14 +217,14 @@ func (c *card) throttle() {
 // power is told in milliwatts.
 func (c *card) power() {
 	watts := func(name string, call func() (uint32, nvml.Return)) float64 {
-		milliwatts, _ := told(c.asker, call, name)
+		milliwatts, _ := result(c.caller, call, name)
 		return float64(milliwatts) / 1000
 	}
 	power := &c.seen.Power
 	power.Draw = watts("nvmlDeviceGetPowerUsage", c.device.GetPowerUsage)
 	power.Limit = watts("nvmlDeviceGetEnforcedPowerLimit", c.device.GetEnforcedPowerLimit)
 	power.Default = watts("nvmlDeviceGetPowerManagementDefaultLimit", c.device.GetPowerManagementDefaultLimit)
-	if limits, ok := told(c.asker, both(c.device.GetPowerManagementLimitConstraints), "nvmlDeviceGetPowerManagementLimitConstraints"); ok {
+	if limits, ok := result(c.caller, both(c.device.GetPowerManagementLimitConstraints), "nvmlDeviceGetPowerManagementLimitConstraints"); ok {
 		power.Max = float64(limits.second) / 1000
 	}
 }
@@ -237,9 +237,9 @@ func (c *card) temperature() {
 		value := int(celsius)
 		return &value
 	}
-	c.seen.Temperature = degrees(told(c.asker, of(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
-	c.seen.SlowdownAt = degrees(told(c.asker, of(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
-	if busy, ok := told(c.asker, c.device.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
+	c.seen.Temperature = degrees(result(c.caller, of(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
+	c.seen.SlowdownAt = degrees(result(c.caller, of(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
+	if busy, ok := result(c.caller, c.device.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
 		percent := int(busy.Gpu)
 		c.seen.Utilization = &percent
 	}

@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -31,7 +32,7 @@ func (c *card) nvlinks() {
 	speeds := c.linkSpeeds(count)
 	for index := range count {
 		one := link{}
-		state, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState)
+		state, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
 			return // links that cannot be asked are like none
 		}
@@ -42,7 +43,7 @@ func (c *card) nvlinks() {
 		}
 		c.links = append(c.links, one)
 	}
-	fold(c.links, seen)
+	summarize(c.links, seen)
 	c.seen.NVLinks = seen
 }
 
@@ -53,7 +54,7 @@ func (c *card) linkCount() int {
 		return min(int(values[0].value), nvml.NVLINK_MAX_LINKS)
 	}
 	for index := range nvml.NVLINK_MAX_LINKS {
-		if _, ok := told(c.asker, of(c.device.GetNvLinkState, index), linkState); !ok {
+		if _, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState); !ok {
 			return index
 		}
 	}
@@ -93,7 +94,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 
 // farEnd is what a link leads to.
 func (c *card) farEnd(index int) (kind, remote string) {
-	if device, ok := told(c.asker, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
+	if device, ok := result(c.caller, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
 		switch device {
 		case nvml.NVLINK_DEVICE_TYPE_GPU:
 			kind = "gpu"
@@ -103,7 +104,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 			kind = "other"
 		}
 	}
-	if pci, ok := told(c.asker, of(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
+	if pci, ok := result(c.caller, of(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
 		remote = address(pci)
 	}
 	return kind, remote
@@ -113,7 +114,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	counter := func(which nvml.NvLinkErrorCounter) int64 {
 		call := func() (uint64, nvml.Return) { return c.device.GetNvLinkErrorCounter(index, which) }
-		count, ok := told(c.asker, call, "nvmlDeviceGetNvLinkErrorCounter")
+		count, ok := result(c.caller, call, "nvmlDeviceGetNvLinkErrorCounter")
 		seen.Counted = seen.Counted || ok
 		return int64(count)
 	}
@@ -126,9 +127,9 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	}
 }
 
-// fold says once what the links have alike. Where all lead to switches, which of
+// summarize says once what the links have alike. Where all lead to switches, which of
 // them is no news.
-func fold(links []link, seen *facts.NVLinks) {
+func summarize(links []link, seen *facts.NVLinks) {
 	var kinds, remotes []string
 	seen.Down, seen.Slow, seen.Speed = nil, nil, 0
 	for index, one := range links {
@@ -171,7 +172,7 @@ func (c *card) recognise(cards []*card) {
 		}
 	}
 	if found {
-		fold(c.links, c.seen.NVLinks)
+		summarize(c.links, c.seen.NVLinks)
 		c.write()
 	}
 }
@@ -188,7 +189,7 @@ func field(id uint32, scope int) nvml.FieldValue {
 
 // fields asks for several at once; nil when the driver knows no fields.
 func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
-	_, ok := told(c.asker, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
+	_, ok := result(c.caller, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
 	if !ok {
 		return nil
 	}
@@ -206,4 +207,160 @@ func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 		}
 	}
 	return values
+}
+
+// fabric asks for the GPU's place among the NVSwitches, in whichever form the
+// driver knows. The plain one, of the first drivers, tells nothing of its health.
+func (c *card) fabric() {
+	const versioned, plain = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
+	second := func() (nvml.GpuFabricInfo_v2, nvml.Return) { return c.device.GetGpuFabricInfoV().V2() }
+	third := func() (nvml.GpuFabricInfo_v3, nvml.Return) { return c.device.GetGpuFabricInfoV().V3() }
+	if info, ok := result(c.caller, second, versioned); ok {
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
+	} else if info, ok := result(c.caller, third, versioned); ok {
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
+	} else if info, ok := result(c.caller, c.device.GetGpuFabricInfo, plain); ok {
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, 0)
+	}
+}
+
+// fabricStates are NVML_GPU_FABRIC_STATE_* in their order (nvml.h).
+var fabricStates = []string{"not-supported", "not-started", "in-progress", "completed"}
+
+func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, health uint32) {
+	if int(state) >= len(fabricStates) {
+		return
+	}
+	seen := &facts.GPUFabric{State: fabricStates[state], Clique: int(clique), Degraded: degraded(health)}
+	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
+		seen.Status = c.words(ret) // before it is completed, it means nothing
+	}
+	if cluster != [16]uint8{} {
+		seen.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", cluster[:4], cluster[4:6], cluster[6:8], cluster[8:10], cluster[10:])
+	}
+	c.seen.Fabric = seen
+}
+
+// degraded reads the health mask: pairs of bits that say 1 for trouble, and four
+// that count the ways of being configured wrongly from 2 on (nvml.h,
+// NVML_GPU_FABRIC_HEALTH_MASK_*).
+func degraded(health uint32) []string {
+	var names []string
+	for _, trouble := range []struct {
+		name  string
+		shift int
+	}{
+		{"bandwidth", nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_DEGRADED_BW},
+		{"route-recovery", nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_RECOVERY},
+		{"route", nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY},
+		{"access-timeout", nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY},
+	} {
+		if health>>trouble.shift&0x3 == 1 {
+			names = append(names, trouble.name)
+		}
+	}
+	configuration := health >> nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION & nvml.GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION
+	if configuration > nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE {
+		names = append(names, "configuration")
+	}
+	return names
+}
+
+// matrix asks for every pair of GPUs and puts X on the diagonal.
+func matrix(cards []*card, ask func(from, to *card) string) [][]string {
+	rows := make([][]string, len(cards))
+	for i, from := range cards {
+		rows[i] = make([]string, len(cards))
+		for j, to := range cards {
+			switch {
+			case i == j:
+				rows[i][j] = "X"
+			case from.device != nil && to.device != nil && !from.lost() && !to.lost():
+				rows[i][j] = ask(from, to)
+			}
+		}
+	}
+	return rows
+}
+
+// levels are nvidia-smi's words for what two GPUs share on the PCI bus, by what
+// its legend says of them (nvidia-smi topo -m, driver 550). It counts two GPUs of
+// one board, behind the board's own switch, to those behind one switch.
+var levels = map[nvml.GpuTopologyLevel]string{
+	nvml.TOPOLOGY_INTERNAL:   "PIX",
+	nvml.TOPOLOGY_SINGLE:     "PIX",
+	nvml.TOPOLOGY_MULTIPLE:   "PXB",
+	nvml.TOPOLOGY_HOSTBRIDGE: "PHB",
+	nvml.TOPOLOGY_NODE:       "NODE",
+	nvml.TOPOLOGY_SYSTEM:     "SYS",
+}
+
+// topology is what joins each two GPUs: their NVLinks, else the PCI bus; nothing is
+// said of GPUs whose links we were refused, as those may well join them.
+func topology(cards []*card) [][]string {
+	return matrix(cards, func(from, to *card) string {
+		if joining := nvlinksBetween(from, to); joining > 0 {
+			return fmt.Sprintf("NV%d", joining)
+		}
+		if from.wasRefused(linkState) || to.wasRefused(linkState) {
+			return ""
+		}
+		level, ok := result(from.caller, of(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
+		if !ok {
+			return ""
+		}
+		return levels[level]
+	})
+}
+
+// nvlinksBetween counts the active links that lead from one GPU to another, or
+// else to switches from both: the switches of a machine join all its GPUs.
+func nvlinksBetween(from, to *card) int {
+	direct := from.activeLinks(func(one link) bool { return one.remote != "" && one.remote == to.seen.Address })
+	if direct > 0 {
+		return direct
+	}
+	toSwitch := func(one link) bool { return one.kind == "switch" }
+	return min(from.activeLinks(toSwitch), to.activeLinks(toSwitch))
+}
+
+func (c *card) activeLinks(which func(link) bool) int {
+	count := 0
+	for _, one := range c.links {
+		if one.active && which(one) {
+			count++
+		}
+	}
+	return count
+}
+
+// peerReasons are why two GPUs cannot reach each other's memory, by
+// nvmlGpuP2PStatus_t (nvml.h).
+var peerReasons = map[nvml.GpuP2PStatus]string{
+	nvml.P2P_STATUS_OK:                         "ok",
+	nvml.P2P_STATUS_CHIPSET_NOT_SUPPORTED:      "chipset-not-supported",
+	nvml.P2P_STATUS_GPU_NOT_SUPPORTED:          "gpu-not-supported",
+	nvml.P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: "topology-not-supported",
+	nvml.P2P_STATUS_DISABLED_BY_REGKEY:         "disabled-by-regkey",
+	nvml.P2P_STATUS_NOT_SUPPORTED:              "not-supported",
+	nvml.P2P_STATUS_UNKNOWN:                    "unknown",
+}
+
+// peers is whether each GPU can read and write each other's memory, or the first
+// reason why not.
+func peers(cards []*card) [][]string {
+	return matrix(cards, func(from, to *card) string {
+		answer := ""
+		for _, access := range []nvml.GpuP2PCapsIndex{nvml.P2P_CAPS_INDEX_READ, nvml.P2P_CAPS_INDEX_WRITE} {
+			call := func() (nvml.GpuP2PStatus, nvml.Return) { return from.device.GetP2PStatus(to.device, access) }
+			status, ok := result(from.caller, call, "nvmlDeviceGetP2PStatus")
+			if !ok {
+				return ""
+			}
+			if answer = peerReasons[status]; answer != "ok" {
+				return answer
+			}
+		}
+		return answer
+	})
 }

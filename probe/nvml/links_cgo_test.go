@@ -46,7 +46,7 @@ func TestLinksAreFolded(t *testing.T) {
 		"no speed":   {[]link{up, untold}, facts.NVLinks{Speed: 100, RemoteKind: "switch"}},
 	} {
 		var got facts.NVLinks
-		fold(test.links, &got)
+		summarize(test.links, &got)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -229,7 +229,7 @@ func TestPeersTakeReadingAndWriting(t *testing.T) {
 		status[nvml.P2P_CAPS_INDEX_READ], status[nvml.P2P_CAPS_INDEX_WRITE] = test.read, test.write
 		from, _ := asked(0, device, "nvmlDeviceGetP2PStatus")
 		to, _ := asked(1, device, "nvmlDeviceGetP2PStatus")
-		without := &card{asker: &asker{reader: from.reader}}
+		without := &card{caller: &caller{reader: from.reader}}
 		want := [][]string{{"X", test.want, ""}, {test.want, "X", ""}, {"", "", "X"}}
 		if diff := cmp.Diff(want, peers([]*card{from, to, without})); diff != "" {
 			t.Errorf("read %d, write %d (-want +got):\n%s", test.read, test.write, diff)

@@ -12,11 +12,11 @@ import (
 )
 
 func (c *card) modes() {
-	if mode, ok := told(c.asker, c.device.GetPersistenceMode, "nvmlDeviceGetPersistenceMode"); ok {
+	if mode, ok := result(c.caller, c.device.GetPersistenceMode, "nvmlDeviceGetPersistenceMode"); ok {
 		persistent := mode == nvml.FEATURE_ENABLED
 		c.seen.Persistence = &persistent
 	}
-	if mode, ok := told(c.asker, c.device.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
+	if mode, ok := result(c.caller, c.device.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
 		switch mode {
 		case nvml.COMPUTEMODE_DEFAULT:
 			c.seen.ComputeMode = "default"
@@ -26,7 +26,7 @@ func (c *card) modes() {
 			c.seen.ComputeMode = "exclusive-process"
 		}
 	}
-	if mode, ok := told(c.asker, both(c.device.GetMigMode), "nvmlDeviceGetMigMode"); ok {
+	if mode, ok := result(c.caller, both(c.device.GetMigMode), "nvmlDeviceGetMigMode"); ok {
 		c.seen.MIG, c.seen.MIGPending = switched(mode.first), switched(mode.second)
 	}
 }
@@ -60,7 +60,7 @@ func (c *card) instances() {
 	if c.seen.MIG != "enabled" {
 		return
 	}
-	room, _ := told(c.asker, c.device.GetMaxMigDeviceCount, "nvmlDeviceGetMaxMigDeviceCount")
+	room, _ := result(c.caller, c.device.GetMaxMigDeviceCount, "nvmlDeviceGetMaxMigDeviceCount")
 	for index := range room {
 		if c.symbol("nvmlDeviceGetMigDeviceHandleByIndex") == "" || c.lost() {
 			return
@@ -71,7 +71,7 @@ func (c *card) instances() {
 			continue
 		}
 		// "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
-		if name, ok := told(c.asker, instance.GetName, "nvmlDeviceGetName"); ok {
+		if name, ok := result(c.caller, instance.GetName, "nvmlDeviceGetName"); ok {
 			c.seen.MIGDevices = append(c.seen.MIGDevices, name[strings.LastIndex(name, " ")+1:])
 		}
 	}
@@ -98,7 +98,7 @@ func (c *card) processes() {
 	known := map[uint32]bool{}
 	refused := len(c.refused)
 	for _, users := range userKinds {
-		running, ok := told(c.asker, of(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
+		running, ok := result(c.caller, of(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
 		if !ok {
 			continue
 		}
@@ -120,5 +120,51 @@ func (c *card) processes() {
 	}
 	if len(c.refused) > refused && len(c.seen.Processes) == 0 {
 		c.seen.Processes = nil
+	}
+}
+
+func (c *card) ecc() {
+	mode, ok := result(c.caller, both(c.device.GetEccMode), "nvmlDeviceGetEccMode")
+	if !ok {
+		return
+	}
+	pending := mode.second == nvml.FEATURE_ENABLED
+	count := func(which nvml.MemoryErrorType, since nvml.EccCounterType) *int64 {
+		call := func() (uint64, nvml.Return) { return c.device.GetTotalEccErrors(which, since) }
+		errors, ok := result(c.caller, call, "nvmlDeviceGetTotalEccErrors")
+		if !ok {
+			return nil
+		}
+		counted := int64(errors)
+		return &counted
+	}
+	c.seen.ECC = &facts.ECC{
+		Enabled: mode.first == nvml.FEATURE_ENABLED, Pending: &pending,
+		Corrected:            count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC),
+		Uncorrected:          count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),
+		AggregateCorrected:   count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC),
+		AggregateUncorrected: count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC),
+	}
+}
+
+// retired pages are told by GPUs before Ampere alone.
+func (c *card) retired() {
+	single, ok := result(c.caller, of(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), "nvmlDeviceGetRetiredPages")
+	if !ok {
+		return
+	}
+	double, _ := result(c.caller, of(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR), "nvmlDeviceGetRetiredPages")
+	pending, _ := result(c.caller, c.device.GetRetiredPagesPendingStatus, "nvmlDeviceGetRetiredPagesPendingStatus")
+	c.seen.Retired = &facts.Retired{SingleBit: len(single), DoubleBit: len(double), Pending: pending == nvml.FEATURE_ENABLED}
+}
+
+// remapped rows are told by Ampere and later.
+func (c *card) remapped() {
+	rows, ok := result(c.caller, func() (facts.Remapped, nvml.Return) {
+		corrected, uncorrected, pending, failed, ret := c.device.GetRemappedRows()
+		return facts.Remapped{Corrected: corrected, Uncorrected: uncorrected, Pending: pending, Failed: failed}, ret
+	}, "nvmlDeviceGetRemappedRows")
+	if ok {
+		c.seen.Remapped = &rows
 	}
 }

@@ -3,9 +3,13 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
+	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"preflight/facts"
@@ -15,19 +19,19 @@ import (
 type reader struct {
 	lines
 	library nvml.Interface
-	asker   *asker // asks the library itself
+	asker   *caller // asks the library itself
 	has     map[string]bool
 }
 
 func newReader(library nvml.Interface, say lines) *reader {
 	r := &reader{lines: say, library: library, has: map[string]bool{}}
-	r.asker = &asker{reader: r}
+	r.asker = &caller{reader: r}
 	return r
 }
 
-// asker makes the calls about one GPU, or with card nil about the library. It
+// caller makes the calls about one GPU, or with card nil about the library. It
 // keeps the first failure of the GPU itself, and what else was refused.
-type asker struct {
+type caller struct {
 	*reader
 	card    *int
 	failure *facts.NVMLFailure
@@ -35,7 +39,7 @@ type asker struct {
 }
 
 // announce says which call comes next, for whoever finds that it never came back.
-func (a *asker) announce(call string) { a.say(Line{Call: call, Card: a.card}) }
+func (a *caller) announce(call string) { a.say(Line{Call: call, Card: a.card}) }
 
 func (r *reader) announce(call string) { r.asker.announce(call) }
 
@@ -55,9 +59,9 @@ func (r *reader) symbol(names ...string) string {
 	return ""
 }
 
-// told makes a call that is known by one of the names, newest first as go-nvml
+// result makes a call that is known by one of the names, newest first as go-nvml
 // prefers them; false when the driver does not tell.
-func told[T any](a *asker, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
+func result[T any](a *caller, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
 	name := a.symbol(names...)
 	if name == "" || a.lost() {
 		return value, false
@@ -72,7 +76,7 @@ func told[T any](a *asker, call func() (T, nvml.Return), names ...string) (value
 // that nobody takes it for fine. Of the others few say that the GPU
 // cannot be used: a sensor fails now and then of one that computes well
 // (Azure/azhpc-diagnostics, issue 77).
-func (a *asker) took(call string, ret nvml.Return) bool {
+func (a *caller) took(call string, ret nvml.Return) bool {
 	switch ret {
 	case nvml.SUCCESS:
 		return true
@@ -89,19 +93,19 @@ func (a *asker) took(call string, ret nvml.Return) bool {
 }
 
 // refuses keeps a call that failed, once: some are made for each NVLink.
-func (a *asker) refuses(call string, ret nvml.Return) {
+func (a *caller) refuses(call string, ret nvml.Return) {
 	if refusal := *a.reader.failure(call, ret); !slices.Contains(a.refused, refusal) {
 		a.refused = append(a.refused, refusal)
 	}
 }
 
 // wasRefused is whether a call failed for more than not being supported.
-func (a *asker) wasRefused(call string) bool {
+func (a *caller) wasRefused(call string) bool {
 	return slices.ContainsFunc(a.refused, func(refusal facts.NVMLFailure) bool { return refusal.Call == call })
 }
 
 // fails keeps the first failure.
-func (a *asker) fails(call string, ret nvml.Return) {
+func (a *caller) fails(call string, ret nvml.Return) {
 	if a.failure == nil {
 		a.failure = a.reader.failure(call, ret)
 	}
@@ -109,7 +113,7 @@ func (a *asker) fails(call string, ret nvml.Return) {
 
 // lost is whether the GPU fell off the bus: it answers nothing any more, and
 // each further question would wait for it.
-func (a *asker) lost() bool { return a.failure != nil && a.failure.Kind == facts.FailureLost }
+func (a *caller) lost() bool { return a.failure != nil && a.failure.Kind == facts.FailureLost }
 
 func (r *reader) failure(call string, ret nvml.Return) *facts.NVMLFailure {
 	kind, known := kinds[ret]
@@ -135,4 +139,51 @@ var kinds = map[nvml.Return]string{
 	nvml.ERROR_RESET_REQUIRED:          facts.FailureReset,
 	nvml.ERROR_LIB_RM_VERSION_MISMATCH: facts.FailureMismatch,
 	nvml.ERROR_UNKNOWN:                 facts.FailureUnknown,
+}
+
+const libraryName = "libnvidia-ml.so.1"
+
+// elsewhere are directories that hold the driver's libraries on machines whose
+// loader was not told: WSL 2, NixOS, the driver volume of Kubernetes' device
+// plugin, and the distributions' own where ld.so.cache is stale.
+var elsewhere = []string{
+	"/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64",
+	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+}
+
+// findLibrary is what to load NVML by: its name, where the loader finds it by
+// that, else a path. The error has the loader's own words.
+//
+// A library without nvmlInit would end the process as soon as go-nvml called it,
+// hence the look-up here. The library stays loaded.
+func findLibrary(say lines) (string, error) {
+	err := load(say, libraryName)
+	if err == nil {
+		return libraryName, nil
+	}
+	for _, dir := range elsewhere {
+		path := filepath.Join(dir, libraryName)
+		if _, missing := os.Stat(path); missing != nil {
+			continue
+		}
+		there := load(say, path)
+		if there == nil {
+			return path, nil
+		}
+		err = there // says more than that the loader does not know of it
+	}
+	return "", err
+}
+
+// load loads a library as go-nvml will, and sees that it can be initialised.
+func load(say lines, path string) error {
+	say.say(Line{Call: "dlopen " + path}) // on a hung mount, this hangs as well
+	library := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := library.Open(); err != nil {
+		return err
+	}
+	if library.Lookup("nvmlInit_v2") != nil && library.Lookup("nvmlInit") != nil {
+		return errors.Join(fmt.Errorf("%s has no nvmlInit", path), library.Close())
+	}
+	return nil
 }

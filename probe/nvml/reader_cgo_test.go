@@ -37,7 +37,7 @@ func library(has ...string) *mock.Interface {
 func asked(index int, device *mock.Device, has ...string) (*card, *bytes.Buffer) {
 	var out bytes.Buffer
 	r := newReader(library(has...), lines{&out})
-	return &card{asker: &asker{reader: r, card: &index}, device: device, seen: facts.Card{Index: index}}, &out
+	return &card{caller: &caller{reader: r, card: &index}, device: device, seen: facts.Card{Index: index}}, &out
 }
 
 // spoken are the lines that were said.
@@ -76,7 +76,7 @@ func TestWhatIsAFailure(t *testing.T) {
 	} {
 		device := &mock.Device{GetSerialFunc: func() (string, nvml.Return) { return "1", ret }}
 		c, _ := asked(0, device, "nvmlDeviceGetSerial", "nvmlErrorString")
-		serial, ok := told(c.asker, device.GetSerial, "nvmlDeviceGetSerial")
+		serial, ok := result(c.caller, device.GetSerial, "nvmlDeviceGetSerial")
 		if ok != (ret == nvml.SUCCESS) || ok && serial != "1" {
 			t.Errorf("%d: told %q, %t", ret, serial, ok)
 		}
@@ -101,14 +101,14 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 		return func() (string, nvml.Return) { called = append(called, name); return "", ret }
 	}
 	c, _ := asked(0, &mock.Device{}, "a", "b", "c", "d")
-	told(c.asker, answer("a", nvml.ERROR_RESET_REQUIRED), "a")
-	told(c.asker, answer("b", nvml.ERROR_IRQ_ISSUE), "b")
+	result(c.caller, answer("a", nvml.ERROR_RESET_REQUIRED), "a")
+	result(c.caller, answer("b", nvml.ERROR_IRQ_ISSUE), "b")
 	if c.failure == nil || c.failure.Call != "a" || c.failure.Text != "error 16" {
 		t.Errorf("kept %+v, want that of a, in our words where the library has none", c.failure)
 	}
 	c.failure = nil
-	told(c.asker, answer("c", nvml.ERROR_GPU_IS_LOST), "c")
-	told(c.asker, answer("d", nvml.SUCCESS), "d")
+	result(c.caller, answer("c", nvml.ERROR_GPU_IS_LOST), "c")
+	result(c.caller, answer("d", nvml.SUCCESS), "d")
 	if want := []string{"a", "b", "c"}; !slices.Equal(called, want) {
 		t.Errorf("called %q, want %q", called, want)
 	}
@@ -118,7 +118,7 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 func TestRefusalsAreKeptOnce(t *testing.T) {
 	c, _ := asked(0, &mock.Device{}, "a", "b", "c")
 	for _, name := range []string{"a", "a", "b", "a", "c", "b"} {
-		told(c.asker, func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }, name)
+		result(c.caller, func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }, name)
 	}
 	var kept []string
 	for _, refusal := range c.refused {

@@ -82,10 +82,10 @@ func (r *reader) cards(count int) (cards []*card) {
 // system asks what the driver says of itself.
 func (r *reader) system() *System {
 	seen := &System{Library: r.libraryVersion()}
-	seen.Driver, _ = told(r.asker, r.library.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
-	version, ok := told(r.asker, r.library.SystemGetCudaDriverVersion_v2, "nvmlSystemGetCudaDriverVersion_v2")
+	seen.Driver, _ = result(r.asker, r.library.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
+	version, ok := result(r.asker, r.library.SystemGetCudaDriverVersion_v2, "nvmlSystemGetCudaDriverVersion_v2")
 	if !ok {
-		version, ok = told(r.asker, r.library.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion")
+		version, ok = result(r.asker, r.library.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion")
 	}
 	if ok { // 12040 is 12.4 (nvml.h, NVML_CUDA_DRIVER_VERSION_MAJOR and _MINOR)
 		seen.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
@@ -94,6 +94,6 @@ func (r *reader) system() *System {
 }
 
 func (r *reader) libraryVersion() string {
-	version, _ := told(r.asker, r.library.SystemGetNVMLVersion, "nvmlSystemGetNVMLVersion")
+	version, _ := result(r.asker, r.library.SystemGetNVMLVersion, "nvmlSystemGetNVMLVersion")
 	return version
 }

@@ -1,0 +1,77 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"preflight/drill/outcome"
+	"preflight/facts"
+	"preflight/hostsys"
+)
+
+// reachTime is for reaching an endpoint, all its addresses together. One lost
+// packet is sent again within it.
+const reachTime = 1500 * time.Millisecond
+
+// errNoAddress is a name that is known and leads nowhere.
+var errNoAddress = errors.New("the name has no address that can be connected to")
+
+// resolve is what a host is on this node, in the order torch tries it: that of
+// getaddrinfo (RFC 6724), which puts IPv6 first where it can be used, and where
+// IPv4 addresses follow as mapped ones (socket.cpp, SocketConnectOp).
+func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	return hostsys.NewNames("").LookupNetIP(ctx, "ip", host)
+}
+
+// unresolved says in words why a name did not resolve.
+func unresolved(ctx context.Context, err error) string {
+	var dns *net.DNSError
+	switch {
+	case ctx.Err() != nil:
+		return "no answer from the name service in time"
+	case !errors.As(err, &dns):
+		return err.Error()
+	case dns.Server != "" && !dns.IsNotFound:
+		return fmt.Sprintf("name server %s: %s", dns.Server, dns.Err)
+	}
+	return dns.Err
+}
+
+// callFirst connects to the first address that takes the call. The error is
+// that of the first that could have: one without a route is passed over, by
+// torch too.
+func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn, error) {
+	if len(addresses) == 0 {
+		return nil, errNoAddress
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	var worst error
+	for i, address := range addresses {
+		end, _ := ctx.Deadline()
+		// Each gets its share of the time, so that one that drops the call does
+		// not keep the next from being tried.
+		dialer := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addresses)-i)}
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+		if err == nil {
+			return conn, nil
+		}
+		if worst == nil || outcome.Of(worst) == facts.PathUnroutable {
+			worst = err
+		}
+	}
+	return nil, worst
+}
+
+func texts(addresses []netip.Addr) []string {
+	texts := make([]string, len(addresses))
+	for i, address := range addresses {
+		texts[i] = address.String()
+	}
+	return texts
+}

@@ -1,0 +1,235 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxStrangers is how many callers may be waited for before they have said who
+// they are: more than a fleet's own are at any moment. When there are more, who
+// has been silent for longest is sent away. However many strangers call, they
+// use up neither files nor memory, and a peer, who speaks at once, gets through.
+const maxStrangers = 512
+
+// caller is one connection taken.
+type caller struct {
+	fd     int
+	end    time.Time
+	hello  []byte // as far as it has come, while it is not complete
+	known  bool   // has said hello
+	served bool   // has been told all, and ends the call when it has heard it
+	gone   bool
+	theirs int    // bytes of its payload that are still to come
+	unsent []byte // of ours
+}
+
+// accept takes all calls that wait at a socket.
+func (l *Listener) accept(ctx context.Context, socket int) {
+	for {
+		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			c := &caller{fd: fd, end: time.Now().Add(callsTime)}
+			l.callers[fd] = c
+			l.arrivals = append(l.arrivals, c)
+			if l.strangers++; l.strangers > maxStrangers {
+				l.sendAway()
+			}
+			l.attend(ctx, c)
+			if !c.gone && !c.served && l.poll.watch(fd, comesOrGoes) != nil {
+				l.hangUp(c)
+			}
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			if !l.dismiss() && !l.sendAway() {
+				time.Sleep(time.Millisecond) // nothing of ours to give back
+				return
+			}
+		case unix.EINTR, unix.ECONNABORTED: // it hung up before it was taken
+		default:
+			return
+		}
+	}
+}
+
+// sendAway ends the oldest call of a stranger. It is false when there is none.
+func (l *Listener) sendAway() bool {
+	for _, c := range l.arrivals {
+		if !c.gone && !c.known {
+			l.hangUp(c)
+			return true
+		}
+	}
+	return false
+}
+
+// dismiss ends the calls that nobody waits for here. It is false when there is
+// none.
+func (l *Listener) dismiss() (any bool) {
+	for _, c := range l.arrivals {
+		if !c.gone && c.served {
+			l.hangUp(c)
+			any = true
+		}
+	}
+	return any
+}
+
+// patience is when the oldest call has to be over, zero when there is none.
+func (l *Listener) patience() time.Time {
+	for len(l.arrivals) > 0 && l.arrivals[0].gone {
+		l.arrivals = l.arrivals[1:]
+	}
+	if len(l.arrivals) == 0 {
+		return time.Time{}
+	}
+	return l.arrivals[0].end
+}
+
+// expire ends the calls whose time is up. All have had the same.
+func (l *Listener) expire(now time.Time) {
+	for !l.patience().IsZero() && !now.Before(l.arrivals[0].end) {
+		l.hangUp(l.arrivals[0])
+	}
+}
+
+func (l *Listener) hangUp(c *caller) {
+	unix.Close(c.fd)
+	l.forget(c)
+}
+
+// forget is for a caller whose socket is closed, or somebody else's now.
+func (l *Listener) forget(c *caller) {
+	delete(l.callers, c.fd)
+	c.gone = true
+	if !c.known {
+		l.strangers--
+	}
+}
+
+// attend goes on with a call as far as its socket lets it. A stranger is told
+// nothing.
+func (l *Listener) attend(ctx context.Context, c *caller) {
+	if c.served {
+		l.hangUp(c)
+		return
+	}
+	for c.theirs > 0 || !c.known {
+		n, err := unix.Read(c.fd, l.buffer)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			return
+		}
+		if err != nil || n == 0 {
+			l.hangUp(c)
+			return
+		}
+		if !l.receive(ctx, c, l.buffer[:n]) {
+			return
+		}
+	}
+	switch n, err := unix.Write(c.fd, c.unsent); err {
+	case nil:
+		c.unsent = c.unsent[n:]
+		// Hanging up is left to the caller, whose reset is the last packet of the
+		// call. Ours would be one more.
+		c.served = len(c.unsent) == 0
+	case unix.EAGAIN:
+	default: // the caller will miss what could not be written
+		l.hangUp(c)
+	}
+}
+
+// receive takes what a caller says. Who said all at once is told all at once, which
+// is left unsent; who did not is told what it is due: the answer after its hello,
+// and received after its payload. It is false when the call is not the mesh's,
+// or no more.
+func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
+	var due []byte
+	if !c.known {
+		if len(c.hello) > 0 {
+			b = append(c.hello, b...)
+		}
+		hello, rest, err := decode(b, l.key, meshHello, throughputHello)
+		switch {
+		case errors.Is(err, errShort):
+			c.hello = bytes.Clone(b)
+			return true
+		case err != nil:
+			l.hangUp(c)
+			return false
+		}
+		c.known, b = true, rest
+		l.strangers--
+		if hello.kind == throughputHello {
+			l.handOver(ctx, c, time.Duration(hello.amount))
+			return false
+		}
+		c.theirs = int(min(hello.amount, maxPayload))
+		c.unsent = l.answer.of(segment(c.fd))
+		if len(b) >= c.theirs {
+			c.theirs = 0
+			return true
+		}
+		head := l.answer.head
+		due, c.unsent = c.unsent[:head:head], c.unsent[head+1:]
+	}
+	if c.theirs -= len(b); c.theirs <= 0 {
+		due = append(due, received)
+	}
+	// A packet of its own, and the first or second of the connection, for which
+	// there is always room.
+	_, _ = unix.Write(c.fd, due)
+	return true
+}
+
+const (
+	// longestSpan bounds what a caller can ask for.
+	longestSpan = time.Minute
+	// countingBuffer is what one stream is read into: large, because each read
+	// costs a system call and a wake-up.
+	countingBuffer = 256 << 10
+)
+
+// handOver has a throughput call served by a goroutine of its own, because it
+// would keep this one from everything else.
+func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) {
+	l.forget(c)
+	// A descriptor that was never watched is none the worse for it.
+	_ = unix.EpollCtl(l.poll.fd, unix.EPOLL_CTL_DEL, c.fd, nil)
+	file := os.NewFile(uintptr(c.fd), "throughput")
+	conn, err := net.FileConn(file)
+	file.Close() // conn has a descriptor of its own
+	if err != nil {
+		return // the caller misses the answer
+	}
+	l.counting.Go(func() {
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		l.count(conn, min(max(span, 0), longestSpan))
+	})
+}
+
+// count answers a throughput call: with the rate in bit/s at which payload
+// arrived in the time the caller wants, which starts with its hello.
+func (l *Listener) count(conn net.Conn, span time.Duration) {
+	began := time.Now()
+	_ = conn.SetDeadline(began.Add(span))
+	buffer := make([]byte, countingBuffer)
+	var arrived int64
+	var err error
+	for n := 0; err == nil; arrived += int64(n) {
+		n, err = conn.Read(buffer)
+	}
+	rate := float64(arrived) * 8 / time.Since(began).Seconds()
+	_ = conn.SetDeadline(time.Now().Add(exchangeTime))
+	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.answer.node}.encode(l.key))
+	// Closing on what is still under way would reset the connection, and the
+	// answer with it.
+	_, _ = io.Copy(io.Discard, conn)
+}

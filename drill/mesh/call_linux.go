@@ -1,0 +1,258 @@
+package mesh
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+)
+
+// call is one connection to one port of a peer, on its way. It never blocks:
+// whoever owns it calls ready when there is news of fd, and expired when its
+// time is up.
+type call struct {
+	reach *reach
+	path  facts.Path // what is known so far; without an outcome, good
+	knock bool       // only connect, to the ssh port
+	young bool       // has not waited for callPatience yet
+	// doubted is the call that this one repeats step by step, and second the one
+	// that repeats this.
+	doubted, second *call
+
+	fd         int // -1 when there is none
+	began, end time.Time
+	connected  bool
+	unsent     []byte
+	answer     []byte // as far as it has come, while it is not complete
+	answered   bool
+	received   bool  // by the peer: all our payload
+	missing    int   // bytes of the peer's payload
+	err        error // that ended it, where it repeats another
+}
+
+// dial starts to connect. The kernel chooses the own address, as for NCCL.
+func (c *call) dial(address string, port int) error {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return fmt.Errorf("it is called at %q, which is no IP address", address)
+	}
+	name, family, err := sockaddr(netip.AddrPortFrom(ip, uint16(port)))
+	if err != nil {
+		return err
+	}
+	if c.fd, err = openSocket(family); err != nil {
+		return err
+	}
+	if err = unix.Connect(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
+		return nil
+	}
+	return c.refused(err)
+}
+
+// refused is an error of connecting in package net's form, which outcomeOf reads.
+func (c *call) refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	ip, _ := netip.ParseAddr(c.path.To) // dial has done so before
+	to := net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(c.path.Port)))
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.NewSyscallError("connect", err)}
+}
+
+// pending is the error that the kernel keeps for the socket.
+func (c *call) pending() error {
+	number, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && number != 0 {
+		err = unix.Errno(number)
+	}
+	return err
+}
+
+// ended is news of a connection that is over, perhaps with something unread.
+const ended = unix.EPOLLERR | unix.EPOLLHUP | unix.EPOLLRDHUP
+
+// ready goes on as far as the socket lets it.
+func (c *call) ready(calls *calling, events uint32) {
+	if !c.connected {
+		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+			calls.finish(c, c.refused(cmp.Or(c.pending(), error(unix.ECONNRESET))))
+			return
+		}
+		if events&unix.EPOLLOUT == 0 {
+			return
+		}
+		if c.knock {
+			c.connected = true
+			calls.finish(c, nil)
+			return
+		}
+		if err := c.speak(calls); err != nil {
+			calls.finish(c, err)
+			return
+		}
+	}
+	c.send()
+	if events&(unix.EPOLLIN|ended) == 0 {
+		return
+	}
+	for {
+		n, err := unix.Read(c.fd, calls.buffer)
+		switch {
+		case err == unix.EAGAIN || err == unix.EINTR:
+			return
+		case err != nil:
+			calls.finish(c, os.NewSyscallError("read", err))
+			return
+		case n == 0:
+			c.path.Outcome = facts.PathReset
+			calls.finish(c, errHungUp)
+			return
+		}
+		if err := c.receive(calls, calls.buffer[:n]); err != nil || c.complete() {
+			calls.finish(c, err)
+			return
+		}
+		if n < len(calls.buffer) && events&ended == 0 {
+			return // there was no more, and of what comes there will be news
+		}
+	}
+}
+
+// speak says all that the call has to say or, step by step, hello alone. Where
+// the connection does not stand yet nothing is said, and that is no error.
+func (c *call) speak(calls *calling) error {
+	mss := segment(c.fd)
+	text := calls.opening.of(mss)
+	c.unsent = nil
+	if c.doubted != nil {
+		text, c.unsent = text[:calls.opening.head], text[calls.opening.head:]
+	}
+	n, err := unix.Write(c.fd, text)
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return nil
+	}
+	if err != nil {
+		return c.refused(err)
+	}
+	if c.doubted == nil {
+		c.unsent = text[n:]
+		c.end = calls.now.Add(exchangeTime)
+	}
+	c.connected, c.path.MSS = true, mss
+	return nil
+}
+
+// send goes on with what is to be said, step by step after the answer. What
+// stands in the way of writing shows in reading.
+func (c *call) send() {
+	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
+		return
+	}
+	if n, err := unix.Write(c.fd, c.unsent); err == nil {
+		c.unsent = c.unsent[n:]
+	}
+}
+
+// complete is whether the call was answered as it should be.
+func (c *call) complete() bool { return c.received && c.missing <= 0 }
+
+// receive takes what the listener says.
+func (c *call) receive(calls *calling, b []byte) error {
+	if !c.answered {
+		if len(c.answer) > 0 {
+			b = append(c.answer, b...)
+		}
+		answer, rest, err := decode(b, calls.key, meshAnswer)
+		switch {
+		case errors.Is(err, errShort):
+			c.answer = bytes.Clone(b)
+			return nil
+		case err != nil:
+			c.path.Outcome = facts.PathStranger
+			return err
+		case answer.name != c.path.Peer:
+			c.path.Outcome, c.path.Answered = facts.PathMisdirected, answer.name
+			return fmt.Errorf("%s answered", answer.name)
+		}
+		c.answered, b = true, rest
+		c.missing = int(min(answer.amount, maxPayload))
+		c.path.Seconds = time.Since(c.began).Seconds()
+		c.send()
+	}
+	if !c.received && len(b) > 0 {
+		if b[0] != received {
+			c.path.Outcome = facts.PathStranger
+			return errStranger
+		}
+		c.received, b = true, b[1:]
+	}
+	c.missing -= len(b)
+	return nil
+}
+
+// expired is what a call is that took too long by now.
+func (c *call) expired(now time.Time) error {
+	switch {
+	case now.Before(c.end):
+		c.path.Outcome = facts.PathBroken
+		return errNoTime
+	case !c.connected:
+		// A router's answer to a packet is only a hint to the kernel, which
+		// goes on trying; but it keeps it.
+		if err := c.pending(); err != nil {
+			return c.refused(err)
+		}
+		return c.refused(unix.ETIMEDOUT)
+	case c.second != nil && c.second.connected:
+		return c.explained(now)
+	case !c.answered:
+		c.path.Outcome = facts.PathSilent
+		return errors.New("connected, then no answer")
+	case !c.received:
+		c.path.Outcome, c.path.Stuck = facts.PathBlackhole, "to"
+		return errors.New("it answers, but full packets to it vanish")
+	}
+	c.path.Outcome, c.path.Stuck = facts.PathBlackhole, "from"
+	return errors.New("it answers, but full packets from it vanish")
+}
+
+// explained is what a call is that had no answer in time, by how far the second
+// one came. If that had one, this one still had none.
+func (c *call) explained(now time.Time) error {
+	second := c.second
+	if second.complete() {
+		c.path.Outcome = facts.PathSilent
+		return errors.New("connected, then no answer, although a second call had one")
+	}
+	err := second.err
+	if err == nil { // it still waits
+		err = second.expired(now)
+	}
+	c.path.Outcome, c.path.Answered, c.path.Stuck = second.path.Outcome, second.path.Answered, second.path.Stuck
+	return err
+}
+
+// inDoubt is whether it is time to call a second time.
+func (c *call) inDoubt(now time.Time) bool {
+	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
+}
+
+// hangUp ends the connection at once, without leaving a state in the kernel.
+func (c *call) hangUp() {
+	if c.fd < 0 {
+		return
+	}
+	if c.connected {
+		_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	unix.Close(c.fd)
+	c.fd = -1
+}

@@ -1,0 +1,290 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"preflight/drill/outcome"
+	"preflight/facts"
+)
+
+// callsAtOnce keeps two processors busy and a node's backlog short.
+const callsAtOnce = 32
+
+// Run calls every peer and says in Reached, Failed (in the order of Peers) and
+// MSS what came of it; of the rest of Mesh it sets Error alone, where it could
+// not try. It takes no longer than the deadline and ends early with ctx.
+func (c Calls) Run(ctx context.Context) facts.Mesh {
+	if c.Deadline <= 0 {
+		c.Deadline = callsTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
+	defer cancel()
+	poll, err := newPoll()
+	if err != nil {
+		return facts.Mesh{Error: err.Error()}
+	}
+	defer poll.close()
+	defer poll.wake(ctx)()
+
+	calls := &calling{
+		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: time.Now(),
+		reaches: make([]*reach, len(c.Peers)), buffer: make([]byte, 64<<10),
+	}
+	calls.opening = speech{kind: meshHello, key: calls.key, node: c.Node}
+	calls.run(ctx)
+	return calls.mesh()
+}
+
+// errNoTime is for a peer of whom nothing is known when the deadline comes.
+var errNoTime = errors.New("there was no time left to hear from it")
+
+// calling is a node that calls its peers.
+type calling struct {
+	Calls
+	key     key
+	poll    *poll
+	live    map[int]*call // by socket
+	young   int           // live calls that keep others from starting
+	begun   int           // peers whose turn has come
+	reaches []*reach      // one per peer
+	now     time.Time     // of the last wait
+	opening speech
+	buffer  []byte
+}
+
+// run goes round until every call has ended. All that happens to calls happens
+// here, so nothing is locked.
+func (c *calling) run(ctx context.Context) {
+	own := max(0, slices.IndexFunc(c.Peers, func(p Peer) bool { return p.Name == c.Node }))
+	tick := c.now.Add(callPatience)
+	for c.begun < len(c.Peers) || len(c.live) > 0 {
+		for c.begun < len(c.Peers) && c.young < callsAtOnce {
+			at := (own + c.begun) % len(c.Peers)
+			c.begun++
+			c.begin(at, own+at)
+		}
+		news := c.poll.wait(ctx, tick)
+		c.now = time.Now()
+		for _, n := range news {
+			if call := c.live[int(n.Fd)]; call != nil {
+				call.ready(c, n.Events)
+			}
+		}
+		if ctx.Err() != nil {
+			c.stop()
+			return
+		}
+		if len(news) == 0 && !c.now.Before(tick) { // who has news has not expired
+			tick = c.now.Add(callPatience)
+			c.expire()
+		}
+	}
+}
+
+// begin calls a peer, at the port whose turn it is or at all.
+func (c *calling) begin(at, turn int) {
+	peer := c.Peers[at]
+	r := &reach{peer: peer, turn: turn, paths: make([]facts.Path, len(peer.Ports))}
+	c.reaches[at] = r
+	for i := range peer.Ports {
+		if i == 0 || c.AllPorts {
+			c.start(&call{reach: r, young: true}, r.port(i))
+		}
+	}
+}
+
+// start makes a call to a port. Where the peer is near, the connection stands at
+// once: what is said then travels with the acknowledgement.
+func (c *calling) start(call *call, port int) {
+	to := call.reach.peer
+	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
+	call.fd, call.began = -1, time.Now()
+	if call.end = c.now.Add(connectTime); call.doubted != nil {
+		call.end = call.doubted.end
+	}
+	if call.young {
+		c.young++
+	}
+	err := call.dial(to.Address, port)
+	if err == nil && !call.knock {
+		err = call.speak(c)
+	}
+	if err == nil {
+		awaited := uint32(comesOrGoes)
+		if call.connected && len(call.unsent) == 0 {
+			awaited = comes
+		}
+		err = c.poll.watch(call.fd, awaited)
+	}
+	if err != nil {
+		c.finish(call, err)
+		return
+	}
+	c.live[call.fd] = call
+}
+
+// finish files what came of a call, and goes on with the peer's other ports and
+// its ssh port where they can tell more.
+func (c *calling) finish(call *call, err error) {
+	if call.fd >= 0 {
+		if err == nil && !call.knock {
+			call.path.MSS = segment(call.fd) // what a router on the way may have lowered
+		}
+		delete(c.live, call.fd)
+		call.hangUp()
+	}
+	if call.young {
+		c.young--
+	}
+	if err != nil {
+		call.path.Seconds = time.Since(call.began).Seconds()
+		if call.path.Outcome == "" {
+			call.path.Outcome = outcome.Of(err)
+		}
+		call.path.Error = outcome.Words(err)
+	}
+	if call.doubted != nil {
+		if err != nil && call.connected { // the first one has nothing more to wait for
+			call.err, call.doubted.end = err, c.now
+		}
+		return
+	}
+	r := call.reach
+	if call.knock {
+		if open := err == nil; call.path.Outcome != facts.PathBroken { // which tells nothing
+			r.control = &open
+		}
+		return
+	}
+	r.paths[slices.Index(r.peer.Ports, call.path.Port)] = call.path
+	if err != nil && !r.widened && portsDiffer(call.path.Outcome) {
+		c.widen(r)
+	}
+}
+
+// widen tries the peer's other ports, and knocks at its ssh port.
+func (c *calling) widen(r *reach) {
+	r.widened = true
+	for i := range r.peer.Ports {
+		if i > 0 && !c.AllPorts {
+			c.start(&call{reach: r, young: true}, r.port(i))
+		}
+	}
+	if r.peer.Control != 0 {
+		c.start(&call{reach: r, young: true, knock: true}, r.peer.Control)
+	}
+}
+
+// repeat makes a call again, step by step: how far that comes tells what keeps
+// the first one from being answered. It is no second chance.
+func (c *calling) repeat(first *call) {
+	first.second = &call{reach: first.reach, doubted: first}
+	c.start(first.second, first.path.Port)
+}
+
+// expire ends the calls whose time is up, and lets others start beside those
+// that wait.
+func (c *calling) expire() {
+	for _, call := range c.live {
+		if call.young {
+			call.young = false
+			c.young--
+		}
+		switch {
+		case call.doubted != nil:
+			if call.doubted.fd < 0 { // which is over
+				c.finish(call, errHungUp)
+			}
+		case !c.now.Before(call.end):
+			c.finish(call, call.expired(c.now))
+		case call.inDoubt(c.now):
+			c.repeat(call)
+		}
+	}
+}
+
+// stop ends all calls before their time.
+func (c *calling) stop() {
+	for _, call := range c.live {
+		call.reach.widened = true // there is no time for more
+		c.finish(call, call.expired(c.now))
+	}
+}
+
+// mesh is what came of it all.
+func (c *calling) mesh() facts.Mesh {
+	mesh := facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}
+	for i, r := range c.reaches {
+		if r == nil {
+			r = &reach{peer: c.Peers[i]}
+		}
+		path := r.conclude()
+		if path.Outcome != "" {
+			mesh.Failed = append(mesh.Failed, path)
+			continue
+		}
+		mesh.Reached[path.Peer] = path.Seconds
+		if path.Peer != c.Node && (mesh.MSS == 0 || path.MSS < mesh.MSS) {
+			mesh.MSS = path.MSS
+		}
+	}
+	return mesh
+}
+
+// reach is what came of calling one peer.
+type reach struct {
+	peer    Peer
+	turn    int          // which of its ports is called first
+	paths   []facts.Path // by its ports; without a port, not called
+	widened bool         // other ports are being tried, because one failed
+	control *bool        // whether its ssh port takes connections
+}
+
+// port is the i-th port to be called.
+func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }
+
+// conclude is the first call that failed, with what the others show, or the
+// first where none did.
+func (r *reach) conclude() facts.Path {
+	var result facts.Path
+	for i := range r.paths {
+		path := r.paths[(r.turn+i)%len(r.paths)]
+		if path.Port != 0 && (result.Port == 0 || result.Outcome == "" && path.Outcome != "") {
+			result = path
+		}
+	}
+	if result.Port == 0 {
+		result = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathBroken, Error: errNoTime.Error()}
+		if len(r.peer.Ports) == 0 {
+			result.Error = "it is not known to listen"
+		}
+		return result
+	}
+	if result.Outcome == "" || !portsDiffer(result.Outcome) {
+		return result
+	}
+	result.Control = r.control
+	for _, other := range r.paths {
+		switch {
+		case other.Port == result.Port, other.Port == 0, other.Outcome == facts.PathBroken:
+		case other.Outcome == "":
+			result.Open = append(result.Open, other.Port)
+		default:
+			result.Shut = append(result.Shut, other.Port)
+		}
+	}
+	return result
+}
+
+// portsDiffer is whether another port of the same address may fare better, or
+// worse, than one that was called with this outcome.
+func portsDiffer(outcome facts.PathOutcome) bool {
+	switch outcome {
+	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected:
+		return false
+	}
+	return true
+}

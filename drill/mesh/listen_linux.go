@@ -1,0 +1,158 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listener takes the calls of peers.
+type Listener struct {
+	key       key
+	answer    speech
+	listening []Listening
+	poll      *poll
+	sockets   map[int]bool    // that listen
+	callers   map[int]*caller // by socket
+	arrivals  []*caller       // in the order they came, with some who are gone
+	strangers int             // callers who have not said hello yet
+	buffer    []byte
+	counting  sync.WaitGroup // throughput calls, which are served elsewhere
+}
+
+// Open starts to listen. That an address cannot be bound is no error but said
+// in Listening. What is open stays so until Serve ends.
+func Open(l Listen) (*Listener, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	poll, err := newPoll()
+	if err != nil {
+		return nil, fmt.Errorf("listening for peers: %w", err)
+	}
+	listener := &Listener{
+		key: keyOf(l.Token), poll: poll, buffer: make([]byte, 64<<10),
+		sockets: map[int]bool{}, callers: map[int]*caller{},
+	}
+	listener.answer = speech{kind: meshAnswer, key: listener.key, node: l.Node}
+	for _, address := range l.Addresses {
+		there := Listening{Address: address}
+		ports, err := listener.open(address, l.Low, l.High)
+		if err != nil {
+			there.Error = fmt.Sprintf("cannot listen on %s: %v", address, err)
+		}
+		there.Ports = ports
+		listener.listening = append(listener.listening, there)
+	}
+	return listener, nil
+}
+
+// Listening says what came of each address, in the order asked for.
+func (l *Listener) Listening() []Listening { return l.listening }
+
+// portsEach is how many ports an address gets: a firewall may have opened a part
+// of the range, and a single port might lie in it.
+const portsEach = 3
+
+// open listens on a port in each part of low to high, or on none at all.
+func (l *Listener) open(address string, low, high int) (ports []int, err error) {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil, errors.New("it is no IP address")
+	}
+	if high-low+1 < portsEach {
+		return nil, fmt.Errorf("the ephemeral ports %d to %d are too few", low, high)
+	}
+	var opened []int
+	for i := range portsEach {
+		from := low + i*(high-low+1)/portsEach
+		to := low + (i+1)*(high-low+1)/portsEach // excluded
+		fd, port, err := listenBetween(ip, from, to)
+		if err == nil {
+			opened = append(opened, fd)
+			ports = append(ports, port)
+			err = l.poll.watch(fd, callsWait)
+		}
+		if err != nil {
+			for _, fd := range opened {
+				unix.Close(fd)
+			}
+			return nil, err
+		}
+	}
+	for _, fd := range opened {
+		l.sockets[fd] = true
+	}
+	return ports, nil
+}
+
+// listenBetween opens a free port from from to before to, a random one where
+// that is free.
+func listenBetween(ip netip.Addr, from, to int) (fd, port int, err error) {
+	for i, start := 0, rand.N(to-from); i < to-from; i++ {
+		port = from + (start+i)%(to-from)
+		if fd, err = listenAt(netip.AddrPortFrom(ip, uint16(port))); !errors.Is(err, unix.EADDRINUSE) {
+			return fd, port, err
+		}
+	}
+	return -1, 0, err
+}
+
+func listenAt(at netip.AddrPort) (int, error) {
+	name, family, err := sockaddr(at)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := openSocket(family)
+	if err != nil {
+		return -1, err
+	}
+	if err = os.NewSyscallError("bind", unix.Bind(fd, name)); err == nil {
+		err = os.NewSyscallError("listen", unix.Listen(fd, unix.SOMAXCONN))
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// Serve answers calls until ctx ends, closes everything and returns then. It
+// must be called, if only with a context that has ended.
+func (l *Listener) Serve(ctx context.Context) {
+	defer l.close()
+	defer l.poll.wake(ctx)()
+	for ctx.Err() == nil {
+		news := l.poll.wait(ctx, l.patience())
+		for _, n := range news {
+			fd := int(n.Fd)
+			if l.sockets[fd] {
+				l.accept(ctx, fd)
+			} else if c := l.callers[fd]; c != nil {
+				l.attend(ctx, c)
+			}
+		}
+		if len(news) == 0 { // who has news has not expired
+			l.expire(time.Now())
+		}
+	}
+}
+
+// close leaves nothing behind.
+func (l *Listener) close() {
+	for fd := range l.sockets {
+		unix.Close(fd)
+	}
+	for fd := range l.callers {
+		unix.Close(fd)
+	}
+	l.poll.close()
+	l.counting.Wait()
+}

@@ -1,0 +1,111 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"preflight/drill/outcome"
+	"preflight/facts"
+)
+
+// streams is how many connections share the sending: one alone may be bound to
+// one queue of the interface, or one member of a bond.
+const streams = 4
+
+// SendOverhead is how much longer than its span a Send takes at most.
+const SendOverhead = connectTime + exchangeTime
+
+// Send sends to a peer's listener as fast as it goes, for that long, and says
+// how much arrived by the peer's own count. The result has Error and no Rate
+// when any of the connections failed.
+func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
+	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
+	defer cancel()
+	result := facts.Throughput{Peer: to.Name}
+	if len(to.Ports) == 0 {
+		result.Error = to.Name + " is not known to listen"
+		return result
+	}
+	began := time.Now()
+	hello := message{kind: throughputHello, amount: uint64(span), name: node}
+	sent := make([]stream, streams)
+	var all sync.WaitGroup
+	for i := range sent {
+		all.Go(func() { sent[i] = send(ctx, keyOf(token), hello, to, to.Ports[i%len(to.Ports)]) })
+	}
+	all.Wait()
+	result.Seconds = min(time.Since(began), span).Seconds()
+	for _, s := range sent {
+		if s.err != nil {
+			result.Rate, result.Error = 0, s.words(ctx)
+			return result
+		}
+		result.Interface = s.from
+		result.Rate += s.rate
+	}
+	return result
+}
+
+// stream is what came of one connection.
+type stream struct {
+	from string  // the interface it left by
+	rate float64 // bit/s that arrived
+	err  error
+}
+
+// words are what became of a stream that failed.
+func (s stream) words(ctx context.Context) string {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "interrupted"
+	case outcome.Of(s.err) == facts.PathReset: // which is an end where sending met it first
+		return errHungUp.Error()
+	}
+	return outcome.Words(s.err)
+}
+
+func send(ctx context.Context, k key, hello message, to Peer, port int) (s stream) {
+	dialer := net.Dialer{Timeout: connectTime}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(to.Address, strconv.Itoa(port)))
+	if err != nil {
+		return stream{err: err}
+	}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	_, s.from, _ = outcome.Ends(conn)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer conn.Close() // which ends the sending
+	sending.Go(func() {
+		// What stands in the way of sending shows in reading.
+		_, err := conn.Write(hello.encode(k))
+		for err == nil {
+			_, err = conn.Write(payload[:])
+		}
+	})
+	answer, err := readAnswer(conn, k)
+	if err == nil && answer.name != to.Name {
+		err = fmt.Errorf("%s answered", answer.name)
+	}
+	s.rate, s.err = float64(answer.amount), err
+	return s
+}
+
+// readAnswer waits for the answer to a throughput call.
+func readAnswer(conn net.Conn, k key) (message, error) {
+	b := make([]byte, 0, headLength+maxName)
+	for {
+		n, err := conn.Read(b[len(b):cap(b)])
+		if err != nil {
+			return message{}, err
+		}
+		b = b[:len(b)+n]
+		if answer, _, err := decode(b, k, throughputAnswer); !errors.Is(err, errShort) {
+			return answer, err
+		}
+	}
+}

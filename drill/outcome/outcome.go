@@ -1,0 +1,102 @@
+// Package outcome says what came of a connection, or of the attempt to make one:
+// in the words of the facts, in the system's, and between which ends. It makes
+// no connection of its own, and knows nothing of what was said over one.
+package outcome
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+
+	"preflight/facts"
+)
+
+// Of is what an error of a connection attempt, or of the connection it
+// led to, says about the path, "" for no error.
+//
+// What a router answers and what the caller's own routing table answers is the
+// same error; they are told apart by asking the table again, without a packet.
+func Of(err error) facts.PathOutcome {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return facts.PathRefused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return facts.PathReset
+	// A route of type blackhole answers with EINVAL, and a packet filter that
+	// judges system calls instead of packets with EPERM.
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL):
+		if routed(err) {
+			return facts.PathRejected
+		}
+		return facts.PathUnroutable
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOPROTOOPT), errors.Is(err, syscall.EHOSTDOWN):
+		return facts.PathRejected
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return unanswered(err)
+	}
+	return facts.PathBroken
+}
+
+// unanswered is a time that ran out: of the attempt, or of the connection.
+func unanswered(err error) facts.PathOutcome {
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op != "dial" {
+		return facts.PathSilent
+	}
+	return facts.PathDropped
+}
+
+// routed is whether this machine has a route to where the failed attempt went.
+// A UDP socket is connected by looking the route up, and sends nothing.
+func routed(err error) bool {
+	op := (*net.OpError)(nil)
+	if !errors.As(err, &op) || op.Addr == nil {
+		return false
+	}
+	socket, err := net.Dial("udp", op.Addr.String())
+	if err != nil {
+		return false
+	}
+	socket.Close()
+	return true
+}
+
+// Words are the system's for an error of a connection.
+func Words(err error) string {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer in time"
+	}
+	return err.Error()
+}
+
+// Ends are the two ends of a connection: the address called, and the interface
+// and address it was called from.
+func Ends(conn net.Conn) (to, iface, from string) {
+	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return remote.Addr().Unmap().String(), interfaceOf(local.Addr().Unmap()), local.Addr().Unmap().String()
+}
+
+// interfaceOf is the interface that has an address, "" for none.
+func interfaceOf(address netip.Addr) string {
+	interfaces, _ := net.Interfaces() // none are known then
+	for _, iface := range interfaces {
+		addresses, _ := iface.Addrs()
+		if slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			prefix, err := netip.ParsePrefix(a.String())
+			return err == nil && prefix.Addr().WithZone("") == address.WithZone("")
+		}) {
+			return iface.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"preflight/facts"
+)
+
+// Every error of a connection has one meaning, whether the call or what
+// followed it failed.
+func TestOf(t *testing.T) {
+	here := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
+	dial := func(err error) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Addr: here, Err: os.NewSyscallError("connect", err)}
+	}
+	read := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Addr: here, Err: err} }
+	tests := []struct {
+		err  error
+		want facts.PathOutcome
+	}{
+		{nil, ""},
+		{dial(syscall.ECONNREFUSED), facts.PathRefused},
+		{dial(syscall.ETIMEDOUT), facts.PathDropped},
+		{dial(os.ErrDeadlineExceeded), facts.PathDropped},
+		{context.DeadlineExceeded, facts.PathDropped},
+		{read(os.ErrDeadlineExceeded), facts.PathSilent},
+		{read(syscall.ETIMEDOUT), facts.PathSilent},
+		{read(syscall.ECONNRESET), facts.PathReset},
+		{read(syscall.EPIPE), facts.PathReset},
+		{io.EOF, facts.PathReset},
+		{io.ErrUnexpectedEOF, facts.PathReset},
+		// This machine has a route to itself, so somebody on the way said it.
+		{dial(syscall.EHOSTUNREACH), facts.PathRejected},
+		{dial(syscall.ENETUNREACH), facts.PathRejected},
+		{dial(syscall.EACCES), facts.PathRejected},
+		{dial(syscall.EPERM), facts.PathRejected},
+		{dial(syscall.ENOPROTOOPT), facts.PathRejected},
+		{syscall.EHOSTUNREACH, facts.PathUnroutable},
+		{dial(syscall.EMFILE), facts.PathBroken},
+		{context.Canceled, facts.PathBroken},
+		{errors.New("something new"), facts.PathBroken},
+	}
+	for _, tt := range tests {
+		if got := Of(tt.err); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+// Where this machine has no route, it says so itself.
+func TestOfNoRoute(t *testing.T) {
+	// An address of documentation and a zone that no interface has.
+	for _, to := range []string{"[fe80::1%none9]:9", "[2001:db8::1]:9"} {
+		address, err := net.ResolveTCPAddr("tcp", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = &net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: syscall.ENETUNREACH}
+		if probe, routed := net.Dial("udp", to); routed == nil {
+			probe.Close()
+			continue // a machine with IPv6 has a route to every address of it
+		}
+		if got := Of(err); got != facts.PathUnroutable {
+			t.Errorf("%s: %q", to, got)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package facts
+
+// Env is the part of the environment that changes how a launch behaves. Only
+// allow-listed names are read; nothing secret is among them.
+type Env struct {
+	// Vars are the allow-listed variables of this session: a node's non-interactive
+	// one by ssh, on the launching machine the one preflight was typed in.
+	Vars []Setting `json:"vars" fact:"key=name"`
+	// Withheld are names that a launcher exports by how they begin and whose values
+	// are not collected: MLFLOW_TRACKING_TOKEN.
+	Withheld []string `json:"withheld,omitempty" fact:"own"`
+	// NCCL is the configuration NCCL will see: environment first, then
+	// $NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf (NCCL 2.23+).
+	NCCL []Setting `json:"nccl" fact:"key=name"`
+	// Files are the NCCL configuration files that exist, in that order.
+	Files []ConfFile `json:"files" fact:"key=path"`
+}
+
+// Setting is one variable and where it comes from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source" fact:"own"` // "environment", "/etc/nccl.conf", "/root/.nccl.conf"
+}
+
+// ConfFile is one NCCL configuration file that exists.
+type ConfFile struct {
+	Path  string `json:"path"`
+	Error string `json:"error,omitempty"` // "permission denied"
+	Count int    `json:"count"`           // settings in it
+}
+
+// What a path of the launch command is to the launch, the values of
+// LaunchFile.Role.
+const (
+	RoleScript   = "script"   // what the ranks run
+	RoleConfig   = "config"   // the DeepSpeed configuration
+	RoleVenv     = "venv"     // what --venv_script has the nodes' shells read first
+	RoleArgument = "argument" // any other argument that looks like a path
+)
+
+// LaunchFile is a path that the launch command names.
+type LaunchFile struct {
+	Path string `json:"path"` // absolute
+	Role string `json:"role"`
+}
+
+// Files is what the launch will open by path.
+type Files struct {
+	WorkDir WorkDir `json:"workdir"`
+	// Files are the paths asked for, in that order.
+	Files []File `json:"files" fact:"key=path"`
+	// Sources is the python next to the script: what it imports by name.
+	Sources *Sources `json:"sources,omitempty"` // nil when no script was named or found
+	// Repository is the git work tree that the script lies in, nil for none.
+	Repository *Repository `json:"repository,omitempty"`
+}
+
+// WorkDir is the directory that the launcher changes to.
+type WorkDir struct {
+	Path   string `json:"path"`
+	Exists bool   `json:"exists"`
+	// Problem says why it cannot be entered although something is there:
+	// "permission denied", "is a file"; "" when it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// File is one path and what is there.
+type File struct {
+	LaunchFile
+	Exists  bool   `json:"exists"`            // false only where nothing is, true where that could not be seen
+	Kind    string `json:"kind,omitempty"`    // file, directory, other
+	Size    int64  `json:"size" unit:"bytes"` // of a file
+	Digest  string `json:"digest,omitempty"`  // SHA-256 in hex; "" for what is no file, or too large to read
+	Exec    bool   `json:"exec"`              // executable for us
+	Problem string `json:"problem,omitempty"` // why it cannot be read: "permission denied"
+	// Text is the file itself, of a DeepSpeed configuration on the launching
+	// machine only. Values that may be secret are replaced by "…".
+	Text string `json:"text,omitempty" fact:"own"`
+}
+
+// Sources is the python below the directory of the script.
+type Sources struct {
+	Root   string `json:"root"`
+	Digest string `json:"digest"` // over names and contents of all files, SHA-256 in hex
+	Count  int    `json:"count"`
+	// Files is each one's digest, shortened to 12 digits, by its path below Root;
+	// empty where there are too many to tell.
+	Files map[string]string `json:"files,omitempty" fact:"own"`
+	// Shared says that the directory is nobody's project (a home, /tmp, /): only
+	// the files right in it were compared.
+	Shared bool `json:"shared,omitempty"`
+	// Problem says what was left out: "more than 2000 files", "permission denied".
+	Problem string `json:"problem,omitempty"`
+}
+
+// Repository is a git work tree.
+type Repository struct {
+	Root   string `json:"root"`
+	Commit string `json:"commit"` // 40 hex digits, "" before the first one
+	Branch string `json:"branch"` // "" when detached
+	// Dirty is how many tracked files differ from the commit, nil when git could
+	// not be asked.
+	Dirty *int `json:"dirty"`
+}
+
+// Launcher is what the launching machine has to start a launch with.
+type Launcher struct {
+	SSHPath    string `json:"ssh_path"`    // "" when there is no ssh client
+	SSHVersion string `json:"ssh_version"` // "OpenSSH_9.2p1", "" when it does not say
+	PDSH       *PDSH  `json:"pdsh"`        // nil when pdsh is not in PATH
+	// Backends lists which of the other launchers' programs are in PATH, by
+	// program name: ompi_info, mpirun, mpiname, sinfo, srun.
+	Backends map[string]string `json:"backends"`
+	// DeepSpeed is the launcher script in PATH, or the program the launch command
+	// begins with, and Interpreter the python its first line names; both "" when
+	// there is none.
+	DeepSpeed   string `json:"deepspeed"`
+	Interpreter string `json:"interpreter"`
+	// EnvFiles are the .deepspeed_env files DeepSpeed will apply, in order;
+	// the later one wins.
+	EnvFiles []EnvFile `json:"env_files"`
+}
+
+// PDSH is the pdsh of the launching machine.
+type PDSH struct {
+	Path    string   `json:"path"`
+	Version string   `json:"version"` // "2.34"
+	Modules []string `json:"modules"` // rcmd modules it can load: ssh, rsh, exec
+	// Problem is what pdsh complained of when it was asked for its modules, or
+	// how it ended.
+	Problem string `json:"problem,omitempty"`
+	// ModuleDir and Insecure: the directories on the way to the modules that
+	// pdsh refuses, each with the reason ("/usr/lib mode 0777").
+	ModuleDir string   `json:"module_dir"`
+	Insecure  []string `json:"insecure,omitempty"`
+}
+
+// EnvFile is one .deepspeed_env.
+type EnvFile struct {
+	Path  string   `json:"path"`
+	Lines []string `json:"lines"` // values of names outside the allow-list are replaced by "…"
+	Error string   `json:"error,omitempty"`
+}
+
+// Rehearsal is the launcher's own program run over all nodes as DeepSpeed will
+// run it, with an echo in place of the training. It is the launching machine's.
+type Rehearsal struct {
+	Command  []string `json:"command"`
+	ExitCode int      `json:"exit_code"`
+	Seconds  float64  `json:"seconds" fact:"volatile" unit:"s"`
+	// Problem says why it did not run to its end: not found, killed at its limit.
+	Problem string `json:"problem,omitempty"`
+	// Nodes are those that were asked, in rank order: all that were reached. The
+	// rank that is a node's own is its position here.
+	Nodes []RehearsalNode `json:"nodes"`
+	// Complaints are lines on standard error that name no node.
+	Complaints []string `json:"complaints,omitempty"`
+}
+
+// RehearsalNode is what came back from one node.
+type RehearsalNode struct {
+	Node string `json:"node"` // as the hostfile spells it
+	// Ranks are the node ranks that answered under this name: one, its own, when
+	// all is well; none when the node did not answer.
+	Ranks  []int    `json:"ranks"`
+	Noise  []string `json:"noise,omitempty"`  // other lines on standard output
+	Errors []string `json:"errors,omitempty"` // lines on standard error that name it
+}

@@ -1,0 +1,134 @@
+package hostsys
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// MaxOutput caps what is kept of each of a child's two streams; the rest is
+	// read and dropped, so that a chatty child cannot block or fill us.
+	MaxOutput = 256 << 10
+	// Grace is how long the pipes of a killed child may stay open, in case a
+	// grandchild of another process group holds them.
+	Grace = 200 * time.Millisecond
+)
+
+// Child is a program that must be run because only it knows the answer. Its
+// arguments never pass through a shell.
+type Child struct {
+	Path string
+	Args []string
+	Name string   // what it is called by; "" means its path
+	Dir  string   // "" means our own
+	Env  []string // nil means our own
+}
+
+// Run starts the child in a process group of its own, kills that whole group
+// when ctx ends and returns what was printed, MaxOutput bytes of each stream at
+// most. Standard input is empty.
+//
+// The error says how the child ended; when ctx ended first it is ctx's.
+func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
+	var out Output
+	stderr, err = c.Stream(ctx, &out)
+	return out.String(), stderr, err
+}
+
+// Stream is Run for a child whose standard output is wanted as it comes.
+func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
+	var errs Output
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	cmd.Args[0] = cmp.Or(c.Name, c.Path)
+	cmd.Dir, cmd.Env = c.Dir, c.Env
+	cmd.Stdout, cmd.Stderr = stdout, &errs
+	cmd.Cancel = func() error { return KillGroup(cmd) }
+	cmd.WaitDelay = Grace
+	err = Run(cmd)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return errs.String(), err
+}
+
+// Run is [exec.Cmd.Run] for a program that dies with us even when we are killed
+// (on Linux; elsewhere only its closed pipes tell it). It leads a process group
+// of its own, or a session where its SysProcAttr asks for one.
+func Run(cmd *exec.Cmd) error {
+	// Linux kills the child when the thread that forked it ends, so that thread
+	// has to outlive the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ownGroup(cmd)
+	return cmd.Run()
+}
+
+// Start is Run for a program that goes on beside us. The channel is closed when
+// it has ended and been waited for.
+func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	started, end := make(chan error), make(chan struct{})
+	go func() {
+		defer close(end)
+		runtime.LockOSThread() // as in Run
+		defer runtime.UnlockOSThread()
+		ownGroup(cmd)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+	}()
+	return end, <-started
+}
+
+// KillGroup ends a program of Run or Start and whatever it started, as long as
+// it has not been waited for.
+func KillGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+func ownGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	dieWithUs(cmd.SysProcAttr)
+}
+
+// Complaint is why a child failed: its own last line, or how it ended.
+func Complaint(stderr string, err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time; it was killed"
+	}
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		return last
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Sprintf("ended with %s and said nothing", exit.ProcessState)
+	}
+	return err.Error()
+}
+
+// Output keeps the first bytes of what is written to it, MaxOutput of them where
+// it has no limit of its own, and swallows the rest. It does not embed its
+// buffer, whose ReadFrom io.Copy would prefer to Write.
+type Output struct {
+	Limit int
+	kept  bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.kept.Write(p[:min(cmp.Or(o.Limit, MaxOutput)-o.kept.Len(), len(p))])
+	return len(p), nil
+}
+
+// String is what was kept.
+func (o *Output) String() string { return o.kept.String() }

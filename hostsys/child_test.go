@@ -1,0 +1,149 @@
+package hostsys
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// script writes an executable shell script and returns its path.
+func script(t *testing.T, name, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	writeProgram(t, path, "#!/bin/sh\n"+body)
+	return path
+}
+
+// writeProgram writes a file that can be run at once. A process forked by
+// another test while the file is open would hold it open for writing, and the
+// kernel refuses to run such a file.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alive is whether a process runs, or at least is not merely waiting to be
+// reaped by whoever adopted it.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func TestChildIsKilledWithItsChildren(t *testing.T) {
+	ready := filepath.Join(t.TempDir(), "ready")
+	path := script(t, "slow", `sleep 300 & echo $! > "$1.part"; mv "$1.part" "$1"; wait`)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(ready); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, _, err := Child{Path: path, Args: []string{ready}}.Run(ctx)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	grandchild, err := os.ReadFile(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// SIGKILL has been sent to the group; the kernel takes a moment to act.
+	pid := strings.TrimSpace(string(grandchild))
+	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("grandchild %s is still there", pid)
+		}
+	}
+}
+
+func TestChildIsHeardWhileItSpeaks(t *testing.T) {
+	path := script(t, "slow", `echo "$0"; sleep 300`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard, out := io.Pipe()
+	go func() {
+		first, err := bufio.NewReader(heard).ReadString('\n')
+		if err != nil || first != path+"\n" {
+			t.Errorf("the first line is %q, %v; want %q", first, err, path)
+		}
+		cancel()
+	}()
+	if _, err := (Child{Path: path}).Stream(ctx, out); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestChildIsCalledByItsName(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]Child{
+		shell:   {Path: shell, Args: []string{"-c", "echo $0"}},
+		"agent": {Path: shell, Name: "agent", Args: []string{"-c", "echo $0"}},
+	} {
+		if stdout, _, err := c.Run(t.Context()); err != nil || stdout != want+"\n" {
+			t.Errorf("%+v is called %q, %v; want %q", c, stdout, err, want)
+		}
+	}
+}
+
+func TestChildOutputIsCapped(t *testing.T) {
+	path := script(t, "chatty", `head -c 1000000 /dev/zero; echo end >&2`)
+	stdout, stderr, err := Child{Path: path}.Run(t.Context())
+	if err != nil || len(stdout) != MaxOutput || stderr != "end\n" {
+		t.Errorf("%d bytes, %q, %v; want %d bytes, \"end\\n\", nil", len(stdout), stderr, err, MaxOutput)
+	}
+}
+
+func TestComplaint(t *testing.T) {
+	_, _, exit := Child{Path: script(t, "fails", "exit 3")}.Run(t.Context())
+	tests := []struct {
+		stderr string
+		err    error
+		want   string
+	}{
+		{"warning\nno module named torch\n\n", exit, "no module named torch"},
+		{"", exit, "ended with exit status 3 and said nothing"},
+		{"half a word", context.DeadlineExceeded, "no answer in time; it was killed"},
+		{" \n", errors.New("exec format error"), "exec format error"},
+	}
+	for _, tt := range tests {
+		if got := Complaint(tt.stderr, tt.err); got != tt.want {
+			t.Errorf("Complaint(%q, %v) = %q, want %q", tt.stderr, tt.err, got, tt.want)
+		}
+	}
+}
+
+// A program that goes on beside us leads its group, and ends with it.
+func TestStart(t *testing.T) {
+	if _, err := Start(exec.Command("/there/is/no/such/program")); err == nil {
+		t.Error("a program that is not there has started")
+	}
+	cmd := exec.Command(script(t, "long", `sleep 300 & wait`))
+	ended, err := Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := KillGroup(cmd); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if status := cmd.ProcessState.String(); status != "signal: killed" {
+		t.Errorf("it ended with %s", status)
+	}
+}

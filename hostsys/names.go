@@ -1,0 +1,295 @@
+package hostsys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+const (
+	// lookupsAtOnce is how many names may be asked for at once where each costs
+	// packets: enough that a dead name server costs a few time limits and not one
+	// for every name.
+	lookupsAtOnce = 128
+	// childrenAtOnce is the same where each lookup is a process.
+	childrenAtOnce = 8
+	// notFound is the exit status of getent(1) for a key that no source has.
+	notFound = 2
+)
+
+// Names resolves host names as getaddrinfo of this machine's C library does,
+// which is what ssh, torch and gloo call: nsswitch.conf(5) says where names come
+// from.
+//
+// What stands in /etc/hosts once is answered from there, and what Go's resolver
+// answers alike is asked of it (files and dns, combined as usual). Everything
+// else (sss, ldap, resolve, an action in brackets) only a program linked with
+// the C library can ask: getent(1). Where there is no getent, or it does not
+// work, Go's resolver is the next best.
+//
+// A Names is safe for concurrent use and sees the files as they were when it was made.
+type Names struct {
+	Sources string      // the hosts line of nsswitch.conf with single blanks, "" for none
+	Hosts   []HostsLine // of /etc/hosts
+
+	sources []source
+	byName  map[string][]HostsLine // lower-case name → its lines, one for an address
+	own     string                 // this machine's name
+	getent  string                 // its path, "" for none
+}
+
+// HostsLine is one line of /etc/hosts: an address and its names, the first of
+// which is the canonical one.
+type HostsLine struct {
+	Address netip.Addr
+	Names   []string
+}
+
+// source is where names come from, and what the brackets behind it say.
+type source struct{ name, actions string }
+
+// NewNames reads how names are resolved on the machine whose files lie below
+// root, "" for this one. A missing file is normal: musl has no nsswitch.conf, and
+// a hosts file that is not there gives no names.
+func NewNames(root string) *Names {
+	nsswitch, _ := os.ReadFile(filepath.Join("/", root, "etc/nsswitch.conf"))
+	hosts, _ := os.ReadFile(filepath.Join("/", root, "etc/hosts"))
+	n := &Names{Hosts: parseHosts(string(hosts)), byName: map[string][]HostsLine{}}
+	n.Sources, n.sources = parseNSSwitch(string(nsswitch))
+	n.own, _ = os.Hostname()              // without it, no name is our own
+	n.getent, _ = exec.LookPath("getent") // "" with an error
+	for _, line := range n.Hosts {
+		for _, name := range line.Names {
+			name = strings.ToLower(name)
+			known := func(l HostsLine) bool { return l.Address == line.Address }
+			if !slices.ContainsFunc(n.byName[name], known) {
+				n.byName[name] = append(n.byName[name], line)
+			}
+		}
+	}
+	return n
+}
+
+// AtOnce is how many lookups may be under way at once without harm.
+func (n *Names) AtOnce() int {
+	if n.getent != "" && !n.plain("any name") {
+		return childrenAtOnce
+	}
+	return lookupsAtOnce
+}
+
+// LookupNetIP returns the addresses of a name in the order getaddrinfo gives
+// them (RFC 6724), without IPv4-mapped ones. network is "ip", "ip4" or "ip6"; an
+// address is its own answer. The error is a [*net.DNSError] where the name is
+// known to nobody or a name server failed, that of ctx when it ended first, and
+// otherwise what getent complained of.
+func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error) {
+	if address, err := netip.ParseAddr(name); err == nil {
+		return []netip.Addr{address}, nil
+	}
+	lines := ofNetwork(network, n.inHosts(name))
+	switch {
+	case len(lines) == 1:
+		return []netip.Addr{lines[0].Address}, nil
+	case n.getent == "" || len(lines) == 0 && n.plain(name):
+		return n.lookupGo(ctx, network, name)
+	}
+	addresses, _, err := n.askGetent(ctx, network, name)
+	if trouble := (*getentTrouble)(nil); errors.As(err, &trouble) {
+		if addresses, err := n.lookupGo(ctx, network, name); err == nil {
+			return addresses, nil
+		}
+	}
+	return addresses, err
+}
+
+// Canonical returns the name by which the resolver calls a name that has
+// addresses, as `hostname -f` prints it; name itself when it has no other.
+func (n *Names) Canonical(ctx context.Context, name string) string {
+	canonical := ""
+	if lines := n.inHosts(name); len(lines) == 1 {
+		canonical = lines[0].Names[0]
+	} else if n.getent != "" && !n.plain(name) {
+		_, canonical, _ = n.askGetent(ctx, "ip", name)
+	} else {
+		canonical, _ = goResolver().LookupCNAME(ctx, name)
+	}
+	if canonical = strings.TrimSuffix(canonical, "."); canonical == "" {
+		return name
+	}
+	return canonical
+}
+
+// inHosts are the lines of /etc/hosts that answer for a name, none where it is
+// not asked first and alone. A name with several is for getaddrinfo to sort: it
+// does not keep their order.
+func (n *Names) inHosts(name string) []HostsLine {
+	if len(n.sources) == 0 || n.sources[0] != (source{name: "files"}) {
+		return nil
+	}
+	return n.byName[strings.ToLower(name)]
+}
+
+// plain is whether Go's resolver answers for a name as the C library does. Two
+// modules are known to have an answer for few names: myhostname for the machine
+// itself (nss-myhostname(8)), mdns for what ends in .local (RFC 6762, section 3).
+func (n *Names) plain(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	for _, from := range n.sources {
+		switch {
+		case from.name == "myhostname":
+			mine := strings.HasSuffix(name, "localhost") || strings.HasSuffix(name, ".localdomain") ||
+				name == "_gateway" || name == "_outbound" || name == strings.ToLower(n.own)
+			if mine || from.actions != "" {
+				return false
+			}
+		case strings.HasPrefix(from.name, "mdns"):
+			if strings.HasSuffix(name, ".local") {
+				return false
+			}
+		case from.name != "files" && from.name != "dns" || from.actions != "":
+			return false
+		}
+	}
+	return true
+}
+
+// goResolver reads nsswitch.conf, hosts and resolv.conf itself on Linux, where we
+// know when that is not enough. Other systems are asked by their own library.
+func goResolver() *net.Resolver {
+	system := net.DefaultResolver
+	return &net.Resolver{PreferGo: system.PreferGo || runtime.GOOS == "linux", Dial: system.Dial}
+}
+
+func (n *Names) lookupGo(ctx context.Context, network, name string) ([]netip.Addr, error) {
+	addresses, err := goResolver().LookupNetIP(ctx, network, name)
+	for i := range addresses {
+		addresses[i] = addresses[i].Unmap()
+	}
+	return addresses, err
+}
+
+// getentTrouble is a getent that did not get as far as an answer.
+type getentTrouble struct{ complaint string }
+
+func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
+
+// askGetent asks the C library, whose modules only a program linked with it can
+// load. One child for one name: with several, a name without an answer could not
+// be told apart.
+func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, string, error) {
+	database := map[string]string{"ip": "ahosts", "ip4": "ahostsv4", "ip6": "ahostsv6"}[network]
+	stdout, stderr, err := Child{
+		Path: n.getent,
+		Args: []string{database, "--", name},
+		Env:  append(os.Environ(), "LC_ALL=C"),
+	}.Run(ctx)
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", ctx.Err()
+	case errors.As(err, &exit) && exit.ExitCode() == notFound:
+		return nil, "", &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	case err != nil:
+		return nil, "", &getentTrouble{Complaint(stderr, err)}
+	}
+	addresses, canonical := parseAhosts(network, stdout)
+	if len(addresses) == 0 {
+		return nil, "", &getentTrouble{fmt.Sprintf("no address for %q in what it printed", name)}
+	}
+	return addresses, canonical, nil
+}
+
+// parseAhosts reads the output of `getent ahosts NAME`: a line for an address
+// and each socket type, the canonical name beside the first.
+//
+//	10.0.0.1        STREAM w1.example.org
+//	10.0.0.1        DGRAM
+func parseAhosts(network, output string) (addresses []netip.Addr, canonical string) {
+	for line := range strings.Lines(output) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[1] != "STREAM" {
+			continue
+		}
+		address, err := netip.ParseAddr(fields[0])
+		if err != nil || !isOf(network, address) || slices.Contains(addresses, address) {
+			continue
+		}
+		addresses = append(addresses, address)
+		if len(fields) > 2 && canonical == "" {
+			canonical = fields[2]
+		}
+	}
+	return addresses, canonical
+}
+
+// isOf is whether an address is one of a network. getent ahostsv6 gives IPv4
+// addresses as mapped ones.
+func isOf(network string, address netip.Addr) bool {
+	switch network {
+	case "ip4":
+		return address.Is4()
+	case "ip6":
+		return address.Is6() && !address.Is4In6()
+	}
+	return true
+}
+
+func ofNetwork(network string, lines []HostsLine) []HostsLine {
+	return slices.DeleteFunc(slices.Clone(lines), func(line HostsLine) bool { return !isOf(network, line.Address) })
+}
+
+// parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and
+// taken apart.
+func parseNSSwitch(text string) (line string, sources []source) {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		database, rest, found := strings.Cut(line, ":")
+		if !found || strings.TrimSpace(database) != "hosts" {
+			continue
+		}
+		rest = strings.Join(strings.Fields(rest), " ")
+		for left := rest; left != ""; left = strings.TrimSpace(left) {
+			if actions, ok := strings.CutPrefix(left, "["); ok {
+				actions, left, _ = strings.Cut(actions, "]")
+				if len(sources) > 0 {
+					sources[len(sources)-1].actions += actions
+				}
+				continue
+			}
+			end := strings.IndexAny(left, " [")
+			if end < 0 {
+				end = len(left)
+			}
+			sources = append(sources, source{name: left[:end]})
+			left = left[end:]
+		}
+		return rest, sources
+	}
+	return "", nil
+}
+
+// parseHosts reads /etc/hosts. Lines without a valid address are left out, as
+// every resolver does.
+func parseHosts(text string) []HostsLine {
+	var lines []HostsLine
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		if address, err := netip.ParseAddr(fields[0]); err == nil {
+			lines = append(lines, HostsLine{address, fields[1:]})
+		}
+	}
+	return lines
+}

@@ -1,0 +1,216 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+)
+
+func TestDriverModule(t *testing.T) {
+	const file = "/proc/driver/nvidia/version"
+	tests := []struct {
+		name    string
+		files   map[string]string
+		version string
+		open    bool
+	}{
+		{"none", nil, "", false},
+		{"closed", map[string]string{file: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 24 22:55:38 UTC 2024\nGCC version: 12\n"}, "535.161.08", false},
+		{"open", map[string]string{file: "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.86.15  Release Build  (dvs-builder@U22)\n"}, "570.86.15", true},
+		{"a container that hides /proc/driver", map[string]string{"/sys/module/nvidia/version": "550.54.15\n"}, "550.54.15", false},
+		{"another text", map[string]string{file: "version 1\n"}, "", false},
+	}
+	for _, tt := range tests {
+		if version, open := driverModule(fixture.Write(t, machine.Options{}, tt.files)); version != tt.version || open != tt.open {
+			t.Errorf("%s: %q, %v", tt.name, version, open)
+		}
+	}
+}
+
+// A node whose module is not loaded is not opened, for the kernel would look for the
+// module, and answers as if it had been.
+func TestDoors(t *testing.T) {
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
+	refused := facts.DeviceNode{Path: "/dev/nvidia-uvm", Problem: "no such device or address"}
+	want := []facts.DeviceNode{refused, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1", Problem: "no such file or directory"}}
+	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, []string{"nvidia"})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want[0].Problem = ""
+	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, nil)); diff != "" {
+		t.Errorf("where modules do not show (-want +got):\n%s", diff)
+	}
+	// What access(2) does not know, opening does.
+	if err := opens(o.At("/dev")); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+func TestModprobe(t *testing.T) {
+	none := fixture.Write(t, machine.Options{}, map[string]string{"/usr/bin/env": ""})
+	if hasModprobe(none) {
+		t.Error("found where it is not")
+	}
+	for mode, want := range map[os.FileMode]bool{
+		0o755:                 false,
+		os.ModeSetuid | 0o750: false,
+		os.ModeSetuid | 0o755: os.Geteuid() == 0, // for it is its owner's rights that it gets
+		os.ModeSetgid | 0o755: false,
+	} {
+		o := fixture.Write(t, machine.Options{}, map[string]string{modprobeHelper: ""})
+		if err := os.Chmod(o.At(modprobeHelper), mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := hasModprobe(o); got != want {
+			t.Errorf("%v: %v, want %v", mode, got, want)
+		}
+	}
+}
+
+// Each file is listed once, under the name that the loader comes to first, and both
+// the name and what it leads to may be of a package of forward compatibility.
+func TestLibcudaIsListedOnce(t *testing.T) {
+	o := fixture.Write(t, machine.Options{}, map[string]string{
+		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
+	})
+	for name, target := range map[string]string{
+		"/opt/linked/libcuda.so.1":            "../conda/cuda-compat/libcuda.so.575.51.03",
+		"/usr/local/cuda/compat/libcuda.so.1": "../../../../opt/kept/libcuda.so.570.86.15",
+		"/usr/lib64":                          "../opt/linked",
+		"/opt/kept/libcuda.so.1":              "gone",
+	} {
+		if err := os.Symlink(target, o.At(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []facts.DriverLibrary{
+		{Path: "/opt/linked/libcuda.so.1", Version: "575.51.03", From: "LD_LIBRARY_PATH", Compat: true},
+		{Path: "/usr/local/cuda/compat/libcuda.so.1", Version: "570.86.15", From: "LD_LIBRARY_PATH", Compat: true},
+	}
+	if diff := cmp.Diff(want, findLibcuda(o, "/opt/linked;/opt/kept:/usr/local/cuda/compat")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestXids(t *testing.T) {
+	records := "5,1,1000000,-;NVRM: Xid (PCI:0000:0A:00): 31, pid=99, name=python, Ch 00000008\n" +
+		" SUBSYSTEM=pci\n DEVICE=+pci:0000:0a:00.0\n" +
+		"4,2,2000000,-;NVRM: Xid (0000:0b:00): 8, Channel 00000010\n" +
+		"4,3,3000000,c;NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010\n" +
+		"4,4,4000000,-;NVRM: Xid (PCI:0000:41:00): 79\n" +
+		"4,5,500000000,-;NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  " + strings.Repeat("x", 400) + "\n" +
+		"4,6,6000000,-;a NVRM: Xid (PCI:0000:41:00): 79, quoted\n" +
+		"4,seven,seven,-;NVRM: Xid (PCI:0000:41:00): 79, no time\n" +
+		"NVRM: Xid (PCI:0000:41:00): 79, no head\n" +
+		"4,8,8000000,-;NVRM: Xid (PCI:0000:41:00): none, no code\n" +
+		"4,9,9000000,-;NVRM: Xid (PCI:0000:42:00): 48, the end"
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
+	got, unread := readXids(t.Context(), o)
+	want := []facts.Xid{
+		{Code: 31, Address: "0000:0a:00", Age: 100, Text: "pid=99, name=python, Ch 00000008"},
+		{Code: 8, Address: "0000:0b:00", Age: 99, Text: "Channel 00000010"},
+		{Code: 43, Address: "0000:41:00", Age: 98, Text: "pid=977, Ch 00000010"},
+		{Code: 79, Address: "0000:41:00", Age: 97},
+		{Code: 149, Address: "0018:01:00", Age: 0, Text: "NETIR_LINK_EVT  " + strings.Repeat("x", 284)},
+		{Code: 48, Address: "0000:42:00", Age: 92, Text: "the end"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || unread != "" {
+		t.Errorf("%q (-want +got):\n%s", unread, diff)
+	}
+}
+
+// Of a flood the newest are kept, and an empty log is not one that may not be read.
+func TestXidsOfAFlood(t *testing.T) {
+	var records strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&records, "4,%d,%d000000,-;NVRM: Xid (PCI:0000:4e:00): %d, flood\n", i, i, i)
+	}
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
+	got, _ := readXids(t.Context(), o)
+	if len(got) != xidMost || got[0].Code != 150 || got[xidMost-1].Code != 249 {
+		t.Errorf("%d, from %+v to %+v", len(got), got[0], got[len(got)-1])
+	}
+	fixture.Write(t, o, map[string]string{"/dev/kmsg": ""})
+	if got, unread := readXids(t.Context(), o); got == nil || len(got) > 0 || unread != "" {
+		t.Errorf("an empty log: %v, %q", got, unread)
+	}
+	if err := os.Remove(o.At("/dev/kmsg")); err != nil {
+		t.Fatal(err)
+	}
+	if got, unread := readXids(t.Context(), o); got != nil || unread != "no such file or directory" {
+		t.Errorf("no log: %v, %q", got, unread)
+	}
+}
+
+// The log of a running kernel has no end, and is not waited for. A pipe that stays
+// open stands for it.
+func TestKernelLogIsNotWaitedFor(t *testing.T) {
+	path := t.TempDir() + "/kmsg"
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if _, err := writer.WriteString("4,1,1,-;one\n"); err != nil {
+		t.Fatal(err)
+	}
+	log, err := openKernelLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.close()
+	buffer := make([]byte, 64)
+	if n, err := log.Read(buffer); string(buffer[:n]) != "4,1,1,-;one\n" || err != nil {
+		t.Errorf("%q, %v", buffer[:n], err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := log.Read(buffer)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("there was more")
+		}
+	case <-time.After(10 * time.Second):
+		_, _ = writer.WriteString("4,2,2,-;two\n") // lets the reader go
+		t.Error("it waits for the next record")
+	}
+}
+
+func TestFabricManager(t *testing.T) {
+	t.Setenv("PATH", "")
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/proc/7/comm": "python\n", "/proc/self/comm": "nv-fabricmanage\n"})
+	if got := fabricManager(t.Context(), o, 0); got != nil {
+		t.Errorf("without switches: %+v", got)
+	}
+	if diff := cmp.Diff(&facts.FabricManager{}, fabricManager(t.Context(), o, 4)); diff != "" {
+		t.Errorf("with switches (-want +got):\n%s", diff)
+	}
+	// Of a machine that systemd did not start it has nothing to say.
+	fixture.Program(t, o.At("/proc/systemctl"), "#!/bin/sh\necho ActiveState=active\n")
+	t.Setenv("PATH", o.At("/proc"))
+	if got := unitState(t.Context(), o, "nvidia-fabricmanager"); got != "" {
+		t.Errorf("without systemd: %q", got)
+	}
+	// One that hangs is there all the same.
+	fixture.Write(t, o, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
+	fixture.Program(t, o.At("/usr/sbin/nv-fabricmanager"), "#!/bin/sh\nexec /bin/sleep 300\n")
+	if diff := cmp.Diff(&facts.FabricManager{Installed: true, Running: true}, fabricManager(t.Context(), o, 0)); diff != "" {
+		t.Errorf("hanging (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,93 @@
+package gpu
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+const (
+	// fabricLimit is for each of the two programs that are asked.
+	fabricLimit = time.Second
+	// fabricComm is nv-fabricmanager in the process table, which keeps 15 characters.
+	fabricComm = "nv-fabricmanage"
+)
+
+// fabricPlaces are where NVIDIA's packages put the program.
+var fabricPlaces = []string{"/usr/bin/nv-fabricmanager", "/usr/sbin/nv-fabricmanager", "/usr/local/bin/nv-fabricmanager"}
+
+// fabricVersion is in "Fabric Manager version is : 550.54.15".
+var fabricVersion = regexp.MustCompile(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
+
+// fabricManager looks for the service that configures NVSwitches, nil where there
+// is neither it nor a switch that shows. In a container it runs outside, and where
+// only the machine sees it.
+func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.FabricManager {
+	program := fabricProgram(o)
+	if program == "" && switches == 0 {
+		return nil
+	}
+	manager := &facts.FabricManager{Installed: program != "", Running: processRuns(o, fabricComm)}
+	ctx, cancel := context.WithTimeout(ctx, fabricLimit)
+	defer cancel()
+	var asking sync.WaitGroup
+	if program != "" {
+		asking.Go(func() {
+			said, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}}.Run(ctx)
+			if match := fabricVersion.FindStringSubmatch(said); match != nil {
+				manager.Version = match[1]
+			}
+		})
+	}
+	asking.Go(func() { manager.State = unitState(ctx, o, "nvidia-fabricmanager") })
+	asking.Wait()
+	return manager
+}
+
+func fabricProgram(o machine.Options) string {
+	if path, err := exec.LookPath("nv-fabricmanager"); err == nil {
+		return path
+	}
+	for _, place := range fabricPlaces {
+		if path, err := exec.LookPath(o.At(place)); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// unitState is systemd's word for a unit, "" where systemd did not start the
+// machine (sd_booted(3)) or does not answer in time.
+func unitState(ctx context.Context, o machine.Options, unit string) string {
+	if !machine.Exists(o.At("/run/systemd/system")) {
+		return ""
+	}
+	systemctl, err := exec.LookPath("systemctl")
+	if err != nil {
+		return ""
+	}
+	// The name stays in the answer: leaving it out takes systemd 230.
+	said, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}}.Run(ctx)
+	_, state, _ := strings.Cut(strings.TrimSpace(said), "ActiveState=")
+	return machine.Clipped(state)
+}
+
+// processRuns is whether a process of that name is seen.
+func processRuns(o machine.Options, comm string) bool {
+	entries, _ := os.ReadDir(o.At("/proc")) // none: nobody is seen
+	for _, entry := range entries {
+		if name := entry.Name(); name[0] >= '0' && name[0] <= '9' && machine.Line(o.At(filepath.Join("/proc", name, "comm"))) == comm {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+// Package gpu looks for accelerators: at what the bus, the kernel and the file
+// system show of them, and at what their driver says. The driver is asked in a
+// process of its own ([nvml], which may hang and die of it), and nvidia-smi where
+// that cannot be. It refuses to wake up, reset or configure a GPU.
+package gpu
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// deviceName takes the number off the name of a device node, for an order by it.
+var deviceName = regexp.MustCompile(`^(nvidia|accel|davinci)(\d+)$`)
+
+// CollectGPU looks for accelerators and, where one is NVIDIA's, at what of its
+// driver the kernel and the file system show. Whether any of it works is for the
+// driver to say, which is not asked here.
+func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
+	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
+	// Where no driver is loaded, the directory is not there.
+	if entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")); err == nil {
+		gpu.Driver = []string{}
+		for _, entry := range entries {
+			gpu.Driver = append(gpu.Driver, entry.Name())
+		}
+	}
+	gpu.Others = slices.Concat(kfdNodes(o), deviceNodes(o, "/dev/accel", "accel"), deviceNodes(o, "/dev", "davinci"))
+	if machine.Exists(o.At("/dev/dxg")) { // WSL 2 shows all GPUs of Windows as one device
+		gpu.Others = append(gpu.Others, "/dev/dxg")
+	}
+	gpu.OnBus, gpu.NVSwitches = nvidiaOnBus(o)
+	if !showsNVIDIA(o) {
+		return gpu, ctx.Err()
+	}
+	gpu.Modules = loadedModules(o)
+	gpu.Module, gpu.OpenModule = driverModule(o)
+	gpu.Modprobe = hasModprobe(o)
+	gpu.Doors = accessibleNodes(o, gpu.Devices, gpu.Modules)
+	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
+	gpu.IOMMU = iommu(o, gpu.OnBus)
+	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
+	gpu.Xids, gpu.XidsUnread = readXids(ctx, o)
+	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
+	return gpu, ctx.Err()
+}
+
+// showsNVIDIA is whether anything here is NVIDIA's, so that its driver is worth
+// asking: a device node, the driver's directory, a GPU on the bus, or the one
+// device in which WSL 2 shows all GPUs of Windows.
+func showsNVIDIA(o machine.Options) bool {
+	for _, sign := range []string{"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg"} {
+		if machine.Exists(o.At(sign)) {
+			return true
+		}
+	}
+	gpus, _ := nvidiaOnBus(o)
+	return len(gpus) > 0 || len(deviceNodes(o, "/dev", "nvidia")) > 0
+}
+
+// deviceNodes are those of one kind by their numbers; never nil.
+func deviceNodes(o machine.Options, dir, kind string) []string {
+	entries, _ := os.ReadDir(o.At(dir)) // none, where the directory is not there
+	numbers := []int{}
+	for _, entry := range entries {
+		match := deviceName.FindStringSubmatch(entry.Name())
+		if match == nil || match[1] != kind {
+			continue
+		}
+		if number, err := strconv.Atoi(match[2]); err == nil {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	nodes := []string{}
+	for _, number := range numbers {
+		nodes = append(nodes, filepath.Join(dir, kind+strconv.Itoa(number)))
+	}
+	return nodes
+}
+
+// kfdNodes are AMD's GPUs: /dev/kfd is one door to all of them, and the topology
+// tells which of its nodes compute (Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c;
+// a processor has no SIMD units).
+func kfdNodes(o machine.Options) []string {
+	if !machine.Exists(o.At("/dev/kfd")) {
+		return nil
+	}
+	const topology = "/sys/class/kfd/kfd/topology/nodes"
+	entries, _ := os.ReadDir(o.At(topology))
+	var nodes []string
+	for _, entry := range entries {
+		properties, err := os.ReadFile(o.At(filepath.Join(topology, entry.Name(), "properties")))
+		if err != nil {
+			continue // a GPU that this container was not given
+		}
+		for row := range strings.Lines(string(properties)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(row), " ")
+			if name == "simd_count" && value != "0" {
+				nodes = append(nodes, "/dev/kfd node "+entry.Name())
+			}
+		}
+	}
+	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return nodes
+}
+
+const pciDevices = "/sys/bus/pci/devices"
+
+// nvidiaOnBus are NVIDIA's GPUs on the PCI bus, by address, nil when /sys does not
+// show the bus, and the number of its NVSwitches. The sound and USB functions of a
+// graphics card are neither. Classes are those of the PCI Code and ID Assignment
+// Specification: 0x0300 VGA, 0x0302 3D controller, 0x0680 other bridge.
+func nvidiaOnBus(o machine.Options) (gpus []facts.PCIGPU, switches int) {
+	entries, err := os.ReadDir(o.At(pciDevices))
+	if err != nil {
+		return nil, 0
+	}
+	gpus = []facts.PCIGPU{}
+	for _, entry := range entries {
+		dir := filepath.Join(o.At(pciDevices), entry.Name())
+		if machine.Line(dir+"/vendor") != "0x10de" {
+			continue
+		}
+		class := machine.Line(dir + "/class")
+		switch {
+		case strings.HasPrefix(class, "0x0300"), strings.HasPrefix(class, "0x0302"):
+			gpus = append(gpus, pciGPU(dir))
+		case strings.HasPrefix(class, "0x0680"):
+			switches++
+		}
+	}
+	return gpus, switches
+}
+
+func pciGPU(dir string) facts.PCIGPU {
+	gpu := facts.PCIGPU{
+		Address:  filepath.Base(dir),
+		Device:   machine.Line(dir + "/device"),
+		NUMANode: -1,
+		Path:     machine.PCIPath(dir),
+	}
+	if driver, err := os.Readlink(dir + "/driver"); err == nil {
+		gpu.Driver = filepath.Base(driver)
+	}
+	if node, known := machine.Number(dir + "/numa_node"); known {
+		gpu.NUMANode = int(node)
+	}
+	return gpu
+}

@@ -1,0 +1,165 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+	"preflight/probe/nvml"
+)
+
+const (
+	// nvmlQuiet is how long the driver may take for one call. A GPU that nobody
+	// uses and that is not in persistence mode takes some seconds to wake up.
+	nvmlQuiet = 10 * time.Second
+	// nvmlEnding is how long a killed child may take to be gone. One that is still
+	// there sleeps in the kernel, where no signal reaches it.
+	nvmlEnding = 500 * time.Millisecond
+)
+
+// CollectNVML asks NVIDIA's driver, where the machine shows anything of NVIDIA:
+// by NVML in a child of ours, or by nvidia-smi where there is no NVML to load.
+// What a sick driver said before it failed is kept.
+func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
+	if !showsNVIDIA(o) {
+		return &facts.NVML{Cards: []facts.Card{}}, nil
+	}
+	seen, err := askNVML(ctx, nvmlChild().Stream, nvmlQuiet)
+	if err == nil && seen.Unloaded != "" {
+		// Only then: nvidia-smi would hang in the same driver, and fail by the same error.
+		seen, err = askInstead(ctx, seen.Unloaded, smiPlaces)
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen.Asked = true
+	nameProcesses(o, seen.Cards)
+	addressUnreachable(o, seen.Cards)
+	seen.Unshown = hiddenNodes(o, seen)
+	return seen, nil
+}
+
+// nvmlChild is this program anew, called as we were; `agent nvml` is what it has
+// of package probe/nvml. That binds NVML's symbols when they are called, which
+// LD_BIND_NOW would end before it begins.
+func nvmlChild() hostsys.Child {
+	ours := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "LD_BIND_NOW=") })
+	return hostsys.Child{
+		Path: "/proc/self/exe", Name: os.Args[0], Args: []string{"agent", "nvml"},
+		Env: append(ours, "GOMAXPROCS=2", "GOGC=off"),
+	}
+}
+
+// askNVML makes facts of what a child says of the driver, and ends it when
+// nothing comes for too long. ask is [hostsys.Child.Stream]: it runs until the child has
+// ended or the context has.
+//
+// An error is no word about the driver: we were interrupted, could not start the
+// child, or had too little time for it.
+func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
+	heard, end := listen(ctx, ask, quiet)
+	silent := time.Since(heard.last).Round(100 * time.Millisecond)
+	switch {
+	case heard.done:
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, ctx.Err()
+	case heard.at.Call == "" && end.killed:
+		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start within %s", silent)
+	case heard.at.Call == "":
+		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start: %s", crashMessage(end.stderr, end.err))
+	case !end.killed:
+		heard.fail(facts.FailureCrashed, "the process that asked "+heard.whom()+" ended: "+crashMessage(end.stderr, end.err))
+	case silent < quiet/2: // it may yet have answered
+		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", heard.call())
+	case end.stuck:
+		heard.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", heard.whom(), silent))
+	default:
+		heard.fail(facts.FailureHung, fmt.Sprintf("%s did not answer within %s", heard.whom(), silent))
+	}
+	return &heard.seen, nil
+}
+
+// ending is how a child came to its end: by itself, killed by us, or killed and
+// not gone.
+type ending struct {
+	stderr        string
+	err           error
+	killed, stuck bool
+}
+
+// listen hears a child out until it ends, is silent for too long, or the time
+// that ctx leaves is over.
+func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	if deadline, ok := ctx.Deadline(); ok { // what is heard by then has to be handed in before it
+		asking, stop = context.WithDeadline(asking, deadline.Add(-2*nvmlEnding))
+		defer stop()
+	}
+	silence := time.AfterFunc(quiet, stop)
+	defer silence.Stop()
+	talk := newChildOutput(func(done bool) {
+		if done {
+			// A driver may take long to close its GPUs, and nobody has to wait for that.
+			silence.Reset(hostsys.Grace)
+		} else {
+			silence.Reset(quiet)
+		}
+	})
+
+	ended := make(chan ending, 1) // room for one, so that a child nobody awaits can still end
+	go func() {
+		stderr, err := ask(asking, talk)
+		ended <- ending{stderr: stderr, err: err}
+	}()
+	var end ending
+	select {
+	case end = <-ended:
+	case <-asking.Done():
+		select {
+		case end = <-ended:
+		case <-time.After(nvmlEnding):
+			end.stuck = true
+		}
+	}
+	end.killed = asking.Err() != nil
+	return talk.close(), end
+}
+
+// smiPlaces are where nvidia-smi is looked for: by PATH, which a session without
+// a login shell may have shorter, then where distributions and WSL 2 put it.
+var smiPlaces = []string{"nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"}
+
+// askInstead asks nvidia-smi where NVML could not be loaded, for the reason given.
+// That neither is there is a fact, but not for a preflight that could not have
+// found NVML.
+func askInstead(ctx context.Context, unloaded string, places []string) (*facts.NVML, error) {
+	for _, place := range places {
+		path, err := exec.LookPath(place)
+		if err != nil {
+			continue
+		}
+		seen, err := askSMI(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		seen.Unloaded = unloaded
+		return seen, nil
+	}
+	if unloaded == nvml.WithoutCgo {
+		return nil, errors.New(unloaded + ", and there is no nvidia-smi to ask instead")
+	}
+	return &facts.NVML{
+		Cards:   []facts.Card{},
+		Failure: &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Text: unloaded + ", and there is no nvidia-smi"},
+	}, nil
+}

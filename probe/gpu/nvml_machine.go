@@ -1,0 +1,102 @@
+package gpu
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// processName caps what is kept of a name that a process may choose for itself.
+const processName = 64
+
+// nameProcesses adds to the processes on the GPUs what the process table says of
+// them. One that is not there belongs to another container, or has ended.
+func nameProcesses(o machine.Options, cards []facts.Card) {
+	for i := range cards {
+		for j := range cards[i].Processes {
+			user := &cards[i].Processes[j]
+			dir := o.At(filepath.Join("/proc", strconv.Itoa(user.PID)))
+			info, err := os.Stat(dir)
+			if err != nil || user.PID <= 0 || !isSameProcess(o, dir) {
+				continue
+			}
+			user.Name = programName(dir)
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+				user.User = machine.Owner(o, int(stat.Uid))
+			}
+		}
+	}
+}
+
+// isSameProcess is whether a process of our table is the one the driver means. In a
+// container, older drivers tell the machine's numbers (NVIDIA/nvidia-docker, issue
+// 1483), so that there it has to be seen with a GPU open.
+func isSameProcess(o machine.Options, dir string) bool {
+	if namespace, err := os.Readlink(o.At("/proc/self/ns/pid")); err == nil && namespace == machine.InitialPID {
+		return true
+	}
+	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none, of another user's
+	for _, entry := range open {
+		if file, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil && strings.HasPrefix(file, "/dev/nvidia") {
+			return true
+		}
+	}
+	return false
+}
+
+// programName is what a process was called by, without the directory, or what
+// the kernel calls it when it has no arguments any more.
+func programName(dir string) string {
+	arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty of a process that is ending
+	name, _, _ := strings.Cut(string(arguments), "\x00")
+	if name = filepath.Base(name); name == "." || name == "/" {
+		name = machine.Line(filepath.Join(dir, "comm"))
+	}
+	return name[:min(processName, len(name))]
+}
+
+// addressUnreachable finds the PCI addresses of GPUs that told none, such as those that
+// fell off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists
+// the addresses of as many.
+func addressUnreachable(o machine.Options, cards []facts.Card) {
+	entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")) // in the order of their names
+	if err != nil || len(entries) != len(cards) {
+		return
+	}
+	for i, card := range cards {
+		if card.Index != i || card.Address != "" && card.Address != entries[i].Name() {
+			return // a list of other GPUs, as a container may see
+		}
+	}
+	for i := range cards {
+		cards[i].Address = entries[i].Name()
+	}
+}
+
+// hiddenNodes are the device nodes of GPUs that the driver does not show, and what this
+// session is refused there: those of a job's or a container's device cgroup are kept
+// from it, the others are lost. They are not opened, see [access].
+func hiddenNodes(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
+	if seen.Failure != nil {
+		return nil
+	}
+	shown := map[string]bool{}
+	for _, card := range seen.Cards {
+		if card.Minor == nil {
+			return nil // one of the nodes is its own
+		}
+		shown["/dev/nvidia"+strconv.Itoa(*card.Minor)] = true
+	}
+	var nodes []facts.DeviceNode
+	for _, path := range deviceNodes(o, "/dev", "nvidia") {
+		if !shown[path] {
+			nodes = append(nodes, deviceNode(path, access(o.At(path))))
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,171 @@
+package gpu
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/nvml"
+)
+
+const (
+	// maxLine and maxCards cap what is taken from the child, which has a
+	// driver's library in it.
+	maxLine  = 1 << 20
+	maxCards = 1 << 10
+)
+
+// childOutput is what the child has said so far. It is written to until it is
+// closed: by the child's pipe, while askNVML waits.
+type childOutput struct {
+	heard func(done bool) // called for each line
+
+	mu      sync.Mutex
+	closed  bool
+	partial []byte // a line whose end did not come yet
+	childReport
+}
+
+// childReport are what the lines of a child come to.
+type childReport struct {
+	seen facts.NVML
+	at   nvml.Line // the call announced last
+	last time.Time // when a line came
+	done bool
+}
+
+func newChildOutput(heard func(done bool)) *childOutput {
+	return &childOutput{heard: heard, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+}
+
+// Write takes the child's output. What is no line of ours is noise of the library.
+func (t *childOutput) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.partial = append(t.partial, p...)
+	for !t.closed {
+		text, rest, whole := bytes.Cut(t.partial, []byte("\n"))
+		if !whole {
+			break
+		}
+		t.partial = rest
+		var line nvml.Line
+		if json.Unmarshal(text, &line) == nil {
+			t.take(line)
+			t.heard(t.done)
+		}
+	}
+	if t.closed || len(t.partial) > maxLine {
+		t.partial = nil
+	}
+	return len(p), nil
+}
+
+// close is what was said up to now. Whatever comes later is dropped.
+func (t *childOutput) close() *childReport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	return &t.childReport
+}
+
+// take adds one line to the facts.
+func (w *childReport) take(line nvml.Line) {
+	w.last = time.Now()
+	switch {
+	case line.Call != "":
+		w.at = line
+	case line.Unloaded != "":
+		w.seen.Unloaded = line.Unloaded
+	case line.System != nil:
+		w.seen.Source = "nvml" // from here on, there is a library that answers
+		w.seen.Driver, w.seen.Library, w.seen.CUDA = line.System.Driver, line.System.Library, line.System.CUDA
+	case line.Seen != nil:
+		w.see(*line.Seen)
+	case line.Hidden > 0:
+		w.seen.Hidden = line.Hidden
+	case line.Topology != nil:
+		w.seen.Topology = line.Topology
+	case line.Peers != nil:
+		w.seen.Peers = line.Peers
+	case line.Failure != nil:
+		w.seen.Failure = line.Failure
+	case line.Done:
+		w.done = true
+	}
+}
+
+// see puts a GPU in its place by index, over what was known of it before.
+func (w *childReport) see(card facts.Card) {
+	if card.Index < 0 || card.Index >= maxCards {
+		return
+	}
+	place, known := slices.BinarySearchFunc(w.seen.Cards, card.Index, func(c facts.Card, index int) int { return cmp.Compare(c.Index, index) })
+	if known {
+		w.seen.Cards[place] = card
+	} else {
+		w.seen.Cards = slices.Insert(w.seen.Cards, place, card)
+	}
+}
+
+// fail says that the driver did not get through the call announced last. Where
+// that was about one GPU, it is the GPU's failure too.
+func (w *childReport) fail(kind, text string) {
+	failure := facts.NVMLFailure{Kind: kind, Call: w.at.Call, Text: text}
+	w.seen.Failure = &failure
+	if w.at.Card == nil {
+		return
+	}
+	card := facts.Card{Index: *w.at.Card}
+	for _, known := range w.seen.Cards {
+		if known.Index == card.Index {
+			card = known
+		}
+	}
+	own := failure
+	card.Failure = &own
+	w.see(card)
+}
+
+// subject is who was asked last.
+func (w *childReport) whom() string {
+	if w.at.Card != nil {
+		return fmt.Sprintf("GPU %d", *w.at.Card)
+	}
+	return "the driver"
+}
+
+// call is what was asked last.
+func (w *childReport) call() string {
+	if w.at.Card != nil {
+		return fmt.Sprintf("%s of GPU %d", w.at.Call, *w.at.Card)
+	}
+	return w.at.Call
+}
+
+// crashMessage is why the child ended before it was done. Go's report of a signal
+// begins with its name and goes on for pages; the loader's is one line.
+func crashMessage(stderr string, err error) string {
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		for _, sign := range []string{"SIG", "panic: ", "fatal error: "} {
+			if strings.HasPrefix(line, sign) {
+				return line
+			}
+		}
+		if _, symbol, found := strings.Cut(line, "symbol lookup error: "); found {
+			return "symbol lookup error: " + symbol
+		}
+	}
+	if err == nil {
+		return "it was ended in the middle, and said nothing"
+	}
+	return hostsys.Complaint(stderr, err)
+}

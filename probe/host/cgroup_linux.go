@@ -1,0 +1,190 @@
+package host
+
+import (
+	"cmp"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	"preflight/probe/machine"
+)
+
+// cgroup is where this process's cgroup of one controller lies.
+type cgroup struct {
+	dir string // its own directory
+	top string // the mount point: nothing above it can be seen
+	v2  bool
+}
+
+// membership is one line of /proc/self/cgroup.
+type membership struct {
+	controllers []string // empty for version 2
+	path        string
+}
+
+// ownCgroup finds the cgroup that a controller rules this process by; false
+// when the controller is not there or cgroups are not mounted.
+func ownCgroup(o machine.Options, controller string) (cgroup, bool) {
+	text, err := os.ReadFile(o.At("/proc/self/cgroup"))
+	if err != nil {
+		return cgroup{}, false
+	}
+	table, err := machine.Mounts(o)
+	if err != nil {
+		return cgroup{}, false
+	}
+	c, found := findCgroup(parseMemberships(string(text)), table, controller)
+	return cgroup{dir: o.At(c.dir), top: o.At(c.top), v2: c.v2}, found
+}
+
+// parseMemberships reads "4:memory:/user.slice" and "0::/user.slice" (cgroups(7)).
+func parseMemberships(text string) []membership {
+	var all []membership
+	for row := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSuffix(row, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		m := membership{path: parts[2]}
+		if parts[1] != "" {
+			m.controllers = strings.Split(parts[1], ",")
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// findCgroup joins memberships with mounts. A controller that a version 1
+// hierarchy has is not in version 2, so version 1 is asked first.
+func findCgroup(all []membership, table []*procfs.MountInfo, controller string) (cgroup, bool) {
+	for _, m := range all {
+		if slices.Contains(m.controllers, controller) {
+			for _, mount := range table {
+				if mount.FSType == "cgroup" && machine.Has(mount, controller) {
+					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint}, true
+				}
+			}
+		}
+	}
+	for _, m := range all {
+		if m.controllers == nil {
+			for _, mount := range table {
+				if mount.FSType == "cgroup2" {
+					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint, v2: true}, true
+				}
+			}
+		}
+	}
+	return cgroup{}, false
+}
+
+// pathInMount is where a cgroup path is found below a mount. A container's
+// mount shows its own subtree only; a path from outside of that (a cgroup
+// namespace prints it with "..") is the top as far as we can see.
+func pathInMount(mount *procfs.MountInfo, path string) string {
+	if !machine.Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
+		return mount.MountPoint
+	}
+	return filepath.Join(mount.MountPoint, strings.TrimPrefix(path, strings.TrimSuffix(mount.Root, "/")))
+}
+
+// upward yields the cgroup's directory and its ancestors' as far as they can be seen.
+func (c cgroup) upward() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for dir := c.dir; machine.Below(dir, c.top); dir = filepath.Dir(dir) {
+			if !yield(dir) || dir == c.top {
+				return
+			}
+		}
+	}
+}
+
+// tightest is the smallest limit that the cgroup or an ancestor sets, and the
+// directory that sets it; false when none does.
+func tightest[N cmp.Ordered](c cgroup, limit func(dir string) (N, bool)) (smallest N, by string, found bool) {
+	for dir := range c.upward() {
+		if n, set := limit(dir); set && (!found || n < smallest) {
+			smallest, by, found = n, dir, true
+		}
+	}
+	return smallest, by, found
+}
+
+// cpuQuota is how many processors' worth of time a cgroup directory allows.
+func (c cgroup) cpuQuota(dir string) (float64, bool) {
+	if c.v2 {
+		return parseCPUMax(machine.Line(filepath.Join(dir, "cpu.max")))
+	}
+	quota := machine.Line(filepath.Join(dir, "cpu.cfs_quota_us"))
+	return parseCPUMax(quota + " " + machine.Line(filepath.Join(dir, "cpu.cfs_period_us")))
+}
+
+// parseCPUMax reads "200000 100000", microseconds of time each period; "max"
+// and, from version 1, -1 mean no limit.
+func parseCPUMax(text string) (processors float64, limited bool) {
+	quota, period, _ := strings.Cut(text, " ")
+	q, err := strconv.ParseFloat(quota, 64)
+	if err != nil || q <= 0 {
+		return 0, false
+	}
+	p, err := strconv.ParseFloat(period, 64)
+	if err != nil || p <= 0 {
+		return 0, false
+	}
+	return q / p, true
+}
+
+// memoryLimit is the limit in bytes that a cgroup directory sets. Version 1
+// writes no limit as the largest multiple of the page size.
+func (c cgroup) memoryLimit(dir string) (int64, bool) {
+	name := "memory.limit_in_bytes"
+	if c.v2 {
+		name = "memory.max"
+	}
+	limit, set := machine.Number(filepath.Join(dir, name))
+	return limit, set && limit < 1<<62
+}
+
+// memoryUsed is the memory in bytes that a cgroup directory cannot give back:
+// what it is charged for, less the page cache the kernel drops first. That is
+// what the kernel's OOM killer and kubelet's evictions go by.
+func (c cgroup) memoryUsed(dir string) (int64, bool) {
+	name, inactive := "memory.usage_in_bytes", "total_inactive_file"
+	if c.v2 {
+		name, inactive = "memory.current", "inactive_file"
+	}
+	used, found := machine.Number(filepath.Join(dir, name))
+	if !found {
+		return 0, false
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return used, true
+	}
+	return max(0, used-parseStat(string(stat), inactive)), true
+}
+
+// parseStat is one entry of memory.stat, 0 when it is not there.
+func parseStat(text, name string) int64 {
+	for row := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(row), " ")
+		if key == name {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// pidsLimit is the limit on processes and threads that a cgroup directory sets.
+func pidsLimit(dir string) (int64, bool) {
+	return machine.Number(filepath.Join(dir, "pids.max"))
+}

@@ -1,0 +1,95 @@
+package host
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
+)
+
+func TestParseMemberships(t *testing.T) {
+	got := parseMemberships("4:cpu,cpuacct:/user.slice\n1:name=systemd:/a:b\n0::/\nnonsense\n")
+	want := []membership{
+		{controllers: []string{"cpu", "cpuacct"}, path: "/user.slice"},
+		{controllers: []string{"name=systemd"}, path: "/a:b"},
+		{path: "/"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(membership{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFindCgroup(t *testing.T) {
+	v1 := &procfs.MountInfo{FSType: "cgroup", Root: "/", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"rw": "", "memory": ""}}
+	inDocker := &procfs.MountInfo{FSType: "cgroup", Root: "/docker/8a", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"memory": ""}}
+	v2 := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup"}
+	hybrid := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup/unified"}
+	for name, test := range map[string]struct {
+		groups string
+		mounts []*procfs.MountInfo
+		want   cgroup
+	}{
+		"version 1":                {"4:memory:/a/b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a/b", top: "/sys/fs/cgroup/memory"}},
+		"version 1 in docker":      {"4:memory:/docker/8a/job\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory/job", top: "/sys/fs/cgroup/memory"}},
+		"outside what is mounted":  {"4:memory:/docker/other\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory", top: "/sys/fs/cgroup/memory"}},
+		"version 2":                {"0::/user.slice\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup/user.slice", top: "/sys/fs/cgroup", v2: true}},
+		"above a cgroup namespace": {"0::/../other\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup", top: "/sys/fs/cgroup", v2: true}},
+		"hybrid, in version 1":     {"4:memory:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, cgroup{dir: "/sys/fs/cgroup/memory/a", top: "/sys/fs/cgroup/memory"}},
+		"hybrid, in version 2":     {"4:pids:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, cgroup{dir: "/sys/fs/cgroup/unified/b", top: "/sys/fs/cgroup/unified", v2: true}},
+		"not mounted":              {"4:memory:/a\n0::/b\n", nil, cgroup{}},
+		"no cgroups":               {"", []*procfs.MountInfo{v1, v2}, cgroup{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, found := findCgroup(parseMemberships(test.groups), test.mounts, "memory")
+			if got != test.want || found != (test.want != cgroup{}) {
+				t.Errorf("found %v %+v, want %+v", found, got, test.want)
+			}
+		})
+	}
+}
+
+func TestTightestIsTheSmallestOnTheWayUp(t *testing.T) {
+	c := cgroup{dir: "/top/a/b", top: "/top"}
+	for name, test := range map[string]struct {
+		limits map[string]int
+		by     string
+	}{
+		"own":         {map[string]int{"/top/a/b": 1, "/top/a": 2, "/": 0}, "/top/a/b"},
+		"an ancestor": {map[string]int{"/top/a/b": 3, "/top/a": 2, "/top": 5}, "/top/a"},
+		"the top":     {map[string]int{"/top": 5}, "/top"},
+		"none":        {map[string]int{"/": 1, "/top/a/b/c": 1, "/topper": 1}, ""},
+	} {
+		smallest, by, found := tightest(c, func(dir string) (int, bool) { n, set := test.limits[dir]; return n, set })
+		if by != test.by || smallest != test.limits[test.by] || found != (test.by != "") {
+			t.Errorf("%s: %d by %q (%v), want %q", name, smallest, by, found, test.by)
+		}
+	}
+}
+
+func TestUpwardEndsAtTheRoot(t *testing.T) {
+	got := slices.Collect(cgroup{dir: "/a/b", top: "/"}.upward())
+	if diff := cmp.Diff([]string{"/a/b", "/a", "/"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseCPUMax(t *testing.T) {
+	for text, want := range map[string]float64{
+		"200000 100000": 2, "50000 100000": 0.5,
+		"max 100000": 0, "-1 100000": 0, " ": 0, "": 0, "1": 0, "1 0": 0, "1 x": 0,
+	} {
+		if got, limited := parseCPUMax(text); got != want || limited != (want != 0) {
+			t.Errorf("parseCPUMax(%q) = %v, %v, want %v", text, got, limited, want)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	const stat = "anon 5\ninactive_file 42\ntotal_inactive_file x\n"
+	for name, want := range map[string]int64{"inactive_file": 42, "total_inactive_file": 0, "file": 0} {
+		if got := parseStat(stat, name); got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+}

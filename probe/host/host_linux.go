@@ -1,0 +1,234 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// CollectHost tells what machine this is. Without /proc it cannot be looked at.
+func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
+	var uname unix.Utsname
+	if err := unix.Uname(&uname); err != nil {
+		return nil, fmt.Errorf("uname: %w", err)
+	}
+	boot := machine.Line(o.At("/proc/sys/kernel/random/boot_id"))
+	if boot == "" {
+		return nil, errors.New("/proc is not mounted: no boot id, and little else can be told")
+	}
+	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" in a kernel without namespaces
+	uptime, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
+	up, err := strconv.ParseFloat(uptime, 64)
+	if err != nil {
+		return nil, fmt.Errorf("/proc/uptime says %q", uptime)
+	}
+	who := machine.Session(o)
+	return &facts.Host{
+		Hostname:     unix.ByteSliceToString(uname.Nodename[:]),
+		BootID:       boot,
+		MachineID:    cmp.Or(machine.Line(o.At("/etc/machine-id")), machine.Line(o.At("/var/lib/dbus/machine-id"))),
+		NetNamespace: netns,
+		OS:           distribution(o),
+		Kernel:       unix.ByteSliceToString(uname.Release[:]),
+		Arch:         unix.ByteSliceToString(uname.Machine[:]),
+		Libc:         libc(o),
+		CPU:          processors(o),
+		NUMA:         numaNodes(o),
+		Container:    container(o),
+		User:         who.Name,
+		Home:         who.Home,
+		Shell:        who.Shell,
+		Uptime:       up,
+		Load:         load(o),
+	}, nil
+}
+
+// load is the load average of one minute, nil when the kernel does not say.
+func load(o machine.Options) *float64 {
+	minute, _, _ := strings.Cut(machine.Line(o.At("/proc/loadavg")), " ")
+	n, err := strconv.ParseFloat(minute, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// distribution is the name os-release(5) gives for people, "" when it has none.
+func distribution(o machine.Options) string {
+	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
+		if text, err := os.ReadFile(o.At(path)); err == nil {
+			return parsePrettyName(string(text))
+		}
+	}
+	return ""
+}
+
+// parsePrettyName reads PRETTY_NAME, which is quoted as for a POSIX shell.
+func parsePrettyName(text string) string {
+	for row := range strings.Lines(text) {
+		value, found := strings.CutPrefix(strings.TrimSpace(row), "PRETTY_NAME=")
+		if !found {
+			continue
+		}
+		if len(value) >= 2 && value[0] == value[len(value)-1] && (value[0] == '"' || value[0] == '\'') {
+			value = value[1 : len(value)-1]
+		}
+		return strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
+	}
+	return ""
+}
+
+// numaNodes are the memory nodes in the order of their ids; none when the
+// kernel was built without NUMA.
+func numaNodes(o machine.Options) []facts.NUMA {
+	dirs, _ := filepath.Glob(o.At("/sys/devices/system/node/node[0-9]*")) // fails on a bad pattern only
+	var nodes []facts.NUMA
+	for _, dir := range dirs {
+		id, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "node"))
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "meminfo"))
+		if err != nil {
+			continue // went away between the two looks
+		}
+		nodes = append(nodes, facts.NUMA{
+			ID:    id,
+			CPUs:  machine.Line(filepath.Join(dir, "cpulist")),
+			Bytes: parseNodeTotal(string(text)),
+		})
+	}
+	slices.SortFunc(nodes, func(a, b facts.NUMA) int { return cmp.Compare(a.ID, b.ID) })
+	return nodes
+}
+
+// parseNodeTotal reads "Node 1 MemTotal:       0 kB" of a node's meminfo, in bytes.
+func parseNodeTotal(text string) int64 {
+	for row := range strings.Lines(text) {
+		fields := strings.Fields(row)
+		if len(fields) == 5 && fields[2] == "MemTotal:" && fields[4] == "kB" {
+			if kib, err := strconv.ParseInt(fields[3], 10, 64); err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 0
+}
+
+// mostCPUs bounds the affinity mask and the ids we believe; the kernel's own
+// bound (CONFIG_NR_CPUS) is 8192 on the largest machines.
+const mostCPUs = 8192
+
+func processors(o machine.Options) facts.CPU {
+	usable := 0
+	mask := unix.NewCPUSet(mostCPUs)
+	if unix.SchedGetaffinityDynamic(0, mask) == nil {
+		usable = mask.Count()
+	}
+	online := parseList(machine.Line(o.At("/sys/devices/system/cpu/online")))
+	cpu := facts.CPU{
+		Model:   cpuModel(o),
+		Sockets: sockets(o, online),
+		Online:  cmp.Or(len(online), usable),
+		Usable:  usable,
+	}
+	if c, found := ownCgroup(o, "cpu"); found {
+		if quota, _, limited := tightest(c, c.cpuQuota); limited {
+			cpu.Quota = &quota
+		}
+	}
+	return cpu
+}
+
+// cpuModel reads about one processor and not the whole of /proc/cpuinfo, which
+// the kernel takes milliseconds to write on a machine with hundreds.
+func cpuModel(o machine.Options) string {
+	file, err := os.Open(o.At("/proc/cpuinfo"))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	head := make([]byte, 4096)
+	n, _ := io.ReadFull(file, head) // a short file is a whole one
+	return parseModel(string(head[:n]))
+}
+
+// parseModel is the first processor's name. An ARM kernel prints only the
+// numbers of its maker and part, which tell machines apart as well.
+func parseModel(cpuinfo string) string {
+	field := map[string]string{}
+	for row := range strings.Lines(cpuinfo) {
+		key, value, found := strings.Cut(row, ":")
+		if key = strings.TrimSpace(key); !found || field[key] != "" {
+			continue
+		}
+		field[key] = strings.TrimSpace(value)
+	}
+	if model := cmp.Or(field["model name"], field["cpu"]); model != "" { // "cpu" is POWER's
+		return model
+	}
+	if field["CPU implementer"] == "" {
+		return ""
+	}
+	return fmt.Sprintf("implementer %s part %s", field["CPU implementer"], field["CPU part"])
+}
+
+// sockets counts the packages that the online processors make up, one file a
+// package; 0 when the kernel does not say.
+func sockets(o machine.Options, online []int) int {
+	count := 0
+	counted := map[int]bool{}
+	for _, id := range online {
+		if counted[id] {
+			continue
+		}
+		topology := o.At(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology", id))
+		siblings := parseList(cmp.Or(machine.Line(topology+"/package_cpus_list"), machine.Line(topology+"/core_siblings_list"))) // the old name, before 5.3
+		if len(siblings) == 0 {
+			return 0
+		}
+		count++
+		for _, sibling := range siblings {
+			counted[sibling] = true
+		}
+	}
+	return count
+}
+
+// parseList reads the kernel's lists of processors, "0-3,8,10-11"; nil when the
+// text is empty or is no such list.
+func parseList(text string) []int {
+	var ids []int
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		first, err := strconv.Atoi(low)
+		if err != nil {
+			return nil
+		}
+		last := first
+		if isRange {
+			if last, err = strconv.Atoi(high); err != nil {
+				return nil
+			}
+		}
+		if first < 0 || last >= mostCPUs {
+			return nil
+		}
+		for id := first; id <= last; id++ {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

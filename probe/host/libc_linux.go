@@ -1,0 +1,88 @@
+package host
+
+import (
+	"debug/elf"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"preflight/probe/machine"
+)
+
+var (
+	// Before 2.34 the loader's real file is named after its release.
+	glibcFile = regexp.MustCompile(`^ld-(2\.\d+(?:\.\d+)?)\.so$`)
+	// What ld.so --version prints, since 2.33 (glibc, elf/dl-usage.c).
+	glibcBanner = regexp.MustCompile(` release version (2\.\d+(?:\.\d+)?)`)
+	// musl keeps its version as a string of its own (src/internal/version.c).
+	muslVersion = regexp.MustCompile(`\x00(1\.\d+\.\d+)(?:-git-[^\x00]*)?\x00`)
+)
+
+// libc is the C library that programs here are started with, found without
+// starting one: /bin/sh names its loader, and the loader carries the version.
+// It is "" when /bin/sh is static or the loader does not tell.
+func libc(o machine.Options) string {
+	loader := interpreterOf(o.At("/bin/sh"))
+	if loader == "" {
+		return ""
+	}
+	path, err := filepath.EvalSymlinks(o.At(loader))
+	if err != nil {
+		return ""
+	}
+	if m := glibcFile.FindStringSubmatch(filepath.Base(path)); m != nil {
+		return "glibc " + m[1]
+	}
+	return parseLoader(filepath.Base(loader), readOnlyData(path))
+}
+
+// parseLoader finds the version among a loader's constants.
+func parseLoader(name string, constants []byte) string {
+	family, version := "glibc", glibcBanner
+	if strings.HasPrefix(name, "ld-musl-") {
+		family, version = "musl", muslVersion
+	}
+	if m := version.FindSubmatch(constants); m != nil {
+		return family + " " + string(m[1])
+	}
+	return ""
+}
+
+// interpreterOf is the loader an ELF program asks for, "" when it asks for none.
+func interpreterOf(path string) string {
+	program, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer program.Close()
+	for _, part := range program.Progs {
+		if part.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(io.LimitReader(part.Open(), 4096))
+			if err != nil {
+				return ""
+			}
+			return strings.TrimRight(string(name), "\x00")
+		}
+	}
+	return ""
+}
+
+// readOnlyData is the section of constants, at most 1 MiB of it; loaders have
+// some 25 to 150 KiB.
+func readOnlyData(path string) []byte {
+	library, err := elf.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer library.Close()
+	section := library.Section(".rodata")
+	if section == nil {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(section.Open(), 1<<20))
+	if err != nil {
+		return nil
+	}
+	return data
+}

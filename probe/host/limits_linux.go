@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+	"preflight/probe/startlimit"
+)
+
+// CollectLimits reads the limits this process was started with, which are those
+// of the ssh session and so of the ranks that pdsh will start.
+func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) {
+	if startlimit.NoFile == nil {
+		return nil, errors.New("the kernel did not tell the limit on open files")
+	}
+	l := &facts.Limits{NoFile: limit(startlimit.NoFile.Soft, startlimit.NoFile.Hard)}
+	for resource, into := range map[int]*facts.Limit{
+		unix.RLIMIT_MEMLOCK: &l.MemLock,
+		unix.RLIMIT_NPROC:   &l.NProc,
+		unix.RLIMIT_STACK:   &l.Stack,
+		unix.RLIMIT_CORE:    &l.Core,
+	} {
+		var r unix.Rlimit
+		if err := unix.Prlimit(0, resource, nil, &r); err != nil {
+			return nil, fmt.Errorf("limit %d cannot be read: %w", resource, err)
+		}
+		*into = limit(r.Cur, r.Max)
+	}
+	var known bool
+	if l.FileMax, known = machine.Number(o.At("/proc/sys/fs/file-max")); !known {
+		return nil, errors.New("/proc/sys/fs/file-max cannot be read")
+	}
+	if c, found := ownCgroup(o, "pids"); found {
+		if most, _, limited := tightest(c, pidsLimit); limited {
+			l.PIDsMax = &most
+		}
+	}
+	return l, nil
+}
+
+// limit turns the kernel's numbers into ours: RLIM_INFINITY, and what no int64
+// can hold, is -1.
+func limit(soft, hard uint64) facts.Limit {
+	signed := func(n uint64) int64 {
+		if n > math.MaxInt64 {
+			return -1
+		}
+		return int64(n)
+	}
+	return facts.Limit{Soft: signed(soft), Hard: signed(hard)}
+}
+
+// CollectMemory reads the memory of the machine and what the cgroup leaves of it, in
+// bytes. A /proc/meminfo without MemAvailable is an error.
+func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) {
+	info, err := meminfo(o)
+	if err != nil {
+		return nil, err
+	}
+	m := &facts.Memory{
+		Total:     bytesOf(info.MemTotalBytes),
+		Available: bytesOf(info.MemAvailableBytes),
+		SwapTotal: bytesOf(info.SwapTotalBytes),
+		HugePages: hugePages(info),
+		THP:       parseChoice(machine.Line(o.At("/sys/kernel/mm/transparent_hugepage/enabled"))),
+	}
+	mode, known := machine.Number(o.At("/proc/sys/vm/overcommit_memory"))
+	if !known {
+		return nil, errors.New("/proc/sys/vm/overcommit_memory cannot be read")
+	}
+	m.Overcommit = int(mode)
+	if c, found := ownCgroup(o, "memory"); found {
+		if most, by, limited := tightest(c, c.memoryLimit); limited {
+			m.CgroupLimit = &most
+			if used, known := c.memoryUsed(by); known {
+				m.CgroupUsed = &used
+			}
+		}
+	}
+	return m, nil
+}
+
+// meminfo reads /proc/meminfo, and refuses one that lacks what every kernel
+// since 3.14 has: zero bytes available would be a finding, not a fact.
+func meminfo(o machine.Options) (procfs.Meminfo, error) {
+	proc, err := procfs.NewFS(o.At("/proc"))
+	if err != nil {
+		return procfs.Meminfo{}, err
+	}
+	info, err := proc.Meminfo()
+	if err != nil {
+		return procfs.Meminfo{}, fmt.Errorf("/proc/meminfo cannot be read: %w", err)
+	}
+	if info.MemTotalBytes == nil || info.MemAvailableBytes == nil {
+		return procfs.Meminfo{}, errors.New("/proc/meminfo has no MemTotal or no MemAvailable")
+	}
+	return info, nil
+}
+
+// hugePages is the memory in bytes set aside for huge pages: of all sizes where
+// the kernel says so (since 4.16), else of the default size.
+func hugePages(info procfs.Meminfo) int64 {
+	if info.HugetlbBytes != nil {
+		return int64(*info.HugetlbBytes)
+	}
+	if info.HugePagesTotal == nil {
+		return 0
+	}
+	return int64(*info.HugePagesTotal) * bytesOf(info.HugepagesizeBytes)
+}
+
+// bytesOf is a line of /proc/meminfo, 0 for one that is not there (no swap, no
+// huge pages compiled in).
+func bytesOf(field *uint64) int64 {
+	if field == nil {
+		return 0
+	}
+	return int64(*field)
+}
+
+// parseChoice is the word in brackets of "always [madvise] never".
+func parseChoice(text string) string {
+	_, rest, _ := strings.Cut(text, "[")
+	choice, _, closed := strings.Cut(rest, "]")
+	if !closed {
+		return ""
+	}
+	return choice
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package host
+
+import (
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// What only Linux's own system calls can tell.
+var (
+	CollectHost   = machine.Elsewhere[facts.Host]
+	CollectLimits = machine.Elsewhere[facts.Limits]
+	CollectMemory = machine.Elsewhere[facts.Memory]
+	CollectDisk   = machine.Elsewhere[facts.Disk]
+	CollectSHM    = machine.Elsewhere[facts.SHM]
+)

@@ -1,0 +1,183 @@
+// Package launch looks at what a launch starts with on this machine: the environment,
+// the files that its command line names with what is beside them, and the programs
+// that start it. It refuses to bring any text but a configuration's from the launching
+// machine, and any variable that is not on its list of names.
+package launch
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// allowedNames are the variables that may leave the machine: those that change
+// how a launch behaves. allowedPrefixes open whole families.
+var (
+	allowedNames = []string{
+		"AISC_JOB_NAME", "CC", "CONDA_DEFAULT_ENV", "CONDA_PREFIX",
+		"CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CXX",
+		"DSHPATH", "ELASTIC_RUN_ID", "FANOUT", "GROUP_RANK", "HF_DATASETS_CACHE", "HF_DATASETS_OFFLINE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",
+		"KMP_AFFINITY", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+		"MASTER_ADDR", "MASTER_PORT", "MAX_JOBS", "MKL_NUM_THREADS", "NODE_RANK",
+		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES",
+		"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMP_NUM_THREADS", "OMP_PROC_BIND", "PATH",
+		"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "RANK",
+		"SLURMD_NODENAME", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_JOB_ID", "SLURM_JOB_NODELIST",
+		"SLURM_JOB_NUM_NODES", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_NODELIST", "SLURM_NTASKS",
+		"SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_TASKS_PER_NODE",
+		"TMPDIR", "TORCH_CPP_LOG_LEVEL", "TORCH_CUDA_ARCH_LIST", "TORCH_DISTRIBUTED_DEBUG", "TORCH_EXTENSIONS_DIR",
+		"TORCH_SHOW_CPP_STACKTRACES", "TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE", "TRITON_CACHE_DIR",
+		"USE_LIBUV", "VIRTUAL_ENV", "WORLD_SIZE",
+	}
+	allowedPrefixes = []string{
+		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
+		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
+	}
+	// secretWords never leave the machine, whatever family a name is of. The
+	// exceptions are InfiniBand partition keys, which are numbers every node
+	// of a fabric must agree on.
+	secretWords = []string{"TOKEN", "KEY", "SECRET", "PASS", "CRED"}
+	notSecret   = []string{"NCCL_IB_PKEY", "UCX_IB_PKEY"}
+	// exportedPrefixes are how the names begin that DeepSpeed exports to every node
+	// (deepspeed/launcher/runner.py, EXPORT_ENVS, and accelerator/cuda_accelerator.py).
+	exportedPrefixes = []string{"MLFLOW", "MV2", "NCCL", "PYTHON", "UCX"}
+)
+
+// allowed reports whether a variable's value may be collected.
+func allowed(name string) bool {
+	for _, word := range secretWords {
+		if strings.Contains(strings.ToUpper(name), word) {
+			return slices.Contains(notSecret, name)
+		}
+	}
+	return slices.Contains(allowedNames, name) || hasAnyPrefix(name, allowedPrefixes)
+}
+
+// hasAnyPrefix is whether a name is of one of the families.
+func hasAnyPrefix(name string, families []string) bool {
+	return slices.ContainsFunc(families, func(family string) bool { return strings.HasPrefix(name, family) })
+}
+
+// CollectEnv looks at the environment of this very session and at what NCCL
+// would add to it.
+func CollectEnv(_ context.Context, o machine.Options) (*facts.Env, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, errors.New("HOME is not set, so ~/.nccl.conf cannot be found")
+	}
+	return readEnv(os.Environ(), o.At, home, o.WorkDir), nil
+}
+
+// readEnv sorts environ (NAME=VALUE) and merges NCCL's configuration files
+// below it. Relative names of NCCL_CONF_FILE start at workDir, where the ranks
+// will run; at turns a path of the machine into one we can open.
+func readEnv(environ []string, at func(string) string, home, workDir string) *facts.Env {
+	env := &facts.Env{Vars: []facts.Setting{}, NCCL: []facts.Setting{}, Files: []facts.ConfFile{}}
+	set := map[string]bool{}
+	confFile, named := "", false
+	for _, entry := range environ {
+		name, value, found := strings.Cut(entry, "=")
+		if !found || name == "" || set[name] {
+			continue
+		}
+		set[name] = true
+		if name == "NCCL_CONF_FILE" && value != "" {
+			confFile, named = value, true
+		}
+		if !allowed(name) {
+			if hasAnyPrefix(name, exportedPrefixes) {
+				env.Withheld = append(env.Withheld, name)
+			}
+			continue
+		}
+		setting := facts.Setting{Name: name, Value: value, Source: "environment"}
+		env.Vars = append(env.Vars, setting)
+		if strings.HasPrefix(name, "NCCL_") {
+			env.NCCL = append(env.NCCL, setting)
+		}
+	}
+
+	// NCCL src/misc/param.cc (2.23 and later): a file named by the environment
+	// replaces the one in the home directory; no file overrides what is set.
+	switch {
+	case !named:
+		confFile = filepath.Join(home, ".nccl.conf")
+	case !filepath.IsAbs(confFile):
+		confFile = filepath.Join(workDir, confFile)
+	}
+	for _, path := range []string{confFile, "/etc/nccl.conf"} {
+		file, settings := readNCCLConf(at(path), path)
+		if file == nil && named && path == confFile {
+			file = &facts.ConfFile{Path: path, Error: "no such file, though NCCL_CONF_FILE names it"}
+		}
+		if file == nil {
+			continue
+		}
+		env.Files = append(env.Files, *file)
+		for _, s := range settings {
+			if !set[s.Name] && allowed(s.Name) {
+				env.NCCL = append(env.NCCL, s)
+			}
+			set[s.Name] = true
+		}
+	}
+	byName := func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(env.Vars, byName)
+	slices.SortFunc(env.NCCL, byName)
+	slices.Sort(env.Withheld)
+	return env
+}
+
+// readNCCLConf reads one configuration file; nil means there is none.
+func readNCCLConf(real, path string) (*facts.ConfFile, []facts.Setting) {
+	f, err := os.Open(real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return &facts.ConfFile{Path: path, Error: machine.Reason(err)}, nil
+	}
+	defer f.Close()
+	settings, err := parseNCCLConf(f, path)
+	file := &facts.ConfFile{Path: path, Count: len(settings)}
+	if err != nil {
+		file.Error = machine.Reason(err)
+	}
+	return file, settings
+}
+
+// ncclValueLimit is the length at which NCCL cuts a name or a value of its
+// configuration files.
+const ncclValueLimit = 1023
+
+// parseNCCLConf reads NAME=VALUE lines as NCCL's setEnvFile does: '#' only in
+// the first column, nothing trimmed or unquoted, lines without '=' ignored.
+// A name set twice appears once, with its first value, since NCCL never
+// overwrites.
+func parseNCCLConf(r io.Reader, source string) ([]facts.Setting, error) {
+	var settings []facts.Setting
+	seen := map[string]bool{}
+	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
+	for lines.Scan() { // drops a trailing CR, as recent versions of NCCL do
+		name, value, found := strings.Cut(lines.Text(), "=")
+		if !found || name == "" || name[0] == '#' {
+			continue
+		}
+		name, value = name[:min(len(name), ncclValueLimit)], value[:min(len(value), ncclValueLimit)]
+		if !seen[name] {
+			settings = append(settings, facts.Setting{Name: name, Value: value, Source: source})
+		}
+		seen[name] = true
+	}
+	return settings, lines.Err()
+}

@@ -1,0 +1,241 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+const (
+	// FilesLimit is for the section.
+	FilesLimit = 4 * time.Second
+	// readLimit is how long each of the files that are named may take to be read.
+	// One that was not read then has no digest, and says so.
+	readLimit = 2 * time.Second
+	// readTogether is how many of them are read at a time. One on a dead mount keeps
+	// its place to the end, so there are more places than a command has odd paths.
+	readTogether = 16
+	// digestSize is up to which size a file is read: scripts and configurations
+	// are far below it, and a checkpoint named by an argument is far above.
+	digestSize = 64 << 20
+)
+
+// CollectFiles looks at what the launch opens by path: the working directory,
+// the files that its command names and, since a script imports its neighbours,
+// the sources and the repository around it. Where no file is named, the working
+// directory is all.
+func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) {
+	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
+	if len(o.Files) == 0 {
+		return files, ctx.Err()
+	}
+	script := scriptDirectory(o)
+	var all sync.WaitGroup
+	all.Go(func() { files.Files = readFiles(ctx, o, readFile) })
+	if script != "" {
+		all.Go(func() { files.Sources = sources(ctx, o, script) })
+	}
+	all.Go(func() {
+		if script == "" {
+			script = o.WorkDir
+		}
+		files.Repository = repository(ctx, o, script)
+	})
+	all.Wait()
+	return files, ctx.Err()
+}
+
+// scriptDirectory is where python looks for the script's neighbours: sys.path[0]
+// is the directory of the file itself, not of a link to it. "" when no script is
+// named or found.
+func scriptDirectory(o machine.Options) string {
+	for _, named := range o.Files {
+		if named.Role != facts.RoleScript {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(o.At(named.Path))
+		if err != nil {
+			return ""
+		}
+		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
+			return ""
+		}
+		return filepath.Dir(o.Without(real))
+	}
+	return ""
+}
+
+// workDir tries what the launcher's cd needs: a directory that we may search.
+func workDir(o machine.Options) facts.WorkDir {
+	dir := facts.WorkDir{Path: o.WorkDir}
+	if o.WorkDir == "" {
+		return dir
+	}
+	path := o.At(o.WorkDir)
+	info, err := os.Stat(path)
+	switch {
+	case absent(err):
+		dir.Problem = brokenLink(path)
+		return dir
+	case err != nil:
+		dir.Exists, dir.Problem = true, machine.Reason(err)
+		return dir
+	}
+	dir.Exists = true
+	if !info.IsDir() {
+		dir.Problem = "is a file"
+	} else if err := unix.Access(path, unix.X_OK); err != nil {
+		dir.Problem = err.Error()
+	}
+	return dir
+}
+
+// readFiles looks at the files that are named, each by itself: one on a dead
+// mount, which keeps whoever asks for it, tells that of itself and leaves the
+// others alone.
+func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
+	defer cancel()
+	files := make([]facts.File, len(o.Files))
+	places := make(chan bool, readTogether)
+	var all sync.WaitGroup
+	for i, named := range o.Files {
+		all.Go(func() {
+			file, err := machine.Within(ctx, func() (facts.File, error) {
+				select {
+				case places <- true:
+				case <-ctx.Done():
+					return facts.File{}, ctx.Err()
+				}
+				defer func() { <-places }()
+				return lookAt(ctx, o, named), nil
+			})
+			if err != nil {
+				file = facts.File{LaunchFile: named, Exists: true, Problem: err.Error()}
+			}
+			files[i] = file
+		})
+	}
+	all.Wait()
+	return files
+}
+
+// readFile tells what is at a path, and reads it where it is an ordinary file.
+func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
+	file := facts.File{LaunchFile: named}
+	path := o.At(named.Path)
+	info, err := os.Stat(path)
+	switch {
+	case absent(err):
+		file.Problem = brokenLink(path)
+		return file
+	case err != nil:
+		file.Exists, file.Problem = true, machine.Reason(err)
+		return file
+	}
+	file.Exists = true
+	switch {
+	case info.IsDir():
+		file.Kind = "directory"
+		return file
+	case !info.Mode().IsRegular():
+		file.Kind = "other"
+		return file
+	}
+	file.Kind, file.Size = "file", info.Size()
+	file.Exec = unix.Access(path, unix.X_OK) == nil
+	if file.Size > digestSize {
+		if err := unix.Access(path, unix.R_OK); err != nil {
+			file.Problem = err.Error()
+		}
+		return file
+	}
+	if file.Digest, err = digest(ctx, path); err != nil {
+		file.Problem = machine.Reason(err)
+		return file
+	}
+	if o.Head && named.Role == facts.RoleConfig {
+		file.Text = configText(path)
+	}
+	return file
+}
+
+// absent is whether an error proves that nothing is at a path.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// brokenLink says where a link leads at whose end nothing is, "" for no link.
+func brokenLink(path string) string {
+	if target, err := os.Readlink(path); err == nil {
+		return fmt.Sprintf("symbolic link to %s, which is not there", target)
+	}
+	return ""
+}
+
+// digest is a file's SHA-256 in hex. A file that another process is making longer
+// is read no further than digestSize.
+func digest(ctx context.Context, path string) (string, error) {
+	f, err := openOrdinary(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(contextReader{ctx, f}, digestSize)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// openOrdinary opens a file to read it. At a pipe, where somebody expects a file,
+// an open would wait for a writer.
+func openOrdinary(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, cmp.Or(err, errors.New("not an ordinary file"))
+	}
+	return f, nil
+}
+
+// readOrdinary reads a file up to a limit.
+func readOrdinary(path string, limit int64) ([]byte, error) {
+	f, err := openOrdinary(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// contextReader reads until a context ends.
+type contextReader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (m contextReader) Read(p []byte) (int, error) {
+	if m.ctx.Err() != nil {
+		return 0, context.Cause(m.ctx)
+	}
+	return m.from.Read(p)
+}

@@ -1,0 +1,77 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+)
+
+// asNobody does something below a fixture's root without the rights of root. On
+// Linux the user belongs to the thread, which is not used again.
+func asNobody(t *testing.T, o machine.Options, do func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		do()
+		return
+	}
+	if err := os.Chmod(filepath.Dir(o.Root), 0o755); err != nil { // of the testing package, for its user alone
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		const nobody = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			t.Errorf("cannot be nobody: %v", errno)
+			return
+		}
+		do()
+	}()
+	<-done
+}
+
+// What others may not read is there, and says why it cannot be opened.
+func TestFileOfSomebodyElse(t *testing.T) {
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/train.py": "x", "/private/train.py": "x"})
+	if err := errors.Join(os.Chmod(o.At("/train.py"), 0), os.Chmod(o.At("/private"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(o.At("/private"), 0o700) }) // for whoever removes the fixture
+	asNobody(t, o, func() {
+		got := readFile(t.Context(), o, facts.LaunchFile{Path: "/train.py"})
+		if got.Problem != "permission denied" || !got.Exists || got.Digest != "" {
+			t.Errorf("%+v", got)
+		}
+		if got := readFile(t.Context(), o, facts.LaunchFile{Path: "/private/train.py"}); got.Problem != "permission denied" || !got.Exists {
+			t.Errorf("%+v", got)
+		}
+		o.WorkDir = "/private"
+		if got := workDir(o); got.Problem != "permission denied" || !got.Exists {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestSourcesOfSomebodyElse(t *testing.T) {
+	t.Setenv("HOME", "/home/ml")
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b/b.py": "", "/data/proj/c.py": ""})
+	if err := errors.Join(os.Chmod(o.At("/data/proj/b"), 0), os.Chmod(o.At("/data/proj/c.py"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(o.At("/data/proj/b"), 0o700) })
+	asNobody(t, o, func() {
+		got := sources(t.Context(), o, "/data/proj")
+		if got.Problem != "b: permission denied" || got.Files["c.py"] != "" || got.Count != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

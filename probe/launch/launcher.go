@@ -1,0 +1,227 @@
+package launch
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+// CollectLauncher looks at what the launching machine has to start a launch
+// with. Only that machine needs any of it.
+func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, error) {
+	launcher := &facts.Launcher{Backends: map[string]string{}, EnvFiles: envFiles(o)}
+	if path, err := exec.LookPath("ssh"); err == nil {
+		launcher.SSHPath = path
+		launcher.SSHVersion = sshVersion(ctx, path)
+	}
+	if path, err := exec.LookPath("pdsh"); err == nil {
+		launcher.PDSH = readPDSH(ctx, path)
+	}
+	for _, program := range o.Launchers {
+		if path, err := exec.LookPath(program); err == nil {
+			launcher.Backends[program] = path
+		}
+	}
+	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
+	return launcher, ctx.Err()
+}
+
+// launchProgram finds what a launch command begins with and the python that will
+// run it, which is the program itself in `python -m …`. Links are kept, as
+// sys.executable keeps them. Both are "" when there is no such program.
+func launchProgram(name string) (path, interpreter string) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", ""
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", "" // without a working directory a relative name means nothing
+	}
+	if isPython(path) {
+		return path, path
+	}
+	return path, scriptInterpreter(path)
+}
+
+// isPython is whether a program is an interpreter, by its name.
+func isPython(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, "python") || strings.HasPrefix(name, "pypy")
+}
+
+// sshVersion is "" when ssh does not say.
+func sshVersion(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
+	defer cancel()
+	// However it ends, what it prints is the answer.
+	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}}.Run(ctx)
+	return parseSSHVersion(stderr)
+}
+
+// parseSSHVersion reads "OpenSSH_9.2p1 Debian-2+deb12u3, OpenSSL 3.0.11 19 Sep 2023".
+func parseSSHVersion(banner string) string {
+	version, _, _ := strings.Cut(banner, ",")
+	version, _, _ = strings.Cut(version, " ")
+	return strings.TrimSpace(version)
+}
+
+// scriptInterpreter is the python that a launcher script will run, "" when the
+// script does not name one: a pyenv shim, a conda wrapper or a program.
+func scriptInterpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	interpreter := parseShebang(bufio.NewReader(io.LimitReader(f, 4096)))
+	if interpreter == "" || filepath.IsAbs(interpreter) {
+		return interpreter
+	}
+	found, err := exec.LookPath(interpreter)
+	if err != nil {
+		return ""
+	}
+	return found
+}
+
+// parseShebang reads the first lines of a script. Besides the plain form there
+// are `#!/usr/bin/env python3`, whose answer is a bare name, and what pip writes
+// where a path is too long for the kernel or holds a blank (distlib,
+// scripts.py): a shell script that re-executes itself,
+//
+//	#!/bin/sh
+//	'''exec' "/long path/python" "$0" "$@"
+func parseShebang(script *bufio.Reader) string {
+	first, _ := script.ReadString('\n') // a script may be one line without an end
+	line, isScript := strings.CutPrefix(first, "#!")
+	words := strings.Fields(line)
+	if !isScript || len(words) == 0 {
+		return ""
+	}
+	program := words[0]
+	switch {
+	case filepath.Base(program) == "env":
+		program = ""
+		for _, word := range words[1:] {
+			if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+				program = word
+				break
+			}
+		}
+	case program == "/bin/sh":
+		second, _ := script.ReadString('\n')
+		command, found := strings.CutPrefix(second, "'''exec' ")
+		if !found {
+			return ""
+		}
+		program = firstShellWord(strings.TrimSpace(command))
+	}
+	if !isPython(program) {
+		return ""
+	}
+	return program
+}
+
+// firstShellWord takes the first word off a command, which pip puts in double
+// quotes, uv in single ones and conda in either or none.
+func firstShellWord(command string) string {
+	if command == "" {
+		return ""
+	}
+	if quote := command[:1]; quote == `"` || quote == "'" {
+		word, _, _ := strings.Cut(command[1:], quote)
+		return word
+	}
+	word, _, _ := strings.Cut(command, " ")
+	return word
+}
+
+// envFiles reads the .deepspeed_env files DeepSpeed would apply, in its order
+// (deepspeed/launcher/runner.py, 0.10.1 and later): the home directory's, then
+// the working directory's, under the name that DS_ENV_FILE gives. An absolute
+// name is one file, and a "~" in it is not expanded.
+func envFiles(o machine.Options) []facts.EnvFile {
+	name, named := os.LookupEnv("DS_ENV_FILE")
+	if !named { // an empty one is a name too, of no file
+		name = ".deepspeed_env"
+	}
+	var paths []string
+	if filepath.IsAbs(name) {
+		paths = []string{name}
+	} else {
+		if home, err := os.UserHomeDir(); err == nil {
+			paths = append(paths, filepath.Join(home, name))
+		}
+		if dir, err := machine.LaunchDirectory(o.WorkDir); err == nil && !(len(paths) > 0 && paths[0] == filepath.Join(dir, name)) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	files := []facts.EnvFile{}
+	for _, path := range paths {
+		info, err := os.Stat(o.At(path))
+		if err != nil || !info.Mode().IsRegular() {
+			continue // as DeepSpeed does, without a word
+		}
+		text, err := os.ReadFile(o.At(path))
+		file := facts.EnvFile{Path: path, Lines: maskLines(string(text))}
+		if err != nil {
+			file.Error = machine.Reason(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// maskValue is a value that may be a secret with all of it gone but what pdsh or a
+// shell will find to do in it: "…$…" of "pass$word".
+func maskValue(value string) string {
+	var text strings.Builder
+	hidden := false
+	for i, r := range value {
+		mark := r == '%' && i+1 < len(value) && strings.ContainsRune("hun%", rune(value[i+1])) ||
+			i > 0 && value[i-1] == '%' && strings.ContainsRune("hun%", r)
+		if mark || strings.ContainsRune(" \t$`\"'\\;&|<>()*?[]{}~#", r) {
+			text.WriteRune(r)
+			hidden = false
+		} else if !hidden {
+			text.WriteRune('…')
+			hidden = true
+		}
+	}
+	return text.String()
+}
+
+// maskLines keeps every line, since each one matters to DeepSpeed, but nothing
+// that may be a secret: neither the values of names that are not allow-listed
+// nor what stands in comments and in lines that are no assignment. A carriage
+// return ends a line too, as it does for Python.
+func maskLines(text string) []string {
+	lines := []string{}
+	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)) {
+		line = strings.TrimSpace(line)
+		name, _, isAssignment := strings.Cut(line, "=")
+		variable := strings.TrimSpace(strings.TrimPrefix(name, "export "))
+		switch {
+		case isAssignment && allowed(variable), line == "":
+		case isAssignment && !strings.HasPrefix(line, "#"):
+			line = name + "=" + maskValue(line[len(name)+1:])
+		case isAssignment:
+			line = "#…=…" // to DeepSpeed an assignment like any other
+		case strings.HasPrefix(line, "#"):
+			line = "#…"
+		default:
+			line = "…"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

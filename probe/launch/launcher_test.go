@@ -1,0 +1,321 @@
+package launch
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+)
+
+func TestParseSSHVersion(t *testing.T) {
+	tests := map[string]string{
+		"OpenSSH_9.2p1 Debian-2+deb12u3, OpenSSL 3.0.11 19 Sep 2023\r\n": "OpenSSH_9.2p1",
+		"OpenSSH_8.7p1, OpenSSL 3.0.7 1 Nov 2022\n":                      "OpenSSH_8.7p1",
+		"Dropbear v2022.83\n":                                            "Dropbear",
+		"":                                                               "",
+	}
+	for banner, want := range tests {
+		if got := parseSSHVersion(banner); got != want {
+			t.Errorf("parseSSHVersion(%q) = %q, want %q", banner, got, want)
+		}
+	}
+}
+
+func TestParseShebang(t *testing.T) {
+	tests := []struct{ name, script, want string }{
+		{"virtual environment", "#!/opt/venv/bin/python\nimport sys\n", "/opt/venv/bin/python"},
+		{"with an option", "#! /usr/bin/python3.11 -sP\n", "/usr/bin/python3.11"},
+		{"env", "#!/usr/bin/env python3\n", "python3"},
+		{"env with options", "#!/usr/bin/env -S PYTHONPATH=/x python3 -u\n", "python3"},
+		{"long path, by pip", "#!/bin/sh\n'''exec' \"/very long/bin/python3\" \"$0\" \"$@\"\n' '''\n", "/very long/bin/python3"},
+		{"long path, by uv", "#!/bin/sh\n'''exec' '/very long/bin/python3' \"$0\" \"$@\"\n", "/very long/bin/python3"},
+		{"long path, without quotes", "#!/bin/sh\n'''exec' /long/bin/python3.10 \"$0\" \"$@\"\n", "/long/bin/python3.10"},
+		{"relocatable, by uv", "#!/bin/sh\n'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n", ""},
+		{"pyenv's shim", "#!/usr/bin/env bash\nset -e\n", ""},
+		{"a shell script", "#!/bin/sh\nexec /opt/run \"$@\"\n", ""},
+		{"pypy", "#!/opt/pypy/bin/pypy3\n", "/opt/pypy/bin/pypy3"},
+		{"no end of line", "#!/usr/bin/python3", "/usr/bin/python3"},
+		{"nothing behind the mark", "#!\n", ""},
+		{"a program", "\x7fELF\x02\x01", ""},
+		{"empty", "", ""},
+	}
+	for _, tt := range tests {
+		if got := parseShebang(bufio.NewReader(strings.NewReader(tt.script))); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestMaskLines(t *testing.T) {
+	text := strings.Join([]string{
+		"NCCL_DEBUG=INFO",
+		"export NCCL_IB_HCA = mlx5_0",
+		"HF_TOKEN=hunter2",
+		"MY_URL=https://me:hunter2@host/?a=b",
+		"MY_PASSWORD=hunter$2 is 50%n",
+		"",
+		"# NCCL_DEBUG=hunter2",
+		"# hunter2",
+		"hunter2",
+		"=hunter2\rNCCL_DEBUG=WARN",
+	}, "\r\n")
+	want := []string{
+		"NCCL_DEBUG=INFO",
+		"export NCCL_IB_HCA = mlx5_0",
+		"HF_TOKEN=…",
+		"MY_URL=…?…",
+		"MY_PASSWORD=…$… … …%n", // what a shell and pdsh find in it
+		"",
+		"#…=…",
+		"#…",
+		"…",
+		"=…",
+		"NCCL_DEBUG=WARN",
+	}
+	if diff := cmp.Diff(want, maskLines(text)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestEnvFiles(t *testing.T) {
+	root := fixture.Plant(t, `
+-- home/me/.deepspeed_env --
+NCCL_DEBUG=INFO
+-- home/me/mine --
+A=1
+-- abs/mine --
+NCCL_ALGO=Ring
+-- home/me/.mydir/.deepspeed_env --
+`)
+	work := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, work, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, work, ".deepspeed_env"), []byte("NCCL_DEBUG=WARN\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", "/home/me")
+	home := facts.EnvFile{Path: "/home/me/.deepspeed_env", Lines: []string{"NCCL_DEBUG=INFO"}}
+	const unset = "(unset)"
+	tests := []struct {
+		dsEnvFile string
+		want      []facts.EnvFile
+	}{
+		{unset, []facts.EnvFile{home, {Path: filepath.Join(work, ".deepspeed_env"), Lines: []string{"NCCL_DEBUG=WARN"}}}},
+		{"mine", []facts.EnvFile{{Path: "/home/me/mine", Lines: []string{"A=…"}}}},
+		{"/abs/mine", []facts.EnvFile{{Path: "/abs/mine", Lines: []string{"NCCL_ALGO=Ring"}}}},
+		{"~/mine", []facts.EnvFile{}}, // not expanded
+		{"", []facts.EnvFile{}},       // the name of the directories themselves
+		{"dir", []facts.EnvFile{}},    // a directory is no file
+	}
+	for _, tt := range tests {
+		t.Setenv("DS_ENV_FILE", tt.dsEnvFile)
+		if tt.dsEnvFile == unset {
+			_ = os.Unsetenv("DS_ENV_FILE") // Setenv puts it back
+		}
+		if diff := cmp.Diff(tt.want, envFiles(machine.Options{Root: root, WorkDir: work})); diff != "" {
+			t.Errorf("DS_ENV_FILE=%q: (-want +got)\n%s", tt.dsEnvFile, diff)
+		}
+	}
+}
+
+func TestEnvFileInTheHomeDirectoryIsReadOnce(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, ".deepspeed_env"), []byte("NCCL_DEBUG=INFO"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
+	if got := envFiles(machine.Options{WorkDir: home}); len(got) != 1 {
+		t.Errorf("%d files, want 1: %+v", len(got), got)
+	}
+}
+
+func TestCollectLauncher(t *testing.T) {
+	bin := t.TempDir()
+	for name, body := range map[string]string{
+		"ssh":       "#!/bin/sh\necho 'OpenSSH_9.9p1, OpenSSL 3.2.2' >&2\n",
+		"pdsh":      "#!/bin/sh\n[ \"$PDSH_RCMD_TYPE\" = ssh ] || exit 9\necho 'pdsh-2.34 (+readline)'\necho 'rcmd modules: ssh,exec (default: rsh)'\n",
+		"srun":      "#!/bin/sh\n",
+		"deepspeed": "#!/usr/bin/env python3\n",
+		"python3":   "#!/bin/sh\n",
+	} {
+		fixture.Program(t, filepath.Join(bin, name), body)
+	}
+	t.Setenv("PATH", bin)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DS_ENV_FILE", ".deepspeed_env")
+	got, err := CollectLauncher(t.Context(), machine.Options{WorkDir: t.TempDir(), Launchers: []string{"mpirun", "srun"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &facts.Launcher{
+		SSHPath:     filepath.Join(bin, "ssh"),
+		SSHVersion:  "OpenSSH_9.9p1",
+		PDSH:        &facts.PDSH{Path: filepath.Join(bin, "pdsh"), Version: "2.34", Modules: []string{"ssh", "exec"}, ModuleDir: got.PDSH.ModuleDir},
+		Backends:    map[string]string{"srun": filepath.Join(bin, "srun")},
+		DeepSpeed:   filepath.Join(bin, "deepspeed"),
+		Interpreter: filepath.Join(bin, "python3"),
+		EnvFiles:    []facts.EnvFile{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+
+	t.Setenv("PATH", t.TempDir())
+	bare, err := CollectLauncher(t.Context(), machine.Options{WorkDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&facts.Launcher{Backends: map[string]string{}, EnvFiles: []facts.EnvFile{}}, bare); diff != "" {
+		t.Errorf("a machine without anything: (-want +got)\n%s", diff)
+	}
+}
+
+// What a launch is typed with, and the python that runs it.
+func TestLaunchProgram(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "venv", "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	venv := filepath.Join(dir, "venv", "bin")
+	fixture.Program(t, filepath.Join(venv, "python3.11"), "#!/bin/sh\n")
+	fixture.Program(t, filepath.Join(venv, "torchrun"), "#!/opt/venv/bin/python3\n")
+	fixture.Program(t, filepath.Join(venv, "deepspeed"), "#!/bin/bash\n")
+	for _, name := range []string{"python", "python3"} {
+		if err := os.Symlink("python3.11", filepath.Join(venv, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", venv)
+	t.Chdir(dir)
+	for name, want := range map[string][2]string{
+		"torchrun":          {venv + "/torchrun", "/opt/venv/bin/python3"},
+		"./venv/bin/python": {venv + "/python", venv + "/python"},
+		venv + "/python3":   {venv + "/python3", venv + "/python3"},
+		"python":            {venv + "/python", venv + "/python"}, // a link stays one, or it is another environment
+		"deepspeed":         {venv + "/deepspeed", ""},
+		"accelerate":        {"", ""},
+		"./deepspeed":       {"", ""},
+	} {
+		if path, interpreter := launchProgram(name); path != want[0] || interpreter != want[1] {
+			t.Errorf("%s: %q run by %q, want %q", name, path, interpreter, want)
+		}
+	}
+	launcher, err := CollectLauncher(t.Context(), machine.Options{Program: "torchrun", WorkDir: dir})
+	if err != nil || launcher.DeepSpeed != venv+"/torchrun" {
+		t.Errorf("%+v, %v", launcher, err)
+	}
+}
+
+func TestPDSHOfThisMachine(t *testing.T) {
+	got := readPDSH(t.Context(), "/usr/bin/pdsh")
+	if got.Version == "" || !strings.Contains(strings.Join(got.Modules, " "), "ssh") || got.Problem != "" {
+		t.Errorf("%+v", got)
+	}
+	if !strings.HasSuffix(got.ModuleDir, "/pdsh") || got.Insecure != nil {
+		t.Errorf("module directory %q, insecure %v", got.ModuleDir, got.Insecure)
+	}
+}
+
+// The words are those of pdsh 2.34 over a module directory of mode 0777.
+func TestPDSHThatRefuses(t *testing.T) {
+	path := fixture.Script(t, "pdsh", `cat >&2 <<'END'
+pdsh@head: module path "/usr/lib/x86_64-linux-gnu/pdsh" insecure.
+pdsh@head: "/usr/lib/x86_64-linux-gnu/pdsh": World writable and sticky bit is not set
+pdsh@head: Couldn't load any pdsh modules
+END
+exit 1`)
+	got := readPDSH(t.Context(), path)
+	if len(got.Modules) != 0 || !strings.HasPrefix(got.Problem, `pdsh@head: module path`) || !strings.Contains(got.Problem, "World writable") {
+		t.Errorf("%+v", got)
+	}
+	silent := readPDSH(t.Context(), fixture.Script(t, "pdsh", "exit 3"))
+	if silent.Problem != "ended with exit status 3 and said nothing" {
+		t.Errorf("problem %q", silent.Problem)
+	}
+}
+
+func TestParsePDSHVersion(t *testing.T) {
+	tests := []struct {
+		output, version string
+		modules         []string
+	}{
+		{"pdsh-2.34 (+readline+debug)\nrcmd modules: ssh,rsh,exec (default: rsh)\nmisc modules: genders\n", "2.34", []string{"ssh", "rsh", "exec"}},
+		{"pdsh-2.35\nrcmd modules: (none)\n", "2.35", []string{}},
+		{"", "", []string{}},
+	}
+	for _, tt := range tests {
+		version, modules := parsePDSHVersion(tt.output)
+		if diff := cmp.Diff(tt.modules, modules); version != tt.version || diff != "" {
+			t.Errorf("%q: version %q, want %q (-want +got)\n%s", tt.output, version, tt.version, diff)
+		}
+	}
+}
+
+func TestModuleDirComesFromTheProgram(t *testing.T) {
+	modules := filepath.Join(t.TempDir(), "lib", "pdsh")
+	if err := os.MkdirAll(modules, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := fixture.Script(t, "pdsh", "exec pdsh.bin") // as on Debian
+	if err := os.WriteFile(path+".bin", []byte("ELF\x00/gone/lib/pdsh\x00"+modules+"\x00rest"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := moduleDir(path); got != modules {
+		t.Errorf("%q, want %q", got, modules)
+	}
+}
+
+func TestInsecureDirs(t *testing.T) {
+	top := t.TempDir()
+	modules := filepath.Join(top, "lib", "pdsh")
+	if err := os.MkdirAll(modules, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mode := func(dir string, mode os.FileMode) {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := insecureDirs(modules, 0); got != nil {
+		t.Errorf("nothing is wrong, and yet %v", got)
+	}
+	mode(modules, 0o775) // the group may write: pdsh does not mind
+	mode(filepath.Join(top, "lib"), 0o777|os.ModeSticky)
+	if got := insecureDirs(modules, 0); got != nil {
+		t.Errorf("nothing pdsh minds is wrong, and yet %v", got)
+	}
+	mode(filepath.Join(top, "lib"), 0o777)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(modules, link); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(top, "lib") + " mode 0777"}
+	if diff := cmp.Diff(want, insecureDirs(link, 0)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestInsecureOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: giving a directory away needs root")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 4321, -1); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{dir + " owner uid 4321"}, insecureDirs(dir, 0)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := insecureDirs(dir, 4321); got != nil {
+		t.Errorf("pdsh trusts its own owner, and yet %v", got)
+	}
+}

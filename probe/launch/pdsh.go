@@ -1,0 +1,135 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+// readPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
+// and looks itself at the directories that pdsh insists on trusting.
+func readPDSH(ctx context.Context, path string) *facts.PDSH {
+	pdsh := &facts.PDSH{Path: path}
+	version := hostsys.Child{Path: path, Args: []string{"-V"}, Env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
+	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
+	defer cancel()
+	stdout, stderr, err := version.Run(ctx)
+	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
+	switch {
+	case strings.TrimSpace(stderr) != "":
+		pdsh.Problem = strings.TrimSpace(stderr)
+	case err != nil:
+		pdsh.Problem = hostsys.Complaint("", err)
+	}
+	pdsh.ModuleDir = moduleDir(path)
+	if pdsh.ModuleDir != "" {
+		pdsh.Insecure = insecureDirs(pdsh.ModuleDir, ownerOf(path))
+	}
+	return pdsh
+}
+
+// parsePDSHVersion reads the output of `pdsh -V`:
+//
+//	pdsh-2.34 (+readline+debug)
+//	rcmd modules: ssh,rsh,exec (default: rsh)
+func parsePDSHVersion(output string) (version string, modules []string) {
+	modules = []string{}
+	for line := range strings.Lines(output) {
+		if rest, found := strings.CutPrefix(line, "pdsh-"); found {
+			version = machine.FirstWord(rest)
+		}
+		if rest, found := strings.CutPrefix(line, "rcmd modules: "); found {
+			if list := machine.FirstWord(rest); list != "(none)" {
+				modules = strings.Split(list, ",")
+			}
+		}
+	}
+	return version, modules
+}
+
+// builtInDir is the module directory as it stands in pdsh's own data.
+var builtInDir = regexp.MustCompile(`(/[\w./+-]+/pdsh)\x00`)
+
+// moduleDir finds where this pdsh loads its modules from: the path compiled
+// into it (Debian hides the program behind a script, as pdsh.bin) or, should
+// that have another shape, the usual place beside it. "" when there is neither.
+func moduleDir(path string) string {
+	var candidates []string
+	for _, program := range []string{path, path + ".bin"} {
+		data, err := os.ReadFile(program)
+		if err != nil {
+			continue
+		}
+		for _, match := range builtInDir.FindAllSubmatch(data, -1) {
+			candidates = append(candidates, string(match[1]))
+		}
+	}
+	prefix := filepath.Dir(filepath.Dir(path))
+	for _, lib := range append([]string{prefix + "/lib64", prefix + "/lib"}, machine.DefaultLibraryDirs...) {
+		candidates = append(candidates, filepath.Join(lib, "pdsh"))
+	}
+	for _, dir := range candidates {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return ""
+}
+
+// ownerOf is the user a file belongs to, or root, whom pdsh trusts anyway.
+func ownerOf(path string) uint32 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Sys().(*syscall.Stat_t).Uid
+}
+
+// insecureDirs are the directories from dir up to the root that pdsh refuses,
+// by the rule of its src/pdsh/mod.c (2.34), _dir_permission_error: owned by
+// root, by the caller or by pdsh's owner, and writable for all only with the
+// sticky bit. It refuses single modules likewise, and loads the others.
+func insecureDirs(dir string, pdshOwner uint32) []string {
+	var insecure []string
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // pdsh climbs by "..", so it meets the parents of the real place
+	}
+	for {
+		if problem := whyInsecure(dir, pdshOwner); problem != "" {
+			insecure = append(insecure, dir+" "+problem)
+		}
+		if dir == "/" {
+			return insecure
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func whyInsecure(dir string, pdshOwner uint32) string {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "is not there"
+	}
+	if err != nil {
+		return machine.Reason(err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	caller := uint32(os.Getuid())
+	switch {
+	case stat.Uid != 0 && stat.Uid != caller && stat.Uid != pdshOwner:
+		return fmt.Sprintf("owner uid %d", stat.Uid)
+	case stat.Mode&0o002 != 0 && stat.Mode&syscall.S_ISVTX == 0:
+		return fmt.Sprintf("mode %04o", stat.Mode&0o7777)
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package machine
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Line is the first line of a small kernel file without the space around it,
+// "" when the file is absent, unreadable or empty.
+func Line(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(first)
+}
+
+// Number is the decimal integer a small kernel file holds; false when there is
+// none, which includes "max".
+func Number(path string) (int64, bool) {
+	n, err := strconv.ParseInt(Line(path), 10, 64)
+	return n, err == nil
+}
+
+// Exists is whether something is there that we are allowed to see.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+var (
+	// A root of the PCI bus, "pci0000:3a". Domains of five digits are those that
+	// a disk controller (Intel's VMD) opens below a device of its own.
+	PCIRoot = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
+	// A function on it, "0000:4e:00.0".
+	PCIAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+)
+
+// PCIPath is the way from the root complex to a device, by address, the device
+// itself last. It takes the device's directory in sysfs under any of its names
+// (/sys/bus/pci/devices/0000:4e:00.0, /sys/class/infiniband/mlx5_0/device) and is
+// nil for one that is not on a PCI bus. What lies below a PCI function, such as a
+// subfunction of an adapter, has the way of that function.
+func PCIPath(dir string) []string {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil
+	}
+	var way []string
+	for part := range strings.SplitSeq(filepath.ToSlash(real), "/") {
+		if PCIRoot.MatchString(part) || len(way) > 0 && PCIAddress.MatchString(part) {
+			way = append(way, part)
+		}
+	}
+	return way
+}
+
+// The machine's own namespaces have fixed inode numbers (Linux,
+// include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
+const (
+	InitialIPC = "ipc:[4026531839]"
+	InitialUTS = "uts:[4026531838]"
+	InitialPID = "pid:[4026531836]"
+)
+
+// Reason is the system's own word for an error, without the path that the
+// reader of a report has in front of them anyway.
+func Reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// Clipped is a line without the space around it, no longer than a report takes.
+func Clipped(line string) string {
+	const most = 300
+	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
+	return strings.ToValidUTF8(line[:min(most, len(line))], "")
+}
+
+// FirstWord is the text up to its first blank, "" for none.
+func FirstWord(text string) string {
+	if words := strings.Fields(text); len(words) > 0 {
+		return words[0]
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Candidate is a file that may be the library that is asked for, and what leads
+// the loader to it.
+type Candidate struct{ Path, From string }
+
+// LoaderOrder lists where the loader looks for a library that a program asks for by
+// name alone, best first and by the machine's paths, whether or not it is there.
+// What the program itself brings along (DT_RPATH, DT_RUNPATH) is the caller's to know.
+func LoaderOrder(o Options, libraryPath, name string) []Candidate {
+	return append(LibraryPathOrder(libraryPath, o.WorkDir, name), SystemOrder(o.At, name)...)
+}
+
+// LibraryPathOrder is where LD_LIBRARY_PATH leads, whose entries ld.so(8) splits
+// at colons and semicolons. An empty one means the working directory.
+func LibraryPathOrder(libraryPath, workDir, name string) []Candidate {
+	if libraryPath == "" {
+		return nil
+	}
+	var all []Candidate
+	for dir := range strings.SplitSeq(strings.ReplaceAll(libraryPath, ";", ":"), ":") {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(workDir, dir)
+		}
+		all = append(all, Candidate{filepath.Join(dir, name), "LD_LIBRARY_PATH"})
+	}
+	return all
+}
+
+// SystemOrder is what comes last: the loader's cache, then the directories that
+// are built into it.
+func SystemOrder(at func(path string) string, name string) []Candidate {
+	var all []Candidate
+	for _, path := range ReadLoaderCache(at("/etc/ld.so.cache"), name) {
+		all = append(all, Candidate{path, "ld.so.cache"})
+	}
+	for _, dir := range DefaultLibraryDirs {
+		all = append(all, Candidate{filepath.Join(dir, name), "default"})
+	}
+	return all
+}
+
+// DefaultLibraryDirs are where glibc looks last: the multiarch directories of
+// Debian, then those of everybody.
+var DefaultLibraryDirs = func() []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu", "ppc64le": "powerpc64le-linux-gnu"}[runtime.GOARCH]
+	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+}()
+
+// loaderCache is the header of /etc/ld.so.cache (glibc sysdeps/generic/
+// dl-cache.h, struct cache_file_new). String offsets count from its start.
+type loaderCache struct {
+	Magic   [20]byte // "glibc-ld.so.cache1.1"
+	Count   uint32
+	Strings uint32
+	Flags   uint32
+	_       [4]uint32
+}
+
+// loaderEntry is one library of the cache (struct file_entry_new).
+type loaderEntry struct {
+	Flags      int32
+	Name, Path uint32
+	_          uint32
+	Hardware   uint64
+}
+
+// LoaderFlags marks the libraries of this architecture: ELF for glibc, in the
+// ABI this program was built for (sysdeps/generic/ldconfig.h).
+var LoaderFlags = map[string]int32{"amd64": 0x0303, "arm64": 0x0a03, "ppc64le": 0x0503}[runtime.GOARCH]
+
+// cachedLibrary is a name that programs ask for and the path that the loader's cache
+// has for it.
+type cachedLibrary struct{ Name, path string }
+
+// ReadLoaderCache returns the paths the loader's cache gives for a library, in
+// its order.
+func ReadLoaderCache(file, library string) []string {
+	var paths []string
+	for _, entry := range LoaderCacheEntries(file, func(name string) bool { return name == library }) {
+		paths = append(paths, entry.path)
+	}
+	return paths
+}
+
+// LoaderCacheEntries are those of the loader's cache whose names are wanted, in its
+// order. No cache, or one of an unknown format, gives none.
+func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibrary {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	// Older ldconfig writes the previous format in front of this one.
+	start := bytes.Index(data, []byte("glibc-ld.so.cache1.1"))
+	if start < 0 {
+		return nil
+	}
+	data = data[start:]
+	reader := bytes.NewReader(data)
+	var header loaderCache
+	if binary.Read(reader, binary.NativeEndian, &header) != nil || int64(header.Count)*24 > int64(reader.Len()) {
+		return nil
+	}
+	entries := make([]loaderEntry, header.Count)
+	if binary.Read(reader, binary.NativeEndian, entries) != nil {
+		return nil
+	}
+	var found []cachedLibrary
+	for _, entry := range entries {
+		if name := cString(data, entry.Name); entry.Flags == LoaderFlags && wanted(name) {
+			found = append(found, cachedLibrary{name, cString(data, entry.Path)})
+		}
+	}
+	return found
+}
+
+// cString is the NUL-terminated text at an offset, "" outside the data.
+func cString(data []byte, offset uint32) string {
+	if int64(offset) >= int64(len(data)) {
+		return ""
+	}
+	text, _, _ := bytes.Cut(data[offset:], []byte{0})
+	return string(text)
+}

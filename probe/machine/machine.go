@@ -1,0 +1,111 @@
+// Package machine is what every collector of the probe looks with: where the roots
+// are, small kernel files, mounts, the way to a PCI device, the order in which the
+// loader finds libraries, and work that may hang. It refuses to know any section.
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"preflight/facts"
+)
+
+// Options says what to look at and where the roots are. What is alike for all
+// nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
+type Options struct {
+	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
+	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
+	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
+	MasterPort  int      `json:"master_port,omitempty"` // 0 when unknown
+	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
+	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed
+	Launchers   []string `json:"-"`                     // programs of launchers other than pdsh to look for in PATH
+	// Files are the paths that the launch command names, and Head is whether to
+	// bring the text of a configuration too, which only the launching machine must.
+	Files []facts.LaunchFile `json:"files,omitempty"`
+	Head  bool               `json:"-"`
+	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
+	// offload-param), to be looked at with the disk.
+	Offload  map[string]string `json:"offload,omitempty"`
+	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
+	Peers    map[string]string `json:"peers,omitempty"`   // hostfile name → IP address to ask a route for
+	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
+}
+
+// At is where an absolute path of the machine lies below the root.
+func (o Options) At(path string) string {
+	return filepath.Join("/", o.Root, path)
+}
+
+// Without is the machine's path of a file below the root: at turned around.
+func (o Options) Without(path string) string {
+	return filepath.Join("/", strings.TrimPrefix(path, strings.TrimSuffix(o.At("/"), "/")))
+}
+
+// Account is what a line of /etc/passwd says of a user.
+type Account struct {
+	Name, Home, Shell string
+}
+
+// Session is who we are. An account that a directory service knows and
+// /etc/passwd does not is told by sshd, which asked the service and sets these
+// variables by its answer (OpenSSH, session.c, do_setup_env).
+func Session(o Options) Account {
+	who, _ := passwdEntry(o, os.Getuid())
+	return Account{
+		Name:  cmp.Or(who.Name, os.Getenv("USER"), os.Getenv("LOGNAME"), strconv.Itoa(os.Getuid())),
+		Home:  cmp.Or(who.Home, os.Getenv("HOME")),
+		Shell: cmp.Or(who.Shell, os.Getenv("SHELL")),
+	}
+}
+
+// Owner is the name of a user, or the number when /etc/passwd does not know it.
+func Owner(o Options, uid int) string {
+	who, _ := passwdEntry(o, uid)
+	return cmp.Or(who.Name, strconv.Itoa(uid))
+}
+
+func passwdEntry(o Options, uid int) (Account, bool) {
+	text, err := os.ReadFile(o.At("/etc/passwd"))
+	if err != nil {
+		return Account{}, false
+	}
+	return parsePasswd(string(text), uid)
+}
+
+// parsePasswd finds the first account with the user id, as getpwuid does. No
+// shell means /bin/sh (passwd(5)).
+func parsePasswd(text string, uid int) (Account, bool) {
+	for row := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSpace(row), ":")
+		if len(fields) == 7 && fields[2] == strconv.Itoa(uid) {
+			return Account{Name: fields[0], Home: fields[5], Shell: cmp.Or(fields[6], "/bin/sh")}, true
+		}
+	}
+	return Account{}, false
+}
+
+// LaunchDirectory is where the ranks will run: the working directory or, since
+// DeepSpeed does not stop when its cd fails, where this session started.
+func LaunchDirectory(workDir string) (string, error) {
+	if info, err := os.Stat(workDir); err == nil && info.IsDir() {
+		return filepath.Abs(workDir)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("own working directory: %w", err)
+	}
+	return dir, nil
+}
+
+// TorchExtensions is where torch keeps what it compiles (get_default_build_root,
+// and torch/_appdirs.py for the cache directory).
+func TorchExtensions(env func(string) string, home string) string {
+	cache := cmp.Or(env("XDG_CACHE_HOME"), filepath.Join(cmp.Or(env("HOME"), home), ".cache"))
+	return cmp.Or(env("TORCH_EXTENSIONS_DIR"), filepath.Join(cache, "torch_extensions"))
+}

@@ -1,0 +1,70 @@
+package machine
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// Mounts is the mount table of this process in the order the mounts were made,
+// its names as people write them.
+func Mounts(o Options) ([]*procfs.MountInfo, error) {
+	proc, err := procfs.NewFS(o.At("/proc"))
+	if err != nil {
+		return nil, err
+	}
+	table, err := proc.GetMounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range table {
+		m.MountPoint, m.Root, m.Source = unescape(m.MountPoint), unescape(m.Root), unescape(m.Source)
+	}
+	return table, nil
+}
+
+// MountOf is the mount that an absolute path without symbolic links lies on:
+// the deepest one, and of several on one spot the last, which hides the others.
+// It is nil when the table has no root.
+func MountOf(table []*procfs.MountInfo, path string) *procfs.MountInfo {
+	var deepest *procfs.MountInfo
+	for _, m := range table {
+		if Below(path, m.MountPoint) && (deepest == nil || len(m.MountPoint) >= len(deepest.MountPoint)) {
+			deepest = m
+		}
+	}
+	return deepest
+}
+
+// Below is whether path is dir or lies in it.
+func Below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// Has is whether the mount or the file system below it was given the option.
+func Has(m *procfs.MountInfo, option string) bool {
+	_, onMount := m.Options[option]
+	_, onSuper := m.SuperOptions[option]
+	return onMount || onSuper
+}
+
+// unescape undoes the kernel's \040 for space, tab, newline, backslash and hash
+// (fs/proc_namespace.c, show_mountinfo).
+func unescape(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
+	var out strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] == '\\' && i+3 < len(name) {
+			if code, err := strconv.ParseUint(name[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(code))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(name[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,37 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/prometheus/procfs"
+)
+
+func TestMountOf(t *testing.T) {
+	table := []*procfs.MountInfo{
+		{MountPoint: "/", Source: "root"},
+		{MountPoint: "/dev/shm", Source: "first"},
+		{MountPoint: "/dev/shm", Source: "second"},
+		{MountPoint: "/home", Source: "filer"},
+		{MountPoint: "/dev", Source: "dev"},
+	}
+	for path, want := range map[string]string{
+		"/dev/shm": "second", "/dev/shm/nccl": "second", "/dev/shmem": "dev", "/home/ml/job": "filer", "/homes": "root", "/": "root",
+	} {
+		if got := MountOf(table, path); got == nil || got.Source != want {
+			t.Errorf("%s lies on %+v, want %s", path, got, want)
+		}
+	}
+	if got := MountOf(table[1:], "/etc"); got != nil {
+		t.Errorf("/etc lies on %+v in a table without a root", got)
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for name, want := range map[string]string{
+		`/plain`: "/plain", `/a\040b`: "/a b", `/tab\011`: "/tab\t", `/back\134slash`: `/back\slash`, `\`: `\`, `/x\9`: `/x\9`, `/y\999z`: `/y\999z`,
+	} {
+		if got := unescape(name); got != want {
+			t.Errorf("unescape(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Within does work in a goroutine of its own. When ctx ends first, the work is
+// abandoned, not awaited: a system call on a dead mount cannot be interrupted.
+// The error is then the context's cause; a panic is an error like any other.
+func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1) // room for one, so that abandoned work can still end
+	go func() {
+		var end outcome
+		defer func() {
+			if reason := recover(); reason != nil {
+				end = outcome{err: fmt.Errorf("the collector crashed at %s, which is a bug in preflight: %v", origin(), reason)}
+			}
+			done <- end
+		}()
+		end.value, end.err = work()
+	}()
+
+	var end outcome
+	select {
+	case end = <-done:
+	case <-ctx.Done():
+		select {
+		case end = <-done:
+		case <-time.After(LastWords):
+			end.err = ctx.Err()
+		}
+	}
+	if ctx.Err() != nil && errors.Is(end.err, ctx.Err()) {
+		end.err = context.Cause(ctx)
+	}
+	if errors.Is(end.err, context.Canceled) {
+		end.err = errors.New("interrupted")
+	}
+	return end.value, end.err
+}
+
+// origin is the file and line that panicked, asked from a deferred function.
+func origin() string {
+	callers := make([]uintptr, 16)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		}
+		if !more {
+			return "an unknown place"
+		}
+	}
+}
+
+// LastWords is how much longer a collector that minds its deadline has to say in
+// its own words what held it up.
+const LastWords = 200 * time.Millisecond
+
+// Elsewhere is what is known of a node on another system.
+func Elsewhere[T any](context.Context, Options) (*T, error) {
+	return nil, errors.New("preflight looks at Linux machines only")
+}
+
+// VersionLimit is for one program that only has to say its version.
+const VersionLimit = 2 * time.Second

@@ -1,0 +1,317 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// emptyRun ends the walk through a table of GIDs or pkeys. Tables have up to
+// 256 slots and are filled from the start, so that many empty ones in a row
+// are the end; a hole that a removed address left is shorter.
+const emptyRun = 32
+
+// peermemMarks are what NCCL takes for proof that the adapter can reach GPU
+// memory (NCCL 2.27, transport/net_ib.cc, ncclIbGdrSupport).
+var peermemMarks = []string{
+	"/sys/kernel/mm/memory_peers/nv_mem/version",
+	"/sys/kernel/mm/memory_peers/nv_mem_nc/version",
+	"/sys/module/nvidia_peermem/version",
+}
+
+// CollectIB reads the RDMA adapters from sysfs, none being a fact where /sys is
+// mounted, and looks for what NCCL needs to use them.
+func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
+	seen := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}
+	devices, err := os.ReadDir(o.At("/sys/class/infiniband"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err != nil && !machine.Exists(o.At("/sys/class")) {
+		return nil, errors.New("/sys is not mounted")
+	}
+	nodes := verbsOf(o)
+	for _, device := range devices {
+		adapter := hca(o.At("/sys/class/infiniband/" + device.Name()))
+		adapter.Verbs = nodes[adapter.Name]
+		seen.Devices = append(seen.Devices, adapter)
+	}
+	seen.Verbs, seen.Refused = verbs(o)
+	seen.Libraries = rdmaLibraries(o, os.Getenv("LD_LIBRARY_PATH"))
+	seen.Peermem = slices.ContainsFunc(peermemMarks, func(mark string) bool { return machine.Exists(o.At(mark)) })
+	return seen, nil
+}
+
+// hca reads one directory of /sys/class/infiniband. What a driver does not
+// offer is empty.
+func hca(dir string) facts.HCA {
+	device := facts.HCA{
+		Name:     filepath.Base(dir),
+		Type:     machine.Line(dir + "/hca_type"),
+		Firmware: machine.Line(dir + "/fw_ver"),
+		Board:    machine.Line(dir + "/board_id"),
+		GUID:     machine.Line(dir + "/node_guid"),
+		NUMANode: -1,
+		Kind:     parseState(machine.Line(dir + "/node_type")),
+		Path:     machine.PCIPath(dir + "/device"),
+	}
+	if driver, err := os.Readlink(dir + "/device/driver"); err == nil {
+		device.Driver = filepath.Base(driver)
+	}
+	device.PCIe, device.MaxPCIe = pcieLinks(dir + "/device")
+	if node, known := machine.Number(dir + "/device/numa_node"); known {
+		device.NUMANode = int(node)
+	}
+	ports, _ := filepath.Glob(dir + "/ports/[0-9]*") // fails on a bad pattern only
+	for _, port := range ports {
+		if n, err := strconv.Atoi(filepath.Base(port)); err == nil {
+			device.Ports = append(device.Ports, ibPort(dir, port, n))
+		}
+	}
+	slices.SortFunc(device.Ports, func(a, b facts.IBPort) int { return cmp.Compare(a.Port, b.Port) })
+	return device
+}
+
+func ibPort(device, dir string, number int) facts.IBPort {
+	held := gids(dir)
+	port := facts.IBPort{
+		Port:      number,
+		State:     parseState(machine.Line(dir + "/state")),
+		Physical:  parseState(machine.Line(dir + "/phys_state")),
+		LinkLayer: machine.Line(dir + "/link_layer"),
+		LID:       parseLID(machine.Line(dir + "/lid")),
+		SMLID:     parseLID(machine.Line(dir + "/sm_lid")),
+		NetDev:    netDevice(device, dir, number, held),
+		GIDs:      held,
+	}
+	port.PKeys, port.PKeySlots = pkeys(dir)
+	port.Rate, port.Width = parseRate(machine.Line(dir + "/rate"))
+	return port
+}
+
+// gids are the slots that hold one. A slot that is not there ends the table. The
+// kernel refuses to tell the type of an empty slot, in containers sometimes of any.
+func gids(port string) []facts.GID {
+	var held []facts.GID
+	for index, empty := 0, 0; empty < emptyRun; index++ {
+		gid := machine.Line(fmt.Sprintf("%s/gids/%d", port, index))
+		if gid == "" {
+			break
+		}
+		if strings.Trim(gid, "0:") == "" {
+			empty++
+			continue
+		}
+		empty = 0
+		held = append(held, facts.GID{
+			Index: index,
+			GID:   gid,
+			Type:  machine.Line(fmt.Sprintf("%s/gid_attrs/types/%d", port, index)),
+		})
+	}
+	return held
+}
+
+// pkeys are the slots that hold one, in the order of the table, and their places
+// where they are not those of the first slots.
+func pkeys(port string) (held []string, slots []int) {
+	hasHole := false
+	for index, empty := 0, 0; empty < emptyRun; index++ {
+		key := machine.Line(fmt.Sprintf("%s/pkeys/%d", port, index))
+		if key == "" {
+			break
+		}
+		if key == "0x0000" {
+			empty++
+			continue
+		}
+		hasHole = hasHole || empty > 0
+		empty = 0
+		held, slots = append(held, key), append(slots, index)
+	}
+	if !hasHole {
+		slots = nil
+	}
+	return held, slots
+}
+
+// netDevice is the interface that belongs to a port: of a RoCE port the one its
+// GIDs are made from, of an InfiniBand port the IPoIB one with its number.
+func netDevice(device, port string, number int, held []facts.GID) string {
+	for _, gid := range held {
+		if name := machine.Line(fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, gid.Index)); name != "" {
+			return name
+		}
+	}
+	interfaces, _ := filepath.Glob(device + "/device/net/*") // fails on a bad pattern only
+	for _, path := range interfaces {
+		if machine.Line(path+"/dev_port") == strconv.Itoa(number-1) { // counts from 0, ports from 1
+			return filepath.Base(path)
+		}
+	}
+	return ""
+}
+
+// parseState reads the word of "4: ACTIVE" or "5: LinkUp".
+func parseState(text string) string {
+	_, word, found := strings.Cut(text, ":")
+	if !found {
+		return text
+	}
+	return strings.TrimSpace(word)
+}
+
+// parseLID reads "0x1c", 0 when there is none.
+func parseLID(text string) int {
+	lid, err := strconv.ParseUint(text, 0, 32)
+	if err != nil {
+		return 0
+	}
+	return int(lid)
+}
+
+// parseRate reads "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" into bits per
+// second and lanes.
+func parseRate(text string) (bitsPerSecond int64, width string) {
+	number, rest, found := strings.Cut(text, " Gb/sec")
+	gigabits, err := strconv.ParseFloat(number, 64)
+	if !found || err != nil {
+		return 0, ""
+	}
+	_, lanes, _ := strings.Cut(rest, "(")
+	if fields := strings.Fields(strings.TrimSuffix(lanes, ")")); len(fields) > 0 {
+		width = fields[0]
+	}
+	return int64(gigabits * 1e9), width
+}
+
+// verbs are the device nodes through which programs use RDMA adapters, and those that
+// this session is refused: by a container's device cgroup, which no mode shows, or by
+// the mode. Opening one and closing it again starts nothing in an adapter: the
+// kernel makes a file of it, and a context only when it is asked for one (Linux 6.8,
+// drivers/infiniband/core/uverbs_main.c, ib_uverbs_open).
+func verbs(o machine.Options) (nodes []string, refused []facts.DeviceNode) {
+	nodes = []string{}
+	paths, _ := filepath.Glob(o.At("/dev/infiniband/uverbs*")) // fails on a bad pattern only
+	for _, path := range paths {
+		node := "/dev/infiniband/" + filepath.Base(path)
+		nodes = append(nodes, node)
+		file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			refused = append(refused, facts.DeviceNode{Path: node, Problem: machine.Reason(err)})
+			continue
+		}
+		file.Close()
+	}
+	return nodes, refused
+}
+
+// verbsOf are the device nodes by the adapters they belong to. A container may see
+// all adapters of its machine, and have the nodes of a few.
+func verbsOf(o machine.Options) map[string]string {
+	nodes := map[string]string{}
+	entries, _ := filepath.Glob(o.At("/sys/class/infiniband_verbs/uverbs*")) // fails on a bad pattern only
+	for _, entry := range entries {
+		if adapter := machine.Line(entry + "/ibdev"); adapter != "" {
+			nodes[adapter] = "/dev/infiniband/" + filepath.Base(entry)
+		}
+	}
+	return nodes
+}
+
+// pcieLink is a link of the PCI Express.
+type pcieLink struct {
+	speed float64 // GT/s of one lane
+	lanes int
+}
+
+func (l pcieLink) isKnown() bool { return l.speed > 0 && l.lanes > 0 }
+
+func (l pcieLink) String() string {
+	if !l.isKnown() {
+		return ""
+	}
+	return fmt.Sprintf("%.1f GT/s PCIe x%d", l.speed, l.lanes)
+}
+
+// pcieLinks is what a device's link runs at and what device and slot could: the less
+// of both, as NCCL has it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). A
+// slot that says less than what runs is a hypervisor's stand-in for one. Virtual
+// functions tell of no link.
+func pcieLinks(device string) (now, most string) {
+	real, err := filepath.EvalSymlinks(device)
+	if err != nil {
+		return "", ""
+	}
+	current := readPCIeLink(real, "current")
+	best, slot := readPCIeLink(real, "max"), readPCIeLink(filepath.Dir(real), "max")
+	if slot.isKnown() && slot.speed >= current.speed && slot.lanes >= current.lanes {
+		best = pcieLink{min(best.speed, slot.speed), min(best.lanes, slot.lanes)}
+	}
+	return current.String(), best.String()
+}
+
+// readPCIeLink reads "16.0 GT/s PCIe", which before Linux 5.7 is "16 GT/s", and "16".
+// What the kernel does not know is "Unknown" and 0, or 255 for all bits set.
+func readPCIeLink(dir, which string) pcieLink {
+	number, _, _ := strings.Cut(machine.Line(dir+"/"+which+"_link_speed"), " ")
+	speed, _ := strconv.ParseFloat(number, 64) // 0 for what is no number
+	lanes, _ := strconv.Atoi(machine.Line(dir + "/" + which + "_link_width"))
+	if lanes > 32 {
+		return pcieLink{}
+	}
+	return pcieLink{speed, lanes}
+}
+
+// rdmaNames are what RDMA takes: verbs, and the half of Mellanox's driver that lives
+// in programs. NCCL asks the loader for the first, and it for the second.
+var rdmaNames = []string{"libibverbs.so.1", "libmlx5.so.1"}
+
+// pluginName is a library that NCCL takes for its network or its tuner, by the name
+// that it asks the loader for: one with a version behind it is never asked for.
+var pluginName = regexp.MustCompile(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
+
+// rdmaLibraries are those that there are, each where the loader finds it first; never
+// nil.
+func rdmaLibraries(o machine.Options, libraryPath string) []facts.RDMALibrary {
+	found := []facts.RDMALibrary{}
+	for _, name := range append(slices.Clone(rdmaNames), pluginNames(o, libraryPath)...) {
+		for _, c := range machine.LoaderOrder(o, libraryPath, name) {
+			if machine.Exists(o.At(c.Path)) {
+				found = append(found, facts.RDMALibrary{Name: name, Path: c.Path})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// pluginNames are NCCL's plugins in the directories that the loader searches, sorted.
+func pluginNames(o machine.Options, libraryPath string) []string {
+	var names []string
+	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // of no name: the directories themselves
+		entries, _ := os.ReadDir(o.At(c.Path)) // none, where the directory is not there
+		for _, entry := range entries {
+			if strings.HasPrefix(entry.Name(), "libnccl-") && pluginName.MatchString(entry.Name()) {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	for _, entry := range machine.LoaderCacheEntries(o.At("/etc/ld.so.cache"), pluginName.MatchString) {
+		names = append(names, entry.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,173 @@
+// Package network looks at what carries a launch between nodes: interfaces and
+// routes, listeners, names, and RDMA adapters. It sends nothing to another node;
+// only name servers are asked.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+const (
+	// maxNames bounds how many hostfile names one node resolves. With a
+	// hundred nodes all pairs are asked for; with ten thousand a sample is.
+	maxNames = 512
+	// lookupLimit is for one name. A name server that takes longer would
+	// delay every connection of the launch by as much.
+	lookupLimit = 3 * time.Second
+	// lastLookup is how long before the section's deadline lookups end, so
+	// that what was learned by then is still reported.
+	lastLookup = 300 * time.Millisecond
+)
+
+// lookup asks for the addresses of one name, in the order given.
+type lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+
+// CollectNames resolves what the launch will resolve, the way glibc would on
+// this node.
+func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) {
+	own, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("own hostname: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-lastLookup))
+		defer cancel()
+	}
+	known := hostsys.NewNames(o.Root)
+	fqdn := ""
+	var asking sync.WaitGroup
+	asking.Go(func() { fqdn = known.Canonical(ctx, own) })
+	wanted := append([]string{own, o.Master}, sampleNames(o.Names, own)...)
+	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return known.LookupNetIP(ctx, "ip", name)
+	}, wanted, known.AtOnce())
+	asking.Wait()
+	if lookups[0].Error != "" {
+		fqdn = "" // a name without an address has no other
+	}
+	return &facts.Names{
+		Own: own, FQDN: fqdn, Lookups: lookups, Asked: len(o.Names),
+		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own),
+	}, nil
+}
+
+// lookUpAll resolves every distinct name with at most workers questions open,
+// and returns the answers in the order of names.
+func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []facts.Lookup {
+	var answers []facts.Lookup
+	for _, name := range names {
+		if name != "" && !slices.ContainsFunc(answers, func(a facts.Lookup) bool { return a.Name == name }) {
+			answers = append(answers, facts.Lookup{Name: name})
+		}
+	}
+	open := make(chan struct{}, workers)
+	var done sync.WaitGroup
+	for i := range answers {
+		done.Go(func() {
+			open <- struct{}{}
+			defer func() { <-open }()
+			answers[i] = lookUp(ctx, ask, answers[i].Name)
+		})
+	}
+	done.Wait()
+	return answers
+}
+
+// lookUp resolves one name as a hostfile spells it: the user of user@host is
+// left out.
+func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
+	answer := facts.Lookup{Name: name, Addresses: []string{}}
+	if ctx.Err() != nil {
+		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
+		return answer
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	addresses, err := ask(ctx, bare(name))
+	if err != nil {
+		var dns *net.DNSError
+		answer.Error = lookupProblem(err)
+		answer.Unanswered = ctx.Err() != nil || errors.As(err, &dns) && (dns.IsTimeout || dns.IsTemporary)
+		return answer
+	}
+	for _, address := range addresses {
+		answer.Addresses = append(answer.Addresses, address.String())
+	}
+	return answer
+}
+
+// bare is a hostfile's name without the user it may carry.
+func bare(name string) string { return name[strings.LastIndex(name, "@")+1:] }
+
+// lookupProblem says in words why a name did not resolve.
+func lookupProblem(err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer from the name service within %s", lookupLimit)
+	case !errors.As(err, &dns):
+		return err.Error()
+	case dns.IsNotFound:
+		return "no such host"
+	case dns.IsTimeout && dns.Server != "":
+		return fmt.Sprintf("no answer from name server %s within %s", dns.Server, lookupLimit)
+	case dns.IsTimeout:
+		return fmt.Sprintf("no answer from the name service within %s", lookupLimit)
+	case dns.Server != "":
+		return fmt.Sprintf("name server %s: %s", dns.Server, dns.Err)
+	}
+	return dns.Err
+}
+
+// hostsTraps are the lines of /etc/hosts that give the machine's own name a
+// loopback address, with single blanks and without comments.
+func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
+	traps := []string{}
+	for _, line := range hosts {
+		isOwn := func(name string) bool { return strings.EqualFold(name, own) }
+		if line.Address.IsLoopback() && slices.ContainsFunc(line.Names, isOwn) {
+			traps = append(traps, line.Address.String()+" "+strings.Join(line.Names, " "))
+		}
+	}
+	return traps
+}
+
+// sampleNames bounds names to maxNames: the first (where the master lives),
+// this node's neighbours in rank order, and others evenly spread. The same
+// hostfile gives the same sample on every run.
+func sampleNames(names []string, own string) []string {
+	if len(names) <= maxNames {
+		return names
+	}
+	isOwn := func(name string) bool {
+		host := bare(name)
+		short, _, _ := strings.Cut(host, ".")
+		return host == own || short == own
+	}
+	me := max(slices.IndexFunc(names, isOwn), 0)
+	picked := map[int]bool{0: true, me: true, (me + 1) % len(names): true, (me + len(names) - 1) % len(names): true}
+	for k := 0; len(picked) < maxNames; k++ {
+		picked[k*len(names)/maxNames] = true
+	}
+	var sample []string
+	for i, name := range names {
+		if picked[i] {
+			sample = append(sample, name)
+		}
+	}
+	return sample
+}

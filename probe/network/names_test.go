@@ -1,0 +1,233 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+)
+
+func TestHostsTraps(t *testing.T) {
+	tests := []struct {
+		text string
+		want []string
+	}{
+		{"127.0.0.1 localhost\n127.0.1.1\tw3.cluster   w3 # by the installer\n10.0.0.3 w3\n", []string{"127.0.1.1 w3.cluster w3"}},
+		{"127.0.0.1 localhost W3\n::1 w3\n", []string{"127.0.0.1 localhost W3", "::1 w3"}},
+		{"#127.0.1.1 w3\n127.0.1.1 w33\n127.0.1.300 w3\n", []string{}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, hostsTraps(hostsys.NewNames(fixture.Plant(t, "-- etc/hosts --\n"+tt.text)).Hosts, "w3")); diff != "" {
+			t.Errorf("hostsTraps(%q): (-want +got)\n%s", tt.text, diff)
+		}
+	}
+}
+
+func TestSampleNames(t *testing.T) {
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprintf("u@w%04d.cluster", i))
+	}
+	if got := sampleNames(names[:maxNames], "w0001"); len(got) != maxNames {
+		t.Errorf("%d names are sampled down to %d", maxNames, len(got))
+	}
+	sample := sampleNames(names, "w3333")
+	if len(sample) != maxNames {
+		t.Errorf("a sample of %d, want %d", len(sample), maxNames)
+	}
+	if !slices.IsSorted(sample) || len(slices.Compact(slices.Clone(sample))) != len(sample) {
+		t.Error("the sample is out of order or repeats itself")
+	}
+	for _, i := range []int{0, 3332, 3333, 3334} {
+		if !slices.Contains(sample, names[i]) {
+			t.Errorf("the sample lacks %s", names[i])
+		}
+	}
+	if last := sample[len(sample)-1]; last < names[4900] {
+		t.Errorf("the sample ends at %s and is not spread over the fleet", last)
+	}
+	if diff := cmp.Diff(sample, sampleNames(names, "w3333")); diff != "" {
+		t.Errorf("another sample the second time:\n%s", diff)
+	}
+}
+
+func TestLookUp(t *testing.T) {
+	ask := func(_ context.Context, name string) ([]netip.Addr, error) {
+		if address, err := netip.ParseAddr(name); err == nil {
+			return []netip.Addr{address}, nil
+		}
+		if name != "w1" {
+			return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+		}
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+	}
+	got := lookUpAll(t.Context(), ask, []string{"w1", "", "root@w1", "w1", "w2", "10.0.0.7", "u@fd00::7"}, 2)
+	want := []facts.Lookup{
+		{Name: "w1", Addresses: []string{"10.0.0.1"}},
+		{Name: "root@w1", Addresses: []string{"10.0.0.1"}},
+		{Name: "w2", Addresses: []string{}, Error: "no such host"},
+		{Name: "10.0.0.7", Addresses: []string{"10.0.0.7"}},
+		{Name: "u@fd00::7", Addresses: []string{"fd00::7"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A dead name server must cost a few timeouts, not one for every name, and
+// what was learned by the deadline must survive it.
+func TestLookUpAllWithADeadNameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lock sync.Mutex
+		var open, most int
+		count := func(change int) {
+			lock.Lock()
+			defer lock.Unlock()
+			open += change
+			most = max(most, open)
+		}
+		ask := func(ctx context.Context, name string) ([]netip.Addr, error) {
+			if name == "w000" {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+			}
+			count(+1)
+			defer count(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("w%03d", i))
+		}
+		const limit = 2*lookupLimit + lookupLimit/2 // two waves of lookups and the start of a third
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		start := time.Now()
+		answers := lookUpAll(ctx, ask, names, 30)
+		if took := time.Since(start); took != limit {
+			t.Errorf("took %s, want %s", took, limit)
+		}
+		if most != 30 {
+			t.Errorf("%d questions open at once, want 30", most)
+		}
+		problems := map[string]int{}
+		for _, answer := range answers {
+			problems[answer.Error]++
+			if answer.Unanswered != (answer.Error != "") {
+				t.Errorf("%s: unanswered %v with %q", answer.Name, answer.Unanswered, answer.Error)
+			}
+		}
+		want := map[string]int{
+			"": 1,
+			"no answer from the name service within 3s":                     90,
+			"not asked: the name service took all the time for other names": 9,
+		}
+		if diff := cmp.Diff(want, problems); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestLookupProblem(t *testing.T) {
+	tests := []struct {
+		err  error
+		want string
+	}{
+		{&net.DNSError{Err: "no such host", IsNotFound: true, Server: "10.0.0.53:53"}, "no such host"},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true, Server: "10.0.0.53:53"}, "no answer from name server 10.0.0.53:53 within 3s"},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, "no answer from the name service within 3s"},
+		{&net.DNSError{Err: "server misbehaving", Server: "10.0.0.53:53", IsTemporary: true}, "name server 10.0.0.53:53: server misbehaving"},
+		{fmt.Errorf("asked: %w", context.DeadlineExceeded), "no answer from the name service within 3s"},
+		{errors.New("getent: symbol lookup error"), "getent: symbol lookup error"},
+	}
+	for _, tt := range tests {
+		if got := lookupProblem(tt.err); got != tt.want {
+			t.Errorf("lookupProblem(%v) = %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestCollectNames(t *testing.T) {
+	own := ownName(t)
+	root := fixture.Plant(t, strings.ReplaceAll(`
+-- etc/nsswitch.conf --
+hosts: files
+-- etc/hosts --
+127.0.1.1 OWN.cluster OWN
+10.0.0.2 w2
+`, "OWN", own))
+	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &facts.Names{
+		Own:  own,
+		FQDN: own + ".cluster",
+		Lookups: []facts.Lookup{
+			{Name: own, Addresses: []string{"127.0.1.1"}},
+			{Name: "w2", Addresses: []string{"10.0.0.2"}},
+			{Name: "10.0.0.3", Addresses: []string{"10.0.0.3"}},
+		},
+		Asked:      2,
+		HostsTraps: []string{"127.0.1.1 " + own + ".cluster " + own},
+		Resolver:   "files",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Sources that Go does not know are asked through getent, but what stands in
+// the hosts file costs no child.
+func TestCollectNamesThroughGetent(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "getent", `echo "$3" >> `+asked+`; echo "10.0.0.9 STREAM $3.sss"`)))
+	root := fixture.Plant(t, `
+-- etc/nsswitch.conf --
+hosts: files sss
+-- etc/hosts --
+10.0.0.2 w2
+`)
+	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "w9"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := ownName(t)
+	want := []facts.Lookup{
+		{Name: own, Addresses: []string{"10.0.0.9"}},
+		{Name: "w2", Addresses: []string{"10.0.0.2"}},
+		{Name: "w9", Addresses: []string{"10.0.0.9"}},
+	}
+	if diff := cmp.Diff(want, names.Lookups); diff != "" || names.FQDN != own+".sss" {
+		t.Errorf("FQDN %q (-want +got)\n%s", names.FQDN, diff)
+	}
+	log, err := os.ReadFile(asked)
+	if err != nil || strings.Contains(string(log), "w2") {
+		t.Errorf("getent was asked for %q, %v", log, err)
+	}
+}
+
+func ownName(t *testing.T) string {
+	t.Helper()
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return own
+}

@@ -1,0 +1,307 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// maxRoutes bounds how many peers a node asks its routing table about. Beyond
+// it every n-th peer by name is asked, the same ones on every run.
+const maxRoutes = 256
+
+// tcpSettings are the sysctls that change whether and how fast connections of
+// a launch come up, or how long a dead one is believed alive.
+var tcpSettings = []string{
+	"net.core.netdev_max_backlog",
+	"net.core.rmem_max",
+	"net.core.wmem_max",
+	"net.ipv4.conf.all.rp_filter",
+	"net.ipv4.conf.default.rp_filter",
+	"net.ipv4.tcp_abort_on_overflow",
+	"net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_fin_timeout",
+	"net.ipv4.tcp_keepalive_intvl",
+	"net.ipv4.tcp_keepalive_probes",
+	"net.ipv4.tcp_keepalive_time",
+	"net.ipv4.tcp_max_syn_backlog",
+	"net.ipv4.tcp_mtu_probing",
+	"net.ipv4.tcp_retries2",
+	"net.ipv4.tcp_rmem",
+	"net.ipv4.tcp_syn_retries",
+	"net.ipv4.tcp_syncookies",
+	"net.ipv4.tcp_timestamps",
+	"net.ipv4.tcp_tw_reuse",
+	"net.ipv4.tcp_wmem",
+}
+
+// CollectNet looks at the network namespace this process is in. Interfaces and
+// routes come from the kernel by netlink and not from sysfs, which may belong
+// to another namespace. A setting this kernel does not have stays zero or out
+// of the map.
+func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
+	links, err := interfaces(o)
+	if err != nil {
+		return nil, err
+	}
+	listening, err := listeners(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	low, high := parsePortRange(sysctl(o, "net.ipv4.ip_local_port_range"))
+	somaxconn, _ := strconv.Atoi(sysctl(o, "net.core.somaxconn"))
+	seen := &facts.Net{
+		Interfaces:    links,
+		Routes:        routes(o.Peers, links),
+		EphemeralLow:  low,
+		EphemeralHigh: high,
+		Reserved:      sysctl(o, "net.ipv4.ip_local_reserved_ports"),
+		Listening:     listening,
+		SoMaxConn:     somaxconn,
+		TCP:           map[string]string{},
+		IPv6:          hasIPv6(o),
+	}
+	for _, name := range tcpSettings {
+		if value := sysctl(o, name); value != "" {
+			seen.TCP[name] = value
+		}
+	}
+	return seen, nil
+}
+
+// sysctl is a kernel setting with its white space made single blanks, "" when
+// this kernel does not have it.
+func sysctl(o machine.Options, name string) string {
+	value := machine.Line(o.At("/proc/sys/" + strings.ReplaceAll(name, ".", "/")))
+	return strings.Join(strings.Fields(value), " ")
+}
+
+func parsePortRange(text string) (low, high int) {
+	from, to, _ := strings.Cut(text, " ")
+	low, _ = strconv.Atoi(from)
+	high, _ = strconv.Atoi(to)
+	return low, high
+}
+
+// hasIPv6 is whether the kernel has IPv6 (its address table is there) and no
+// administrator switched it off for all interfaces.
+func hasIPv6(o machine.Options) bool {
+	return machine.Exists(o.At("/proc/net/if_inet6")) && sysctl(o, "net.ipv6.conf.all.disable_ipv6") == "0"
+}
+
+// routes asks the kernel how packets to each peer would leave, in the order of
+// the peers' names.
+func routes(peers map[string]string, links []facts.Interface) []facts.Route {
+	found := []facts.Route{}
+	for _, name := range evenly(slices.Sorted(maps.Keys(peers)), maxRoutes) {
+		found = append(found, routeTo(name, peers[name], links))
+	}
+	return found
+}
+
+// evenly is at most n of the names, spread over all of them, the first included.
+func evenly(names []string, n int) []string {
+	if len(names) <= n {
+		return names
+	}
+	picked := make([]string, n)
+	for i := range picked {
+		picked[i] = names[i*len(names)/n]
+	}
+	return picked
+}
+
+func routeTo(name, to string, links []facts.Interface) facts.Route {
+	route := facts.Route{Name: name, To: to}
+	address, err := netip.ParseAddr(to)
+	if err != nil {
+		route.Error = "not an IP address"
+		return route
+	}
+	// A link-local address means something only together with its interface.
+	options := &netlink.RouteGetOptions{Oif: address.Zone()}
+	found, err := netlink.RouteGetWithOptions(address.Unmap().AsSlice(), options)
+	if err == nil && len(found) == 0 {
+		err = syscall.ENETUNREACH
+	}
+	if err != nil {
+		route.Error = err.Error()
+		return route
+	}
+	way := found[0]
+	route.Interface = interfaceName(links, way.LinkIndex)
+	if way.Src != nil {
+		route.Source = way.Src.String()
+	}
+	if way.Gw != nil {
+		route.Gateway = way.Gw.String()
+	}
+	return route
+}
+
+func interfaceName(links []facts.Interface, index int) string {
+	for _, link := range links {
+		if link.Index == index {
+			return link.Name
+		}
+	}
+	return fmt.Sprintf("interface %d", index) // came up since the list was made
+}
+
+// interfaces lists the links of this network namespace by index, each with its
+// addresses in the order in which getifaddrs, and so NCCL, meets them.
+func interfaces(o machine.Options) ([]facts.Interface, error) {
+	links, err := netlink.LinkList()
+	// An interrupted dump is a list that changed while we read it: still the
+	// best there is.
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("interfaces: %w", err)
+	}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("addresses: %w", err)
+	}
+	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
+
+	found := []facts.Interface{}
+	for _, link := range links {
+		attrs := link.Attrs()
+		sys := openSysfsLink(o, attrs.Name, attrs.Index, attrs.HardwareAddr.String())
+		found = append(found, facts.Interface{
+			Name:      attrs.Name,
+			Index:     attrs.Index,
+			Up:        attrs.RawFlags&unix.IFF_UP != 0,
+			Running:   attrs.RawFlags&unix.IFF_RUNNING != 0,
+			Loopback:  attrs.RawFlags&unix.IFF_LOOPBACK != 0,
+			MTU:       attrs.MTU,
+			MAC:       attrs.HardwareAddr.String(),
+			Kind:      linkKind(attrs.Name, link.Type(), attrs.EncapType, attrs.ParentDev != "" || sys.hasDevice(), sys.isWireless()),
+			Driver:    sys.driver(),
+			Speed:     sys.speed(),
+			Addresses: addressesOf(addresses, attrs.Index),
+			Master:    masterName(links, attrs.MasterIndex),
+		})
+	}
+	return found, nil
+}
+
+// addressesOf are one link's prefixes, IPv4 before IPv6, otherwise in the
+// kernel's order.
+func addressesOf(all []netlink.Addr, index int) []string {
+	v4, v6 := []string{}, []string{}
+	for _, address := range all {
+		switch {
+		case address.LinkIndex != index:
+		case address.IP.To4() != nil:
+			v4 = append(v4, address.IPNet.String())
+		default:
+			v6 = append(v6, address.IPNet.String())
+		}
+	}
+	return append(v4, v6...)
+}
+
+func masterName(links []netlink.Link, index int) string {
+	for _, link := range links {
+		if index != 0 && link.Attrs().Index == index {
+			return link.Attrs().Name
+		}
+	}
+	return ""
+}
+
+// dockerBridge is how docker names the bridge of a user-defined network: br-
+// and the first twelve digits of the network's id.
+var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
+
+// linkKinds sorts the kernel's link types (IFLA_INFO_KIND) into ours.
+var linkKinds = map[string]string{
+	"bridge": "bridge", "openvswitch": "bridge",
+	"veth": "veth", "netkit": "veth",
+	"bond": "bond", "team": "bond",
+	"vlan":  "vlan",
+	"dummy": "dummy", "nlmon": "dummy",
+	"ipoib": "infiniband",
+	"tun":   "tunnel", "tuntap": "tunnel", "vxlan": "tunnel", "geneve": "tunnel", "wireguard": "tunnel",
+	"gre": "tunnel", "gretap": "tunnel", "ip6gre": "tunnel", "ip6gretap": "tunnel", "erspan": "tunnel",
+	"ipip": "tunnel", "ip6tnl": "tunnel", "sit": "tunnel", "vti": "tunnel", "vti6": "tunnel", "xfrm": "tunnel",
+	"bareudp": "tunnel", "ovpn": "tunnel",
+}
+
+// linkKind sorts one link. linkType is the kernel's link type, "device" where a
+// driver made the link without one; encap is the hardware type.
+func linkKind(name, linkType, encap string, device, wireless bool) string {
+	kind, known := linkKinds[linkType]
+	switch {
+	case encap == "loopback":
+		return "loopback"
+	case strings.HasPrefix(name, "docker"), dockerBridge.MatchString(name):
+		return "docker"
+	case encap == "infiniband":
+		return "infiniband"
+	case known:
+		return kind
+	case linkType != "device":
+		return "other"
+	case wireless:
+		return "wireless"
+	case device:
+		return "physical"
+	}
+	return "other"
+}
+
+// sysfsLink is a link's directory in sysfs, "" when there is none that can be
+// trusted: a /sys mounted in another network namespace shows that one's links,
+// and the same names mean other devices there.
+type sysfsLink string
+
+func openSysfsLink(o machine.Options, name string, index int, mac string) sysfsLink {
+	link := sysfsLink(o.At("/sys/class/net/" + name))
+	if machine.Line(link.path("ifindex")) != strconv.Itoa(index) || (mac != "" && machine.Line(link.path("address")) != mac) {
+		return ""
+	}
+	return link
+}
+
+func (l sysfsLink) path(entry string) string { return filepath.Join(string(l), entry) }
+
+func (l sysfsLink) hasDevice() bool { return l != "" && machine.Exists(l.path("device")) }
+
+func (l sysfsLink) isWireless() bool { return l != "" && machine.Exists(l.path("phy80211")) }
+
+// driver is "" where the link has no device behind it.
+func (l sysfsLink) driver() string {
+	target, err := os.Readlink(l.path("device/driver"))
+	if l == "" || err != nil {
+		return ""
+	}
+	return filepath.Base(target)
+}
+
+// speed is in bits per second. The file holds megabits; it cannot be read while
+// a link is down and holds -1 where the driver does not know.
+func (l sysfsLink) speed() *int64 {
+	megabits, known := machine.Number(l.path("speed"))
+	if l == "" || !known || megabits <= 0 {
+		return nil
+	}
+	bits := megabits * 1_000_000
+	return &bits
+}

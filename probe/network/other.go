@@ -1,0 +1,11 @@
+//go:build !linux
+
+package network
+
+import (
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// Interfaces, routes and sockets are asked by netlink, which is Linux's own.
+var CollectNet = machine.Elsewhere[facts.Net]

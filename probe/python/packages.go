@@ -1,0 +1,231 @@
+package python
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Packages whose version can decide whether a launch works. A name ending in
+// "-" stands for the family that begins with it.
+var interesting = []string{
+	"accelerate", "apex", "bitsandbytes", "causal-conv1d", "colossalai", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x",
+	"datasets", "deepspeed", "deepspeed-kernels", "diffusers", "einops", "fairscale", "flash-attn", "flash-attn-3",
+	"flashinfer-python", "googleapis-common-protos", "grpcio", "hjson", "horovod", "huggingface-hub", "jax", "jaxlib", "lightning",
+	"mamba-ssm", "megatron-core", "mlflow", "mpi4py", "msgpack", "ninja", "numpy", "nvidia-", "onnx", "onnxruntime", "onnxruntime-gpu",
+	"opentelemetry-proto", "optimum", "packaging", "peft", "protobuf", "psutil", "py-cpuinfo", "pydantic", "pydantic-core",
+	"pynvml", "pytorch-lightning", "pytorch-triton", "ray", "safetensors", "scipy", "sentencepiece", "setuptools", "tensorboard",
+	"tensorboardx", "tensorflow", "tokenizers", "torch", "torchao", "torchaudio", "torchdata", "torchtune", "torchvision", "tqdm",
+	"transformer-engine", "transformer-engine-", "transformers", "triton", "trl", "vllm", "wandb", "xformers",
+}
+
+func isInteresting(name string) bool {
+	return slices.ContainsFunc(interesting, func(entry string) bool {
+		return name == entry || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
+	})
+}
+
+// maxEntries bounds how many names of one directory are read: the working
+// directory is on sys.path too, and may hold a data set.
+const maxEntries = 1 << 16
+
+// installedPackage is one installed package as its metadata names it.
+type installedPackage struct {
+	version  string
+	dir      string // the directory of sys.path it lies in
+	metadata string // its .dist-info or .egg-info, a directory or a file
+}
+
+// site is what the directories of sys.path hold of the interesting packages,
+// by normalised name and in the order in which an import would meet them.
+type site struct {
+	dirs      []string
+	installed map[string][]installedPackage
+	// editable maps top-level modules of `pip install -e` to where their
+	// source lies, for installs that hook the import system instead of
+	// extending sys.path.
+	editable map[string]string
+}
+
+// readSite reads one directory listing for each entry of sys.path and opens a
+// metadata file only where the directory's name does not tell the version. An
+// entry that is missing, or a zip file, is normal and holds nothing for us.
+func readSite(ctx context.Context, sysPath []string) site {
+	s := site{installed: map[string][]installedPackage{}, editable: map[string]string{}}
+	seen := map[string]bool{}
+	for _, dir := range sysPath {
+		real, err := filepath.EvalSymlinks(dir) // lib64 is often a link to lib
+		if err != nil || seen[real] || ctx.Err() != nil {
+			continue
+		}
+		seen[real] = true
+		s.dirs = append(s.dirs, dir)
+		for _, entry := range entriesOf(dir) {
+			s.add(dir, entry)
+		}
+	}
+	return s
+}
+
+// entriesOf lists a directory in a fixed order.
+func entriesOf(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, _ := f.Readdirnames(maxEntries) // a part is better than nothing
+	slices.Sort(entries)
+	return entries
+}
+
+func (s site) add(dir, entry string) {
+	path := filepath.Join(dir, entry)
+	if strings.HasPrefix(entry, "__editable___") && strings.HasSuffix(entry, "_finder.py") {
+		readEditable(path, s.editable)
+		return
+	}
+	name, version, ok := parseDistribution(entry)
+	if !ok || !isInteresting(name) {
+		return
+	}
+	if version == "" {
+		if version = readHeader(path, "Version"); version == "" {
+			return // what an uninstall left behind
+		}
+	}
+	s.installed[name] = append(s.installed[name], installedPackage{version, dir, path})
+}
+
+// eggTags is what an .egg-info name carries behind the version: the Python
+// version and, for binary eggs, the platform.
+var eggTags = regexp.MustCompile(`-py\d+(\.\d+)?(-.*)?$`)
+
+// parseDistribution reads the name of a metadata directory:
+// "torch-2.5.1+cu124.dist-info", "foo_bar-1.0-py3.11.egg-info", and
+// "foo.egg-info", which setup.py develop leaves in a source tree, without version.
+func parseDistribution(entry string) (name, version string, ok bool) {
+	stem, isWheel := strings.CutSuffix(entry, ".dist-info")
+	if !isWheel {
+		if stem, ok = strings.CutSuffix(entry, ".egg-info"); !ok {
+			return "", "", false
+		}
+		stem = eggTags.ReplaceAllString(stem, "")
+	}
+	// Versions cannot contain a dash here: both formats write it as "_".
+	name = stem
+	if at := strings.LastIndex(stem, "-"); at >= 0 {
+		name, version = stem[:at], stem[at+1:]
+	}
+	return normalise(name), version, name != ""
+}
+
+var separators = regexp.MustCompile(`[-_.]+`)
+
+// normalise makes one spelling of a package name (PEP 503).
+func normalise(name string) string {
+	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+}
+
+// headers calls each with every header of a distribution's metadata, until it
+// returns false. The description behind the headers is not read.
+func headers(metadata string, each func(key, value string) bool) {
+	f, err := os.Open(metadata)
+	for _, name := range []string{"METADATA", "PKG-INFO"} {
+		if inside, inErr := os.Open(filepath.Join(metadata, name)); inErr == nil {
+			if err == nil {
+				f.Close()
+			}
+			f, err = inside, nil
+			break
+		}
+	}
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
+	for lines.Scan() && lines.Text() != "" {
+		key, value, found := strings.Cut(lines.Text(), ": ")
+		if found && !each(key, value) {
+			return
+		}
+	}
+}
+
+func readHeader(metadata, key string) (value string) {
+	headers(metadata, func(k, v string) bool {
+		if k == key {
+			value = v
+		}
+		return value == ""
+	})
+	return value
+}
+
+// mapping is one entry of the MAPPING that setuptools writes into the finder
+// of an editable install: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
+var mapping = regexp.MustCompile(`'([\w.]+)': '([^']+)'`)
+
+func readEditable(path string, into map[string]string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "MAPPING") {
+			continue
+		}
+		for _, entry := range mapping.FindAllStringSubmatch(line, -1) {
+			into[entry[1]] = entry[2]
+		}
+		return
+	}
+}
+
+// find is the directory of the module that an import would take, recognised by
+// one of its files; "" when there is none. The hook of an editable install
+// stands behind sys.path (setuptools appends its finder).
+func (s site) find(module, file string) string {
+	var candidates []string
+	for _, dir := range s.dirs {
+		candidates = append(candidates, filepath.Join(dir, module))
+	}
+	if dir := s.editable[module]; dir != "" {
+		candidates = append(candidates, dir)
+	}
+	for _, dir := range candidates {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// versions are the distributions that win, as importlib.metadata would find them.
+func (s site) versions() map[string]string {
+	versions := map[string]string{}
+	for name, found := range s.installed {
+		versions[name] = found[0].version
+	}
+	return versions
+}
+
+// shadowed says which packages are installed more than once. Two in one
+// directory is what an interrupted upgrade leaves.
+func (s site) shadowed() []string {
+	var lines []string
+	for name, found := range s.installed {
+		for _, hidden := range found[1:] {
+			lines = append(lines, fmt.Sprintf("%s %s in %s hides %s in %s", name, found[0].version, found[0].dir, hidden.version, hidden.dir))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,177 @@
+package python
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+
+	"preflight/facts"
+)
+
+// protobufUsers are the packages whose generated code a training script pulls
+// in, by distribution, with the module it lies in. Not among them is torch,
+// whose caffe2 part nobody imports.
+var protobufUsers = map[string]string{
+	"googleapis-common-protos": "google",
+	"mlflow":                   "mlflow",
+	"onnx":                     "onnx",
+	"opentelemetry-proto":      "opentelemetry",
+	"ray":                      "ray",
+	"sentencepiece":            "sentencepiece",
+	"tensorboard":              "tensorboard",
+	"tensorboardx":             "tensorboardX",
+	"tensorflow":               "tensorflow",
+	"transformers":             "transformers",
+	"vllm":                     "vllm",
+	"wandb":                    "wandb",
+}
+
+// The scan is bounded: one protoc makes all files of a package, so the first
+// few tell, and the marks stand behind one embedded schema at most.
+const (
+	maxGenerated     = 32
+	maxGeneratedSize = 1 << 20
+	maxWalked        = 1 << 14
+)
+
+// readProtobuf compares the installed runtime with the generated code there is.
+// implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION.
+func readProtobuf(s site, implementation string) *facts.Protobuf {
+	protobuf := &facts.Protobuf{OldGenerated: []string{}, NewGenerated: []string{}, Implementation: implementation}
+	if installed := s.installed["protobuf"]; len(installed) > 0 {
+		protobuf.Runtime = installed[0].version
+	}
+	for name, module := range protobufUsers {
+		installed := s.installed[name]
+		if len(installed) == 0 {
+			continue
+		}
+		var all generated
+		for _, path := range generatedFiles(installed[0], module) {
+			all = all.with(readGenerated(path))
+		}
+		if all.old {
+			protobuf.OldGenerated = append(protobuf.OldGenerated, name)
+		}
+		if all.asksMoreThan(protobuf.Runtime) {
+			protobuf.NewGenerated = append(protobuf.NewGenerated, fmt.Sprintf("%s needs %s", name, all.needs))
+		}
+	}
+	slices.Sort(protobuf.OldGenerated)
+	slices.Sort(protobuf.NewGenerated)
+	return protobuf
+}
+
+// generatedFiles lists a package's _pb2.py files: from the RECORD that wheels
+// carry or, for eggs and source trees, by walking the module.
+func generatedFiles(d installedPackage, module string) []string {
+	var paths []string
+	add := func(path string) {
+		if strings.HasSuffix(path, "_pb2.py") && !choosesAtImport(path) && len(paths) < maxGenerated {
+			paths = append(paths, path)
+		}
+	}
+	if record, err := os.Open(filepath.Join(d.metadata, "RECORD")); err == nil {
+		defer record.Close()
+		for lines := bufio.NewScanner(record); lines.Scan(); {
+			path, _, _ := strings.Cut(lines.Text(), ",")
+			add(filepath.Join(d.dir, path))
+		}
+		return paths
+	}
+	walked := 0
+	// The walk itself cannot fail: what cannot be read is passed over.
+	_ = filepath.WalkDir(filepath.Join(d.dir, module), func(path string, _ fs.DirEntry, err error) error {
+		if walked++; walked > maxWalked || len(paths) == maxGenerated {
+			return filepath.SkipAll
+		}
+		if err == nil {
+			add(path)
+		}
+		return nil
+	})
+	return paths
+}
+
+// generation is a directory that holds the code for one major version of the
+// runtime, as wandb/proto/v3 to v6 do.
+var generation = regexp.MustCompile(`/v\d+/[^/]*$`)
+
+// choosesAtImport is whether a package carries this file for several runtimes
+// and picks by the one it finds: a directory for each (wandb), or a second file
+// beside the first (transformers, sentencepiece_model_pb2_new.py).
+func choosesAtImport(path string) bool {
+	if generation.MatchString(path) {
+		return true
+	}
+	_, err := os.Stat(strings.TrimSuffix(path, ".py") + "_new.py")
+	return err == nil
+}
+
+// generated is what generated code demands of the runtime.
+type generated struct {
+	old   bool   // builds descriptors itself, which a runtime of 4 or later refuses
+	needs string // the runtime it asks for at least, "" when it does not say
+}
+
+func (g generated) with(other generated) generated {
+	g.old = g.old || other.old
+	if other.asksMoreThan(g.needs) || g.needs == "" {
+		g.needs = other.needs
+	}
+	return g
+}
+
+// asksMoreThan is false when either version is unknown.
+func (g generated) asksMoreThan(runtime string) bool {
+	needs, err := version.NewVersion(g.needs)
+	if err != nil {
+		return false
+	}
+	has, err := version.NewVersion(runtime)
+	return err == nil && has.LessThan(needs)
+}
+
+func readGenerated(path string) generated {
+	f, err := os.Open(path)
+	if err != nil {
+		return generated{}
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxGeneratedSize)) // a part is better than nothing
+	return parseGenerated(string(text))
+}
+
+// What protoc writes, by version (protobuf, python/google/protobuf/descriptor.py
+// and compiler/python/generator.cc): before 3.19 every message calls
+// _descriptor.Descriptor and its kin, which the C runtimes refuse since 4.21;
+// from 3.20 on the file imports the builder; from 5.26 on it states the least
+// runtime it accepts.
+var (
+	buildsDescriptors = regexp.MustCompile(`_descriptor\.(Field|Enum|EnumValue|Oneof|Service|Method)?Descriptor\(`)
+	importsBuilder    = regexp.MustCompile(`(?m)^from google\.protobuf\.internal import builder\b`)
+	statesRuntime     = regexp.MustCompile(`ValidateProtobufRuntimeVersion\(\s*[\w.]+,\s*(\d+),\s*(\d+),\s*(\d+)`)
+	asksRuntime       = regexp.MustCompile(`google\.protobuf\.__version__`)
+)
+
+func parseGenerated(text string) generated {
+	if asksRuntime.MatchString(text) {
+		return generated{} // holds several generations and chooses by itself (mlflow)
+	}
+	g := generated{old: buildsDescriptors.MatchString(text)}
+	if importsBuilder.MatchString(text) {
+		g.needs = "3.20.0"
+	}
+	if match := statesRuntime.FindStringSubmatch(text); match != nil {
+		g.needs = strings.Join(match[1:], ".")
+	}
+	return g
+}

@@ -1,0 +1,164 @@
+// Package python looks at what the ranks will import: it starts the launch's
+// interpreter once, asks it where it searches, and reads the rest from files, the
+// packages, torch, the NCCL that torch will load, and what compiles DeepSpeed's ops.
+// It refuses to import any of them.
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+// askPython is all that is ever run in the launch's interpreter. It imports
+// nothing but sys, understands Python 2 (which `python` may be), and marks its
+// lines, since sitecustomize and .pth files may print as well.
+const askPython = `import sys
+out = getattr(sys.stdout, "buffer", sys.stdout)
+def say(key, value):
+    line = "\npreflight " + key + " " + value + "\n"
+    out.write(line if str is bytes else line.encode("utf-8", "surrogateescape"))
+say("version", "%d.%d.%d" % sys.version_info[:3])
+say("executable", sys.executable or "")
+say("prefix", sys.prefix)
+for path in sys.path:
+    say("path", path)
+`
+
+// CollectPython asks the launch's interpreter where it looks for packages and
+// reads the rest from files.
+//
+// DeepSpeed runs `python -u -m deepspeed.launcher.launch` after a cd to the
+// working directory, so site directories, the user's included, count, and the
+// working directory comes first.
+func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error) {
+	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{}}
+	if !findInterpreter(o.Interpreter, python) {
+		return python, nil
+	}
+	dir, err := machine.LaunchDirectory(o.WorkDir)
+	if err != nil {
+		return nil, err
+	}
+	// -B because a probe must not leave .pyc files behind. -I, -S and -E would
+	// each hide what the launch will see.
+	interpreter := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askPython}, Dir: dir}
+	stdout, stderr, err := interpreter.Run(ctx)
+	if !parseAnswer(stdout, dir, python) {
+		if err == nil {
+			err = errors.New("it ran and printed nothing that was asked")
+		}
+		python.Problem = hostsys.Complaint(stderr, err)
+		return python, nil
+	}
+
+	site := readSite(ctx, python.SysPath)
+	python.Packages, python.Shadowed = site.versions(), site.shadowed()
+	torchDir := site.find("torch", "version.py")
+	python.Torch = readTorch(torchDir, site.installed["torch"])
+	if python.Torch != nil && python.Packages["torch"] == "" {
+		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
+	}
+	python.Ops = readOps(site.find("deepspeed", "git_version_info_installed.py"))
+	python.NCCL = findNCCL(ctx, ncclSearch{
+		torchDir: torchDir,
+		sysPath:  python.SysPath,
+		preload:  os.Getenv("LD_PRELOAD"),
+		path:     os.Getenv("LD_LIBRARY_PATH"),
+		workDir:  dir,
+		at:       o.At,
+	})
+	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
+	return python, ctx.Err()
+}
+
+// findInterpreter sets Path, Found and, where there is more to say, Problem.
+// Without a name it takes what a shell would: python3, else python.
+func findInterpreter(asked string, python *facts.Python) bool {
+	names := []string{asked}
+	if asked == "" {
+		names = []string{"python3", "python"}
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			python.Path, python.Found = path, true
+			return true
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			python.Path, python.Found, python.Problem = name, true, "not executable for this user"
+			return false
+		}
+	}
+	python.Path = names[0]
+	// A virtual environment copied to another machine keeps links to an
+	// interpreter that only the first machine has.
+	if target, err := os.Readlink(python.Path); err == nil {
+		python.Problem = fmt.Sprintf("symbolic link to %s, which is not there", target)
+	}
+	return false
+}
+
+// parseAnswer reads what askPython printed and reports whether it is complete.
+// The empty first entry of sys.path that -c makes is the working directory,
+// which -m would have spelled out.
+func parseAnswer(output, dir string, python *facts.Python) bool {
+	for line := range strings.Lines(output) {
+		marked, found := strings.CutPrefix(strings.TrimRightFunc(line, unicode.IsSpace), "preflight ")
+		if !found {
+			continue
+		}
+		key, value, _ := strings.Cut(marked, " ")
+		switch key {
+		case "version":
+			python.Version = value
+		case "executable":
+			python.Executable = value
+		case "prefix":
+			python.Prefix = value
+		case "path":
+			if value == "" {
+				value = dir
+			}
+			python.SysPath = append(python.SysPath, value)
+		}
+	}
+	return python.Version != "" && len(python.SysPath) > 0
+}
+
+// builtOps is the line that DeepSpeed's setup.py leaves in the package, a Python
+// dictionary: installed_ops={'async_io': False, 'cpu_adam': True}.
+var (
+	builtOps = regexp.MustCompile(`(?m)^installed_ops\s*=\s*\{(.*)\}`)
+	builtOp  = regexp.MustCompile(`['"](\w+)['"]\s*:\s*(True|False)`)
+)
+
+// readOps reads which of DeepSpeed's ops came compiled with the package, from its
+// directory ("" when there is none). A source tree that was never installed says
+// nothing, and nothing of it is compiled.
+func readOps(dir string) map[string]bool {
+	text, err := os.ReadFile(filepath.Join(dir, "git_version_info_installed.py"))
+	if dir == "" || err != nil {
+		return nil
+	}
+	line := builtOps.FindSubmatch(text)
+	if line == nil {
+		return nil
+	}
+	ops := map[string]bool{}
+	for _, op := range builtOp.FindAllSubmatch(line[1], -1) {
+		ops[string(op[1])] = string(op[2]) == "True"
+	}
+	return ops
+}

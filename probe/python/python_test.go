@@ -1,0 +1,234 @@
+package python
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+)
+
+// fakePython writes an interpreter that answers with the given sys.path.
+func fakePython(t *testing.T, sysPath ...string) string {
+	t.Helper()
+	answer := []string{"noise from a .pth file without an end", "preflight version 3.11.7", "preflight executable /opt/py/bin/python3", "preflight prefix /opt/py"}
+	for _, dir := range sysPath {
+		answer = append(answer, "preflight path "+dir)
+	}
+	return fixture.Script(t, "python3", "cat <<'ANSWER'\n"+strings.Join(answer, "\n\n")+"\nANSWER\n")
+}
+
+// quiet takes what could steer the search away from the fixture.
+func quiet(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"} {
+		t.Setenv(name, "")
+	}
+}
+
+func TestParseAnswer(t *testing.T) {
+	tests := []struct {
+		name, output string
+		complete     bool
+		want         facts.Python
+	}{{
+		"with noise around",
+		"hello from sitecustomize\npreflight version 3.11.7\n\npreflight executable /v/bin/python\n\npreflight prefix /v\n\npreflight path \n\npreflight path /a b\nbye",
+		true,
+		facts.Python{Version: "3.11.7", Executable: "/v/bin/python", Prefix: "/v", SysPath: []string{"/srv", "/a b"}},
+	}, {
+		"Windows line ends and an embedded interpreter",
+		"preflight version 3.9.1\r\npreflight executable \r\npreflight path /a\r\n",
+		true,
+		facts.Python{Version: "3.9.1", SysPath: []string{"/a"}},
+	}, {
+		"cut short", "preflight version 3.11.7\n", false, facts.Python{Version: "3.11.7"},
+	}, {
+		"something else", "Python 3.11.7\n", false, facts.Python{},
+	}}
+	for _, tt := range tests {
+		var got facts.Python
+		if complete := parseAnswer(tt.output, "/srv", &got); complete != tt.complete {
+			t.Errorf("%s: complete = %v, want %v", tt.name, complete, tt.complete)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)
+		}
+	}
+}
+
+func TestCollectPython(t *testing.T) {
+	quiet(t)
+	root := fixture.Plant(t, `
+-- site/torch-2.5.1+cu124.dist-info/METADATA --
+Metadata-Version: 2.1
+Name: torch
+Version: 2.5.1+cu124
+Requires-Dist: filelock
+Requires-Dist: nvidia-nccl-cu12==2.21.5; platform_system == "Linux" and platform_machine == "x86_64"
+
+Requires-Dist: nvidia-nccl-cu12==9.9.9
+-- site/torch/version.py --
+from typing import Optional
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
+__version__ = '2.5.1+cu124'
+debug = False
+cuda: Optional[str] = '12.4'
+git_version = 'a8d6afb511a69687bbb2b7e88a3cf67917e1697e'
+hip: Optional[str] = None
+-- site/nvidia_nccl_cu12-2.21.5.dist-info/RECORD --
+-- site/nvidia/nccl/lib/libnccl.so.2 --
+not an ELF file: NCCL version 2.21.5+cuda12.4
+-- site/Flash_Attn-2.6.3.dist-info/METADATA --
+-- site/unheard_of-1.0.dist-info/METADATA --
+-- site/numpy-1.26.4.dist-info/METADATA --
+-- src/numpy-2.0.0.dist-info/METADATA --
+-- src/deepspeed.egg-info/PKG-INFO --
+Metadata-Version: 2.1
+Version: 0.15.4+master
+`)
+	site, src := filepath.Join(root, "site"), filepath.Join(root, "src")
+	work := t.TempDir()
+	got, err := CollectPython(t.Context(), machine.Options{Root: root, WorkDir: work, Interpreter: fakePython(t, "", "/opt/py/lib/python311.zip", src, site)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &facts.Python{
+		Path: got.Path, Found: true, Executable: "/opt/py/bin/python3", Version: "3.11.7", Prefix: "/opt/py",
+		SysPath: []string{work, "/opt/py/lib/python311.zip", src, site},
+		Packages: map[string]string{
+			"torch": "2.5.1+cu124", "nvidia-nccl-cu12": "2.21.5", "flash-attn": "2.6.3", "numpy": "2.0.0", "deepspeed": "0.15.4+master",
+		},
+		Shadowed: []string{fmt.Sprintf("numpy 2.0.0 in %s hides 1.26.4 in %s", src, site)},
+		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
+		NCCL:     []facts.NCCLLibrary{{Path: filepath.Join(site, "nvidia/nccl/lib/libnccl.so.2"), Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
+		Protobuf: &facts.Protobuf{OldGenerated: []string{}, NewGenerated: []string{}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestCollectPythonOfThisMachine(t *testing.T) {
+	const interpreter = "/usr/bin/python3"
+	work := t.TempDir()
+	got, err := CollectPython(t.Context(), machine.Options{Interpreter: interpreter, WorkDir: work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Found || got.Problem != "" || !strings.HasPrefix(got.Version, "3.") || got.Executable != interpreter || got.Prefix != "/usr" {
+		t.Errorf("%+v", got)
+	}
+	if got.SysPath[0] != work {
+		t.Errorf("sys.path begins with %s, want the working directory %s", got.SysPath[0], work)
+	}
+	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
+		t.Errorf("left behind in the working directory: %v, %v", left, err)
+	}
+}
+
+func TestInterpreterThatDoesNotAnswer(t *testing.T) {
+	dangling := filepath.Join(t.TempDir(), "python")
+	if err := os.Symlink("/opt/gone/bin/python3.11", dangling); err != nil {
+		t.Fatal(err)
+	}
+	locked := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(locked, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, interpreter string
+		found             bool
+		problem           string
+	}{
+		{"absent", "/opt/gone/bin/python", false, ""},
+		{"link to nowhere", dangling, false, "symbolic link to /opt/gone/bin/python3.11, which is not there"},
+		{"no execute bit", locked, true, "not executable for this user"},
+		{"broken installation", fixture.Script(t, "python", "echo \"ModuleNotFoundError: No module named 'encodings'\" >&2; exit 1"), true, "ModuleNotFoundError: No module named 'encodings'"},
+		{"not a python", fixture.Script(t, "python", "echo hello"), true, "it ran and printed nothing that was asked"},
+		{"killed", fixture.Script(t, "python", "kill -9 $$"), true, "ended with signal: killed and said nothing"},
+	}
+	for _, tt := range tests {
+		got, err := CollectPython(t.Context(), machine.Options{Interpreter: tt.interpreter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &facts.Python{
+			Path: tt.interpreter, Found: tt.found, Problem: tt.problem,
+			SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	got, err := CollectPython(ctx, machine.Options{Interpreter: fixture.Script(t, "python", "sleep 300")})
+	if err != nil || got.Problem != "no answer in time; it was killed" {
+		t.Errorf("hangs: %+v, %v", got, err)
+	}
+}
+
+func TestFindInterpreterByPath(t *testing.T) {
+	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "python", "")))
+	var python facts.Python
+	if !findInterpreter("", &python) || filepath.Base(python.Path) != "python" {
+		t.Errorf("without python3: %+v, want python", python)
+	}
+	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "python3", ""))+":"+os.Getenv("PATH"))
+	if !findInterpreter("", &python) || filepath.Base(python.Path) != "python3" {
+		t.Errorf("with both: %+v, want python3", python)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if findInterpreter("", &python) || python.Path != "python3" {
+		t.Errorf("with neither: %+v, want python3, not found", python)
+	}
+}
+
+func TestLaunchDirectory(t *testing.T) {
+	work := t.TempDir()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[string]string{work: work, "": here, "/no/such/dir": here, "/etc/passwd": here} {
+		if got, err := machine.LaunchDirectory(asked); got != want || err != nil {
+			t.Errorf("launchDirectory(%q) = %q, %v; want %q", asked, got, err, want)
+		}
+	}
+}
+
+func TestReadOps(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want map[string]bool
+	}{
+		"by setup.py": {
+			"version='0.19.8'\ngit_hash='unknown'\ninstalled_ops={'async_io': False, 'cpu_adam': True, 'fused_adam': True}\naccelerator_name='cuda'\n",
+			map[string]bool{"async_io": false, "cpu_adam": true, "fused_adam": true},
+		},
+		"of another hand":  {"installed_ops = {\"cpu_adam\" : True}\ncompatible_ops={'x': True}\n", map[string]bool{"cpu_adam": true}},
+		"none":             {"installed_ops={}\n", map[string]bool{}},
+		"of another thing": {"version='0.0'\n# installed_ops={'cpu_adam': True}\n", nil},
+	} {
+		dir := fixture.Plant(t, "\n-- git_version_info_installed.py --\n"+c.text)
+		if diff := cmp.Diff(c.want, readOps(dir)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+	if got := readOps(""); got != nil {
+		t.Errorf("without a package: %v", got)
+	}
+	if got := readOps(t.TempDir()); got != nil {
+		t.Errorf("in an empty directory: %v", got)
+	}
+}

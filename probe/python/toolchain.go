@@ -1,0 +1,232 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+// CollectToolchain looks for what compiles DeepSpeed's ops, in the places and in
+// the order of torch.utils.cpp_extension (torch 2.4.1 and 2.15.0; where the two
+// differ it says so), with which DeepSpeed's op_builder compiles.
+func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain, error) {
+	tools := &facts.Toolchain{}
+	tools.CUDAHome, tools.CUDAFrom = cudaHome(o)
+	if tools.CUDAHome != "" {
+		if nvcc, err := exec.LookPath(filepath.Join(o.At(tools.CUDAHome), "bin", "nvcc")); err == nil {
+			tools.NVCC = o.Without(nvcc)
+		}
+		tools.CUDA = cudaVersion(ctx, o, tools.CUDAHome, tools.NVCC)
+	}
+	tools.CXX, tools.CXXVersion = cxxCompiler(ctx)
+	if path, err := exec.LookPath("ninja"); err == nil {
+		tools.Ninja = path
+	}
+	build := askBuild(ctx, o.Interpreter)
+	tools.PythonH = build.include != "" && machine.Exists(filepath.Join(build.include, "Python.h"))
+	tools.LibAIO = hasLibAIO(o, build.prefix)
+	tools.Extensions = machine.TorchExtensions(os.Getenv, machine.Session(o).Home)
+	tools.Lock = abandonedLock(o, tools.Extensions, build)
+	return tools, ctx.Err()
+}
+
+// cudaHome is where torch believes the toolkit to be, and by which rule
+// (_find_cuda_home). What the environment names is not looked at, and an empty
+// CUDA_PATH ends the search.
+func cudaHome(o machine.Options) (home, from string) {
+	if home := os.Getenv("CUDA_HOME"); home != "" {
+		return home, "CUDA_HOME"
+	}
+	if home, set := os.LookupEnv("CUDA_PATH"); set {
+		return home, "CUDA_PATH"
+	}
+	if nvcc, err := exec.LookPath("nvcc"); err == nil {
+		return filepath.Dir(filepath.Dir(nvcc)), "nvcc in PATH"
+	}
+	const usual = "/usr/local/cuda"
+	if _, err := os.Stat(o.At(usual)); err == nil {
+		return usual, usual
+	}
+	return "", ""
+}
+
+// cudaVersion is the toolkit's version by the file that it comes with or, of a
+// toolkit that a distribution or conda has packed, by nvcc's own word.
+func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) string {
+	if text, err := os.ReadFile(o.At(filepath.Join(home, "version.json"))); err == nil {
+		var told struct{ CUDA struct{ Version string } }
+		if json.Unmarshal(text, &told) == nil && told.CUDA.Version != "" {
+			return majorMinor(told.CUDA.Version)
+		}
+	}
+	if version, found := strings.CutPrefix(machine.Line(o.At(filepath.Join(home, "version.txt"))), "CUDA Version "); found {
+		return majorMinor(version)
+	}
+	if nvcc == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
+	defer cancel()
+	said, _, _ := hostsys.Child{Path: o.At(nvcc), Args: []string{"-V"}}.Run(ctx)
+	return parseNVCC(said)
+}
+
+// nvccRelease is what DeepSpeed reads (op_builder/builder.py, installed_cuda_version):
+// "Cuda compilation tools, release 12.4, V12.4.131".
+var nvccRelease = regexp.MustCompile(`release (\d+\.\d+)`)
+
+func parseNVCC(said string) string {
+	if match := nvccRelease.FindStringSubmatch(said); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+func majorMinor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}
+
+// cxxCompiler is the compiler torch would run (get_cxx_compiler) and the version
+// by which torch judges it (get_compiler_abi_compatibility_and_version).
+func cxxCompiler(ctx context.Context) (path, version string) {
+	name, set := os.LookupEnv("CXX")
+	if !set {
+		name = "c++"
+	}
+	words := strings.Fields(name) // "ccache g++": ninja runs it through a shell
+	if len(words) == 0 {
+		return "", ""
+	}
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		return "", ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
+	defer cancel()
+	said, _, err := hostsys.Child{Path: path, Args: append(slices.Clone(words[1:]), "-dumpfullversion", "-dumpversion")}.Run(ctx)
+	if err != nil {
+		return path, ""
+	}
+	return path, machine.FirstWord(said)
+}
+
+// pythonBuild is what an interpreter compiles extensions with.
+type pythonBuild struct {
+	include string // of Python.h; "" when the interpreter did not say
+	prefix  string // what conda installs libraries below
+	version string // "py311"
+	torch   string // the directory of the torch package, "" for none
+}
+
+// askBuildOf needs site-packages, to find torch, and imports nothing from there.
+const askBuildOf = `import importlib.util, os, sys, sysconfig
+torch = importlib.util.find_spec("torch")
+print("\npreflight", sysconfig.get_path("include", scheme="posix_prefix"))
+print("preflight", sys.prefix)
+print("preflight", "py%d%d" % sys.version_info[:2])
+print("preflight", os.path.dirname(torch.origin) if torch and torch.origin else "")
+`
+
+// askBuild asks the launch's interpreter, which alone knows where its headers
+// are: of a virtual environment they are those of the python that it is made of.
+func askBuild(ctx context.Context, interpreter string) pythonBuild {
+	var python facts.Python
+	if !findInterpreter(interpreter, &python) {
+		return pythonBuild{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
+	defer cancel()
+	said, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}}.Run(ctx)
+	var answers []string
+	for row := range strings.Lines(said) {
+		if answer, found := strings.CutPrefix(strings.TrimSpace(row), "preflight"); found {
+			answers = append(answers, strings.TrimSpace(answer))
+		}
+	}
+	if len(answers) != 4 {
+		return pythonBuild{}
+	}
+	return pythonBuild{answers[0], answers[1], answers[2], answers[3]}
+}
+
+// hasLibAIO is whether the compiler would find libaio, which DeepSpeed's async_io
+// tries by a small program of its own (op_builder/async_io.py, has_function).
+func hasLibAIO(o machine.Options, prefix string) bool {
+	places := func(variables []string, flag string, usual ...string) []string {
+		var dirs []string
+		for _, variable := range variables {
+			dirs = append(dirs, filepath.SplitList(os.Getenv(variable))...)
+		}
+		for _, word := range strings.Fields(os.Getenv("CFLAGS") + " " + os.Getenv("LDFLAGS")) {
+			if dir, found := strings.CutPrefix(word, flag); found {
+				dirs = append(dirs, dir)
+			}
+		}
+		return append(dirs, usual...)
+	}
+	headers := places([]string{"CPATH", "C_INCLUDE_PATH"}, "-I", "/usr/include", "/usr/local/include", prefix+"/include")
+	libraries := places([]string{"LIBRARY_PATH"}, "-L", append(slices.Clone(machine.DefaultLibraryDirs), "/usr/local/lib", prefix+"/lib")...)
+	holds := func(dirs []string, name string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return machine.Exists(o.At(filepath.Join(dir, name))) })
+	}
+	return holds(headers, "libaio.h") && holds(libraries, "libaio.so")
+}
+
+// abandonedLock is a lock that a build would wait for without end: torch took the
+// mere existence of the file for a running build (torch/utils/file_baton.py), which
+// whoever was killed while building left behind. Later releases lock the file
+// itself, and there it means nothing.
+func abandonedLock(o machine.Options, extensions string, build pythonBuild) string {
+	text, err := os.ReadFile(filepath.Join(build.torch, "utils", "cpp_extension.py"))
+	if build.torch == "" || err != nil || !strings.Contains(string(text), "FileBaton(") {
+		return ""
+	}
+	folder := build.folder()
+	if os.Getenv("TORCH_EXTENSIONS_DIR") != "" {
+		folder = ""
+	}
+	locks, _ := filepath.Glob(filepath.Join(o.At(extensions), folder, "*", "lock")) // the pattern is sound
+	for _, lock := range locks {
+		if !heldOpen(lock) {
+			return o.Without(lock)
+		}
+	}
+	return ""
+}
+
+// folder is where below its extensions torch keeps those of this python and of
+// what torch was built for (_get_build_directory).
+func (b pythonBuild) folder() string {
+	text, _ := os.ReadFile(filepath.Join(b.torch, "version.py")) // a torch without it is one for the processor
+	torch := parseTorchVersion(string(text))
+	switch {
+	case torch.HIP != "":
+		return b.version + "_*" // of the processor before some release, of ROCm from then on
+	case torch.CUDA != "":
+		return b.version + "_cu" + strings.ReplaceAll(torch.CUDA, ".", "")
+	}
+	return b.version + "_cpu"
+}
+
+// heldOpen is whether a process of this machine that we may look at has a file
+// open, as torch has its lock while it builds.
+func heldOpen(path string) bool {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // as the kernel names it
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	return slices.ContainsFunc(links, func(link string) bool {
+		target, err := os.Readlink(link)
+		return err == nil && target == path
+	})
+}

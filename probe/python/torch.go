@@ -1,0 +1,116 @@
+package python
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// readTorch reads how torch was built from the version.py in its directory
+// ("" when no such file was found) and from its metadata. Nil means that torch
+// is not installed.
+func readTorch(dir string, installed []installedPackage) *facts.Torch {
+	if dir == "" && len(installed) == 0 {
+		return nil
+	}
+	torch := &facts.Torch{}
+	if dir != "" {
+		// It was there a moment ago; should it be gone, the metadata speaks.
+		text, _ := os.ReadFile(filepath.Join(dir, "version.py"))
+		*torch = parseTorchVersion(string(text))
+	}
+	if len(installed) == 0 {
+		return torch
+	}
+	if torch.Version == "" {
+		torch.Version = installed[0].version
+	}
+	headers(installed[0].metadata, func(key, value string) bool {
+		if key == "Requires-Dist" {
+			torch.NCCLWheel = parseNCCLRequirement(value)
+		}
+		return torch.NCCLWheel == ""
+	})
+	return torch
+}
+
+// assignment is a line of torch/version.py: __version__ = '2.5.1+cu124' or
+// cuda: Optional[str] = '12.4'. A None does not match.
+var assignment = regexp.MustCompile(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
+
+func parseTorchVersion(text string) facts.Torch {
+	var torch facts.Torch
+	for _, match := range assignment.FindAllStringSubmatch(text, -1) {
+		switch match[1] {
+		case "__version__":
+			torch.Version = match[2]
+		case "cuda":
+			torch.CUDA = match[2]
+		case "hip":
+			torch.HIP = match[2]
+		}
+	}
+	return torch
+}
+
+// ncclRequirement is a Requires-Dist of torch's wheel, in both spellings that
+// wheels carry: "nvidia-nccl-cu12==2.21.5; …" and "nvidia-nccl-cu12 (==2.18.1) ; …".
+var ncclRequirement = regexp.MustCompile(`^nvidia-nccl-cu\d+\s*\(?==\s*([\d.]+)`)
+
+func parseNCCLRequirement(requirement string) string {
+	if match := ncclRequirement.FindStringSubmatch(strings.TrimSpace(requirement)); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// torchLinks is how torch's CUDA library finds NCCL.
+type torchLinks struct {
+	path      string // "" when this torch has no CUDA library
+	needsNCCL bool   // false: NCCL is linked into it, or it has none
+	// rpath and runpath are directories with $ORIGIN replaced. An object has
+	// one or the other: glibc ignores DT_RPATH beside a DT_RUNPATH.
+	rpath, runpath []string
+}
+
+// readTorchLinks reads the dynamic section of libtorch_cuda.so, or of the parts
+// it was split into by torch 1.10 to 1.12.
+func readTorchLinks(torchDir string) torchLinks {
+	if torchDir == "" {
+		return torchLinks{}
+	}
+	lib := filepath.Join(torchDir, "lib")
+	for _, name := range []string{"libtorch_cuda_cpp.so", "libtorch_cuda.so"} {
+		path := filepath.Join(lib, name)
+		object, err := elf.Open(path)
+		if err != nil {
+			continue
+		}
+		defer object.Close()
+		needed, _ := object.ImportedLibraries() // an object without a dynamic section needs nothing
+		links := torchLinks{path: path, needsNCCL: slices.Contains(needed, ncclName)}
+		links.runpath = searchPath(object, elf.DT_RUNPATH, lib)
+		if links.runpath == nil {
+			links.rpath = searchPath(object, elf.DT_RPATH, lib)
+		}
+		return links
+	}
+	return torchLinks{}
+}
+
+func searchPath(object *elf.File, tag elf.DynTag, origin string) []string {
+	values, _ := object.DynString(tag)
+	var dirs []string
+	for _, value := range values {
+		for dir := range strings.SplitSeq(value, ":") {
+			dir = strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(dir)
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+	}
+	return dirs
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package remote
-
-import "syscall"
-
-// ownGroup starts a process in a group of its own.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,67 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// DefaultTimeout is what one node gets when Options.Timeout is zero.
+const DefaultTimeout = 30 * time.Second
+
+// Options of a Client. Every zero value means the real thing, so that only
+// tests and flags fill them in.
+type Options struct {
+	Timeout time.Duration // of one node, from its name to a talking agent; 0 = DefaultTimeout
+
+	// Binaries finds the executables for a platform, the one to prefer first;
+	// nil = our own, and those that `make cross` put beside it.
+	Binaries func(goos, arch string) ([]*Binary, error)
+	// AgentLife bounds every agent's life, also when the end of our connection
+	// never reaches its node; 0 = DefaultAgentLife.
+	AgentLife time.Duration
+}
+
+// Client gets agents to work on nodes. It is safe for concurrent use and must be
+// closed.
+type Client struct {
+	carrier Carrier
+	options Options
+	offer   func() string // see deliver.go; made when the first node asks
+}
+
+// New is a Client of the nodes that a carrier reaches, which it owns from then on.
+func New(carrier Carrier, o Options) *Client {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.AgentLife == 0 {
+		o.AgentLife = DefaultAgentLife
+	}
+	if o.Binaries == nil {
+		o.Binaries = (&siblings{directories: besideUs}).open
+	}
+	return &Client{carrier: carrier, options: o, offer: sync.OnceValue(func() string { return offer(o.Binaries) })}
+}
+
+// Close ends what nodes share. Agents are their callers' to close.
+func (c *Client) Close() error { return c.carrier.Close() }
+
+// Reach logs in to name, makes sure that our binary is there and returns its
+// talking agent. It takes at most Options.Timeout. The agent ends with ctx.
+//
+// The error is an *Error. The Trace is never nil.
+func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
+	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	client, trace, err := c.carrier.Dial(reach, name)
+	if err != nil {
+		return nil, trace, err
+	}
+	agent, failure := c.bootstrap(reach, client, name, trace)
+	if failure != nil {
+		return nil, trace, failure
+	}
+	agent.tieTo(ctx)
+	return agent, trace, nil
+}

@@ -1,0 +1,99 @@
+package ssh
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// keyExchanges puts plain curve25519 before the post-quantum hybrid: it costs
+// a fraction of it on the head node, and what a node tells about itself is not
+// worth recording for decades.
+var keyExchanges = []string{
+	ssh.KeyExchangeCurve25519,
+	ssh.KeyExchangeMLKEM768X25519,
+	ssh.KeyExchangeECDHP256,
+	ssh.KeyExchangeECDHP384,
+	ssh.KeyExchangeECDHP521,
+	ssh.KeyExchangeDH14SHA256,
+	ssh.KeyExchangeDH16SHA512,
+	ssh.KeyExchangeDHGEXSHA256,
+}
+
+// hostKeyAlgorithms is the default order of OpenSSH 9.2 (KEX_DEFAULT_PK_ALG in
+// myproposal.h), less the security key types that no server has.
+var hostKeyAlgorithms = []string{
+	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
+	ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+}
+
+// keyAlgorithms are the signatures we give when logging in, best first.
+var keyAlgorithms = []string{
+	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
+	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+}
+
+// onlyOpenSSH are key exchanges and ciphers that OpenSSH 9.2 to 10.0 offers by
+// default and x/crypto cannot do.
+var onlyOpenSSH = []string{
+	"sntrup761x25519-sha512@openssh.com", "sntrup761x25519-sha512", "diffie-hellman-group18-sha512",
+	"umac-64-etm@openssh.com", "umac-128-etm@openssh.com", "hmac-sha1-etm@openssh.com",
+	"umac-64@openssh.com", "umac-128@openssh.com",
+	"sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
+}
+
+// algorithms settles the four lists that are negotiated and the one that
+// limits our keys.
+func (e *evaluation) algorithms(t *target) {
+	able, unsafe := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
+	choose := func(keyword string, defaults []string, able ...[]string) []string {
+		all := slices.Concat(able...)
+		chosen := chooseAlgorithms(e.first(keyword), defaults, all)
+		if len(chosen) == 0 {
+			e.note("%s asks for %s only, which we cannot: ssh would use it, we offered our own list", keyword, e.first(keyword))
+			return defaults
+		}
+		return chosen
+	}
+	t.kex = choose("kexalgorithms", keyExchanges, able.KeyExchanges, unsafe.KeyExchanges)
+	t.ciphers = choose("ciphers", able.Ciphers, able.Ciphers, unsafe.Ciphers)
+	t.macs = choose("macs", able.MACs, able.MACs, unsafe.MACs)
+	t.hostKeyAlgorithms = choose("hostkeyalgorithms", hostKeyAlgorithms, hostKeyAlgorithms, unsafe.HostKeys)
+	t.keyAlgorithms = choose("pubkeyacceptedalgorithms", keyAlgorithms, keyAlgorithms, unsafe.PublicKeyAuths)
+	// ssh_kex2 (sshconnect2.c): a list of one's own keeps its order.
+	spec := e.first("hostkeyalgorithms")
+	t.orderByKnown = spec == "" || strings.ContainsAny(spec[:1], "+-")
+}
+
+// chooseAlgorithms applies ssh_config's +, - and ^ to the defaults. Patterns
+// mean those that we are able to do.
+func chooseAlgorithms(spec string, defaults, able []string) []string {
+	if spec == "" {
+		return defaults
+	}
+	list := strings.Split(strings.TrimLeft(spec, "+-^"), ",")
+	var named []string
+	for _, pattern := range list {
+		for _, name := range able {
+			if matchPattern(name, pattern) && !slices.Contains(named, name) {
+				named = append(named, name)
+			}
+		}
+	}
+	without := func(list, unwanted []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(unwanted, name) })
+	}
+	switch spec[0] {
+	case '+':
+		return append(slices.Clone(defaults), without(named, defaults)...)
+	case '-':
+		return without(defaults, named)
+	case '^':
+		return append(named, without(defaults, named)...)
+	}
+	return named
+}

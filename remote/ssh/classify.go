@@ -1,0 +1,186 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"preflight/remote"
+)
+
+// This file is the one place that reads what x/crypto and the kernel say, and
+// turns it into a Stage and a Cause. x/crypto gives most of its errors as text.
+
+// connectCause names why a TCP connection did not come about.
+func connectCause(ctx context.Context, err error) remote.Cause {
+	var timeout net.Error
+	switch {
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return remote.Interrupted
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return remote.Refused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH),
+		errors.Is(err, syscall.EHOSTDOWN), errors.Is(err, syscall.ENETDOWN):
+		return remote.NoRoute
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return remote.TimedOut
+	}
+	return remote.Unexpected
+}
+
+// resolverWords is what the resolver said, without the name it said it of.
+func resolverWords(err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.Server != "":
+		return fmt.Sprintf("%s (%s)", dns.Err, dns.Server)
+	case errors.As(err, &dns):
+		return dns.Err
+	case err == nil:
+		return "no address"
+	}
+	return err.Error()
+}
+
+// explain turns the library's error into ours, by how far the attempt came.
+// late is the reason our own side ended it, nil when it did not.
+func (a *attempt) explain(late, err error) *remote.Error {
+	var negotiation *ssh.AlgorithmNegotiationError
+	hole := a.connection.Broken()
+	switch {
+	case a.refused.Load() != nil:
+		return a.refused.Load()
+	case hole != nil:
+		hole.Stage = a.stage()
+		return hole
+	case errors.Is(late, context.Canceled):
+		return &remote.Error{Stage: a.stage(), Cause: remote.Interrupted, Err: late}
+	case a.stage() == remote.StageGreet:
+		return a.explainGreeting(late, err)
+	case late != nil && a.stage() == remote.StageLogin && a.login.agentSilent():
+		return a.login.explain(late)
+	case late != nil:
+		return &remote.Error{Stage: a.stage(), Cause: remote.Frozen, Err: a.silence("no answer"), Detail: map[string]string{"after": a.after()}}
+	case errors.As(err, &negotiation):
+		return a.explainNegotiation(negotiation)
+	case a.stage() == remote.StageNegotiate:
+		return &remote.Error{Stage: remote.StageNegotiate, Cause: lostOr(err, remote.Unexpected), Err: plainError(err)}
+	}
+	a.trace.OpenSSH = append(a.trace.OpenSSH, a.login.remaining()...)
+	return a.login.explain(err)
+}
+
+// stage is how far the attempt came.
+func (a *attempt) stage() remote.Stage {
+	switch {
+	case !a.wire.greeted:
+		return remote.StageGreet
+	case !a.verified.Load():
+		return remote.StageNegotiate
+	}
+	return remote.StageLogin
+}
+
+func (a *attempt) after() string { return remote.InSeconds(time.Since(a.begun)) }
+
+func (a *attempt) silence(what string) error {
+	return fmt.Errorf("%s within %s", what, a.after())
+}
+
+// turnedAway are the lines with which sshd declines a connection before its
+// version line (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).
+var turnedAway = regexp.MustCompile(`^(Exceeded MaxStartups|Not allowed at this time)`)
+
+// explainGreeting is for a peer that never said SSH-2.0.
+func (a *attempt) explainGreeting(late, err error) *remote.Error {
+	greeting := string(a.wire.greeting)
+	e := &remote.Error{Stage: remote.StageGreet, Detail: map[string]string{
+		"address": a.trace.Address, "port": strconv.Itoa(a.target.port), "after": a.after(),
+	}}
+	if greeting != "" {
+		e.Detail["greeting"] = remote.Escape(greeting)
+	}
+	switch {
+	case a.proxy != nil && late == nil:
+		e.Cause, e.Stage, e.Err = remote.ProxyFailed, remote.StageConnect, a.proxy.failure(err)
+		e.Detail["command"] = a.target.proxyCommand
+	case turnedAway.MatchString(greeting):
+		e.Cause, e.Err = remote.ClosedBeforeBanner, fmt.Errorf("the server turned us away: %s", e.Detail["greeting"])
+	case greeting != "":
+		e.Cause, e.Err = remote.NotSSH, fmt.Errorf("it answers with %s, which is not ssh", strconv.Quote(greeting))
+	case late != nil:
+		e.Cause, e.Err = remote.Silent, a.silence("connected, but no greeting")
+	default:
+		e.Cause, e.Err = remote.ClosedBeforeBanner, fmt.Errorf("the connection was closed before the server's greeting: %w", plainError(err))
+	}
+	return e
+}
+
+// explainNegotiation names the kind of algorithm that was not agreed on, and
+// says so when OpenSSH would have agreed.
+func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
+	for _, theirs := range err.RequestedAlgorithms {
+		for _, only := range onlyOpenSSH {
+			if theirs == only {
+				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
+			}
+		}
+	}
+	return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.NoCommonAlgorithm, Err: err, Detail: map[string]string{
+		"kind":    err.What,
+		"offered": strings.Join(err.RequestedAlgorithms, ","),
+		"ours":    strings.Join(err.SupportedAlgorithms, ","),
+	}}
+}
+
+// lostOr is ConnectionLost when the peer or the network ended the connection.
+func lostOr(err error, other remote.Cause) remote.Cause {
+	if lost(err) {
+		return remote.ConnectionLost
+	}
+	return other
+}
+
+func lost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""
+}
+
+// disconnected is the text of the server's disconnect message, "" when it sent
+// none. The library's type for it is not exported.
+func disconnected(err error) string {
+	if err == nil {
+		return ""
+	}
+	m := disconnectText.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
+
+// plainError strips the library's own prefixes from what it reports.
+func plainError(err error) error {
+	if text := disconnected(err); text != "" {
+		return fmt.Errorf("the server said: %s", remote.Escape(strings.TrimSpace(text)))
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("closed by the other side")
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package ssh
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"preflight/remote"
+)
+
+// What a node gets whose configuration says no ConnectTimeout.
+const (
+	// connectTimeout is what pdsh gives ssh (pdsh 2.34, ssh module): a launch
+	// does not wait longer for a node that answers no packet.
+	connectTimeout = 10 * time.Second
+	// handshakeTimeout covers the connection and the key exchange. It is three
+	// times as long because it depends on how busy both ends are.
+	handshakeTimeout = 30 * time.Second
+)
+
+// Dial logs in to a node by the name the hostfile gives it, and returns the
+// connection with what was met on the way. The trace is never nil; an error is
+// always an *Error.
+//
+// ctx bounds the way there: whatever waits for a frozen peer is freed when it
+// ends, by closing the connection below. The connection that comes back is the
+// caller's to close, which frees its calls in the same way.
+func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
+	conn, trace, err := c.dial(ctx, name)
+	if err != nil {
+		return nil, trace, err
+	}
+	return conn, trace, nil
+}
+
+func (c *Carrier) dial(ctx context.Context, name string) (*connection, *remote.Trace, error) {
+	user, host := userAndHost(name)
+	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
+	client, trace, err := c.dialHop(ctx, h, nil)
+	if err != nil {
+		err.Host = name
+		return nil, trace, err
+	}
+	return client, trace, nil
+}
+
+// dialHop logs in to one hop. crossed are the hops that wait for this one, by
+// which a circle is seen.
+func (c *Carrier) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *remote.Trace, *remote.Error) {
+	begun := time.Now()
+	trace := &remote.Trace{}
+	t, err := c.resolve(h)
+	if err != nil {
+		return nil, trace, &remote.Error{Host: h.name, Stage: remote.StageResolve, Cause: remote.Unexpected, Err: fmt.Errorf("ssh configuration: %w", err)}
+	}
+	trace.User, trace.Port, trace.OpenSSH = t.user, t.port, t.openSSH
+	a := &attempt{client: c, hop: h, target: t, trace: trace, begun: begun, connection: &connection{}}
+	client, failure := a.run(ctx, crossed)
+	if failure != nil {
+		failure.Host = h.name
+		return nil, trace, failure
+	}
+	trace.Connected = time.Since(begun)
+	return client, trace, nil
+}
+
+// attempt is one way from a resolved target to a login. Its fields tell how
+// far it came.
+type attempt struct {
+	client *Carrier
+	hop    hop
+	target *target
+	trace  *remote.Trace
+	begun  time.Time
+
+	connection *connection
+	wire       *greetingConn
+	proxy      *proxyConn // set when a ProxyCommand carries the connection
+	verifier   *verifier
+	login      *login
+
+	// Set by the library's key exchange, which may outlive a handshake that we
+	// broke off.
+	refused  atomic.Pointer[remote.Error]
+	verified atomic.Bool
+
+	shakenHands func() bool // ends the handshake's own deadline
+
+	again func(context.Context) (net.Conn, error) // connects once more; nil behind jump hosts and ProxyCommands
+}
+
+// run connects and logs in. ConnectTimeout bounds everything up to the host
+// key, as it does in OpenSSH.
+func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.Error) {
+	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
+	defer cancel()
+	conn, failure := a.connect(handshake, crossed)
+	if failure != nil {
+		return nil, failure
+	}
+	a.wire = &greetingConn{Conn: conn, buffered: bufio.NewReader(conn), path: a.watch(conn)}
+	a.verifier = a.client.verifier(a.target)
+	a.login = &login{ctx: ctx, client: a.client, target: a.target}
+
+	free := context.AfterFunc(ctx, func() { a.wire.Close() })
+	a.shakenHands = context.AfterFunc(handshake, func() { a.wire.Close() })
+	sshConn, channels, requests, err := ssh.NewClientConn(a.wire, a.target.address(), a.sshConfig())
+	var late error
+	if !free() {
+		late = context.Cause(ctx)
+	} else if !a.shakenHands() && !a.verified.Load() {
+		late = context.Cause(handshake)
+	}
+	a.trace.Banner = a.wire.version()
+	if a.verified.Load() {
+		a.trace.OpenSSH = append(a.trace.OpenSSH, a.verifier.notes...)
+	}
+	if err == nil && late == nil {
+		a.connection.Client = ssh.NewClient(sshConn, channels, requests)
+		return a.connection, nil
+	}
+	a.wire.Close()
+	return nil, a.explain(late, err)
+}
+
+// watch has the packets of a connection of our own watched, nil for any other.
+func (a *attempt) watch(conn net.Conn) *path {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	a.connection.path = &path{
+		conn:  tcp,
+		again: a.again,
+		login: func(ctx context.Context) (*connection, error) {
+			second, _, failure := a.client.dialHop(ctx, a.hop, nil)
+			if failure != nil {
+				return nil, failure
+			}
+			return second, nil
+		},
+		idle: idleWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
+	}
+	a.connection.path.watch()
+	return a.connection.path
+}
+
+func (a *attempt) sshConfig() *ssh.ClientConfig {
+	t := a.target
+	return &ssh.ClientConfig{
+		Config: ssh.Config{
+			KeyExchanges: t.kex,
+			Ciphers:      t.ciphers,
+			MACs:         t.macs,
+		},
+		User:              t.user,
+		HostKeyAlgorithms: a.verifier.algorithms(),
+		HostKeyCallback: func(_ string, server net.Addr, key ssh.PublicKey) error {
+			if refused := a.verifier.check(server, key); refused != nil {
+				a.refused.Store(refused)
+				return refused
+			}
+			a.verified.Store(true)
+			a.shakenHands()
+			return nil
+		},
+		BannerCallback: a.login.heard,
+		AuthCallback:   a.login.next,
+	}
+}
+
+// connect opens the way to the target: straight, through a jump host or
+// through a command.
+func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote.Error) {
+	switch {
+	case a.target.jump != nil:
+		return a.connectVia(ctx, crossed)
+	case a.target.proxyCommand != "":
+		proxy, err := startProxy(a.target.shell, a.target.proxyCommand)
+		if err != nil {
+			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.ProxyFailed, Err: err, Detail: map[string]string{"command": a.target.proxyCommand}}
+		}
+		a.proxy = proxy
+		return proxy, nil
+	}
+	addresses, failure := a.lookup(ctx)
+	if failure != nil {
+		return nil, failure
+	}
+	return a.connectTo(ctx, addresses)
+}
+
+// connectTo tries the addresses in the resolver's order, as ssh does. Each
+// gets an equal part of the time that is left, so that a dead first address
+// does not hide a live second one.
+func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *remote.Error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
+	defer cancel()
+	var dialer net.Dialer
+	if a.target.bindAddress != "" {
+		local, err := netip.ParseAddr(a.target.bindAddress)
+		if err != nil {
+			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Unexpected, Err: fmt.Errorf("BindAddress %q is no address", a.target.bindAddress)}
+		}
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	}
+	var errs []error
+	for i, address := range addresses {
+		endpoint := netip.AddrPortFrom(address.Unmap(), uint16(a.target.port))
+		a.trace.Address = endpoint.Addr().String()
+		part, cancel := ctx, context.CancelFunc(func() {})
+		if deadline, ok := ctx.Deadline(); ok {
+			part, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
+		}
+		conn, err := dialer.DialContext(part, a.target.network, endpoint.String())
+		cancel()
+		if err == nil {
+			a.again = func(ctx context.Context) (net.Conn, error) {
+				return dialer.DialContext(ctx, a.target.network, endpoint.String())
+			}
+			for _, failed := range errs {
+				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("an earlier address failed (%v): every ssh to this node waits for that first", failed))
+			}
+			return conn, nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	detail := map[string]string{
+		"address": a.trace.Address,
+		"port":    strconv.Itoa(a.target.port),
+		"after":   remote.InSeconds(time.Since(a.begun)),
+	}
+	return nil, &remote.Error{Stage: remote.StageConnect, Cause: connectCause(ctx, errs[len(errs)-1]), Detail: detail, Err: errors.Join(errs...)}
+}
+
+// greetingConn reads through a buffer, because the library takes the version line byte
+// by byte, and keeps what came before and with that line.
+type greetingConn struct {
+	net.Conn
+	path     *path // nil where nobody watches it
+	buffered *bufio.Reader
+	greeting []byte
+	greeted  bool // the version line has been read; greeting does not change any more
+}
+
+// maxGreeting is how much is kept of what a peer says before its version line.
+const maxGreeting = 1 << 10
+
+// errProtocol stops a handshake with a server that speaks ssh 1 only.
+var errProtocol = errors.New("protocol major versions differ")
+
+func (w *greetingConn) Read(p []byte) (int, error) {
+	n, err := w.buffered.Read(p)
+	if w.greeted {
+		return n, err
+	}
+	w.greeting = append(w.greeting, p[:min(n, maxGreeting-len(w.greeting))]...)
+	if !bytes.HasSuffix(w.greeting, []byte("\n")) {
+		return n, err
+	}
+	if line := w.lastLine(); strings.HasPrefix(line, "SSH-") {
+		w.greeted = strings.HasPrefix(line, "SSH-2.0-") || strings.HasPrefix(line, "SSH-1.99-")
+		if !w.greeted {
+			return 0, errProtocol
+		}
+	}
+	return n, err
+}
+
+func (w *greetingConn) Close() error {
+	w.path.close()
+	return w.Conn.Close()
+}
+
+func (w *greetingConn) lastLine() string {
+	end := len(bytes.TrimRight(w.greeting, "\n"))
+	return string(w.greeting[bytes.LastIndexByte(w.greeting[:end], '\n')+1:])
+}
+
+// version is the server's version line, "" when there was none.
+func (w *greetingConn) version() string {
+	if !w.greeted {
+		return ""
+	}
+	return strings.TrimRight(w.lastLine(), "\r\n")
+}
+
+// lookup resolves the host name, once.
+func (a *attempt) lookup(ctx context.Context) ([]netip.Addr, *remote.Error) {
+	family := strings.Replace(a.target.network, "tcp", "ip", 1)
+	addresses, err := a.client.names.LookupNetIP(ctx, family, a.target.host)
+	if len(addresses) > 0 {
+		return addresses, nil
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
+		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.Interrupted, Err: cause}
+	}
+	words := resolverWords(err)
+	if ctx.Err() != nil {
+		words = fmt.Sprintf("the resolver did not answer in time (waited %s)", a.after())
+		err = fmt.Errorf("lookup %s: %s", a.target.host, words)
+	}
+	return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NameUnknown, Err: err, Detail: map[string]string{
+		"name": a.target.host, "resolver": words,
+	}}
+}

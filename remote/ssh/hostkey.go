@@ -1,0 +1,214 @@
+package ssh
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"preflight/remote"
+)
+
+// verifier judges the key a host shows, as check_host_key of OpenSSH's
+// sshconnect.c does. It never writes a known_hosts file.
+type verifier struct {
+	target   *target
+	known    []knownKey // lines that speak of the host
+	portless []knownKey // lines that speak of it without its port; asked when there is no other
+	problems []error    // known_hosts files that could not be read
+	notes    []string   // what ssh does with a key that we let pass
+}
+
+func (c *Carrier) verifier(t *target) *verifier {
+	files := slices.Concat(t.userKnown, t.globalKnown)
+	v := &verifier{target: t}
+	v.known, v.problems = c.hostKeys.lookup(files, t.keyName)
+	if !t.aliased && t.port != 22 {
+		v.portless, _ = c.hostKeys.lookup(files, t.host)
+	}
+	return v
+}
+
+// algorithms is the order in which host keys are asked for: first those we
+// could verify, so that a host known by one key does not show another. It is
+// order_hostkeyalgs of OpenSSH's sshconnect2.c.
+func (v *verifier) algorithms() []string {
+	all := v.target.hostKeyAlgorithms
+	if !v.target.orderByKnown || v.knows(ssh.KeyAlgoED25519, "") && plainAlgorithm(all[0]) == ssh.KeyAlgoED25519 {
+		return all
+	}
+	var first, last []string
+	for _, algorithm := range all {
+		marker := ""
+		if strings.Contains(algorithm, "-cert-") {
+			marker = markerAuthority
+		}
+		if v.knows(keyFormat(plainAlgorithm(algorithm)), marker) {
+			first = append(first, algorithm)
+		} else {
+			last = append(last, algorithm)
+		}
+	}
+	return append(first, last...)
+}
+
+// knows reports whether a key of this format is known. Of an authority any
+// format will do: it may sign keys of every kind.
+func (v *verifier) knows(format, marker string) bool {
+	return slices.ContainsFunc(v.known, func(k knownKey) bool {
+		return k.marker == marker && (marker == markerAuthority || k.key.Type() == format)
+	})
+}
+
+// plainAlgorithm is the algorithm that a certificate algorithm rests on.
+func plainAlgorithm(algorithm string) string {
+	if plain, ok := strings.CutSuffix(algorithm, "-cert-v01@openssh.com"); ok {
+		if strings.HasPrefix(plain, "sk-") {
+			return plain + "@openssh.com"
+		}
+		return plain
+	}
+	return algorithm
+}
+
+// keyFormat is the format of the keys that make such signatures.
+func keyFormat(algorithm string) string {
+	if algorithm == ssh.KeyAlgoRSASHA256 || algorithm == ssh.KeyAlgoRSASHA512 {
+		return ssh.KeyAlgoRSA
+	}
+	return algorithm
+}
+
+// check is nil when the host is who it should be, or when the configuration
+// says not to mind.
+func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *remote.Error {
+	if tcp, ok := server.(*net.TCPAddr); ok && v.target.trustLocalhost && !v.target.aliased && tcp.IP.IsLoopback() {
+		return nil
+	}
+	if revoked, ok := v.revoked(shown); ok {
+		return v.refuse(remote.HostKeyRevoked, shown, revoked, "the key is marked @revoked")
+	}
+	if cert, ok := shown.(*ssh.Certificate); ok {
+		if err := v.certificate(cert); err == nil {
+			return nil
+		} else if !errors.Is(err, errNoAuthority) {
+			v.notes = append(v.notes, fmt.Sprintf("the host certificate of %s does not count: %v; ssh falls back to the plain key as we do", v.target.host, err))
+		}
+		shown = cert.Key
+	}
+	return v.plain(shown)
+}
+
+// plain judges a key that is no certificate.
+func (v *verifier) plain(shown ssh.PublicKey) *remote.Error {
+	same := func(k knownKey) bool { return k.marker == "" && equalKeys(k.key, shown) }
+	if slices.ContainsFunc(v.known, same) || len(v.plainKnown()) == 0 && slices.ContainsFunc(v.portless, same) {
+		return nil
+	}
+	known := v.plainKnown()
+	if len(known) == 0 {
+		return v.refuse(remote.HostKeyUnknown, shown, knownKey{}, "no key of this host is known")
+	}
+	for _, k := range known {
+		if k.key.Type() == shown.Type() {
+			return v.refuse(remote.HostKeyChanged, shown, k, "the key differs from the one known")
+		}
+	}
+	return v.refuse(remote.HostKeyOtherType, shown, known[0], "the host is known by a key of another type only")
+}
+
+func (v *verifier) plainKnown() []knownKey {
+	return slices.DeleteFunc(slices.Clone(v.known), func(k knownKey) bool { return k.marker != "" })
+}
+
+// refuse is the error for a key that did not pass, or nil when ssh would go on
+// with it: any but a first key stops ssh unless StrictHostKeyChecking is no.
+func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKey, what string) *remote.Error {
+	t := v.target
+	if t.strict == "no" {
+		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh goes on as we do, because StrictHostKeyChecking is no", t.keyName, what))
+		return nil
+	}
+	if t.strict == "accept-new" && cause == remote.HostKeyUnknown {
+		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh would write it to known_hosts, we accept it and write nothing", t.keyName, what))
+		return nil
+	}
+	detail := map[string]string{
+		"name":        t.keyName,
+		"host":        t.host,
+		"port":        strconv.Itoa(t.port),
+		"file":        firstOf(t.userKnown),
+		"type":        shown.Type(),
+		"fingerprint": ssh.FingerprintSHA256(shown),
+		"strict":      t.strict,
+	}
+	if known.key != nil {
+		detail["file"] = known.file
+		detail["line"] = strconv.Itoa(known.line)
+		detail["known"] = known.key.Type()
+		detail["known_fingerprint"] = ssh.FingerprintSHA256(known.key)
+		what = fmt.Sprintf("%s (%s:%d: %s %s)", what, known.file, known.line, known.key.Type(), ssh.FingerprintSHA256(known.key))
+	}
+	for _, problem := range v.problems {
+		what += fmt.Sprintf("; a known_hosts file could not be read: %v", problem)
+	}
+	return &remote.Error{Stage: remote.StageHostKey, Cause: cause, Detail: detail, Err: fmt.Errorf(
+		"%s shows %s %s: %s; ssh without a terminal ends with \"Host key verification failed.\"",
+		t.keyName, shown.Type(), ssh.FingerprintSHA256(shown), what)}
+}
+
+// revoked finds the @revoked line that names the key, the key below a
+// certificate, or the authority that signed it.
+func (v *verifier) revoked(shown ssh.PublicKey) (knownKey, bool) {
+	keys := []ssh.PublicKey{shown}
+	if cert, ok := shown.(*ssh.Certificate); ok {
+		keys = []ssh.PublicKey{cert.Key, cert.SignatureKey}
+	}
+	for _, line := range slices.Concat(v.known, v.portless) {
+		if line.marker == markerRevoked && slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return equalKeys(k, line.key) }) {
+			return line, true
+		}
+	}
+	return knownKey{}, false
+}
+
+var errNoAuthority = errors.New("no @cert-authority line of known_hosts names its signer")
+
+// certificate judges a host certificate: its signer, its dates and the host it
+// was made for.
+func (v *verifier) certificate(cert *ssh.Certificate) error {
+	signedBy := func(k knownKey) bool { return k.marker == markerAuthority && equalKeys(k.key, cert.SignatureKey) }
+	if !slices.ContainsFunc(v.known, signedBy) && !slices.ContainsFunc(v.portless, signedBy) {
+		return errNoAuthority
+	}
+	if cert.CertType != ssh.HostCert {
+		return errors.New("it is no certificate for a host")
+	}
+	name := v.target.host
+	if v.target.aliased {
+		name = v.target.keyName
+	}
+	// OpenSSH takes the principals of a host certificate as patterns, x/crypto
+	// as names: the one that matches stands for the host.
+	for _, principal := range cert.ValidPrincipals {
+		if matchPattern(name, principal) {
+			name = principal
+			break
+		}
+	}
+	return (&ssh.CertChecker{}).CheckCert(name, cert)
+}
+
+func equalKeys(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
+
+func firstOf(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}

@@ -1,0 +1,272 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"preflight/remote"
+)
+
+// identity is a key ssh would offer. One without a signer is offered too,
+// because only the server's answer tells whether it is the key that is missed.
+type identity struct {
+	public   ssh.PublicKey // nil when nothing tells it without the passphrase
+	signer   ssh.Signer    // nil when it cannot be used
+	from     string        // the file, or "agent" with the agent's comment
+	unusable remote.Cause  // why there is no signer: key-locked, key-permissions, unexpected
+	problem  error
+	mode     fs.FileMode
+}
+
+func (i *identity) String() string {
+	if i.public == nil {
+		return i.from
+	}
+	return fmt.Sprintf("%s %s (%s)", i.public.Type(), ssh.FingerprintSHA256(i.public), i.from)
+}
+
+// cache keeps what a file holds for every host that asks for it. Each is read once.
+type cache[T any] struct {
+	mu    sync.Mutex
+	files map[string]func() T
+}
+
+func (c *cache[T]) get(path string, read func(path string) T) T {
+	c.mu.Lock()
+	if c.files == nil {
+		c.files = map[string]func() T{}
+	}
+	if c.files[path] == nil {
+		c.files[path] = sync.OnceValue(func() T { return read(path) })
+	}
+	once := c.files[path]
+	c.mu.Unlock()
+	return once()
+}
+
+// readIdentity is the identity in a file, nil when there is no such file.
+func readIdentity(path string) *identity {
+	id := &identity{from: path, public: readPublic(path + ".pub")}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && id.public != nil {
+		id.unusable, id.problem = remote.NoKey, errors.New("only the public half is here") // the agent may hold the other
+		return id
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		id.unusable, id.problem, id.mode = remote.KeyPermissions, err, info.Mode().Perm()
+		return id
+	}
+	if public := readPublic(path); public != nil {
+		id.public, id.unusable, id.problem = public, remote.NoKey, errors.New("the file holds a public key only")
+		return id
+	}
+	id.parse(text)
+	if mode, open := tooOpen(info); open {
+		id.signer, id.unusable, id.mode = nil, remote.KeyPermissions, mode
+		id.problem = fmt.Errorf("others may read it (mode %04o), so ssh ignores it", mode)
+	}
+	return id
+}
+
+// parse reads a private key, or at least the public half beside a passphrase.
+func (i *identity) parse(text []byte) {
+	signer, err := ssh.ParsePrivateKey(text)
+	var locked *ssh.PassphraseMissingError
+	switch {
+	case err == nil:
+		i.signer, i.public = signer, signer.PublicKey()
+	case errors.As(err, &locked):
+		i.unusable, i.problem = remote.KeyLocked, errors.New("it is locked by a passphrase")
+		if locked.PublicKey != nil {
+			i.public = locked.PublicKey
+		}
+	default:
+		i.unusable, i.problem = remote.Unexpected, err // a security key, or no key at all
+	}
+}
+
+// tooOpen is sshkey_perm_ok of OpenSSH's authfile.c: it minds our own files
+// only.
+func tooOpen(info fs.FileInfo) (fs.FileMode, bool) {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	mode := info.Mode().Perm()
+	return mode, ok && int(owner.Uid) == os.Getuid() && mode&0o077 != 0
+}
+
+// readPublic reads a public key file, nil when it holds none.
+func readPublic(path string) ssh.PublicKey {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+// identities lists what is offered to a host, in the order of pubkey_prepare
+// (sshconnect2.c): the agent's keys that the configuration names, its other
+// keys, then the files.
+func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
+	held, agentProblem := c.agents.list(ctx, t.agentSocket)
+	files := c.fileIdentities(t, held)
+	var named, other []*identity
+	for _, key := range held {
+		i := slices.IndexFunc(files, func(f *identity) bool { return f.public != nil && equalKeys(f.public, key.public) })
+		switch {
+		case i >= 0:
+			files = slices.Delete(files, i, i+1)
+			named = append(named, key)
+		case !t.identitiesOnly:
+			other = append(other, key)
+		}
+	}
+	return slices.Concat(named, other, files), agentProblem
+}
+
+// fileIdentities are the keys of the files and their certificates. held are
+// the agent's keys, which can sign for a certificate as well.
+func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
+	var list []*identity
+	for _, path := range t.identities {
+		id := c.keys.get(path, readIdentity)
+		if id == nil {
+			continue
+		}
+		list = append(list, id)
+		if cert, ok := readPublic(path + "-cert.pub").(*ssh.Certificate); ok && len(t.certificates) == 0 {
+			list = append(list, certified(cert, path+"-cert.pub", append(slices.Clone(held), id)))
+		}
+	}
+	keys := slices.Concat(held, list)
+	for _, path := range t.certificates {
+		if cert, ok := readPublic(path).(*ssh.Certificate); ok {
+			list = append(list, certified(cert, path, keys))
+		}
+	}
+	return list
+}
+
+// certified joins a user certificate with the key it certifies.
+func certified(cert *ssh.Certificate, path string, keys []*identity) *identity {
+	id := &identity{public: cert, from: path, unusable: remote.Unexpected, problem: errors.New("the key it certifies is not here")}
+	for _, key := range keys {
+		if key.public == nil || !equalKeys(key.public, cert.Key) {
+			continue
+		}
+		id.unusable, id.problem, id.mode = key.unusable, key.problem, key.mode
+		if key.signer == nil {
+			continue
+		}
+		if signer, err := ssh.NewCertSigner(cert, key.signer); err == nil {
+			id.signer, id.unusable, id.problem = signer, "", nil
+			return id
+		}
+	}
+	return id
+}
+
+// agentPatience is how long an ssh-agent may take to list its keys before we
+// go on without them. It is shorter than any sensible node timeout, so that a
+// hung agent shows as a hung agent and not as a dead fleet.
+const agentPatience = 5 * time.Second
+
+var errAgentSilent = errors.New("the ssh-agent did not answer in time")
+
+// agents keeps a connection to every ssh-agent that some host asked for. Each
+// is asked for its keys once.
+type agents struct {
+	mu   sync.Mutex
+	open map[string]*sshAgent
+}
+
+// sshAgent is one agent and what it holds, settled when listed is closed.
+type sshAgent struct {
+	listed chan struct{}
+	conn   net.Conn
+	keys   []*identity
+	err    error
+}
+
+// list gives the agent's keys in its own order. No socket means no agent,
+// which is no error.
+func (a *agents) list(ctx context.Context, socket string) ([]*identity, error) {
+	if socket == "" {
+		return nil, nil
+	}
+	a.mu.Lock()
+	if a.open == nil {
+		a.open = map[string]*sshAgent{}
+	}
+	one := a.open[socket]
+	if one == nil {
+		one = &sshAgent{listed: make(chan struct{})}
+		one.conn, one.err = net.DialTimeout("unix", socket, agentPatience)
+		a.open[socket] = one
+		go one.ask()
+	}
+	a.mu.Unlock()
+	select {
+	case <-one.listed:
+		return one.keys, one.err
+	case <-ctx.Done():
+		return nil, errAgentSilent
+	}
+}
+
+// ask lists the keys. Closing the connection is what ends a hung agent's
+// silence, for this call and for every signature after it.
+func (a *sshAgent) ask() {
+	defer close(a.listed)
+	if a.err != nil {
+		return
+	}
+	patience := time.AfterFunc(agentPatience, func() { a.conn.Close() })
+	signers, err := agent.NewClient(a.conn).Signers()
+	if !patience.Stop() {
+		err = fmt.Errorf("%w: %v; ssh would wait for it without end", errAgentSilent, agentPatience)
+	}
+	if err != nil {
+		a.err = err
+		return
+	}
+	for _, signer := range signers {
+		public, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
+		if err != nil {
+			continue // a kind of key that x/crypto does not know
+		}
+		from := "agent"
+		if key, ok := signer.PublicKey().(*agent.Key); ok && key.Comment != "" {
+			from += ": " + key.Comment
+		}
+		a.keys = append(a.keys, &identity{public: public, signer: signer, from: from})
+	}
+}
+
+func (a *agents) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.open {
+		if one.conn != nil {
+			one.conn.Close()
+		}
+		<-one.listed
+	}
+}

@@ -1,0 +1,191 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"preflight/remote"
+)
+
+// jumps keeps one connection to every jump host, made by whoever needs it
+// first and shared by all nodes behind it.
+type jumps struct {
+	life context.Context // of every connection here
+	end  context.CancelFunc
+	mu   sync.Mutex
+	open map[hop]*jump
+	busy sync.WaitGroup
+}
+
+// jump is the connection to one jump host, settled when done is closed.
+type jump struct {
+	done   chan struct{}
+	client *connection
+	trace  *remote.Trace
+	err    *remote.Error
+}
+
+func (j *jumps) close() {
+	j.end()
+	j.busy.Wait()
+	for _, jump := range j.open {
+		if jump.client != nil {
+			jump.client.Close()
+		}
+	}
+}
+
+// jumpTimeout leaves the nodes behind a jump host the time to report what went
+// wrong with it.
+func (o Options) jumpTimeout() time.Duration { return o.Timeout * 4 / 5 }
+
+// jump gives the connection to a jump host, and dials it when nobody has.
+func (c *Carrier) jump(h hop, crossed []hop) *jump {
+	c.jumps.mu.Lock()
+	defer c.jumps.mu.Unlock()
+	if c.jumps.open == nil {
+		c.jumps.open = map[hop]*jump{}
+	}
+	j := c.jumps.open[h]
+	if j == nil {
+		j = &jump{done: make(chan struct{})}
+		c.jumps.open[h] = j
+		c.jumps.busy.Go(func() { c.dialJump(j, h, crossed) })
+	}
+	return j
+}
+
+func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
+	defer close(j.done)
+	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.jumpTimeout())
+	defer cancel()
+	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
+}
+
+// connectVia opens a channel through the target's jump host.
+func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *remote.Error) {
+	h := *a.target.jump
+	failed := func(stage remote.Stage, cause remote.Cause, err error) *remote.Error {
+		return &remote.Error{Stage: stage, Cause: remote.JumpFailed, Err: fmt.Errorf("jump host %s: %w", h.name, err),
+			Detail: map[string]string{"jump": h.name, "cause": string(cause)}}
+	}
+	if slices.Contains(crossed, h) {
+		return nil, failed(remote.StageConnect, remote.Unexpected, errors.New("jumphost loop: it is to be reached through itself; give it `ProxyJump none`"))
+	}
+	j := a.client.jump(h, append(slices.Clone(crossed), h))
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), context.Canceled) {
+			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Interrupted, Err: context.Cause(ctx)}
+		}
+		return nil, failed(remote.StageConnect, remote.TimedOut, fmt.Errorf("not logged in there after %s", a.after()))
+	}
+	a.trace.Via = append(a.trace.Via, append(j.trace.Via, h.name)...)
+	for _, note := range j.trace.OpenSSH {
+		a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("jump host %s: %s", h.name, note))
+	}
+	if j.err != nil {
+		failure := failed(j.err.Stage, j.err.Cause, j.err)
+		for key, value := range j.err.Detail {
+			failure.Detail["jump_"+key] = value
+		}
+		return nil, failure
+	}
+	a.connection = j.client.through(h.name)
+	return a.tunnel(ctx, j.client.Client, h.name)
+}
+
+// tunnel asks the jump host to connect to the target. The wait is ours to end:
+// the library's own only ends with the jump connection.
+func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (net.Conn, *remote.Error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		conn, err := jump.Dial("tcp", a.target.address())
+		opened <- result{conn, err}
+	}()
+	select {
+	case r := <-opened:
+		if r.err != nil {
+			return nil, a.explainTunnel(r.err, name)
+		}
+		return detached(r.conn), nil
+	case <-ctx.Done():
+		go func() { // whatever comes too late is closed; jumps.close ends the wait
+			if r := <-opened; r.conn != nil {
+				r.conn.Close()
+			}
+		}()
+		cause := remote.TimedOut
+		if errors.Is(context.Cause(ctx), context.Canceled) {
+			cause = remote.Interrupted
+		}
+		return nil, &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"jump": name, "port": fmt.Sprint(a.target.port), "after": a.after()},
+			Err: fmt.Errorf("no connection from jump host %s within %s", name, a.after())}
+	}
+}
+
+// explainTunnel reads why a jump host could not connect. sshd passes on the
+// words of strerror and gai_strerror (channels.c, channel_connect_ctx).
+func (a *attempt) explainTunnel(err error, name string) *remote.Error {
+	e := &remote.Error{Stage: remote.StageConnect, Cause: remote.JumpFailed, Detail: map[string]string{"jump": name, "port": fmt.Sprint(a.target.port)},
+		Err: fmt.Errorf("from jump host %s: %w", name, err)}
+	var refused *ssh.OpenChannelError
+	if !errors.As(err, &refused) || refused.Reason != ssh.ConnectionFailed {
+		e.Detail["cause"] = string(remote.ConnectionLost)
+		if refused != nil {
+			e.Detail["cause"] = string(remote.SessionRefused) // AllowTcpForwarding, PermitOpen
+		}
+		return e
+	}
+	for _, known := range []struct {
+		words string
+		cause remote.Cause
+		stage remote.Stage
+	}{
+		{"Connection refused", remote.Refused, remote.StageConnect},
+		{"No route to host", remote.NoRoute, remote.StageConnect},
+		{"Network is unreachable", remote.NoRoute, remote.StageConnect},
+		{"Connection timed out", remote.TimedOut, remote.StageConnect},
+		{"Name or service not known", remote.NameUnknown, remote.StageResolve},
+		{"name resolution", remote.NameUnknown, remote.StageResolve},
+		{"No address associated", remote.NameUnknown, remote.StageResolve},
+	} {
+		if strings.Contains(refused.Message, known.words) {
+			e.Cause, e.Stage = known.cause, known.stage
+			e.Detail["resolver"] = refused.Message
+			e.Detail["name"] = a.target.host
+			break
+		}
+	}
+	return e
+}
+
+// detached puts a pipe between us and a tunnelled connection, so that closing
+// our end frees our calls even when the jump host has frozen. What is blocked
+// beyond the pipe ends with the jump connection.
+func detached(conn net.Conn) net.Conn {
+	ours, theirs := net.Pipe()
+	go func() {
+		io.Copy(conn, theirs)
+		conn.Close()
+	}()
+	go func() {
+		io.Copy(theirs, conn)
+		theirs.Close()
+	}()
+	return ours
+}

@@ -1,0 +1,143 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// login is one attempt to log in. It offers one key at a time, so that it
+// knows of each what became of it, and asks nobody for anything.
+type login struct {
+	ctx    context.Context
+	client *Carrier
+	target *target
+
+	prepared     bool
+	untried      []*identity
+	unknowable   []*identity // keys whose public half only their passphrase tells
+	agentProblem error
+
+	methods []string    // what the server last said it would accept
+	partial []string    // what it was content with so far
+	offered []*identity // in order
+	wanted  []*identity // the server would take them, but they cannot sign
+	signed  *identity   // the server asked for its signature and got it
+	signErr error       // why the last signature was not made
+	banner  strings.Builder
+}
+
+// maxBanner bounds what a server may have us keep of its login banner.
+const maxBanner = 4 << 10
+
+func (l *login) heard(message string) error {
+	if room := maxBanner - l.banner.Len(); room > 0 {
+		l.banner.WriteString(message[:min(room, len(message))])
+	}
+	return nil
+}
+
+// errGivenUp ends a login for which nothing is left to try.
+var errGivenUp = errors.New("nothing left to log in with")
+
+// next is the library's question what to try after a failure or a partial
+// success.
+func (l *login) next(state *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	l.methods = state.AllowedMethods
+	l.partial = state.PartialSuccessMethods
+	if !l.target.publicKey || !slices.Contains(l.methods, "publickey") {
+		return nil, errGivenUp
+	}
+	if !l.prepared {
+		l.prepare()
+	}
+	if len(l.untried) == 0 {
+		return nil, errGivenUp
+	}
+	id := l.untried[0]
+	l.untried = l.untried[1:]
+	l.offered = append(l.offered, id)
+	return ssh.PublicKeys(&signer{login: l, identity: id, algorithms: l.signatures(id)}), nil
+}
+
+// agentSilent reports whether it was an agent that the login waited for.
+func (l *login) agentSilent() bool {
+	return errors.Is(l.signErr, errAgentSilent) || errors.Is(l.agentProblem, errAgentSilent)
+}
+
+// prepare lists the keys, and leaves out those that must not or cannot be
+// offered.
+func (l *login) prepare() {
+	l.prepared = true
+	var all []*identity
+	all, l.agentProblem = l.client.identities(l.ctx, l.target)
+	for _, id := range all {
+		switch {
+		case id.public == nil:
+			l.unknowable = append(l.unknowable, id)
+		case len(l.signatures(id)) > 0:
+			l.untried = append(l.untried, id)
+		}
+	}
+}
+
+// signatures are the algorithms a key may sign with, best first.
+func (l *login) signatures(id *identity) []string {
+	format := plainAlgorithm(id.public.Type())
+	return slices.DeleteFunc(slices.Clone(l.target.keyAlgorithms), func(algorithm string) bool {
+		return keyFormat(algorithm) != format
+	})
+}
+
+// signer is an identity in one login. The library asks it to sign only after
+// the server said it would take the key.
+type signer struct {
+	*identity
+	login      *login
+	algorithms []string
+}
+
+func (s *signer) PublicKey() ssh.PublicKey { return s.public }
+
+func (s *signer) Algorithms() []string { return s.algorithms }
+
+func (s *signer) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return s.SignWithAlgorithm(rand, data, s.algorithms[0])
+}
+
+// SignWithAlgorithm gives up with the login's context, because an agent may
+// wait for a finger or for ever, and closing the connection does not end that.
+func (s *signer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	if s.identity.signer == nil {
+		s.login.wanted = append(s.login.wanted, s.identity)
+		return nil, s.problem
+	}
+	able, ok := s.identity.signer.(ssh.AlgorithmSigner)
+	if !ok {
+		return nil, errors.New("the key cannot choose its signature")
+	}
+	type result struct {
+		signature *ssh.Signature
+		err       error
+	}
+	done := make(chan result, 1)
+	go func() {
+		signature, err := able.SignWithAlgorithm(rand, data, algorithm)
+		done <- result{signature, err}
+	}()
+	select {
+	case r := <-done:
+		s.login.signErr = r.err
+		if r.err == nil {
+			s.login.signed = s.identity
+		}
+		return r.signature, r.err
+	case <-s.login.ctx.Done():
+		s.login.signErr = errAgentSilent
+		return nil, errAgentSilent
+	}
+}

@@ -1,0 +1,54 @@
+package ssh
+
+import (
+	"encoding/binary"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// resent is how often the kernel must have sent something again in vain before
+// that is more than bad luck. It doubles the wait every time, from 0.2 s on.
+const resent = 3
+
+// packetsOf asks the kernel. The error is that of a connection that was closed.
+func packetsOf(conn *net.TCPConn) (packets, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return packets{}, err
+	}
+	var seen packets
+	var failed error
+	err = raw.Control(func(fd uintptr) { seen, failed = packetsOfSocket(int(fd)) })
+	if err != nil {
+		return packets{}, err
+	}
+	return seen, failed
+}
+
+func packetsOfSocket(fd int) (packets, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return packets{}, err
+	}
+	readable, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
+	if err != nil {
+		return packets{}, err
+	}
+	// What the socket keeps and nobody can read yet waits for what precedes it.
+	// The first number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
+	memory, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
+	if err != nil {
+		return packets{}, err
+	}
+	kept := binary.NativeEndian.Uint32(binary.NativeEndian.AppendUint64(nil, memory))
+	return packets{
+		acknowledged: info.Bytes_acked,
+		received:     info.Bytes_received,
+		unanswered:   info.Unacked > 0 && info.Retransmits >= resent,
+		gap:          readable == 0 && kept > 0,
+		segment:      int(info.Snd_mss),
+		expected:     int(info.Advmss),
+		mtu:          int(info.Pmtu),
+	}, nil
+}

@@ -1,0 +1,85 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/remote"
+	"preflight/remote/fixture"
+)
+
+// Shortly before a deadline a new connection tells what the old one cannot.
+func TestLookout(t *testing.T) {
+	fixture.NoLeaks(t)
+	greets, _ := listen(t, func(conn net.Conn) { io.WriteString(conn, "SSH-2.0-test\r\n") })
+	silent, _ := listen(t, stay)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	at := func(address string) *connection {
+		return &connection{path: &path{again: func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}}}
+	}
+	for name, test := range map[string]struct {
+		client *connection
+		seen   string
+	}{
+		"it lives":              {at(greets), "is greeted"},
+		"it is frozen":          {at(silent), "is taken and not greeted within 0."},
+		"it is gone":            {at(closed.Addr().String()), "connection refused"},
+		"behind a jump host":    {at(greets).through("bastion"), "jump host bastion is between"},
+		"behind a command":      {&connection{}, ""},
+		"behind two jumps":      {at(greets).through("outer").through("inner"), "jump host outer is between"},
+		"greeted by a stranger": {at(stranger(t)), "not greeted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			l := test.client.LookOut(ctx)
+			defer l.Dismiss()
+			<-ctx.Done()
+			failure := &remote.Error{Cause: remote.Frozen, Detail: map[string]string{}, Err: errors.New("no answer")}
+			l.Tell(failure)
+			if seen := failure.Detail["seen"]; !strings.Contains(seen, test.seen) || seen == "" && test.seen != "" || !strings.HasSuffix(failure.Err.Error(), seen) {
+				t.Errorf("seen %q in %v, want …%s…", seen, failure, test.seen)
+			}
+			if test.client.via != failure.Detail["jump"] {
+				t.Errorf("jump is %q, want %q", failure.Detail["jump"], test.client.via)
+			}
+			other := &remote.Error{Cause: remote.Garbage, Err: errors.New("nonsense")}
+			if l.Tell(other); other.Err.Error() != "nonsense" {
+				t.Errorf("told of what is no silence: %v", other)
+			}
+			l.Tell(nil) // a call that was answered at the last moment
+		})
+	}
+}
+
+func stranger(t *testing.T) string {
+	t.Helper()
+	address, _ := listen(t, func(conn net.Conn) { io.WriteString(conn, "220 mail\r\n") })
+	return address
+}
+
+// What is lost on the way to a jump host is not blamed on the nodes behind it.
+func TestBlackHoleBeforeAJumpHost(t *testing.T) {
+	direct := &connection{path: &path{found: &blackHole{mtu: 9000, six: true}}}
+	if e := direct.Broken(); e.Cause != remote.BlackHole || e.Detail["size"] != "8952" || e.Detail["direction"] != "from" {
+		t.Errorf("got %v with %v", e.Cause, e.Detail)
+	}
+	if e := direct.through("bastion").Broken(); e.Cause != remote.JumpFailed || e.Detail["jump"] != "bastion" || e.Detail["cause"] != string(remote.BlackHole) {
+		t.Errorf("got %v with %v", e.Cause, e.Detail)
+	}
+	if e := (&connection{}).Broken(); e != nil {
+		t.Errorf("out of nothing: %v", e)
+	}
+}

@@ -1,0 +1,138 @@
+package ssh
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/remote"
+)
+
+// closedAccount matches what PAM modules, login classes and sshd itself send
+// before they turn away a user whom the key had let in.
+var closedAccount = regexp.MustCompile(`(?i)account.{0,40}(expired|locked|disabled|not available)|not permitted to log in|denied for user|logins are (currently )?disabled|permission denied by pam`)
+
+// tooManyFailures is how OpenSSH (auth.c) and others end a login at MaxAuthTries.
+var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
+
+// explain says why a login failed: the server's own words first, then what
+// stands between us and a key that it would take, then what it did not take.
+func (l *login) explain(err error) *remote.Error {
+	banner := remote.Escape(strings.TrimSpace(l.banner.String()))
+	said := remote.Escape(strings.TrimSpace(disconnected(err)))
+	detail := map[string]string{"user": l.target.user, "methods": strings.Join(l.methods, ",")}
+	if banner != "" {
+		detail["banner"] = banner
+	}
+	if said != "" {
+		detail["server"] = said
+	}
+	if len(l.offered) > 0 {
+		detail["offered"] = describe(l.offered)
+	}
+	e := &remote.Error{Stage: remote.StageLogin, Detail: detail}
+	switch {
+	case closedAccount.MatchString(banner + " " + said):
+		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
+	case len(l.wanted) > 0:
+		l.explainWanted(e, l.wanted[0])
+	case errors.Is(l.signErr, errAgentSilent):
+		detail["socket"] = l.target.agentSocket
+		e.Cause, e.Err = remote.AgentUnreachable, fmt.Errorf("%w: it may be waiting for a confirmation or a touch", l.signErr)
+	case l.signed != nil && len(l.partial) == 0:
+		// A signature that is right and refused leaves the account's own rules.
+		e.Cause = remote.AccountClosed
+		e.Err = fmt.Errorf("the server takes the key %s but not the login of %s: the account may be expired or locked", l.signed, l.target.user)
+	case tooManyFailures.MatchString(said):
+		detail["untried"] = describe(l.untried)
+		e.Cause = remote.KeysRefused
+		e.Err = fmt.Errorf("the server stopped listening after %d keys (MaxAuthTries) with %d untried: name the right one by IdentityFile and set IdentitiesOnly yes", len(l.offered), len(l.untried))
+	case err != nil && !errors.Is(err, errGivenUp) && lost(err):
+		e.Cause, e.Err = remote.ConnectionLost, fmt.Errorf("during the login: %w", plainError(err))
+	default:
+		l.explainRefusal(e)
+	}
+	return e
+}
+
+// explainWanted is for a key that the server would take and we cannot use.
+func (l *login) explainWanted(e *remote.Error, id *identity) {
+	e.Cause = id.unusable
+	if e.Cause == remote.Unexpected { // a security key: it does not work without a person
+		e.Cause = remote.KeyLocked
+	}
+	if e.Cause == remote.NoKey {
+		e.Detail["looked"] = fmt.Sprintf("%s: %v", id.from, id.problem)
+	}
+	e.Detail["file"] = id.from
+	e.Detail["mode"] = fmt.Sprintf("%04o", id.mode)
+	e.Err = fmt.Errorf("the server would take the key %s, but %w", id, id.problem)
+}
+
+// explainRefusal is for a server that took nothing we had.
+func (l *login) explainRefusal(e *remote.Error) {
+	publicKey := slices.Contains(l.methods, "publickey") && l.target.publicKey
+	var noted error
+	switch {
+	case len(l.partial) > 0 && l.signed != nil:
+		e.Cause = remote.PasswordOnly
+		noted = fmt.Errorf("the key is not enough: the server also asks for %s", strings.Join(l.methods, ", "))
+	case !l.target.publicKey && slices.Contains(l.methods, "publickey"):
+		e.Cause, e.Detail["looked"] = remote.NoKey, "nowhere: the ssh configuration turns public keys off"
+		noted = errors.New("the ssh configuration turns public keys off (PubkeyAuthentication or PreferredAuthentications)")
+	case !publicKey:
+		e.Cause = remote.PasswordOnly
+		noted = fmt.Errorf("the server accepts %s only", strings.Join(l.methods, ", "))
+	case len(l.unknowable) > 0 && len(l.offered) == 0:
+		l.explainWanted(e, l.unknowable[0])
+		noted = fmt.Errorf("the only key is %s, and %w", l.unknowable[0], l.unknowable[0].problem)
+	case l.agentProblem != nil:
+		e.Cause, e.Detail["socket"] = remote.AgentUnreachable, l.target.agentSocket
+		noted = fmt.Errorf("the ssh-agent at %s could not be asked (%w) and no other key was accepted", l.target.agentSocket, l.agentProblem)
+	case len(l.offered) == 0:
+		e.Cause, e.Detail["looked"] = remote.NoKey, strings.Join(l.looked(), ", ")
+		noted = fmt.Errorf("no key to offer: looked at %s", e.Detail["looked"])
+	default:
+		e.Cause = remote.KeysRefused
+		noted = fmt.Errorf("%s@%s accepts none of the keys offered: %s", l.target.user, l.target.host, e.Detail["offered"])
+		if len(l.unknowable) > 0 {
+			e.Detail["locked"] = describe(l.unknowable)
+		}
+	}
+	e.Err = noted
+}
+
+// looked are the places where a key might have been.
+func (l *login) looked() []string {
+	places := slices.Clone(l.target.identities)
+	if l.target.agentSocket == "" {
+		return append(places, "no agent")
+	}
+	return append(places, "the agent at "+l.target.agentSocket)
+}
+
+// remaining says what ssh would still try where we have nothing left.
+func (l *login) remaining() (sentences []string) {
+	for _, method := range []struct {
+		on            bool
+		name, keyword string
+	}{
+		{l.target.hostbased, "hostbased", "HostbasedAuthentication"},
+		{l.target.gssapi, "gssapi-with-mic", "GSSAPIAuthentication"},
+	} {
+		if method.on && slices.Contains(l.methods, method.name) {
+			sentences = append(sentences, fmt.Sprintf("ssh would also try %s (%s is on), which we cannot", method.name, method.keyword))
+		}
+	}
+	return sentences
+}
+
+func describe(ids []*identity) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = id.String()
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,275 @@
+package ssh
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/hostfile"
+)
+
+// keywords are the keywords of ssh_config(5), OpenSSH 7.4 to 10.0, in lower
+// case, with those that OpenSSH accepts and ignores.
+var keywords = strings.Fields(`
+	host match include ignoreunknown
+	addkeystoagent addressfamily batchmode bindaddress bindinterface
+	canonicaldomains canonicalizefallbacklocal canonicalizehostname canonicalizemaxdots canonicalizepermittedcnames
+	casignaturealgorithms certificatefile channeltimeout checkhostip cipher ciphers clearallforwardings
+	compression compressionlevel connectionattempts connecttimeout controlmaster controlpath controlpersist
+	dynamicforward enableescapecommandline enablesshkeysign escapechar exitonforwardfailure
+	fingerprinthash forkafterauthentication forwardagent forwardx11 forwardx11timeout forwardx11trusted
+	gatewayports globalknownhostsfile gssapiauthentication gssapidelegatecredentials gssapikeyexchange
+	gssapiclientidentity gssapirenewalforcesrekey gssapitrustdns gssapiserveridentity gssapikexalgorithms
+	hashknownhosts hostbasedacceptedalgorithms hostbasedauthentication hostkeyalgorithms hostkeyalias hostname
+	identitiesonly identityagent identityfile ipqos kbdinteractiveauthentication kbdinteractivedevices
+	kexalgorithms knownhostscommand localcommand localforward loglevel logverbose macs
+	nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming passwordauthentication
+	permitlocalcommand permitremoteopen pkcs11provider port preferredauthentications protocol
+	proxycommand proxyjump proxyusefdpass pubkeyacceptedalgorithms pubkeyauthentication
+	refuseconnection rekeylimit remotecommand remoteforward requesttty requiredrsasize revokedhostkeys
+	rhostsrsaauthentication rsaauthentication securitykeyprovider sendenv serveralivecountmax serveraliveinterval
+	sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink stricthostkeychecking
+	syslogfacility tag tcpkeepalive tunnel tunneldevice updatehostkeys useprivilegedport useroaming
+	user userknownhostsfile userknownhostsfile2 globalknownhostsfile2 verifyhostkeydns versionaddendum visualhostkey warnweakcrypto xauthlocation
+	afstokenpassing fallbacktorsh kerberosauthentication kerberostgtpassing rhostsauthentication
+	useblacklistedkeys usersh`)
+
+// synonyms are old spellings, by readconf.c's table.
+var synonyms = map[string]string{
+	"challengeresponseauthentication": "kbdinteractiveauthentication",
+	"skeyauthentication":              "kbdinteractiveauthentication",
+	"tisauthentication":               "kbdinteractiveauthentication",
+	"dsaauthentication":               "pubkeyauthentication",
+	"hostbasedkeytypes":               "hostbasedacceptedalgorithms",
+	"identityfile2":                   "identityfile",
+	"keepalive":                       "tcpkeepalive",
+	"pubkeyacceptedkeytypes":          "pubkeyacceptedalgorithms",
+	"smartcarddevice":                 "pkcs11provider",
+}
+
+// oneArgument are the keywords we act on that ssh refuses with more than one
+// argument.
+var oneArgument = strings.Fields(`
+	addressfamily bindaddress bindinterface canonicalizehostname certificatefile checkhostip ciphers
+	connecttimeout controlmaster controlpath gssapiauthentication hostkeyalgorithms hostkeyalias hostname
+	identitiesonly identityagent identityfile kexalgorithms macs nohostauthenticationforlocalhost
+	pkcs11provider port preferredauthentications pubkeyacceptedalgorithms pubkeyauthentication
+	revokedhostkeys sessiontype stricthostkeychecking tag user verifyhostkeydns`)
+
+// connection settles how the host is dialled.
+func (e *evaluation) connection(t *target, _ expander) error {
+	t.network = "tcp"
+	switch {
+	case e.is("addressfamily", "inet"):
+		t.network = "tcp4"
+	case e.is("addressfamily", "inet6"):
+		t.network = "tcp6"
+	}
+	t.bindAddress = e.first("bindaddress")
+	if value := e.first("connecttimeout"); value != "" {
+		seconds, err := parseSeconds(value)
+		if err != nil {
+			return err
+		}
+		t.connectTimeout = time.Duration(seconds) * time.Second
+	}
+	return nil
+}
+
+// verification settles whose key the host must show.
+func (e *evaluation) verification(t *target, expand expander) error {
+	switch {
+	case e.is("stricthostkeychecking", "yes", "true"):
+		t.strict = "yes"
+	case e.is("stricthostkeychecking", "accept-new"):
+		t.strict = "accept-new"
+	case e.is("stricthostkeychecking", "no", "off", "false"):
+		t.strict = "no"
+	}
+	t.trustLocalhost = e.is("nohostauthenticationforlocalhost", "yes", "true")
+	// find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c): an
+	// alias stands for host and port together.
+	t.keyName = strings.ToLower(e.first("hostkeyalias"))
+	if t.aliased = t.keyName != ""; !t.aliased {
+		t.keyName = portedName(t.host, t.port)
+	}
+	ssh := filepath.Join(e.local.home, ".ssh")
+	t.userKnown = []string{filepath.Join(ssh, "known_hosts"), filepath.Join(ssh, "known_hosts2")}
+	var err error
+	if d, ok := e.values["userknownhostsfile"]; ok {
+		if t.userKnown, err = e.paths(d, expand); err != nil {
+			return err
+		}
+	}
+	if d, ok := e.values["globalknownhostsfile"]; ok {
+		t.globalKnown, err = e.paths(d, plain)
+	}
+	return err
+}
+
+// login settles as whom and with which keys.
+func (e *evaluation) login(t *target, expand expander) error {
+	if e.is("pubkeyauthentication", "no", "false") {
+		t.publicKey = false
+	}
+	if methods := e.first("preferredauthentications"); methods != "" {
+		t.publicKey = t.publicKey && slices.Contains(strings.Split(methods, ","), "publickey")
+	}
+	t.identitiesOnly = e.is("identitiesonly", "yes", "true")
+	if len(e.identities) == 0 {
+		for _, name := range defaultIdentities {
+			t.identities = append(t.identities, filepath.Join(e.local.home, ".ssh", name))
+		}
+	}
+	for _, list := range []struct {
+		values []string
+		into   *[]string
+	}{{e.identities, &t.identities}, {e.certificates, &t.certificates}} {
+		for _, value := range list.values {
+			if strings.EqualFold(value, "none") {
+				continue
+			}
+			path, err := e.path(value, expand)
+			if err != nil {
+				return err
+			}
+			*list.into = append(*list.into, path)
+		}
+	}
+	return e.agent(t, expand)
+}
+
+// agent settles which agent to ask, by IdentityAgent's own spelling rules.
+func (e *evaluation) agent(t *target, expand expander) error {
+	value := e.first("identityagent")
+	t.agentChosen = value != "" && value != "SSH_AUTH_SOCK"
+	var err error
+	switch {
+	case !t.agentChosen, strings.EqualFold(value, "none"):
+	case strings.HasPrefix(value, "$") && !strings.HasPrefix(value, "${"):
+		t.agentSocket = os.Getenv(value[1:])
+	default:
+		t.agentSocket, err = e.path(value, expand)
+	}
+	return err
+}
+
+// proxies settles what the connection goes through.
+func (e *evaluation) proxies(t *target, h hop, expand expander) error {
+	jump := h.jump
+	if jump == "" {
+		jump = e.values["proxyjump"].rest
+	}
+	if jump != "" && !strings.EqualFold(jump, "none") {
+		hop, err := parseJump(jump)
+		t.jump = hop
+		return err
+	}
+	command := e.values["proxycommand"].rest
+	if command == "" || strings.EqualFold(command, "none") {
+		return nil
+	}
+	if unsafe := unsafeInShell(t.host, t.user, t.original); unsafe != "" {
+		return fmt.Errorf("%q has characters a shell would act on, so it cannot go into the ProxyCommand at %s",
+			unsafe, e.values["proxycommand"].where())
+	}
+	var err error
+	t.proxyCommand, err = expand(command)
+	if t.shell = os.Getenv("SHELL"); t.shell == "" {
+		t.shell = "/bin/sh"
+	}
+	return err
+}
+
+// unsafeInShell is the first word that valid_hostname or valid_ruser of
+// OpenSSH (ssh.c, since 9.6) would refuse, "" when all are safe.
+func unsafeInShell(words ...string) string {
+	for _, word := range words {
+		if strings.HasPrefix(word, "-") || strings.ContainsAny(word, "'`\"$\\;&<>|(){}") ||
+			strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return word
+		}
+	}
+	return ""
+}
+
+// parseJump reads a ProxyJump list. Its last host leads to the target; those
+// before it are the way to that one.
+func parseJump(list string) (*hop, error) {
+	before, last := "", list
+	if i := strings.LastIndexByte(list, ','); i >= 0 {
+		before, last = list[:i], list[i+1:]
+	}
+	h := hop{name: strings.TrimPrefix(strings.TrimSpace(last), "ssh://"), jump: before}
+	h.user, h.name = userAndHost(h.name)
+	port := ""
+	if bracketed, ok := strings.CutPrefix(h.name, "["); ok {
+		h.name, port, ok = strings.Cut(bracketed, "]")
+		if !ok || port != "" && port[0] != ':' {
+			return nil, fmt.Errorf("invalid ProxyJump %q", list)
+		}
+		port = strings.TrimPrefix(port, ":")
+	} else if strings.Count(h.name, ":") == 1 {
+		h.name, port, _ = strings.Cut(h.name, ":")
+	}
+	if port != "" {
+		var err error
+		if h.port, err = parsePort(port); err != nil {
+			return nil, fmt.Errorf("invalid ProxyJump %q: %w", list, err)
+		}
+	}
+	if h.name == "" {
+		return nil, fmt.Errorf("invalid ProxyJump %q", list)
+	}
+	return &h, nil
+}
+
+// userAndHost takes user@host apart; the user is "" when the name has none.
+func userAndHost(name string) (user, host string) {
+	host = hostfile.Bare(name)
+	return strings.TrimSuffix(name[:len(name)-len(host)], "@"), host
+}
+
+// differences names what is in effect for this host and would have ssh do
+// something that we do not.
+func (e *evaluation) differences(t *target) {
+	set := func(keyword string) bool { return e.has(keyword) && !e.is(keyword, "none", "no", "false") }
+	if e.is("canonicalizehostname", "yes", "true", "always") {
+		e.note("CanonicalizeHostname is on: ssh may complete %s by CanonicalDomains before connecting, we use it as it is", t.original)
+	}
+	if e.is("verifyhostkeydns", "yes", "true") {
+		e.note("VerifyHostKeyDNS is on: ssh would also accept a host key that secure DNS vouches for, we look at known_hosts only")
+	}
+	if e.is("checkhostip", "yes", "true") {
+		e.note("CheckHostIP is on: ssh would also compare the key known for the address, we look at the name only")
+	}
+	if set("controlpath") {
+		e.note("ControlPath is set: where a master connection is open ssh goes through it, without connecting or logging in anew")
+	}
+	if set("remotecommand") {
+		e.note("RemoteCommand is set: ssh refuses to run the launcher's command beside it")
+	}
+	if e.is("sessiontype", "none", "subsystem") {
+		e.note("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))
+	}
+	if attempts := e.first("connectionattempts"); attempts != "" && attempts != "1" {
+		e.note("ssh would try to connect %s times (ConnectionAttempts), we try once", attempts)
+	}
+	for _, other := range []struct{ keyword, sentence string }{
+		{"bindinterface", "BindInterface is set: ssh would connect from that interface's address, we let the kernel choose"},
+		{"knownhostscommand", "KnownHostsCommand is set: ssh would ask it for host keys, we do not run it"},
+		{"revokedhostkeys", "RevokedHostKeys is set: ssh would refuse the keys listed there, we do not read it"},
+		{"pkcs11provider", "PKCS11Provider is set: ssh would offer its keys too, we cannot"},
+		{"proxyusefdpass", "ProxyUseFdpass is set: ssh would take the connection from the ProxyCommand, we talk through it"},
+		{"refuseconnection", "RefuseConnection is set: ssh would not connect at all"},
+	} {
+		if set(other.keyword) {
+			e.note("%s", other.sentence)
+		}
+	}
+	t.gssapi = e.is("gssapiauthentication", "yes", "true")
+	t.hostbased = e.is("hostbasedauthentication", "yes", "true")
+}
