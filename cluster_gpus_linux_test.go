@@ -101,6 +101,7 @@ var machines = map[string]struct {
 // a child of the agent, and nvidia-smi where preflight was built without cgo.
 func TestGPUs(t *testing.T) {
 	cluster := raise(t, "gpus")
+	deliver(t, cluster, static(t))
 	for _, node := range cluster.Nodes {
 		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
 			t.Fatal(err)

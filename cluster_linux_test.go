@@ -158,7 +158,17 @@ func raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Parallel()
 	atOnce <- struct{}{}
 	t.Cleanup(func() { <-atOnce })
-	return testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}})
+	cluster := testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}})
+	deliver(t, cluster, binary(t))
+	return cluster
+}
+
+// deliver brings a program to the nodes, so that no deadline below pays for it.
+func deliver(t *testing.T, cluster *testhosts.Cluster, program string) {
+	t.Helper()
+	if out, err := cluster.OnHead(t.Context(), program, "-H", testhosts.HostfilePath, "--timeout", "2m", "--only", "agent-start").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // short says findings in a word each: verdict, check, nodes.

@@ -245,9 +245,19 @@ func List() ([]string, error) {
 // Down ends the cluster and everything that runs in it, and returns when
 // nothing of it is left.
 func (c *Cluster) Down() error {
+	machines := append(c.Machines(), c.sw)
+	for _, n := range machines {
+		if n.pidfd >= 0 {
+			// By what we hold of it: the process table may be out of reach, as where
+			// no more files can be opened. One that has died already is no matter.
+			unix.PidfdSendSignal(n.pidfd, unix.SIGKILL, nil, 0)
+		}
+	}
 	err := Remove(c.Name)
-	c.waiting.Wait()
-	for _, n := range append(c.Machines(), c.sw) {
+	if err == nil { // else there may be one to wait for without end
+		c.waiting.Wait()
+	}
+	for _, n := range machines {
 		n.closePidfd()
 	}
 	return err
