@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/checks/fleettest"
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
@@ -43,7 +44,7 @@ func BenchmarkFleet(b *testing.B) {
 	} else {
 		probe.Close()
 	}
-	recorded := recordedFacts(b)
+	recorded := fleettest.Healthy(4).Nodes[0].Facts
 	for _, size := range []int{250, 1000} { // all in one process: more run out of files
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			hosts := make([]testhosts.Host, size)
@@ -103,19 +104,6 @@ func benchClient(home, list string) error {
 		}
 	}
 	return nil
-}
-
-// recordedFacts is what a healthy node tells.
-func recordedFacts(b *testing.B) facts.Facts {
-	text, err := os.ReadFile("checks/testdata/healthy4.json")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var recorded facts.Fleet
-	if err := json.Unmarshal(text, &recorded); err != nil {
-		b.Fatal(err)
-	}
-	return recorded.Nodes[0].Facts
 }
 
 // answerWith is the i-th host, whose agent tells recorded facts, without

@@ -12,6 +12,7 @@ import (
 	"preflight/fleet"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/args"
 	"preflight/probe"
 )
 
@@ -85,11 +86,11 @@ func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 // hostfile it reads, those that the flags name for a program that names none, or
 // this machine alone.
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
-	around := launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
+	around := args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
 	if p.Head.Python != nil {
 		around.Python = p.Head.Python.Version
 	}
-	typed, err := launch.Parse(command, flags.DeepSpeed, around)
+	typed, err := args.Parse(command, flags.DeepSpeed, around)
 	if err == nil {
 		err = typed.Refused()
 	}
@@ -113,7 +114,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	}
 	if p.Alone {
 		p.Hostfile = ""
-		return options.Alone(p.Head)
+		return options.WithoutHostfile(p.Head)
 	}
 	return options, nil
 }

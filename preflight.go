@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
+	"preflight/checks/store"
 	"preflight/facts"
 	"preflight/fleet"
 	"preflight/launch"
@@ -35,7 +38,7 @@ type Job struct {
 // reports what it knows by then and says that it was interrupted.
 func Run(ctx context.Context, job Job) checks.Report {
 	seen, prediction := Look(ctx, job)
-	report := checks.Evaluate(checks.Catalogue, seen, prediction, job.Policy)
+	report := engine.Evaluate(catalogue.Catalogue, seen, prediction, job.Policy)
 	if ctx.Err() != nil {
 		report.Interrupted = true
 		report.Conclude(job.Policy.Strict)
@@ -55,15 +58,15 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // AskEndpoint says who is at host:port, seen from this machine and from every
 // node of the launch (there may be none), and judges it. Whoever is there is
 // asked nothing that could disturb a running job.
-func AskEndpoint(ctx context.Context, job Job, endpoint string) checks.EndpointReport {
-	report := checks.EndpointReport{Schema: checks.Schema, Endpoint: endpoint, Nodes: []checks.EndpointNode{}}
+func AskEndpoint(ctx context.Context, job Job, endpoint string) store.Report {
+	report := store.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []store.Node{}}
 	var nodes []fleet.Asked
 	report.Here, nodes = fleet.AskEndpoint(ctx, job.work(), endpoint)
 	for _, node := range nodes {
-		report.Nodes = append(report.Nodes, checks.EndpointNode(node))
+		report.Nodes = append(report.Nodes, store.Node(node))
 	}
 	report.Interrupted = ctx.Err() != nil
-	checks.JudgeEndpoint(&report, job.Plan.Prediction.SSHPort)
+	store.Judge(&report, job.Plan.Prediction.SSHPort)
 	return report
 }
 

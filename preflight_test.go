@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/fleet"
 	"preflight/fleet/agent"
@@ -284,11 +286,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestDrillsNameTheirChecks(t *testing.T) {
 	for _, drill := range fleet.Drills {
 		for _, id := range drill.Checks {
-			if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return check.ID == id }) {
+			if !slices.ContainsFunc(catalogue.Catalogue, func(check checks.Check) bool { return check.ID == id }) {
 				t.Errorf("%s is for the check %s, which is not in the catalogue", drill.Section, id)
 			}
 		}
-		for _, check := range checks.Catalogue {
+		for _, check := range catalogue.Catalogue {
 			if slices.Contains(check.Needs, drill.Section) && !slices.Contains(drill.Checks, check.ID) {
 				t.Errorf("%s needs %s, whose drill does not name it", check.ID, drill.Section)
 			}
@@ -306,7 +308,7 @@ func TestEveryCauseHasACure(t *testing.T) {
 	}
 	told := func(cause string) string { // of a node that was not reached for it
 		seen := facts.Fleet{Nodes: []facts.Node{{Name: "w1", Facts: facts.Facts{SSH: &facts.SSH{Cause: cause}}}}}
-		findings := checks.Evaluate(checks.Catalogue, seen, launch.Prediction{}, checks.DefaultPolicy()).Findings
+		findings := engine.Evaluate(catalogue.Catalogue, seen, launch.Prediction{}, checks.DefaultPolicy()).Findings
 		if len(findings) == 0 {
 			t.Fatalf("nothing is said of %s", cause)
 		}

@@ -1,6 +1,10 @@
 package checks
 
-import "slices"
+import (
+	"slices"
+
+	"preflight/facts"
+)
 
 // Policy is what a team may set: thresholds, which checks run and what they weigh,
 // what is expected of nodes, and which defects are known.
@@ -57,18 +61,18 @@ func (p Policy) SwitchesOff(check string) bool {
 	return slices.Contains(p.Skip, check) || len(p.Only) > 0 && !slices.Contains(p.Only, check)
 }
 
-// weighs is the severity of a check under the policy.
-func (p Policy) weighs(check Check) Severity {
+// SeverityOf is the severity of a check under the policy.
+func (p Policy) SeverityOf(check Check) Severity {
 	if severity, stated := p.Severities[check.ID]; stated {
 		return severity
 	}
 	return check.Severity
 }
 
-// weight is what a finding of a check comes to under the policy, own being the check's
+// Weigh is what a finding of a check comes to under the policy, own being the check's
 // severity in the catalogue. A check that is raised to an error fails with what it would
 // have warned of; one that is an error anyway has milder findings for a reason.
-func (p Policy) weight(check string, own Severity, verdict Verdict) Verdict {
+func (p Policy) Weigh(check string, own Severity, verdict Verdict) Verdict {
 	severity, stated := p.Severities[check]
 	switch {
 	case !stated || severity == own || verdict != Fail && verdict != Warn:
@@ -77,4 +81,44 @@ func (p Policy) weight(check string, own Severity, verdict Verdict) Verdict {
 		return Warn
 	}
 	return Fail
+}
+
+// Expectation is what the policy states of one fact.
+type Expectation struct {
+	// Fact is a path as the diff prints it, "nvml.driver"; a "*" in it stands for any
+	// text, so that "net.interfaces.eth*.mtu" is the MTU of each such interface. Two have
+	// a short name, "gpu.driver" and "net.mtu".
+	Fact string
+	// Is lists what is allowed, each a comparison (">=570.86", ">=2.4, <2.6"), a plain
+	// value, or "absent". Versions are compared as versions, sizes and rates by their units.
+	Is []string
+	// Nodes are those it is stated of, with or without a user; none means all.
+	Nodes    []string
+	Severity Severity // "" weighs as Error where it is missed, and demands no look
+	Fix      string   // "" where it says nothing
+	At       string   // where it is stated, "preflight.yaml:12"
+}
+
+// Waiver says that a defect is known: what the check finds on these nodes is shown
+// and does not count, up to and including a day.
+type Waiver struct {
+	Check  string
+	Nodes  []string // with or without a user; none means wherever it is found, the launching machine included
+	Fact   string   // of which fact a finding is waived, "*" in it as in an [Expectation]; "" for any
+	Reason string
+	Owner  string
+	Until  string // "2026-12-31"
+	At     string // where it is stated, "preflight.yaml:31"
+}
+
+// Baseline is an earlier look at the fleet, which it is held against.
+type Baseline struct {
+	File  string // as the user named it, for the command that writes it anew
+	Head  *facts.Node
+	Nodes []facts.Node
+	// NotTried are the sections that nobody was to look at then, each with the reason.
+	NotTried map[facts.Section]string
+	// Unlisted is whether nobody can tell which of Nodes this launch leaves out and which
+	// the hostfile has lost: it lies on another machine.
+	Unlisted bool
 }

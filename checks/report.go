@@ -2,9 +2,11 @@ package checks
 
 import (
 	"encoding/json"
+	"slices"
 
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 // Schema is the version of Report's JSON. Fields are added, never changed.
@@ -90,3 +92,55 @@ type AdvisedEnv struct {
 
 // AdvisedNames are the variables that Advice.Env may hold.
 var AdvisedNames = []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+
+// Waived is a finding that does not count, and why.
+type Waived struct {
+	Finding
+	Reason string `json:"reason"`
+	Owner  string `json:"owner,omitempty"`
+	Until  string `json:"until"`
+	At     string `json:"at,omitempty"` // where the waiver is stated, "preflight.yaml:31"
+}
+
+// AllWaived is the reason of a skip where all that a check found is waived.
+const AllWaived = "all that it found is waived"
+
+// SwitchedOff is the reason of a skip that the user asked for.
+const SwitchedOff = "switched off"
+
+// Interconnect is nodes whose ranks will talk alike.
+type Interconnect struct {
+	Nodes   []string       `json:"nodes"`
+	Inside  nccl.Transport `json:"inside"`
+	Between nccl.Transport `json:"between"`
+}
+
+// Gravity orders verdicts, the one that matters most first.
+func Gravity(v Verdict) int {
+	return slices.Index([]Verdict{Fail, Unknown, Warn, Pass, Skip}, v)
+}
+
+// Conclude sets the verdict and the exit code from the checks and findings: 1
+// when something failed (under strict also when something is warned of), 2 when
+// something could not be told, 1 before 2. A run in which every check was
+// skipped told nothing.
+func (r *Report) Conclude(strict bool) {
+	r.Strict = strict
+	met := map[Verdict]bool{}
+	for _, outcome := range r.Checks {
+		met[outcome.Verdict] = true
+	}
+	for _, finding := range r.Findings { // a warning may hide behind its check's unknown
+		met[finding.Verdict] = true
+	}
+	switch {
+	case met[Fail], met[Warn] && strict:
+		r.Verdict, r.ExitCode = Fail, 1
+	case met[Unknown], r.Interrupted, !met[Pass] && !met[Warn]:
+		r.Verdict, r.ExitCode = Unknown, 2
+	case met[Warn]:
+		r.Verdict, r.ExitCode = Warn, 0
+	default:
+		r.Verdict, r.ExitCode = Pass, 0
+	}
+}

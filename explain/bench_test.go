@@ -34,7 +34,7 @@ func training() string {
 func benchmark(b *testing.B, page string) {
 	const megabytes = 100
 	times := megabytes << 20 / len(page)
-	catalogue := catalogue(b)
+	catalogue := signatures(b)
 	b.SetBytes(int64(times * len(page)))
 	b.ReportAllocs()
 	for b.Loop() {

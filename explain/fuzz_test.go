@@ -16,7 +16,7 @@ const longestText = 2000
 // FuzzExplain: no log can crash it, hang it, or make it say without end; and what
 // it says is text. The log is read once alone and once as those of two nodes.
 func FuzzExplain(f *testing.F) {
-	c := catalogue(f)
+	c := signatures(f)
 	var all strings.Builder
 	for _, family := range c.Families {
 		for _, s := range family.Signatures {
@@ -117,7 +117,7 @@ func TestHostile(t *testing.T) {
 				}
 			}
 			start := time.Now()
-			report := catalogue(t).Explain(sourcesOf([][]byte{[]byte(log.String())}))
+			report := signatures(t).Explain(sourcesOf([][]byte{[]byte(log.String())}))
 			if len(report.Unread) > 0 {
 				t.Fatal(report.Unread)
 			}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"unicode"
 
-	"preflight/checks"
+	"preflight/checks/catalogue"
 )
 
-func catalogue(t testing.TB) *Catalogue {
+func signatures(t testing.TB) *Catalogue {
 	t.Helper()
 	c, err := Load()
 	if err != nil {
@@ -30,7 +30,7 @@ func found(t testing.TB, text string) []string {
 	t.Helper()
 	seen := newTally(1)
 	seen.sources = []string{"log"}
-	if err := catalogue(t).read(read("log", text), 0, seen); err != nil {
+	if err := signatures(t).read(read("log", text), 0, seen); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
@@ -45,7 +45,7 @@ func found(t testing.TB, text string) []string {
 // TestExamples: every signature has messages as programs write them, is found in
 // each of them, and is found in none before a more telling one.
 func TestExamples(t *testing.T) {
-	for _, family := range catalogue(t).Families {
+	for _, family := range signatures(t).Families {
 		for _, s := range family.Signatures {
 			if len(s.Examples) == 0 || s.From == "" {
 				t.Errorf("%s/%s has no example or does not say where it comes from", family.Name, s.ID)
@@ -77,7 +77,7 @@ func (p *pattern) matchesPart(example string) bool {
 // no full stop.
 func TestSummaries(t *testing.T) {
 	program := regexp.MustCompile(`^(?:ssh|pdsh|torchrun|torch|gloo|mpirun|srun|sshd|pip|rank|nvidia-smi|libcuda|protobuf|bash|orted|docker|conda|git|glibc|tensorpipe|deepspeed|accelerate|nvidia_\w+|slurmd|systemd)\b`)
-	for _, family := range catalogue(t).Families {
+	for _, family := range signatures(t).Families {
 		for _, s := range family.Signatures {
 			if s.Summary == "" {
 				continue
@@ -96,7 +96,7 @@ func TestSummaries(t *testing.T) {
 // TestFixesCanBeFilled: what a fix leaves a place for is told by some message of its
 // cause, or by one beside it.
 func TestFixesCanBeFilled(t *testing.T) {
-	c := catalogue(t)
+	c := signatures(t)
 	groups := map[string]map[string]bool{}
 	for _, cause := range c.Causes {
 		groups[cause.ID] = map[string]bool{"node": true, "target": true}
@@ -140,7 +140,7 @@ func TestFixesCanBeFilled(t *testing.T) {
 // TestCauses: every cause can be told, points to checks that exist, and has a fix
 // that stands without anything having been told.
 func TestCauses(t *testing.T) {
-	c := catalogue(t)
+	c := signatures(t)
 	values := map[string]bool{}
 	for _, s := range c.signatures {
 		values[s.Cause] = true
@@ -156,7 +156,7 @@ func TestCauses(t *testing.T) {
 			t.Errorf("%s: title or doc missing, or with a placeholder", cause.ID)
 		}
 		for _, id := range cause.Checks {
-			if _, known := checks.Lookup(id); !known {
+			if _, known := catalogue.Lookup(id); !known {
 				t.Errorf("%s: there is no check %q", cause.ID, id)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/launch/dsconfig"
+	"preflight/launch/nccl"
 )
 
 // membersFor is n members without agents.
@@ -50,14 +52,14 @@ func TestCallees(t *testing.T) {
 func TestUnfit(t *testing.T) {
 	holders := map[netip.Addr]int{netip.MustParseAddr("10.0.0.1"): 1, netip.MustParseAddr("172.17.0.1"): 2}
 	for _, c := range []struct {
-		choice launch.Choice
+		choice nccl.Choice
 		want   string
 	}{
-		{launch.Choice{Interface: "eth0", Address: "10.0.0.1"}, ""},
-		{launch.Choice{Interface: "docker0", Address: "172.17.0.1"}, "172.17.0.1 is held by 2 nodes"},
-		{launch.Choice{Interface: "lo", Address: "127.0.1.1"}, "127.0.1.1 is a loopback address"},
-		{launch.Choice{Error: "Bootstrap : no socket interface found"}, "Bootstrap : no socket interface found"},
-		{launch.Choice{Rule: "not known: the node's interfaces were not seen"}, "not known: the node's interfaces were not seen"},
+		{nccl.Choice{Interface: "eth0", Address: "10.0.0.1"}, ""},
+		{nccl.Choice{Interface: "docker0", Address: "172.17.0.1"}, "172.17.0.1 is held by 2 nodes"},
+		{nccl.Choice{Interface: "lo", Address: "127.0.1.1"}, "127.0.1.1 is a loopback address"},
+		{nccl.Choice{Error: "Bootstrap : no socket interface found"}, "Bootstrap : no socket interface found"},
+		{nccl.Choice{Rule: "not known: the node's interfaces were not seen"}, "not known: the node's interfaces were not seen"},
 	} {
 		if got := unfit(c.choice, holders); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.choice, got, c.want)
@@ -91,8 +93,8 @@ func TestNotTried(t *testing.T) {
 		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, "", nil, "logins rehearsal"},
 		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, "", nil, "logins mesh rehearsal"},
 		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, "", nil, "nvml"},
-		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorOpen: true}, "", nil, ""},
-		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &launch.Config{Ops: []string{"cpu_adam"}}}, "", nil, "-toolchain"},
+		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorAssumed: true}, "", nil, ""},
+		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &dsconfig.Config{Ops: []string{"cpu_adam"}}}, "", nil, "-toolchain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.launch.MasterPort, c.launch.RdzvEndpoint = 29500, "10.0.0.1"
@@ -137,8 +139,8 @@ func TestPlannedAddressesAreNotShared(t *testing.T) {
 		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
 	}
 	r := run{members: all, shared: launch.SharedAddresses(all.nodes())}
-	plan := r.planAddresses(func(node *facts.Node) launch.Choice {
-		return launch.RankAddress(launch.Prediction{Accelerator: "cuda"}, node)
+	plan := r.planAddresses(func(node *facts.Node) nccl.Choice {
+		return nccl.RankAddress(launch.Prediction{Accelerator: "cuda"}, node)
 	})
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
 	if diff := cmp.Diff(want, plan.unfit); diff != "" {

@@ -65,7 +65,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	job.tell(Event{Phase: Looking, Step: Ended})
 	members := membersOf(fleet.Nodes, agents)
 	defer members.close()
-	job.Prediction = job.Prediction.Settled(fleet.Nodes)
+	job.Prediction = job.Prediction.Resolved(fleet.Nodes)
 	job.drill(ctx, &fleet, members)
 	return fleet, job.Prediction
 }

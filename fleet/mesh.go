@@ -14,7 +14,7 @@ import (
 	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
-	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 const (
@@ -35,7 +35,7 @@ type addressPlan struct {
 	phase   Phase
 	into    func(*member) **facts.Mesh
 	// By member:
-	choices []launch.Choice
+	choices []nccl.Choice
 	unfit   []string // why nobody could call it there, "" when they can
 	unseen  []string // why that is not known, "" when it is
 	ports   [][]int  // once it listens
@@ -59,13 +59,13 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 // others.
 func (r *run) listen(ctx context.Context) []*addressPlan {
 	r.listening.Do(func() {
-		ranks := r.planAddresses(func(node *facts.Node) launch.Choice { return launch.RankAddress(r.Prediction, node) })
+		ranks := r.planAddresses(func(node *facts.Node) nccl.Choice { return nccl.RankAddress(r.Prediction, node) })
 		ranks.section, ranks.into = facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }
-		peers := r.planAddresses(launch.PeerAddress)
+		peers := r.planAddresses(nccl.PeerAddress)
 		peers.section, peers.into = facts.SectionPeerMesh, func(m *member) **facts.Mesh { return &m.PeerMesh }
 		ranks.phase, peers.phase = meshPhase, meshAgain
 		r.plans = []*addressPlan{ranks}
-		if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b launch.Choice) bool { return a.Address == b.Address }) {
+		if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b nccl.Choice) bool { return a.Address == b.Address }) {
 			r.plans = append(r.plans, peers)
 		}
 		r.members.each(func(i int, m *member) { r.listenAt(ctx, i, m) })
@@ -74,7 +74,7 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 }
 
 // planAddresses decides where everybody listens.
-func (r *run) planAddresses(choose func(*facts.Node) launch.Choice) *addressPlan {
+func (r *run) planAddresses(choose func(*facts.Node) nccl.Choice) *addressPlan {
 	plan := &addressPlan{ports: make([][]int, len(r.members))}
 	for _, m := range r.members {
 		choice := choose(m.Node)
@@ -90,7 +90,7 @@ func (r *run) planAddresses(choose func(*facts.Node) launch.Choice) *addressPlan
 }
 
 // unfit says why an address is of no use to any other node, "" when it may be.
-func unfit(choice launch.Choice, holders map[netip.Addr]int) string {
+func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	address, err := netip.ParseAddr(choice.Address)
 	switch {
 	case choice.Error != "":

@@ -22,7 +22,7 @@ import (
 func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
-		Master:      prediction.MeetingHost(),
+		Master:      prediction.EndpointHost(),
 		MasterPort:  prediction.MasterPort,
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
@@ -50,7 +50,7 @@ func (job Job) unneeded() map[facts.Section]string {
 	if len(job.Prediction.Ops()) == 0 {
 		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
 	}
-	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorOpen {
+	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
 		not[facts.SectionNVML] = "accelerator cpu: nobody asks the driver of GPUs" // which may hang
 	}
 	return not
@@ -110,7 +110,7 @@ func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	for _, section := range notTried {
 		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
 	}
-	return fleet, job.Prediction.Settled(fleet.Nodes)
+	return fleet, job.Prediction.Resolved(fleet.Nodes)
 }
 
 // ProbeHere has this machine looked at by this process. options.Deadline bounds it.

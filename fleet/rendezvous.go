@@ -13,6 +13,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // attempt is one rendezvous to be tried: of everybody, at one endpoint.
 type attempt struct {
-	launch.Meeting
+	launch.Endpoint
 	section facts.Section
 	into    func(*member) **facts.Rendezvous
 	phase   Phase
@@ -42,7 +43,7 @@ func (r *run) noRendezvous() string {
 	if first == nil {
 		return fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", r.fleet.Nodes[0].Name)
 	}
-	switch planned := r.Prediction.Meeting(first.Node); {
+	switch planned := r.Prediction.Endpoint(first.Node); {
 	case planned.Error != "":
 		return "there is nowhere to meet: see master-address"
 	case planned.Port == 0:
@@ -59,7 +60,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	defer cancel()
 	first := r.members.named(r.fleet.Nodes[0].Name).Node
 	ranks := attempt{
-		Meeting: r.Prediction.Meeting(first), section: d.Section, phase: d.Phase, name: "ranks", limit: d.Limit,
+		Endpoint: r.Prediction.Endpoint(first), section: d.Section, phase: d.Phase, name: "ranks", limit: d.Limit,
 		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
 	}
 	stores, served := r.serve(ctx, ranks, first, nil)
@@ -67,13 +68,13 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		return
 	}
 	r.join(ctx, stores, ranks)
-	peer := launch.PeerAddress(first)
+	peer := nccl.PeerAddress(first)
 	switch {
 	case r.complete() && r.Prediction.Rendezvous == launch.RendezvousC10d:
 		r.joinNext(ctx)
 	case !r.complete() && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host:
 		peers := attempt{
-			Meeting: launch.Meeting{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
+			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		}
 		if stores, served = r.serve(ctx, peers, first, stores); served {
@@ -94,12 +95,12 @@ func (r *run) complete() bool {
 func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, served bool) {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
-		generation = launch.GenerationOf(first.Python.Torch.Version)
+		generation = launch.StoreGeneration(first.Python.Torch.Version)
 	}
 	known = make([]facts.Rendezvous, len(r.members))
 	losses := make([]error, len(r.members))
 	r.members.each(func(i int, m *member) {
-		serves, why := r.Prediction.Serves(a.Meeting, m.Node, first)
+		serves, why := r.Prediction.Serves(a.Endpoint, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
 		if !serves || already != nil && already[i].Serves {
 			return
@@ -206,7 +207,7 @@ func (r *run) nameMissing(a attempt) {
 // joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens
 // a new store on a new port and publishes its own name.
 func (r *run) joinNext(ctx context.Context) {
-	host, fqdn := r.Prediction.NextMeeting(r.members.nodes())
+	host, fqdn := r.Prediction.SecondRendezvous(r.members.nodes())
 	if host == nil {
 		return
 	}
@@ -217,7 +218,7 @@ func (r *run) joinNext(ctx context.Context) {
 		server.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
 		return
 	}
-	next := attempt{Meeting: launch.Meeting{Host: fqdn, Port: port}, name: "next", limit: againTime}
+	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: port}, name: "next", limit: againTime}
 	r.each(ctx, Event{Phase: rendezvousAgain}, next.limit, func(ctx context.Context, _ int, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server

@@ -71,15 +71,15 @@ func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 		return nil, nil, err
 	}
 	notes = append(notes, more...)
-	if len(active) == 1 && !f.ForceMulti && !here(active[0].Name) {
-		notes = append(notes, Note{Trap: "single-host-runs-here", Line: active[0].Line, Message: fmt.Sprintf(
+	if len(active) == 1 && !f.ForceMulti && !isThisMachine(active[0].Name) {
+		notes = append(notes, Note{ID: "single-host-runs-here", Line: active[0].Line, Message: fmt.Sprintf(
 			"%s is the only host left, so DeepSpeed starts its ranks on the launching machine, without ssh, while the master address is still that of %[1]s: add --force_multi to run on %[1]s", active[0].Name)})
 	}
 	return active, notes, nil
 }
 
-// here is whether a name means the launching machine whoever reads it.
-func here(name string) bool {
+// isThisMachine is whether a name means the launching machine whoever reads it.
+func isThisMachine(name string) bool {
 	return name == "localhost" || name == "127.0.0.1" || name == "::1"
 }
 
@@ -93,7 +93,7 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	if text == "" {
 		return slices.Clone(hosts), nil, nil
 	}
-	c := choice{option: option, hosts: hosts, at: map[string]int{}, checked: !f.unchecked()}
+	c := selection{option: option, hosts: hosts, at: map[string]int{}, checked: !f.unchecked()}
 	for i, host := range hosts {
 		c.at[host.Name] = i
 	}
@@ -134,7 +134,7 @@ func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
 	}
 	n := f.NumNodes.N
 	if n > len(active) {
-		return active, []Note{{Trap: "num-nodes-beyond-hostfile", Message: fmt.Sprintf(
+		return active, []Note{{ID: "num-nodes-beyond-hostfile", Message: fmt.Sprintf(
 			"--num_nodes %d asks for more than the %d hosts there are; DeepSpeed silently takes those", n, len(active))}}
 	}
 	return active[:n], nil
@@ -161,7 +161,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 	if short == nil {
 		return active, nil, nil
 	}
-	return active, []Note{{Trap: "num-gpus-beyond-slots", Message: fmt.Sprintf(
+	return active, []Note{{ID: "num-gpus-beyond-slots", Message: fmt.Sprintf(
 		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
 }
 

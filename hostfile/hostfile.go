@@ -58,7 +58,7 @@ func Bare(name string) string { return name[strings.LastIndexByte(name, '@')+1:]
 // Note is a place where the launch will do something its user is unlikely to
 // want, although the input is valid. launcher-args reports it.
 type Note struct {
-	Trap    string `json:"trap"`           // kebab-case: "include-drops-host", "single-host-runs-here", "zero-slots"
+	ID      string `json:"trap"`           // kebab-case: "include-drops-host", "single-host-runs-here", "zero-slots"
 	Line    int    `json:"line,omitempty"` // hostfile line, 0 when it is about an argument
 	Message string `json:"message"`
 }
@@ -205,10 +205,10 @@ func (p *parser) read(number int, raw string) {
 	name, digits, rest, said := p.entry(line)
 	switch {
 	case said != "" && p.older:
-		p.refuse(number, said, olderWayOut(line))
+		p.refuse(number, said, olderHint(line))
 		return
 	case said != "":
-		p.refuse(number, said, wayOut(line))
+		p.refuse(number, said, hint(line))
 		return
 	}
 	if first, seen := p.firstAt[name]; seen {
@@ -274,8 +274,8 @@ func entry(line string) (name, digits, rest string, ok bool) {
 	return name, digits, rest, digits != ""
 }
 
-// wayOut says what is wrong with a line that is no entry.
-func wayOut(line string) string {
+// hint says what is wrong with a line that is no entry.
+func hint(line string) string {
 	words := strings.FieldsFunc(line, pySpace)
 	name := words[0]
 	switch {
@@ -336,4 +336,36 @@ func oneALine(errs []error) string {
 		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words,
+// the second of them KEY=NUMBER, whatever the key. It says what Python would of
+// any other line.
+//
+// Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
+func olderEntry(line string) (name, digits, said string) {
+	words := strings.FieldsFunc(line, pySpace)
+	if len(words) != 2 {
+		return "", "", pyUnpack(len(words))
+	}
+	pair := strings.Split(words[1], "=")
+	if len(pair) != 2 {
+		return "", "", pyUnpack(len(pair))
+	}
+	digits, ok := PythonInt(pair[1])
+	if !ok {
+		return "", "", pyNoNumber(pair[1])
+	}
+	return words[0], digits, ""
+}
+
+// olderHint says what is wrong with a line that was no entry before v0.8.0.
+func olderHint(line string) string {
+	if _, _, _, ok := entry(line); ok {
+		return fmt.Sprintf(`DeepSpeed before 0.8.0 takes nothing behind "slots=N", not even a comment: take it out of %q`, line)
+	}
+	if strings.HasPrefix(line, "#") {
+		return "DeepSpeed before 0.8.0 knows no comments: remove the line"
+	}
+	return hint(line)
 }

@@ -25,7 +25,7 @@ func brief(hosts []Host) string {
 func trapsOf(notes []Note) string {
 	var all []string
 	for _, note := range notes {
-		all = append(all, note.Trap)
+		all = append(all, note.ID)
 	}
 	return strings.Join(all, " ")
 }
@@ -356,7 +356,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %s, and written anew %s (%v)", data, brief(hosts), brief(same), err)
 		}
 		for _, note := range notes {
-			if note.Line < 1 || note.Message == "" || note.Trap == "" {
+			if note.Line < 1 || note.Message == "" || note.ID == "" {
 				t.Fatalf("note %+v", note)
 			}
 		}

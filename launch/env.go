@@ -43,15 +43,15 @@ func (x Exporter) own(make func(Exporter) []string) []facts.Setting {
 	return settings
 }
 
-// withheld stands for a value that is not collected because it may be secret.
-const withheld = "…"
+// redactedValue stands for a value that is not collected because it may be secret.
+const redactedValue = "…"
 
-// exported are the variables of the launching machine that DeepSpeed exports, by
+// exportRules are the variables of the launching machine that DeepSpeed exports, by
 // how their names begin and in which releases: from since to before until.
 //
 // Source: deepspeed/launcher/runner.py, EXPORT_ENVS, nebula/constants.py and
 // accelerator/cuda_accelerator.py, export_envs, v0.6.0 to 0.19.8.
-var exported = []struct {
+var exportRules = []struct {
 	prefixes     []string
 	since, until string
 }{
@@ -87,7 +87,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 			all[s.Name] = facts.Setting{Name: s.Name, Value: s.Value, Source: wholeEnvironment}
 		}
 	}
-	for _, s := range x.handed(head, files) {
+	for _, s := range x.exported(head, files) {
 		if s.Name = withoutExport(s.Name); identifier(s.Name) {
 			all[s.Name] = s
 		}
@@ -95,16 +95,16 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 	for _, s := range x.own(by.overrides) {
 		all[s.Name] = s
 	}
-	return x.sent(all)
+	return x.delivered(all)
 }
 
-// handed are the exports as the runner hands them to its launcher, values
+// exported are the exports as the runner hands them to its launcher, values
 // stripped and not yet quoted. They keep the order of their first mention: the
 // launcher's own, the environment, the files, accelerate's. DeepSpeed takes the environment in
 // its own order; facts have it by name, and so has this.
 //
 // Lines of the files that end the launch are left out.
-func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting {
+func (x Exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
 	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
@@ -135,7 +135,7 @@ func (x Exporter) handed(head *facts.Env, files []facts.EnvFile) []facts.Setting
 		}
 	}
 	if x.Accelerate {
-		for _, s := range appended(head) {
+		for _, s := range accelerateExports(head) {
 			set(s)
 		}
 	}
@@ -153,7 +153,7 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 		all = append(all, facts.Setting{Name: s.Name, Value: s.Value, Source: "environment"})
 	}
 	for _, name := range head.Withheld {
-		all = append(all, facts.Setting{Name: name, Value: withheld, Source: "environment"})
+		all = append(all, facts.Setting{Name: name, Value: redactedValue, Source: "environment"})
 	}
 	named := func(name string) bool {
 		return slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
@@ -169,7 +169,7 @@ func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 
 func (x Exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	for _, e := range exported {
+	for _, e := range exportRules {
 		if slices.ContainsFunc(e.prefixes, begins) && hostfile.Within(x.DeepSpeed, e.since, e.until) {
 			return true
 		}
@@ -192,20 +192,20 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	return files
 }
 
-// sent turns values into what arrives and notes what does not arrive whole.
-func (x Exporter) sent(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
+// delivered turns values into what arrives and notes what does not arrive whole.
+func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note
 	shell := launcherNamed(x.Launcher).Shell
 	for _, s := range all {
 		word := x.quoted(s.Value)
 		switch {
-		case s.Source == wholeEnvironment, s.Value == withheld:
-		case shell && !survives(s.Value, word):
-			notes = append(notes, hostfile.Note{Trap: "export-reread", Message: fmt.Sprintf(
+		case s.Source == wholeEnvironment, s.Value == redactedValue:
+		case shell && !survivesShell(s.Value, word):
+			notes = append(notes, hostfile.Note{ID: "export-reread", Message: fmt.Sprintf(
 				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks see another value; take those characters out", s.Name, s.Value, s.Source)})
 		case !shell && word != s.Value:
-			notes = append(notes, hostfile.Note{Trap: "export-keeps-quotes", Message: fmt.Sprintf(
+			notes = append(notes, hostfile.Note{ID: "export-keeps-quotes", Message: fmt.Sprintf(
 				`%s=%s (%s) arrives as %s with the quotes in it, because DeepSpeed quotes for a shell and --launcher %s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, word, x.Launcher)})
 			s.Value = word
 		}
@@ -223,7 +223,7 @@ func (x Exporter) sent(all map[string]facts.Setting) ([]facts.Setting, []hostfil
 //
 // Source: multinode_runner.py, add_export and get_cmd.
 func (x Exporter) quoted(value string) string {
-	special := value != withheld && strings.ContainsFunc(value, func(r rune) bool {
+	special := value != redactedValue && strings.ContainsFunc(value, func(r rune) bool {
 		return !(unicode.IsLetter(r) || unicode.IsNumber(r) || strings.ContainsRune("_@%+=:,./-", r))
 	})
 	ascii := !strings.ContainsFunc(value, func(r rune) bool { return r > unicode.MaxASCII })
@@ -314,4 +314,46 @@ func RankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting 
 		}
 	}
 	return all
+}
+
+// byAccelerate is how the rest of the environment reaches the nodes where accelerate
+// starts deepspeed.
+const byAccelerate = "accelerate, by .deepspeed_env"
+
+// inherited is the environment that deepspeed is started with, where accelerate
+// starts it: PYTHONPATH then ends with the working directory. What accelerate tells
+// its own library beside that, ACCELERATE_…, is left out.
+//
+// Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env
+// and env_var_path_add.
+func (o Options) inherited(env *facts.Env) *facts.Env {
+	if o.Program != ProgramAccelerate || env == nil {
+		return env
+	}
+	already, _ := lookup(env, "PYTHONPATH")
+	paths := slices.DeleteFunc(strings.Split(already, ":"), func(entry string) bool { return entry == "" })
+	changed := *env
+	changed.Vars = slices.DeleteFunc(slices.Clone(env.Vars), func(s facts.Setting) bool { return s.Name == "PYTHONPATH" })
+	changed.Vars = append(changed.Vars, facts.Setting{Name: "PYTHONPATH", Value: strings.Join(append(paths, path.Clean(o.WorkDir)), ":"), Source: "environment"})
+	slices.SortFunc(changed.Vars, byName)
+	return &changed
+}
+
+// accelerateExports is what accelerate writes to the end of .deepspeed_env before it starts
+// deepspeed, which so exports it over the lines of every file: the environment, but
+// for what is empty or has a character in it that accelerate takes for dangerous.
+//
+// Source: huggingface/accelerate 1.14, commands/launch.py, deepspeed_launcher, and
+// utils/environment.py, convert_dict_to_env_variables.
+func accelerateExports(env *facts.Env) []facts.Setting {
+	if env == nil {
+		return nil
+	}
+	var lines []facts.Setting
+	for _, s := range env.Vars {
+		if s.Value != "" && !strings.ContainsAny(s.Name+s.Value, ";\n<> ") {
+			lines = append(lines, facts.Setting{Name: s.Name, Value: s.Value, Source: byAccelerate})
+		}
+	}
+	return lines
 }

@@ -18,6 +18,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/dsconfig"
 )
 
 // DefaultMasterPort is torch's rendezvous port unless --master_port says
@@ -117,7 +118,7 @@ type Prediction struct {
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
 	// LeftOut are the names of its hosts that the filters leave out, in its order.
-	LeftOut []string `json:"left_out,omitempty"`
+	Excluded []string `json:"left_out,omitempty"`
 	// Rendezvous is how the ranks will find each other: deepspeed, static, c10d or
 	// another of torchrun's backends, "" for deepspeed. RdzvEndpoint is what torchrun
 	// was given for it.
@@ -125,9 +126,9 @@ type Prediction struct {
 	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
 	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorOpen is
 	// whether nobody said which: see [Prediction.Settled].
-	Accelerator     string `json:"accelerator"`
-	AcceleratorOpen bool   `json:"accelerator_open,omitempty"`
-	WorkDir         string `json:"workdir"` // absolute, on the launching machine and on every node
+	Accelerator        string `json:"accelerator"`
+	AcceleratorAssumed bool   `json:"accelerator_open,omitempty"`
+	WorkDir            string `json:"workdir"` // absolute, on the launching machine and on every node
 	// Interpreter is the python every node will run, "" when
 	// nothing here says which; InterpreterFrom says how we know.
 	Interpreter     string `json:"interpreter"`
@@ -163,7 +164,7 @@ type Prediction struct {
 	PerNode  string `json:"per_node,omitempty"`
 	// Files are the script and what its arguments name, by absolute path.
 	Files  []facts.LaunchFile `json:"files,omitempty"`
-	Config *Config            `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
+	Config *dsconfig.Config   `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
 	// Timeout is how long the ranks wait for each other when they start, and
 	// TimeoutFrom the rule.
 	Timeout     float64 `json:"timeout,omitempty"` // seconds
@@ -204,15 +205,15 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	p := r.prediction()
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	p.Notes = slices.Concat(o.Notes, notes)
-	if !o.torchrun() {
+	if !o.isTorchrun() {
 		r.python = p.Interpreter
-		if err = r.foresee(&p, head); err != nil {
+		if err = r.predict(&p, head); err != nil {
 			return Prediction{}, err
 		}
 	}
-	p.Notes = slices.DeleteFunc(p.Notes, p.concernsNobody)
+	p.Notes = slices.DeleteFunc(p.Notes, p.isIrrelevant)
 	if o.Config != nil {
-		p.Config = ReadConfig(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
+		p.Config = dsconfig.Read(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
 	}
 	return p, nil
 }
@@ -220,32 +221,32 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 // prediction is what the options say by themselves.
 func (r runner) prediction() Prediction {
 	p := Prediction{
-		Program:         cmp.Or(r.Program, ProgramDeepSpeed),
-		DeepSpeed:       r.DeepSpeed,
-		Hosts:           r.active,
-		Launcher:        r.launcher,
-		Local:           r.alone() && !r.NoSSH,
-		MasterAddr:      r.MasterAddr,
-		MasterPort:      r.masterPort(),
-		SSHPort:         r.SSHPort,
-		Accelerator:     cmp.Or(r.Accelerator, "cuda"),
-		AcceleratorOpen: r.Accelerator == "",
-		WorkDir:         r.WorkDir,
-		Rendezvous:      cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
-		RdzvEndpoint:    r.RdzvEndpoint,
-		Script:          r.Script,
-		Module:          r.Module,
-		NoPython:        r.NoPython,
-		Arguments:       masked(r.Arguments),
-		VenvScript:      r.VenvScript,
-		NoSSH:           r.NoSSH,
-		Elastic:         r.Elastic,
-		MinNodes:        r.MinNodes,
-		MaxNodes:        r.MaxNodes,
-		PerNode:         r.PerNode,
-		Files:           FilesNamed(r.Options),
-		HostsFile:       r.HostsFile,
-		LeftOut:         r.leftOut(),
+		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
+		DeepSpeed:          r.DeepSpeed,
+		Hosts:              r.active,
+		Launcher:           r.launcher,
+		Local:              r.isLocal() && !r.NoSSH,
+		MasterAddr:         r.MasterAddr,
+		MasterPort:         r.masterPort(),
+		SSHPort:            r.SSHPort,
+		Accelerator:        cmp.Or(r.Accelerator, "cuda"),
+		AcceleratorAssumed: r.Accelerator == "",
+		WorkDir:            r.WorkDir,
+		Rendezvous:         cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
+		RdzvEndpoint:       r.RdzvEndpoint,
+		Script:             r.Script,
+		Module:             r.Module,
+		NoPython:           r.NoPython,
+		Arguments:          redacted(r.Arguments),
+		VenvScript:         r.VenvScript,
+		NoSSH:              r.NoSSH,
+		Elastic:            r.Elastic,
+		MinNodes:           r.MinNodes,
+		MaxNodes:           r.MaxNodes,
+		PerNode:            r.PerNode,
+		Files:              FilesNamed(r.Options),
+		HostsFile:          r.HostsFile,
+		Excluded:           r.excluded(),
 	}
 	if r.NoSSH || p.Torchrun() {
 		p.Launcher = ""
@@ -256,17 +257,17 @@ func (r runner) prediction() Prediction {
 	return p
 }
 
-// foresee adds to the prediction what DeepSpeed's runner makes of the options.
-func (r runner) foresee(p *Prediction, head *facts.Node) error {
+// predict adds to the prediction what DeepSpeed's runner makes of the options.
+func (r runner) predict(p *Prediction, head *facts.Node) error {
 	var err error
-	if r.arguments, err = r.typedArguments(); err != nil {
+	if r.arguments, err = r.scriptArguments(); err != nil {
 		return err
 	}
 	if err = r.refused(); err != nil {
 		return err
 	}
-	p.LauncherArgs = masked(r.words)
-	if !r.alone() {
+	p.LauncherArgs = redacted(r.words)
+	if !r.isLocal() {
 		var files []facts.EnvFile
 		if head != nil && head.Launcher != nil {
 			files = head.Launcher.EnvFiles
@@ -275,16 +276,20 @@ func (r runner) foresee(p *Prediction, head *facts.Node) error {
 		var traps []hostfile.Note
 		p.Exports, traps = export.Settings(r.env, files)
 		p.Notes = append(p.Notes, traps...)
-		r.exports = export.handed(r.env, files)
+		r.exports = export.exported(r.env, files)
 		for i := range r.exports {
 			r.exports[i].Value = export.quoted(r.exports[i].Value)
 		}
 	}
-	p.Notes = append(p.Notes, r.traps()...)
+	p.Notes = append(p.Notes, r.notes()...)
 	var late []hostfile.Note
 	p.Timeout, p.TimeoutFrom, late = startTimeout(*p, r.env)
 	p.Notes = append(p.Notes, late...)
-	r.arguments, r.words = masked(r.arguments), masked(r.words)
+	r.arguments, r.words = redacted(r.arguments), redacted(r.words)
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
 }
+
+// Before is [hostfile.Before]: versions of torch, NCCL and drivers are compared as
+// DeepSpeed's are.
+func Before(text, release string) bool { return hostfile.Before(text, release) }

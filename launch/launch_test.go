@@ -1,12 +1,14 @@
 package launch
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/dsconfig"
 	"preflight/launch/launchtest"
 )
 
@@ -47,7 +49,7 @@ func TestPredict(t *testing.T) {
 		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3",
 			EnvFiles: []facts.EnvFile{{Path: "/job/.deepspeed_env", Lines: []string{"A=$B"}}}},
 	}}
-	noted := hostfile.Note{Trap: "zero-slots"}
+	noted := hostfile.Note{ID: "zero-slots"}
 	two, one := hosts(8, 8), hosts(8)
 	exports := []facts.Setting{{Name: "A", Value: "$B", Source: "/job/.deepspeed_env"},
 		{Name: "NCCL_DEBUG", Value: "INFO", Source: "environment"}, {Name: "PYTHONPATH", Value: "/job", Source: "deepspeed"}}
@@ -60,14 +62,14 @@ func TestPredict(t *testing.T) {
 		traps []string
 	}{
 		{"defaults", Options{Hosts: two, WorkDir: "/job"}, nil,
-			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorOpen: true, WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorAssumed: true, WorkDir: "/job", Exports: exports[2:]}, nil},
 		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
 			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
 				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
 		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
 			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, []string{"single-host-runs-here"}},
 		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", Filter: hostfile.Filter{ForceMulti: true}}, nil,
-			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorOpen: true, WorkDir: "/job", Exports: exports[2:]}, nil},
+			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorAssumed: true, WorkDir: "/job", Exports: exports[2:]}, nil},
 	} {
 		got, err := Predict(c.o, c.head)
 		if err != nil {
@@ -85,7 +87,7 @@ func TestPredict(t *testing.T) {
 }
 
 func TestPredictLeavesOptionsAlone(t *testing.T) {
-	notes := append(make([]hostfile.Note, 0, 9), hostfile.Note{Trap: "zero-slots"})
+	notes := append(make([]hostfile.Note, 0, 9), hostfile.Note{ID: "zero-slots"})
 	if _, err := Predict(Options{Hosts: hosts(1, 2), Notes: notes, Launcher: "openmpi"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestPredictLeavesOptionsAlone(t *testing.T) {
 
 // A note about a launcher that will not read the line concerns nobody.
 func TestPredictKeepsWhatConcernsTheLaunch(t *testing.T) {
-	noted := []hostfile.Note{{Trap: "pdsh-range"}, {Trap: "comment-in-name"}}
+	noted := []hostfile.Note{{ID: "pdsh-range"}, {ID: "comment-in-name"}}
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -130,7 +132,7 @@ func TestPredictByHand(t *testing.T) {
 
 func TestPredictReadsTheConfiguration(t *testing.T) {
 	p, err := Predict(Options{Hosts: hosts(2, 2), Config: &ConfigText{Path: "/job/ds.json", Text: "{}"}}, nil)
-	if want := ReadConfig("/job/ds.json", "{}", "", 4); err != nil || !cmp.Equal(want, p.Config) {
+	if want := dsconfig.Read("/job/ds.json", "{}", "", 4); err != nil || !cmp.Equal(want, p.Config) {
 		t.Errorf("%v, %v; want it read for four ranks", p.Config, err)
 	}
 }
@@ -145,8 +147,22 @@ func TestPredictTorchrun(t *testing.T) {
 		if err != nil || !p.Torchrun() || p.Launcher != "" || p.Command != nil || p.Exports != nil || p.Timeout != 0 || p.WorldSize() != 6 {
 			t.Errorf("%s: %d ranks by %q, %v, exports %v, %v", backend, p.WorldSize(), p.Launcher, p.Command, p.Exports, err)
 		}
-		if p.MeetsElsewhere() != (backend != RendezvousStatic && backend != RendezvousC10d) {
-			t.Errorf("%s: meets elsewhere %v", backend, p.MeetsElsewhere())
+		if p.HasExternalRendezvous() != (backend != RendezvousStatic && backend != RendezvousC10d) {
+			t.Errorf("%s: meets elsewhere %v", backend, p.HasExternalRendezvous())
+		}
+	}
+}
+
+// TestLeftOut: what a filter leaves out is in the hostfile all the same.
+func TestLeftOut(t *testing.T) {
+	all := hosts(2, 2, 2)
+	for _, c := range []struct {
+		file string
+		want []string
+	}{{"hosts", []string{all[0].Name, all[2].Name}}, {"", nil}} {
+		p, err := Predict(Options{Hosts: all, HostsFile: c.file, Filter: hostfile.Filter{Include: all[1].Name}, Launcher: "pdsh"}, nil)
+		if err != nil || !slices.Equal(p.Excluded, c.want) {
+			t.Errorf("hostfile %q: %q (%v), want %q", c.file, p.Excluded, err, c.want)
 		}
 	}
 }

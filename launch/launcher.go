@@ -70,7 +70,7 @@ type Launcher struct {
 	// refusesHosts is asked first of all and even where a single host is left, refuses
 	// where the launcher will start.
 	refusesHosts, refuses func(runner) error
-	traps                 func(runner) []hostfile.Note // see runner.traps
+	notes                 func(runner) []hostfile.Note // see runner.traps
 }
 
 // Environment is what of the launching machine's environment reaches the ranks.
@@ -102,21 +102,21 @@ var Launchers = []Launcher{
 		NoWorkDir: "{node}: bash: line 1: cd: {dir}: {error}",
 		argsSince: "0.8.1",
 		forwards:  append([]string{"--ssh_port", "--venv_script", "--save_pid", "--enable_each_rank_log", "--elastic_training"}, scriptOptions...),
-		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, traps: runner.pdshTraps,
+		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, notes: runner.pdshNotes,
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"},
 		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
-		command: runner.openMPICommand, refuses: runner.openMPIRefuses, traps: runner.openMPITraps,
+		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,
 	},
 	{
 		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"},
 		SSH: true, NodesLogIn: true, HandsNames: true,
 		NoWorkDir: mpirunWorkDir, exportsSince: "0.9.2",
 		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
-		command: runner.mpichCommand, traps: runner.mpichTraps,
+		command: runner.mpichCommand, notes: runner.mpichNotes,
 	},
 	{
 		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"},
@@ -137,7 +137,7 @@ var Launchers = []Launcher{
 		HandsNames: true, MPIDiscovery: true, Environment: EnvironmentWhole,
 		NoWorkDir: "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
 		allSlotsUntil: "0.19.7", argsSince: "0.8.1",
-		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, traps: runner.slurmTraps,
+		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, notes: runner.slurmNotes,
 	},
 }
 
@@ -184,12 +184,12 @@ func (p Prediction) StartedBy() Launcher {
 	return launcherNamed(p.Launcher)
 }
 
-// concernsNobody is whether a note is about a launcher that this launch does not use,
+// isIrrelevant is whether a note is about a launcher that this launch does not use,
 // by whose name it then begins, or about ranks that are started by hand.
-func (p Prediction) concernsNobody(note hostfile.Note) bool {
-	if note.Trap == "single-host-runs-here" {
+func (p Prediction) isIrrelevant(note hostfile.Note) bool {
+	if note.ID == "single-host-runs-here" {
 		return p.NoSSH || p.Torchrun()
 	}
-	isOf := func(l Launcher) bool { return strings.HasPrefix(note.Trap, l.Name+"-") }
+	isOf := func(l Launcher) bool { return strings.HasPrefix(note.ID, l.Name+"-") }
 	return slices.ContainsFunc(Launchers, isOf) && (p.Local || !isOf(p.StartedBy()))
 }

@@ -29,7 +29,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		evenName:  "Armada", argsSince: "0.18.0", forwards: []string{"--module"},
 		command:     func(r runner) []string { return append([]string{"armada", "-n", r.total()}, r.scriptCommand()...) },
 		environment: func(runner) []facts.Setting { return []facts.Setting{{Name: "ARMADA_LOG", Value: "x"}} },
-		traps:       func(runner) []hostfile.Note { return []hostfile.Note{{Trap: "armada-sinks"}} },
+		notes:       func(runner) []hostfile.Note { return []hostfile.Note{{ID: "armada-sinks"}} },
 	})
 	if names := LauncherNames(); names[0] != DefaultLauncher || !slices.Contains(names, "armada") {
 		t.Errorf("names %q", names)
@@ -38,12 +38,12 @@ func TestMadeUpLauncher(t *testing.T) {
 		t.Errorf("programs %q", programs)
 	}
 	o := Options{Hosts: hosts(2, 2), Launcher: "Armada", WorkDir: "/job", Interpreter: "/py", Script: "train.py", MasterAddr: "10.0.0.1",
-		LauncherArgs: "-x", Module: true, NoPython: false, SavePID: true, Notes: []hostfile.Note{{Trap: "pdsh-range"}}}
+		LauncherArgs: "-x", Module: true, NoPython: false, SavePID: true, Notes: []hostfile.Note{{ID: "pdsh-range"}}}
 	p, err := Predict(o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{p.StartedBy().Program(), strings.Join(p.Command, " "), p.MeetingHost()}
+	got := []string{p.StartedBy().Program(), strings.Join(p.Command, " "), p.EndpointHost()}
 	for _, s := range slices.Concat(p.Exports, p.CommandEnv) {
 		got = append(got, s.Name+"="+s.Value)
 	}
@@ -61,7 +61,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		uneven := o
 		uneven.Hosts, uneven.DeepSpeed = hosts(1, 2), release
 		_, err := Predict(uneven, nil)
-		if refused, ok := errors.AsType[*UsageError](err); !ok || refused.Said != want {
+		if refused, ok := errors.AsType[*UsageError](err); !ok || refused.Original != want {
 			t.Errorf("DeepSpeed %s: %v, want %s", release, err, want)
 		}
 	}

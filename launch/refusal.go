@@ -10,15 +10,15 @@ import (
 	"preflight/hostfile"
 )
 
-// refuse is what DeepSpeed would say and what to do instead.
-func refuse(said, format string, values ...any) *UsageError {
-	return &UsageError{Program: ProgramDeepSpeed, Said: said, Message: fmt.Sprintf(format, values...)}
+// DeepSpeedRefuses is what DeepSpeed would say and what to do instead.
+func DeepSpeedRefuses(said, format string, values ...any) *UsageError {
+	return &UsageError{Program: ProgramDeepSpeed, Original: said, Message: fmt.Sprintf(format, values...)}
 }
 
-// typedArguments are the script's arguments as the runner goes on with them: for
+// scriptArguments are the script's arguments as the runner goes on with them: for
 // a few releases it joined them and split them again (runner.py, parse_args,
 // v0.10.1 to v0.12.4).
-func (r runner) typedArguments() ([]string, error) {
+func (r runner) scriptArguments() ([]string, error) {
 	if !r.within("0.10.1", "0.12.5") {
 		return r.Arguments, nil
 	}
@@ -38,7 +38,7 @@ func (r runner) typedArguments() ([]string, error) {
 	}
 	arguments, err := SplitWords(strings.Join(words, " "))
 	if err != nil {
-		return nil, refuse("ValueError: "+err.Error(), "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again as a shell would, and their quotes do not close: take them out, or use a newer DeepSpeed")
+		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again as a shell would, and their quotes do not close: take them out, or use a newer DeepSpeed")
 	}
 	return arguments, nil
 }
@@ -46,14 +46,14 @@ func (r runner) typedArguments() ([]string, error) {
 // Refused is what DeepSpeed refuses of a command before it reads the hostfile, a
 // [*UsageError]; of what torchrun starts it reads nothing. [Predict] says the same.
 func (o Options) Refused() error {
-	if o.torchrun() {
+	if o.isTorchrun() {
 		return nil
 	}
-	if _, err := (runner{Options: o}).typedArguments(); err != nil {
+	if _, err := (runner{Options: o}).scriptArguments(); err != nil {
 		return err
 	}
 	if o.Elastic && o.MasterAddr == "" {
-		return refuse("AssertionError: Master Addr is required when elastic training is enabled", "--elastic_training needs --master_addr: name the address of the first host")
+		return DeepSpeedRefuses("AssertionError: Master Addr is required when elastic training is enabled", "--elastic_training needs --master_addr: name the address of the first host")
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (o Options) Refused() error {
 // Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to
 // 0.19.8.
 func (r *runner) refused() error {
-	if err := r.unaskable(); err != nil {
+	if err := r.firstHostRefused(); err != nil {
 		return err
 	}
 	if r.Autotuning != "" { // which starts deepspeed anew, with options of its own
@@ -77,13 +77,13 @@ func (r *runner) refused() error {
 		}
 	}
 	if r.Elastic && r.NoLocalRank {
-		return refuse("AssertionError: --no_local_rank argument is not supported in Elastic training", "--elastic_training and --no_local_rank exclude each other: drop one")
+		return DeepSpeedRefuses("AssertionError: --no_local_rank argument is not supported in Elastic training", "--elastic_training and --no_local_rank exclude each other: drop one")
 	}
 	if r.NoSSH && (r.NodeRank < 0 || r.NodeRank >= len(r.active)) {
-		return refuse("AssertionError: Launching training without ssh, but --node_rank is not set correctly.",
+		return DeepSpeedRefuses("AssertionError: Launching training without ssh, but --node_rank is not set correctly.",
 			"--no_ssh needs --node_rank, from 0 to %d here and another one on every host", len(r.active)-1)
 	}
-	if !r.alone() {
+	if !r.isLocal() {
 		if err := r.launcherRefused(); err != nil {
 			return err
 		}
@@ -92,23 +92,23 @@ func (r *runner) refused() error {
 			return err
 		}
 	}
-	if r.Module && r.NoPython && (r.alone() || r.by.LaunchPy) {
-		return refuse("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
+	if r.Module && r.NoPython && (r.isLocal() || r.by.LaunchPy) {
+		return DeepSpeedRefuses("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
 	}
 	return nil
 }
 
-// unaskable is what becomes of the first host's name where the runner asks that
+// firstHostRefused is what becomes of the first host's name where the runner asks that
 // host something over ssh and, since v0.15.2, splits the command for it as a shell
 // would.
-func (r runner) unaskable() error {
+func (r runner) firstHostRefused() error {
 	asks := !r.NoSSH && !r.NoSSHCheck || r.MasterAddr == ""
 	if r.before("0.15.2") || !asks || len(r.active) == 0 {
 		return nil
 	}
 	name := r.active[0].Name
 	if _, err := SplitWords(name + " hostname"); err != nil {
-		return refuse("ValueError: "+err.Error(), "DeepSpeed splits the command that asks %q over ssh as a shell would, and the quotes in that name do not close: rename the host in ~/.ssh/config", name)
+		return DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed splits the command that asks %q over ssh as a shell would, and the quotes in that name do not close: rename the host in ~/.ssh/config", name)
 	}
 	return nil
 }
@@ -123,28 +123,6 @@ func (r runner) refusedWithoutHosts(err error) error {
 	return r.refused()
 }
 
-// slurmRefuses is SlurmRunner.validate_active_resources.
-func (r runner) slurmRefuses() error {
-	if r.before("0.19.7") {
-		return nil
-	}
-	counts := make([]string, len(r.active))
-	for i, host := range r.active {
-		counts[i] = fmt.Sprintf("%s: %d", hostfile.PythonRepr(host.Name), len(host.Slots))
-		for j, slot := range host.Slots {
-			if slot != j {
-				return refuse(fmt.Sprintf("ValueError: slurm backend cannot select specific device ids, got [%s] on %s. Filter whole hosts, or keep the first N slots on every host.", joined(host.Slots), host.Name),
-					"--launcher slurm cannot start ranks on slots %s of %s alone: leave out whole hosts, or give every host its first slots by --num_gpus", joined(host.Slots), host.Name)
-			}
-		}
-	}
-	if !sameSlots(r.active) {
-		return refuse(fmt.Sprintf("ValueError: slurm backend needs the same slot count on every host, got {%s}.", strings.Join(counts, ", ")),
-			"--launcher slurm starts as many ranks on every host, and their slots differ: make them equal in the hostfile, or by --num_gpus")
-	}
-	return nil
-}
-
 func joined(slots []int) string {
 	words := make([]string, len(slots))
 	for i, slot := range slots {
@@ -157,7 +135,7 @@ func joined(slots []int) string {
 func (r *runner) launcherRefused() error {
 	if r.by.Name == "" || r.before(r.by.since) {
 		known := slices.DeleteFunc(slices.Clone(Launchers), func(l Launcher) bool { return r.before(l.since) })
-		return refuse("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(launcherNames(known), ", "))
+		return DeepSpeedRefuses("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(launcherNames(known), ", "))
 	}
 	if r.by.refuses != nil {
 		if err := r.by.refuses(*r); err != nil {
@@ -166,41 +144,17 @@ func (r *runner) launcherRefused() error {
 	}
 	switch {
 	case r.by.wholeHostfile && (r.Filter.Include != "" || r.Filter.Exclude != ""):
-		return refuse(fmt.Sprintf("ValueError: %s backend does not support worker include/exclusion", r.launcher),
+		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s backend does not support worker include/exclusion", r.launcher),
 			"--launcher %s takes the hostfile whole, without --include and --exclude: write a hostfile with the wanted hosts", r.launcher)
 	case r.by.wholeHostfile && (r.Filter.NumNodes.Given || r.Filter.NumGPUs.Given):
-		return refuse(fmt.Sprintf("ValueError: %s backend does not support limiting num nodes/gpus", r.launcher),
+		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s backend does not support limiting num nodes/gpus", r.launcher),
 			"--launcher %s takes the hostfile whole, without --num_nodes and --num_gpus: write a hostfile with the wanted hosts and slots", r.launcher)
 	case r.by.evenName != "" && !r.before(r.by.evenSince) && !sameSlots(r.Hosts):
-		return refuse(fmt.Sprintf("ValueError: %s requires same number of devices per node", r.by.evenName),
+		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s requires same number of devices per node", r.by.evenName),
 			"--launcher %s starts as many ranks on every host, and the hostfile's slots differ: make them equal, or use --launcher pdsh", r.launcher)
 	}
 	return nil
 }
-
-func (r runner) openMPIRefuses() error {
-	if !r.within("0.16.4", "0.18.4") || r.env == nil || r.underMPI() {
-		return nil
-	}
-	return refuse("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
-		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
-}
-
-func (r runner) pdshRefuses() error {
-	if !r.appendsBlindly() || r.env == nil || r.has(sshArgsAppend) {
-		return nil
-	}
-	return refuse("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
-}
-
-// underMPI is whether Open MPI has started the launching machine's shell.
-func (r runner) underMPI() bool {
-	return r.has("OMPI_COMM_WORLD_LOCAL_RANK") && r.has("OMPI_COMM_WORLD_RANK") && r.has("OMPI_COMM_WORLD_SIZE")
-}
-
-// appendsBlindly is whether --ssh_port is appended to a variable that nobody may
-// have set.
-func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
 // has is whether the launching machine's environment has a variable.
 func (r runner) has(name string) bool {
@@ -211,14 +165,23 @@ func (r runner) has(name string) bool {
 // splitLauncherArgs are the words that go to the launcher, none where its release
 // forgets them.
 func (r runner) splitLauncherArgs() ([]string, error) {
-	if r.forgetsLauncherArgs() {
+	if r.dropsLauncherArgs() {
 		return nil, nil
 	}
 	words, err := SplitWords(r.LauncherArgs)
 	if err != nil {
-		return nil, refuse("ValueError: "+err.Error(), "--launcher_args %q are split as a shell would, and their quotes do not close", r.LauncherArgs)
+		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "--launcher_args %q are split as a shell would, and their quotes do not close", r.LauncherArgs)
 	}
 	return words, nil
 }
 
-func (r runner) forgetsLauncherArgs() bool { return r.before(r.by.argsSince) }
+func (r runner) dropsLauncherArgs() bool { return r.before(r.by.argsSince) }
+
+// UsageError is a command line that its program refuses.
+type UsageError struct {
+	Program  string // "deepspeed"
+	Message  string // what is wrong and the way out
+	Original string // what the program itself would say; "" where it would go on
+}
+
+func (e *UsageError) Error() string { return e.Program + ": " + e.Message }

@@ -22,7 +22,7 @@ func saidOf(t *testing.T, o Options, head *facts.Node) string {
 	if !ok || usage.Message == "" || usage.Program != ProgramDeepSpeed {
 		t.Fatalf("%v is no word of DeepSpeed", err)
 	}
-	return usage.Said
+	return usage.Original
 }
 
 // Each row was also run through the real runner.py and multinode_runner.py of

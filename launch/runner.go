@@ -15,12 +15,12 @@ import (
 
 // Words of a predicted command that are known only when DeepSpeed builds it.
 const (
-	// masterAddrToCome is the first word of `hostname -I` on the first host.
-	masterAddrToCome = "$MASTER_ADDR"
-	// pidToCome is DeepSpeed's own process.
-	pidToCome = "$PID"
-	// packageToCome is the directory that the deepspeed package lies in.
-	packageToCome = "$DEEPSPEED"
+	// masterAddrPlaceholder is the first word of `hostname -I` on the first host.
+	masterAddrPlaceholder = "$MASTER_ADDR"
+	// pidPlaceholder is DeepSpeed's own process.
+	pidPlaceholder = "$PID"
+	// packagePlaceholder is the directory that the deepspeed package lies in.
+	packagePlaceholder = "$DEEPSPEED"
 )
 
 // runner is DeepSpeed's runner where it builds the command that it starts.
@@ -43,11 +43,11 @@ func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed
 // within is whether the runner is of a release from first to before end.
 func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
-// alone is whether launch.py is started here rather than by a launcher.
-func (r runner) alone() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
+// isLocal is whether launch.py is started here rather than by a launcher.
+func (r runner) isLocal() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
 
-// leftOut are the hosts of the hostfile that the filters leave out, none without one.
-func (r runner) leftOut() (names []string) {
+// excluded are the hosts of the hostfile that the filters leave out, none without one.
+func (r runner) excluded() (names []string) {
 	if r.HostsFile == "" {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (r runner) command() []string {
 		return nil
 	}
 	switch {
-	case r.alone():
+	case r.isLocal():
 		return r.localCommand()
 	case r.by.command == nil:
 		return nil
@@ -80,7 +80,7 @@ func (r runner) command() []string {
 // environment is what the runner sets for the command that it starts: PYTHONPATH
 // always, since it reads the exports from there, and what the launcher goes by.
 func (r runner) environment() []facts.Setting {
-	if r.alone() {
+	if r.isLocal() {
 		return nil
 	}
 	settings := []facts.Setting{{Name: "PYTHONPATH", Value: pythonPath(r.WorkDir, r.env), Source: "deepspeed"}}
@@ -134,7 +134,7 @@ func (r runner) launchOptions(eachRankLog bool) []string {
 		{r.NoPython, []string{"--no_python"}},
 		{r.Module, []string{"--module"}},
 		{r.NoLocalRank, []string{"--no_local_rank"}},
-		{r.SavePID, []string{"--save_pid", pidToCome}},
+		{r.SavePID, []string{"--save_pid", pidPlaceholder}},
 		{eachRankLog, []string{"--enable_each_rank_log=" + cmp.Or(r.EachRankLog, "None")}},
 		{r.Elastic, []string{"--enable_elastic_training",
 			fmt.Sprintf("--max_elastic_nodes=%d", r.MaxElastic), fmt.Sprintf("--min_elastic_nodes=%d", r.MinElastic)}},
@@ -146,7 +146,7 @@ func (r runner) launchOptions(eachRankLog bool) []string {
 	return options
 }
 
-func (r runner) masterAddr() string { return cmp.Or(r.MasterAddr, masterAddrToCome) }
+func (r runner) masterAddr() string { return cmp.Or(r.MasterAddr, masterAddrPlaceholder) }
 
 func (r runner) masterPort() int { return cmp.Or(r.MasterPort, DefaultMasterPort) }
 

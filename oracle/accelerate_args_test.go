@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"preflight/launch"
+	"preflight/launch/args"
 )
 
 // accelerateCommand is an `accelerate launch …` with the configuration that it
@@ -78,7 +79,7 @@ func TestAccelerateArgs(t *testing.T) {
 // that. Much it declines in its own words: what starts one process, and what
 // would be known only to the machine.
 func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kind, diff string) {
-	typed, err := launch.Parse(append([]string{"accelerate-launch"}, c.Argv...), "", launch.Surroundings{
+	typed, err := args.Parse(append([]string{"accelerate-launch"}, c.Argv...), "", args.Surroundings{
 		Getenv: func(string) string { return "" },
 		ReadFile: func(path string) ([]byte, error) {
 			if path != "config.yaml" || c.Config == "" {
@@ -108,7 +109,7 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	if want.Command[0] != "deepspeed" {
 		return "other", "starts " + want.Command[0], sides
 	}
-	started, err := launch.Parse(want.Command, "", launch.Surroundings{})
+	started, err := args.Parse(want.Command, "", args.Surroundings{})
 	if err != nil {
 		return "deepspeed", "cannot be read: " + err.Error(), sides
 	}
@@ -122,7 +123,7 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 
 // torchOf turns options back into those of torch.distributed.run; what has no
 // meaning there is as it was.
-func torchOf(o launch.Typed, want *acceleratedTorch) *acceleratedTorch {
+func torchOf(o args.Typed, want *acceleratedTorch) *acceleratedTorch {
 	got := &acceleratedTorch{
 		Nodes: strconv.Itoa(o.MinNodes), PerNode: o.PerNode, Backend: o.Rendezvous, Endpoint: o.RdzvEndpoint, NodeRank: strconv.Itoa(o.NodeRank),
 		MasterAddr: cmp.Or(o.MasterAddr, "127.0.0.1"), MasterPort: strconv.Itoa(cmp.Or(o.MasterPort, launch.DefaultMasterPort)),

@@ -18,6 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/args"
 	"preflight/probe"
 )
 
@@ -61,7 +62,7 @@ func (p predictor) predict(c command) outcome {
 		}
 	}
 	var o outcome
-	typed, err := launch.Parse(append([]string{"deepspeed"}, c.Argv...), p.version, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	typed, err := args.Parse(append([]string{"deepspeed"}, c.Argv...), p.version, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
 	if err != nil {
 		o.Refused = said(err)
 		return o
@@ -94,7 +95,7 @@ func (p predictor) predict(c command) outcome {
 }
 
 // launch goes the way of preflight.NewPlan.
-func (p predictor) launch(typed launch.Typed, c command, head *facts.Node) (launch.Prediction, error) {
+func (p predictor) launch(typed args.Typed, c command, head *facts.Node) (launch.Prediction, error) {
 	if err := typed.Refused(); err != nil {
 		return launch.Prediction{}, err
 	}
@@ -105,7 +106,7 @@ func (p predictor) launch(typed launch.Typed, c command, head *facts.Node) (laun
 	if info, statErr := os.Stat(typed.Hostfile); statErr == nil && info.Mode().IsRegular() {
 		options.Hosts, options.Notes, err = hostfile.ReadFile(typed.Hostfile, p.version)
 	} else {
-		options, err = options.Alone(head)
+		options, err = options.WithoutHostfile(head)
 	}
 	if err != nil {
 		return launch.Prediction{}, err
@@ -181,7 +182,7 @@ func said(err error) string {
 	}
 	var said string
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
-		said = usage.Said
+		said = usage.Original
 	} else if line, ok := errors.AsType[*hostfile.LineError](err); ok {
 		said = line.DeepSpeed
 	} else if filter, ok := errors.AsType[*hostfile.FilterError](err); ok {
@@ -199,7 +200,7 @@ func undecodable(err error) bool {
 const ownWords = "preflight: "
 
 // parsedOf turns options back into argparse's.
-func parsedOf(o launch.Typed) *parsedArgs {
+func parsedOf(o args.Typed) *parsedArgs {
 	limit := func(l hostfile.Limit) int {
 		if !l.Given {
 			return -1

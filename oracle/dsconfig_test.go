@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/launch"
+	"preflight/launch/dsconfig"
 )
 
 // dsConfig is one configuration and the number of ranks.
@@ -45,7 +45,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 			}
 			refused := 0
 			for i, want := range all {
-				got := dies(launch.ReadConfig("ds.json", configs[i].Text, release, configs[i].World))
+				got := dies(dsconfig.Read("ds.json", configs[i].Text, release, configs[i].World))
 				got = got[:min(len(got), max(1, len(want)))]
 				for j := range got { // of a long refusal ours is the beginning
 					if j < len(want) && got[j] != "" && strings.HasPrefix(classPath.ReplaceAllString(want[j], "$1"), got[j]) {
@@ -70,11 +70,11 @@ var classPath = regexp.MustCompile(`\b(?:deepspeed\.[a-z_.]+)(\w+\(\) argument)`
 
 // dies is what DeepSpeed's reading of the file ends on. What its engine refuses
 // later is not asked here.
-func dies(config *launch.Config) []string {
+func dies(config *dsconfig.Config) []string {
 	all := []string{}
 	for _, problem := range config.Problems {
-		if problem.Fatal && !strings.HasPrefix(problem.Key, "optimizer.") && !strings.HasPrefix(problem.Said, "TypeError: expected str") {
-			all = append(all, problem.Said)
+		if problem.Fatal && !strings.HasPrefix(problem.Key, "optimizer.") && !strings.HasPrefix(problem.Original, "TypeError: expected str") {
+			all = append(all, problem.Original)
 		}
 	}
 	return all

@@ -14,6 +14,7 @@ import (
 
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 // TestNCCL asks real NCCLs which interface their bootstrap takes and launch which
@@ -91,7 +92,7 @@ func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 }
 
 // predictNCCL is launch's choice for a node with this NCCL and environment.
-func predictNCCL(node *facts.Node, version string, settings []string) launch.Choice {
+func predictNCCL(node *facts.Node, version string, settings []string) nccl.Choice {
 	ranks := *node
 	ranks.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: version}}}
 	ranks.Env = &facts.Env{}
@@ -99,7 +100,7 @@ func predictNCCL(node *facts.Node, version string, settings []string) launch.Cho
 		name, value, _ := strings.Cut(setting, "=")
 		ranks.Env.Vars = append(ranks.Env.Vars, facts.Setting{Name: name, Value: value, Source: "environment"})
 	}
-	return launch.Bootstrap(launch.Prediction{}, &ranks)
+	return nccl.Bootstrap(launch.Prediction{}, &ranks)
 }
 
 // puzzle is one network with the environments to try on it.

@@ -63,7 +63,7 @@ func TestRulesServes(t *testing.T) {
 // predictServing says in the words of rules.py what launch predicts.
 func predictServing(host string, node *facts.Node) (outcome, why string) {
 	c10d := launch.Prediction{Rendezvous: launch.RendezvousC10d}
-	serves, why := c10d.Serves(launch.Meeting{Host: host}, node, node)
+	serves, why := c10d.Serves(launch.Endpoint{Host: host}, node, node)
 	switch {
 	case serves:
 		return "yes", why

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"preflight/launch"
+	"preflight/launch/args"
 )
 
 // torchrunCommand is a `torchrun …` with the variables that stand in for options.
@@ -93,8 +94,8 @@ func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) 
 }
 
 func readTorchrun(c torchrunCommand) torchrunOutcome {
-	around := launch.Surroundings{Getenv: func(name string) string { return c.Env[name] }}
-	typed, err := launch.Parse(append([]string{"torchrun"}, c.Argv...), "", around)
+	around := args.Surroundings{Getenv: func(name string) string { return c.Env[name] }}
+	typed, err := args.Parse(append([]string{"torchrun"}, c.Argv...), "", around)
 	if err != nil {
 		return torchrunOutcome{Refused: said(err)}
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/hostfile"
 )
 
@@ -13,9 +13,9 @@ import (
 // fact of each node, none folded, and one for each section of a node that only one of the
 // looks saw.
 type Changed struct {
-	Schema      int                  `json:"schema"`
-	Changes     []checks.Change      `json:"changes"`
-	NotCompared []checks.NotCompared `json:"not_compared"`
+	Schema      int                     `json:"schema"`
+	Changes     []agreement.Change      `json:"changes"`
+	NotCompared []agreement.NotCompared `json:"not_compared"`
 }
 
 // Unchanged is what may be said where there is no change to list.
@@ -55,7 +55,7 @@ type Unseen struct {
 
 // Unseen folds the sections of each node, and then the nodes that share all of it.
 func (c Changed) Unseen() (all []Unseen) {
-	reason := func(n checks.NotCompared) [2]string {
+	reason := func(n agreement.NotCompared) [2]string {
 		if n.Section == "" {
 			return [2]string{n.Node, n.Reason}
 		}
@@ -90,10 +90,10 @@ type Row struct {
 // several nodes share.
 func (c Changed) Rows(all bool) (rows []Row) {
 	var each []Row
-	for _, node := range GroupBy(c.Changes, func(c checks.Change) string { return c.Node }) {
+	for _, node := range GroupBy(c.Changes, func(c agreement.Change) string { return c.Node }) {
 		own := node.All
 		if !all {
-			own = checks.FoldChanges(own)
+			own = agreement.FoldChanges(own)
 		}
 		for _, c := range own {
 			each = append(each, Row{[]string{node.Key}, c.Fact, Value(c.Fact, c.Before), Value(c.Fact, c.After)})

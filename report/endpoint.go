@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/store"
 	"preflight/facts"
 )
 
 // EndpointText writes for a person who is at an endpoint, seen from where, and
 // what to do about it.
-func EndpointText(w io.Writer, r checks.EndpointReport, style Style) error {
+func EndpointText(w io.Writer, r store.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	text := map[checks.Verdict]string{
 		checks.Pass:    "a store answers at ",

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 )
 
 // Folded are differences for a person: those of list entries in one row, and siblings
 // that differ alike in one.
 func Folded(diffs []checks.FactDiff) []checks.FactDiff {
-	return checks.FoldSiblings(foldEntries(diffs))
+	return compare.FoldSiblings(foldEntries(diffs))
 }
 
 // foldEntries makes one row of all the facts of a list entry that only some

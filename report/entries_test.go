@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
 	"preflight/report/internal/sample"
 )
 
@@ -82,7 +84,7 @@ func TestTwoNodesAreNamed(t *testing.T) {
 }
 
 func TestChangesOnANarrowPage(t *testing.T) {
-	changes := []checks.Change{
+	changes := []agreement.Change{
 		{Node: "w1", Fact: "host.kernel", Before: json.RawMessage(`"5.15.0"`), After: json.RawMessage(`"6.8.0"`)},
 		{Node: "w2", Before: json.RawMessage(`"reached"`), After: json.RawMessage(`"not reached: timed-out"`)},
 	}
@@ -108,7 +110,7 @@ func TestFoldSiblings(t *testing.T) {
 	differs := func(fact, mine, others string) checks.FactDiff {
 		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(others, "w1", "w3"), group(mine, "w2")}}
 	}
-	got := checks.FoldSiblings([]checks.FactDiff{
+	got := compare.FoldSiblings([]checks.FactDiff{
 		differs("gpu.doors./dev/nvidia0.problem", `"EPERM"`, "null"), differs("gpu.doors./dev/nvidia10.problem", `"EPERM"`, "null"),
 		differs("host.kernel", `"6.1"`, `"6.2"`),
 		differs("nvml.cards.0.clock.app_sm", "1410", "0"), differs("nvml.cards.0.power.limit", "300", "700"), differs("nvml.cards.1.power.limit", "300", "700"),
@@ -131,9 +133,9 @@ func TestFoldSiblings(t *testing.T) {
 
 // GPUs that are gone are one row.
 func TestChangesAreFolded(t *testing.T) {
-	var changes []checks.Change
+	var changes []agreement.Change
 	for _, card := range []string{"nvml.cards.0", "nvml.cards.1"} {
-		changes = append(changes, checks.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
+		changes = append(changes, agreement.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
 	}
 	for _, style := range []Style{{}, {Verbose: true}} {
 		var out bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"preflight/checks"
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 // mostGroups is how many ways of a fleet to differ are told unless all are
@@ -62,7 +62,7 @@ func add(groups []alike, text string, nodes ...string) []alike {
 }
 
 // Transport is one in words: "InfiniBand: mlx5_0, 400 Gbit/s (why)".
-func Transport(t launch.Transport) string {
+func Transport(t nccl.Transport) string {
 	text := t.Name
 	if t.Detail != "" {
 		text += ": " + t.Detail
@@ -166,7 +166,7 @@ func Topology(node *facts.Node) [][]string {
 			row = append(row, Escape(path))
 		}
 		for _, adapter := range adapters {
-			row = append(row, launch.Distance(node, i, adapter))
+			row = append(row, nccl.Distance(node, i, adapter))
 		}
 		if len(row) == len(header) {
 			rows = append(rows, row)

@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/store"
 	"preflight/hostfile"
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report checks.Report | checks.EndpointReport | Explained | Changed](w io.Writer, r Report) error {
+func JSON[Report checks.Report | store.Report | Explained | Changed](w io.Writer, r Report) error {
 	return indented(w, r)
 }
 
@@ -62,7 +64,7 @@ func Read(in io.Reader) (checks.Report, error) {
 		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
 	}
 	if r.Normalized {
-		r.Fleet = checks.LastingFleet(r.Fleet, r.Launch)
+		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/maruel/natural"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -41,7 +42,7 @@ type lastingNode struct {
 // (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
 func Normalized(w io.Writer, r checks.Report) error {
 	n := normalized{
-		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: checks.LastingLaunch(r.Launch),
+		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: agreement.LastingLaunch(r.Launch),
 		NotTried: withoutMomentary(r.NotTried), Nodes: []lastingNode{},
 	}
 	if r.Head != nil {

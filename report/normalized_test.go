@@ -11,6 +11,7 @@ import (
 	"github.com/maruel/natural"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -56,7 +57,7 @@ func TestNormalized(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := sampleSnapshot(3)
-	if changes := checks.Changes(whole.Fleet, back.Fleet); len(changes) > 0 {
+	if changes := agreement.Changes(whole.Fleet, back.Fleet); len(changes) > 0 {
 		t.Errorf("read back it differs: %v", changes)
 	}
 	if back.Interrupted {

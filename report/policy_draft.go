@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/hostfile"
 )
 
@@ -43,7 +43,7 @@ const (
 
 // PolicyDraft writes a policy that a team begins with. Texts of nodes are quoted so
 // that YAML reads them back as they are, and none ends a comment.
-func PolicyDraft(w io.Writer, nodes []string, drafts []checks.Draft) error {
+func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 	var out strings.Builder
 	first := ""
 	if len(nodes) > 0 {

@@ -10,6 +10,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/dsconfig"
 )
 
 // Prediction is what a launch will do, as preflight predict tells it: schema 1,
@@ -24,25 +25,25 @@ type Prediction struct {
 		Name  string `json:"name"`
 		Slots []int  `json:"slots"` // nil where nobody said how many
 	} `json:"hosts"`
-	WorldSize   int             `json:"world_size"` // 0 when not known
-	Ranks       []launch.Rank   `json:"ranks"`
-	Launcher    string          `json:"launcher"`
-	Local       bool            `json:"local"`
-	MasterAddr  MasterAddress   `json:"master_addr"`
-	MasterPort  int             `json:"master_port"`
-	Interpreter string          `json:"interpreter"`
-	WorkDir     string          `json:"workdir"`
-	Script      string          `json:"script"`
-	Arguments   []string        `json:"arguments"`
-	Files       []facts.File    `json:"files"`
-	Config      *launch.Config  `json:"config"`
-	Ops         []string        `json:"ops"`     // compiled on first use
-	Timeout     *float64        `json:"timeout"` // seconds, nil when not known
-	Env         []facts.Setting `json:"env"`     // what every rank is given
-	Command     []string        `json:"command"`
-	CommandEnv  []facts.Setting `json:"command_env"`
-	Notes       []hostfile.Note `json:"notes"`
-	Errors      []Refusal       `json:"errors"` // why there is no launch; all else is empty then
+	WorldSize   int              `json:"world_size"` // 0 when not known
+	Ranks       []launch.Rank    `json:"ranks"`
+	Launcher    string           `json:"launcher"`
+	Local       bool             `json:"local"`
+	MasterAddr  MasterAddress    `json:"master_addr"`
+	MasterPort  int              `json:"master_port"`
+	Interpreter string           `json:"interpreter"`
+	WorkDir     string           `json:"workdir"`
+	Script      string           `json:"script"`
+	Arguments   []string         `json:"arguments"`
+	Files       []facts.File     `json:"files"`
+	Config      *dsconfig.Config `json:"config"`
+	Ops         []string         `json:"ops"`     // compiled on first use
+	Timeout     *float64         `json:"timeout"` // seconds, nil when not known
+	Env         []facts.Setting  `json:"env"`     // what every rank is given
+	Command     []string         `json:"command"`
+	CommandEnv  []facts.Setting  `json:"command_env"`
+	Notes       []hostfile.Note  `json:"notes"`
+	Errors      []Refusal        `json:"errors"` // why there is no launch; all else is empty then
 
 	prediction launch.Prediction
 }
@@ -82,7 +83,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 		f.Timeout = &p.Timeout
 	}
 	if len(p.Hosts) > 0 {
-		meeting := p.Meeting(&facts.Node{Name: p.Hosts[0].Name})
+		meeting := p.Endpoint(&facts.Node{Name: p.Hosts[0].Name})
 		f.MasterAddr.Rule, f.MasterPort = cmp.Or(meeting.Rule, meeting.Error), meeting.Port
 		if meeting.Host != "" {
 			f.MasterAddr.Value = &meeting.Host
@@ -109,7 +110,7 @@ func Refused(err error) Prediction {
 		case errors.As(one, &filter):
 			refusal.DeepSpeed = filter.DeepSpeed
 		case errors.As(one, &usage):
-			refusal.DeepSpeed = usage.Said
+			refusal.DeepSpeed = usage.Original
 		}
 		f.Errors = append(f.Errors, refusal)
 	}

@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 	all := multierror.Append(nil,
 		&hostfile.LineError{File: "hostfile", Line: 3, Message: "names w1 twice", DeepSpeed: "ValueError: two"},
 		&hostfile.FilterError{Option: "--include", Message: "no such host", DeepSpeed: "ValueError: none"},
-		&launch.UsageError{Program: "deepspeed", Message: "no such option", Said: "deepspeed: error: unrecognized"},
+		&launch.UsageError{Program: "deepspeed", Message: "no such option", Original: "deepspeed: error: unrecognized"},
 		errors.New("whatever"))
 	want := []Refusal{
 		{3, "names w1 twice", "ValueError: two"},

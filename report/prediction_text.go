@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/launch"
 )
 
@@ -159,7 +159,7 @@ func (p *page) command(f Prediction) {
 	}
 	text := ""
 	for _, setting := range f.CommandEnv {
-		text += setting.Name + "=" + checks.ShellWord(setting.Value) + " "
+		text += setting.Name + "=" + fix.ShellWord(setting.Value) + " "
 	}
 	p.line("\ncommand")
 	text += strings.TrimSpace(shell(" ", f.Command))
@@ -177,7 +177,7 @@ func (p *page) command(f Prediction) {
 func shell(separator string, words []string) string {
 	text := ""
 	for _, word := range words {
-		text += separator + checks.ShellWord(word)
+		text += separator + fix.ShellWord(word)
 	}
 	return text
 }

@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 )
 
 // Style is how text is drawn.
@@ -38,7 +39,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		p.interconnect(r)
 		p.wire(r)
 		p.reasons(p.Others())
-		p.list("not covered", checks.NotCovered)
+		p.list("not covered", catalogue.NotCovered)
 		if style.Verbose {
 			p.topologies(r.Nodes)
 		}

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/report/internal/sample"
 )
 
@@ -52,7 +53,7 @@ func TestPolicyDraftIsRead(t *testing.T) {
 		return checks.FactGroup{Value: text, Nodes: nodes}
 	}
 	var out bytes.Buffer
-	err := PolicyDraft(&out, []string{"w1", "w2", "w\n- x"}, []checks.Draft{
+	err := PolicyDraft(&out, []string{"w1", "w2", "w\n- x"}, []agreement.Draft{
 		{Fact: "nvml.driver", Is: "550.54.15", Groups: []checks.FactGroup{group("550.54.15", "w1", "w2")}},
 		{Fact: "python.packages.a: #b", Is: evil, Groups: []checks.FactGroup{group(evil, "w1", "w2")}},
 		{Fact: "host.os", Is: evil, Groups: []checks.FactGroup{group(evil, "w1"), {Nodes: []string{"w2\nexpect: 1"}}}},

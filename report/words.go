@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/hostfile"
 )
 
@@ -131,7 +132,7 @@ func (w Words) Conclusion() string {
 // failure is what the findings that fail a run say of the launch.
 func failure(r checks.Report) string {
 	breaks := func(f checks.Finding) bool {
-		check, _ := checks.Lookup(f.Check)
+		check, _ := catalogue.Lookup(f.Check)
 		return f.Verdict == checks.Fail && !check.Agreed
 	}
 	if slices.ContainsFunc(r.Findings, breaks) {

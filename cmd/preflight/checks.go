@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
@@ -27,11 +27,11 @@ func checksCommand() *cobra.Command {
 			style := outputs.TerminalStyle(os.Stdout)
 			switch {
 			case format == "markdown":
-				return report.CatalogueMarkdown(os.Stdout, checks.Catalogue)
+				return report.CatalogueMarkdown(os.Stdout, catalogue.Catalogue)
 			case len(args) == 0:
-				return report.Catalogue(os.Stdout, checks.Catalogue, style)
+				return report.Catalogue(os.Stdout, catalogue.Catalogue, style)
 			}
-			check, known := checks.Lookup(args[0])
+			check, known := catalogue.Lookup(args[0])
 			if !known {
 				return usage.WithHint(errors.New(policyfile.NoCheck(args[0])), "preflight checks lists them")
 			}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/launch"
 	"preflight/report/formats"
@@ -61,7 +61,7 @@ func completeFlags(cmd *cobra.Command) {
 // checkIDs are the catalogue's IDs with their titles, as the shell shows them.
 func checkIDs() []cobra.Completion {
 	var ids []cobra.Completion
-	for _, check := range checks.Catalogue {
+	for _, check := range catalogue.Catalogue {
 		ids = append(ids, cobra.CompletionWithDesc(check.ID, check.Title))
 	}
 	return ids

@@ -14,10 +14,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/args"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -166,12 +169,12 @@ func (c Config) policy() (checks.Policy, error) {
 	for _, pattern := range c.Skip {
 		policy.Skip = append(policy.Skip, policyfile.ChecksNamed(pattern)...)
 	}
-	if !slices.ContainsFunc(checks.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
+	if !slices.ContainsFunc(catalogue.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
 		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")
 	}
 	var err, also error
-	policy.SHMHeadroom, err = checks.ReadSize(c.SHMHeadroom)
-	policy.DiskFree, also = checks.ReadSize(c.DiskFree)
+	policy.SHMHeadroom, err = agreement.ReadSize(c.SHMHeadroom)
+	policy.DiskFree, also = agreement.ReadSize(c.DiskFree)
 	return policy, errors.Join(err, also)
 }
 
@@ -219,7 +222,7 @@ func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
 	case flags.Lookup("hostfile") == nil, set("hosts") != "":
 		return "", nil
 	case len(command) > 0:
-		hosts, err = launch.HostfileOf(command, launch.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+		hosts, err = args.HostfileOf(command, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
 	case os.Getenv("SLURM_JOB_NODELIST") != "":
 		return "", nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 	"preflight/report/ci"
@@ -39,7 +40,7 @@ was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
 				return err
 			}
 			changed := report.Changed{
-				Schema: checks.Schema, Changes: checks.Changes(before.Fleet, after.Fleet), NotCompared: checks.Unseen(before.Fleet, after.Fleet),
+				Schema: checks.Schema, Changes: agreement.Changes(before.Fleet, after.Fleet), NotCompared: agreement.Unseen(before.Fleet, after.Fleet),
 			}
 			if err := printChanges(changed, cmd.Flag("format").Value.String()); err != nil {
 				return err
@@ -47,7 +48,7 @@ was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
 			switch {
 			case len(changed.Changes) > 0:
 				return exitCode(exitFail)
-			case slices.ContainsFunc(changed.NotCompared, func(n checks.NotCompared) bool { return !n.ByChoice }):
+			case slices.ContainsFunc(changed.NotCompared, func(n agreement.NotCompared) bool { return !n.ByChoice }):
 				return exitCode(exitTrouble)
 			}
 			return nil

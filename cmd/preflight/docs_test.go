@@ -8,7 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
 	"preflight/explain"
 	"preflight/report"
 )
@@ -20,8 +21,8 @@ func TestDocsMatchTheCatalogues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, write := range map[string]func(io.Writer) error{
-		"checks.md":     func(w io.Writer) error { return report.CatalogueMarkdown(w, checks.Catalogue) },
-		"facts.md":      func(w io.Writer) error { return report.FactNamesMarkdown(w, checks.Stateable()) },
+		"checks.md":     func(w io.Writer) error { return report.CatalogueMarkdown(w, catalogue.Catalogue) },
+		"facts.md":      func(w io.Writer) error { return report.FactNamesMarkdown(w, agreement.Stateable()) },
 		"causes.md":     func(w io.Writer) error { return report.CausesMarkdown(w, causes) },
 		"from-error.md": func(w io.Writer) error { return report.MessagesMarkdown(w, causes) },
 	} {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 )
@@ -21,9 +21,9 @@ of an entry, as of an interface or a package.`,
 		Args: arguments(0, 0, "takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flag("format").Value.String() == "markdown" {
-				return report.FactNamesMarkdown(os.Stdout, checks.Stateable())
+				return report.FactNamesMarkdown(os.Stdout, agreement.Stateable())
 			}
-			return report.FactNames(os.Stdout, checks.Stateable(), outputs.TerminalStyle(os.Stdout))
+			return report.FactNames(os.Stdout, agreement.Stateable(), outputs.TerminalStyle(os.Stdout))
 		},
 	}
 	formatFlag(cmd, "text", "markdown")

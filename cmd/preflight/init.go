@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight"
-	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
@@ -108,7 +108,7 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 		return usage.WithHint(errors.New("no node was reached, so there is nothing to write a policy from"), "preflight -H hostfile says why")
 	}
 	var text bytes.Buffer
-	if err := report.PolicyDraft(&text, reached, checks.Drafts(nodes)); err != nil {
+	if err := report.PolicyDraft(&text, reached, agreement.Drafts(nodes)); err != nil {
 		return err
 	}
 	if lost := len(nodes) - len(reached); lost > 0 {

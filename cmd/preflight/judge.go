@@ -4,6 +4,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report/formats"
 )
@@ -52,11 +55,11 @@ func judgeCommand() *cobra.Command {
 // rejudge judges the facts of a saved run by today's catalogue. That the run was
 // interrupted or is normalized stays true.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
-	catalogue := checks.Catalogue
+	catalogue := catalogue.Catalogue
 	if saved.Normalized {
-		catalogue = checks.Lasting(catalogue)
+		catalogue = agreement.Lasting(catalogue)
 	}
-	judged := checks.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
+	judged := engine.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
 	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
 	judged.Conclude(policy.Strict)

@@ -20,7 +20,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
-	_ "preflight/portable" // starts where glibc is old
+	_ "preflight/portable"
 	"preflight/report"
 )
 
@@ -86,8 +86,8 @@ func complain(w io.Writer, err error) {
 	if errors.As(err, &filter) && filter.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
 	}
-	if errors.As(err, &misused) && misused.Said != "" {
-		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, report.Escape(misused.Said))
+	if errors.As(err, &misused) && misused.Original != "" {
+		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, report.Escape(misused.Original))
 	}
 	if errors.As(err, &hint) {
 		fmt.Fprintf(w, "  %s\n", hint.Hint)

@@ -12,6 +12,10 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
+	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/facts"
@@ -60,7 +64,7 @@ func snapshotCommand() *cobra.Command {
 			job.Progress = shown.Take
 			fleet, prediction := preflight.Look(cmd.Context(), job)
 			shown.Stop()
-			saved := checks.Evaluate(nil, fleet, prediction, checks.Policy{})
+			saved := engine.Evaluate(nil, fleet, prediction, checks.Policy{})
 			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
 			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 			saved.Interrupted = cmd.Context().Err() != nil
@@ -103,9 +107,9 @@ func lacking(saved checks.Report) string {
 // despite is the way out for who wants the file written anew all the same, as a fleet with
 // a node that is gone for good does.
 func despite(saved checks.Report, kept, partial string) string {
-	way := "to replace it all the same: mv " + checks.ShellWord(partial) + " " + checks.ShellWord(kept)
+	way := "to replace it all the same: mv " + fix.ShellWord(partial) + " " + fix.ShellWord(kept)
 	if lost := lostNodes(saved); lost != nil {
-		way = "to leave them out: --exclude " + checks.ShellWord(strings.Join(lost, "@")) + "; " + way
+		way = "to leave them out: --exclude " + fix.ShellWord(strings.Join(lost, "@")) + "; " + way
 	}
 	return way
 }
@@ -161,10 +165,10 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 // w5; shm-size w[2-3]". Those that judge by nothing that lasts do not count, for nobody
 // compares that later on, and of nodes that were lost [lacking] tells.
 func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) string {
-	catalogue := slices.DeleteFunc(slices.Clone(checks.Catalogue), func(check checks.Check) bool {
-		return !checks.Lasts(check)
+	catalogue := slices.DeleteFunc(slices.Clone(catalogue.Catalogue), func(check checks.Check) bool {
+		return !agreement.Lasts(check)
 	})
-	judged := checks.Evaluate(catalogue, fleet, prediction, policy)
+	judged := engine.Evaluate(catalogue, fleet, prediction, policy)
 	lost := lostNodes(judged)
 	var ids, failing []string
 	nodes := map[string][]string{}

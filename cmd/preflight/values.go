@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report/formats"
@@ -82,9 +82,11 @@ type choice struct {
 	among []string
 }
 
-func (c *choice) String() string        { return c.value }
+func (c *choice) String() string { return c.value }
+
 func (c *choice) Set(text string) error { c.value = text; return nil }
-func (c *choice) Type() string          { return "string" }
+
+func (c *choice) Type() string { return "string" }
 
 // knownChoices refuses flags of a command that are none of those they take.
 func knownChoices(cmd *cobra.Command, _ []string) (err error) {
@@ -154,7 +156,7 @@ func check(pattern string) error {
 }
 
 func size(text string) error {
-	_, err := checks.ReadSize(text)
+	_, err := agreement.ReadSize(text)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -194,7 +195,7 @@ func (s *summary) others() {
 		}
 		lines = append(lines, line)
 	}
-	lines = append(lines, "- not covered: "+prose(checks.NotCovered))
+	lines = append(lines, "- not covered: "+prose(catalogue.NotCovered))
 	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/facts"
 	"preflight/report"
 	"preflight/report/ci"
@@ -23,7 +24,7 @@ func TestChangesFormats(t *testing.T) {
 		}
 		return raw
 	}
-	changes := []checks.Change{
+	changes := []agreement.Change{
 		{Node: "w1", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
 		{Node: "w2", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
 		{Node: "w3", After: value("new node")},
@@ -54,7 +55,7 @@ func TestChangesFormats(t *testing.T) {
 	if err := ci.ChangesMarkdown(&out, report.Changed{}); err != nil || !strings.Contains(out.String(), "Nothing changed") {
 		t.Errorf("%v, %q", err, out.String())
 	}
-	unseen := report.Changed{NotCompared: []checks.NotCompared{
+	unseen := report.Changed{NotCompared: []agreement.NotCompared{
 		{Node: "w1", Section: facts.SectionGPU, Reason: hostile},
 		{Node: "w1", Section: facts.SectionNVML, Reason: hostile},
 		{Node: "w2", Section: facts.SectionGPU, Reason: hostile},

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
 	"preflight/report"
 	"preflight/report/internal/sample"
 )
@@ -28,7 +31,7 @@ func TestOneThingTwice(t *testing.T) {
 			break
 		}
 	}
-	judged := checks.Evaluate(checks.Catalogue, r.Fleet, r.Launch, checks.DefaultPolicy())
+	judged := engine.Evaluate(catalogue.Catalogue, r.Fleet, r.Launch, checks.DefaultPolicy())
 	for _, d := range judged.Diff {
 		if len(d.Groups) < 2 {
 			t.Errorf("%s does not differ: %v", d.Fact, d.Groups)
@@ -111,7 +114,7 @@ func TestNothingObeyed(t *testing.T) {
 		}
 	}
 	var changes strings.Builder
-	if err := report.ChangesText(&changes, report.Changed{Changes: []checks.Change{{Node: "w1", Fact: said, Before: value}}}, report.Style{}); err != nil {
+	if err := report.ChangesText(&changes, report.Changed{Changes: []agreement.Change{{Node: "w1", Fact: said, Before: value}}}, report.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	check("changes", changes.String())

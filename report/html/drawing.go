@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/launch/nccl"
 	"preflight/report"
 )
 
@@ -44,9 +44,13 @@ type box struct {
 // Where the words of a box stand: its middle across, and the base lines of one
 // line of text, of two, and of one along the lower edge.
 func (b box) Middle() int { return b.X + b.Width/2 }
+
 func (b box) Centre() int { return b.Y + b.Height/2 + 4 }
-func (b box) Upper() int  { return b.Y + b.Height/2 - 3 }
-func (b box) Lower() int  { return b.Y + b.Height/2 + 13 }
+
+func (b box) Upper() int { return b.Y + b.Height/2 - 3 }
+
+func (b box) Lower() int { return b.Y + b.Height/2 + 13 }
+
 func (b box) Bottom() int { return b.Y + b.Height - 5 }
 
 // line joins two boxes; one that is Far crosses more than a PCIe switch.
@@ -69,7 +73,7 @@ type artist struct {
 	y    int // the upper edge of the next layer
 }
 
-func draw(node *facts.Node, between launch.Transport) drawing {
+func draw(node *facts.Node, between nccl.Transport) drawing {
 	a := &artist{node: node, y: margin}
 	count := max(len(node.NVML.Cards), len(report.Adapters(node)))
 	a.Width = 2*margin + count*(cardWidth+gap) - gap
@@ -223,7 +227,7 @@ func (a *artist) adapters() {
 }
 
 // network draws what joins the machine with the others.
-func (a *artist) network(between launch.Transport) {
+func (a *artist) network(between nccl.Transport) {
 	if between.Name == "" {
 		return
 	}
@@ -245,7 +249,7 @@ func (a *artist) network(between launch.Transport) {
 }
 
 // detail is what of a transport has room on a bus.
-func detail(t launch.Transport) string {
+func detail(t nccl.Transport) string {
 	if t.Detail == "" || len(t.Detail) > 60 {
 		return ""
 	}

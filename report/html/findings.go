@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -50,8 +51,10 @@ type unknown struct {
 // findingAnchor, unknownAnchor and waiverAnchor are where on the page the i-th finding, the
 // i-th block of checks that could not look and the i-th waived finding are.
 func findingAnchor(i int) string { return fmt.Sprintf("finding-%d", i+1) }
+
 func unknownAnchor(i int) string { return fmt.Sprintf("unknown-%d", i+1) }
-func waiverAnchor(i int) string  { return fmt.Sprintf("waived-%d", i+1) }
+
+func waiverAnchor(i int) string { return fmt.Sprintf("waived-%d", i+1) }
 
 // shown is what the page says of the findings, and of those that could not look.
 func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns []unknown) {
@@ -110,6 +113,6 @@ func allJudged(outcomes []checks.Outcome) (all []judged) {
 // titleOf is what is true when a check passes, "" for one that another version of
 // preflight judged by.
 func titleOf(id string) string {
-	check, _ := checks.Lookup(id)
+	check, _ := catalogue.Lookup(id)
 	return check.Title
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/report/internal/sample"
 )
@@ -41,7 +43,7 @@ func underPolicy(t *testing.T, r checks.Report) checks.Report {
 		{Check: "gpu-idle", Reason: "a notebook", Owner: "research@example.org", Until: "2026-10-31", At: "preflight.yaml:17"},
 		{Check: "clock-skew", Nodes: []string{r.Nodes[0].Name}, Reason: "no NTP there", Until: "2027-01-31", At: "preflight.yaml:22"},
 	}
-	judged := checks.Evaluate(checks.Catalogue, r.Fleet, r.Launch, policy)
+	judged := engine.Evaluate(catalogue.Catalogue, r.Fleet, r.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Seconds = r.Version, r.Hostfile, r.Seconds
 	return judged
 }
@@ -54,7 +56,7 @@ func unreached(t *testing.T) checks.Report {
 		node := &r.Nodes[i]
 		*node = facts.Node{Name: node.Name, Slots: node.Slots, Facts: facts.Facts{SSH: r.Nodes[5].SSH}, Missing: r.Nodes[5].Missing}
 	}
-	judged := checks.Evaluate(checks.Catalogue, r.Fleet, r.Launch, checks.DefaultPolicy())
+	judged := engine.Evaluate(catalogue.Catalogue, r.Fleet, r.Launch, checks.DefaultPolicy())
 	judged.Version, judged.Hostfile, judged.Seconds = r.Version, r.Hostfile, r.Seconds
 	return judged
 }

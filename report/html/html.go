@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -131,7 +132,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
 		Judged:      allJudged(r.Checks),
-		NotCovered:  checks.NotCovered,
+		NotCovered:  catalogue.NotCovered,
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
 		return nil, err

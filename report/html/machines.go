@@ -10,7 +10,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/launch/nccl"
 	"preflight/report"
 )
 
@@ -122,7 +122,7 @@ func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string)
 	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 	best := len(steps)
 	for i := range node.NVML.Cards {
-		step := slices.Index(steps, launch.Distance(node, i, adapter))
+		step := slices.Index(steps, nccl.Distance(node, i, adapter))
 		switch {
 		case step < 0 || step > best:
 			continue

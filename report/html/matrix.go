@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/report"
@@ -111,7 +112,7 @@ func newBoard(r checks.Report) *board {
 	}
 	for column, o := range r.Checks {
 		b.check[o.Check] = column
-		check, _ := checks.Lookup(o.Check) // an empty one for what another version judged by
+		check, _ := catalogue.Lookup(o.Check) // an empty one for what another version judged by
 		b.head[column], b.policy[column] = cellOther, cellOther
 		switch {
 		case check.OnHead:

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -65,13 +67,14 @@ func LargeFleet(t testing.TB, n int) checks.Report {
 	for i := range fleet.Nodes {
 		prediction.Hosts = append(prediction.Hosts, hostfile.Host{Name: Name(i), Slots: demo.Launch.Hosts[0].Slots})
 	}
-	r := checks.Evaluate(checks.Catalogue, fleet, prediction, checks.DefaultPolicy())
+	r := engine.Evaluate(catalogue.Catalogue, fleet, prediction, checks.DefaultPolicy())
 	r.Version, r.Hostfile, r.Seconds = "v0", "hostfile", 12.3
 	return r
 }
 
 // Name and Address are those of the i-th node of a large fleet.
-func Name(i int) string    { return fmt.Sprintf("node%04d", i) }
+func Name(i int) string { return fmt.Sprintf("node%04d", i) }
+
 func Address(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
 
 // personal gives a machine what no other has.

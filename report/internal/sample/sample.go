@@ -17,7 +17,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -114,11 +114,11 @@ func Fabric() checks.Report {
 		node.IB = &facts.IB{Devices: []facts.HCA{{Name: "mlx5_0", Path: []string{"pci0000:00", "0000:00:01.0", "0000:11:00.0"}}}}
 		r.Nodes = append(r.Nodes, node)
 	}
-	ib := launch.Transport{Name: "InfiniBand", Detail: "mlx5_0, 400 Gbit/s, GPUDirect"}
+	ib := nccl.Transport{Name: "InfiniBand", Detail: "mlx5_0, 400 Gbit/s, GPUDirect"}
 	r.Nodes = append(r.Nodes, facts.Node{Name: "w4", Reached: true, Facts: facts.Facts{NVML: &facts.NVML{}}})
 	r.Interconnect = []checks.Interconnect{
-		{Nodes: []string{"w1", "w2"}, Inside: launch.Transport{Name: "NVLink", Detail: "NV18 between both GPUs"}, Between: ib},
-		{Nodes: []string{"w3"}, Inside: launch.Transport{Name: "shared memory", Why: "the GPUs cannot reach each other"}, Between: ib},
+		{Nodes: []string{"w1", "w2"}, Inside: nccl.Transport{Name: "NVLink", Detail: "NV18 between both GPUs"}, Between: ib},
+		{Nodes: []string{"w3"}, Inside: nccl.Transport{Name: "shared memory", Why: "the GPUs cannot reach each other"}, Between: ib},
 	}
 	return r
 }

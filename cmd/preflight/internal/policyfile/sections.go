@@ -14,6 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 )
@@ -117,9 +119,9 @@ func (f *file) expectation(entry entry) checks.Expectation {
 	if e.Fact == "" || e.Is == nil {
 		return e // said already
 	}
-	if err := checks.ValidExpectation(e); err != nil {
+	if err := agreement.ValidExpectation(e); err != nil {
 		place := entry.keys["is"]
-		if _, unknown := errors.AsType[*checks.UnknownFactError](err); unknown {
+		if _, unknown := errors.AsType[*agreement.UnknownFactError](err); unknown {
 			place = entry.keys["fact"]
 		}
 		f.fault(place, "%v", err)
@@ -181,9 +183,9 @@ func (f *file) waiver(entry entry) checks.Waiver {
 		Until:  f.required(entry, "until"),
 		At:     f.at(entry.node),
 	}
-	if _, known := checks.Lookup(w.Check); !known && w.Check != "" {
+	if _, known := catalogue.Lookup(w.Check); !known && w.Check != "" {
 		f.unknownCheck(entry.keys["check"], w.Check)
-	} else if err := checks.ValidWaiver(w); err != nil && known {
+	} else if err := agreement.ValidWaiver(w); err != nil && known {
 		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, w.Until); err != nil && w.Until != "" {
@@ -197,7 +199,7 @@ func (f *file) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", No
 // NoCheck says that there is no such check, and which was likely meant.
 func NoCheck(id string) string {
 	var ids []string
-	for _, check := range checks.Catalogue {
+	for _, check := range catalogue.Catalogue {
 		ids = append(ids, check.ID)
 	}
 	near := usage.Nearest(id, ids)
@@ -216,7 +218,7 @@ const leastPart = 3
 // ChecksNamed are the IDs that a name or a pattern (gpu-*) means.
 func ChecksNamed(pattern string) []string {
 	var ids []string
-	for _, check := range checks.Catalogue {
+	for _, check := range catalogue.Catalogue {
 		if match, err := path.Match(pattern, check.ID); match && err == nil {
 			ids = append(ids, check.ID)
 		}

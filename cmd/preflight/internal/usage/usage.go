@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/checks"
+	"preflight/checks/compare"
 )
 
 // Error is an error with the way out on a line of its own.
@@ -62,7 +62,7 @@ func Nearest(word string, among []string) string {
 
 // Meant is the nearest of some words as the rest of a sentence, "" where none is near.
 func Meant(word string, among []string) string {
-	if near := checks.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
+	if near := compare.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
 		return fmt.Sprintf(": the nearest is %q", near)
 	}
 	return ""

@@ -1,0 +1,193 @@
+package advice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch"
+	"preflight/launch/nccl"
+)
+
+// Advise is what would make the launch work, as far as this run has proven it:
+// settings in the form that .deepspeed_env takes, and arguments. Of a fleet in
+// which any node was not seen, or any call on the addresses in question failed,
+// nothing is proven.
+func Advise(view checks.View) checks.Advice {
+	advice := checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
+	view.Nodes = view.Everywhere()
+	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
+		return advice
+	}
+	advice.Env = append(advice.Env, adviseInterfaces(view)...)
+	advice.Seen = adviseAdapters(view)
+	if advice.Args = append(advice.Args, adviseMaster(view)...); len(advice.Args) > 0 {
+		advice.Program = remedy.Program(view)
+	}
+	return advice
+}
+
+// adviseInterfaces names the interfaces on which all nodes reached each other:
+// those the ranks take by themselves where these will do, else those that lead
+// to the peers.
+func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
+	mesh := proof.RankMesh
+	pairs, proven := proof.MeshProof(view.Nodes, mesh)
+	if !proven {
+		mesh = proof.PeerMesh
+		pairs, proven = proof.MeshProof(view.Nodes, mesh)
+	}
+	if !proven {
+		return nil
+	}
+	wanted := func(node *facts.Node) string { return mesh(node).Interface }
+	var advised []checks.AdvisedEnv
+	for _, candidate := range []struct {
+		name, value string
+		choose      func(launch.Prediction, *facts.Node) nccl.Choice
+		isRead      bool
+	}{
+		{"NCCL_SOCKET_IFNAME", nccl.IfnameFor(view.Nodes, wanted), nccl.Bootstrap, view.Launch.Accelerator != "cpu"},
+		{"GLOO_SOCKET_IFNAME", proof.Common(view.Nodes, wanted), nccl.Gloo, true},
+	} {
+		told := ranks.Exporting(view.Launch, candidate.name, candidate.value)
+		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }
+		if !candidate.isRead || !fix.IsPlain(candidate.value) || !all(view.Nodes, leads) {
+			continue // it would lead to an address that nobody called
+		}
+		advised = append(advised, checks.AdvisedEnv{Name: candidate.name, Value: candidate.value, Why: fmt.Sprintf("%s on %s", pairs, spellInterfaces(view.Nodes, wanted))})
+	}
+	return advised
+}
+
+func all(nodes []*facts.Node, is func(*facts.Node) bool) bool {
+	return !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !is(n) })
+}
+
+func spellInterfaces(nodes []*facts.Node, wanted func(*facts.Node) string) string {
+	if name := proof.Common(nodes, wanted); name != "" {
+		return name
+	}
+	groups := compare.GroupBy(nodes, wanted)
+	return fmt.Sprintf("%s and %d other names of it", groups[0].Value, len(groups)-1)
+}
+
+// adviseMaster is the address at which all nodes met, where they did not at the
+// one that the launcher picks by itself.
+func adviseMaster(view checks.View) []string {
+	first, _ := names.NodeZero(view)
+	if first == nil || proof.Attended(view.All, proof.RendezvousOf).Together() || !proof.Attended(view.All, proof.PeerRendezvous).Proven() {
+		return nil
+	}
+	endpoint := first.PeerRendezvous.Endpoint
+	host, port := names.SplitEndpoint(endpoint)
+	moved, argument := view.Launch, "--master_addr="+host
+	moved.MasterAddr, moved.RdzvEndpoint = host, ""
+	if view.Launch.Rendezvous == launch.RendezvousC10d || view.Launch.RdzvEndpoint != "" {
+		moved.RdzvEndpoint, argument = endpoint, "--rdzv_endpoint="+endpoint
+	}
+	meeting := moved.Endpoint(first)
+	servesAsTried := func(node *facts.Node) bool {
+		serves, _ := moved.Serves(meeting, node, first)
+		return serves == node.PeerRendezvous.Serves
+	}
+	if !fix.IsPlain(host) || !fix.IsPlain(port) || moved.EndpointHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
+		return nil // the launcher would do something else than was tried
+	}
+	return []string{argument}
+}
+
+// adviseAdapters has NCCL leave ports aside that could not connect to the
+// others, and take the RoCE address it would find by itself in a newer release:
+// only where the adapters of all nodes are alike, and by themselves the ranks
+// would do otherwise.
+func adviseAdapters(view checks.View) []checks.AdvisedEnv {
+	if view.Launch.Accelerator == "cpu" || !all(view.Nodes, func(n *facts.Node) bool { return n.IB != nil && len(n.IB.Verbs) > 0 }) {
+		return nil
+	}
+	names := proof.Common(view.Nodes, func(n *facts.Node) string { return activePorts(view, n) })
+	isFree := func(node *facts.Node) bool {
+		env := ranks.Env(view, node)
+		return !ranks.KeptOffRDMA(env) && env["NCCL_IB_HCA"].Value == ""
+	}
+	if !strings.Contains(names, "/Ethernet") || !all(view.Nodes, isFree) {
+		return nil // InfiniBand ports alone need no advice
+	}
+	if advised := adviseHCA(view, names); advised != nil {
+		return advised // no Ethernet port is left that would need an index
+	}
+	return adviseGID(view)
+}
+
+// activePorts spells the ports of a node that NCCL would take, with their link
+// layers: "mlx5_0:1/InfiniBand mlx5_2:1/Ethernet".
+func activePorts(view checks.View, node *facts.Node) string {
+	var ports []string
+	for _, port := range nccl.HCAPorts(view.Launch, node) {
+		ports = append(ports, port.Name()+"/"+port.LinkLayer)
+	}
+	slices.Sort(ports)
+	return strings.Join(ports, " ")
+}
+
+// adviseHCA parts InfiniBand from Ethernet ports: those of one layer cannot
+// connect to those of the other, and NCCL takes both.
+// Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc.
+func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
+	var fabric, others []string
+	for port := range strings.FieldsSeq(ports) {
+		name, layer, _ := strings.Cut(port, "/")
+		if layer == "InfiniBand" {
+			fabric = append(fabric, name)
+			continue
+		}
+		others = append(others, name)
+	}
+	value := "=" + strings.Join(fabric, ",")
+	if fabric == nil || others == nil || !fix.IsPlain(value) {
+		return nil
+	}
+	return []checks.AdvisedEnv{{Name: "NCCL_IB_HCA", Value: value, Why: fmt.Sprintf(
+		"these InfiniBand ports are active on all %d nodes; %s is Ethernet, which cannot connect to them, and NCCL would take it too",
+		len(view.Nodes), strings.Join(others, ", "))}}
+}
+
+// adviseGID is the index that NCCL 2.21 and later finds on every RoCE port of
+// every node, where the ranks have an older one that takes the first.
+func adviseGID(view checks.View) []checks.AdvisedEnv {
+	found, differs := map[int]bool{}, false
+	for _, node := range view.Nodes {
+		env := launch.RankEnv(node.Env, view.Launch.Exports)
+		version := ranks.NCCLVersion(node)
+		if version == "" {
+			return nil
+		}
+		for _, port := range nccl.HCAPorts(view.Launch, node) {
+			if port.LinkLayer != "Ethernet" {
+				continue
+			}
+			index := nccl.GIDIndex(*port.IBPort, env, "")
+			if !ranks.HasGID(*port.IBPort, func(g facts.GID) bool { return g.Index == index && ranks.IsV2(g) }) {
+				return nil
+			}
+			found[index] = true
+			differs = differs || nccl.GIDIndex(*port.IBPort, env, version) != index
+		}
+	}
+	if len(found) != 1 || !differs {
+		return nil
+	}
+	for index := range found {
+		return []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: fmt.Sprint(index), Why: fmt.Sprintf(
+			"every active port of all %d nodes has its RoCE v2 address there, and this NCCL takes index 0 by itself", len(view.Nodes))}}
+	}
+	return nil
+}

@@ -1,0 +1,422 @@
+package agreement
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/facts"
+)
+
+// Change is one fact of one node that is not what it was. Before or After is
+// null where the fact, or the node, was not there. A list entry that came or went
+// with several facts (a GPU, an interface) is one change, whose value is "present".
+type Change struct {
+	Node   string          `json:"node"`
+	Fact   string          `json:"fact"` // "" when the node itself came, went or is reached otherwise
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// came is whether there is something where nothing was, and gone the reverse.
+func (c Change) came() bool { return len(c.Before) == 0 }
+
+func (c Change) gone() bool { return len(c.After) == 0 }
+
+// Changes compares two looks at a fleet, node by node in the order of the
+// second, the launching machine last. Volatile facts take no part, and neither does a
+// section that one of the two looks could not see: [Unseen] tells of those.
+//
+// Of the facts that are rightly a node's own, those take part that tell one piece of
+// hardware from another, and its IPv4 addresses: a machine or a GPU that was replaced is
+// a change.
+func Changes(before, after facts.Fleet) []Change {
+	changes := []Change{}
+	was, kept := earlier(before.Nodes, after.Nodes), map[string]bool{}
+	for i := range after.Nodes {
+		node := &after.Nodes[i]
+		old := was[node.Name]
+		if old == nil {
+			changes = append(changes, Change{Node: node.Name, After: json.RawMessage(`"new node"`)})
+			continue
+		}
+		kept[old.Name] = true
+		if old.Name != node.Name {
+			changes = append(changes, Change{Node: node.Name, Fact: "name", Before: quoted(old.Name), After: quoted(node.Name)})
+		}
+		if standing(old) != standing(node) {
+			changes = append(changes, Change{Node: node.Name, Before: quoted(standing(old)), After: quoted(standing(node))})
+		}
+		changes = append(changes, changesOf(old, node)...)
+	}
+	for i := range before.Nodes {
+		if name := before.Nodes[i].Name; !kept[name] {
+			changes = append(changes, Change{Node: name, Before: json.RawMessage(`"node"`)})
+		}
+	}
+	return append(changes, headChanges(before.Head, after.Head)...)
+}
+
+// headChanges are those of what the launching machine launches with. Where it is another
+// one than it was, as every other runner of a CI is, there is nothing to compare.
+func headChanges(before, after *facts.Node) []Change {
+	if !sameMachine(before, after) {
+		return nil
+	}
+	launches, _ := split(changesOf(before, after), func(c Change) bool { return compare.SectionOf(c.Fact) == facts.SectionLauncher })
+	return launches
+}
+
+func sameMachine(before, after *facts.Node) bool {
+	return before != nil && after != nil && idOf(before) != "" && idOf(before) == idOf(after)
+}
+
+// earlier is what every node was before, by the name it has now: the node of that name
+// or, where none had it, the machine that has lost its own. A new node has no entry.
+func earlier(before, after []facts.Node) map[string]*facts.Node {
+	was, now := byName(before), byName(after)
+	nameless := map[string][]*facts.Node{} // machines whose name nobody has now, by their id
+	for i := range before {
+		if id := idOf(&before[i]); id != "" && now[before[i].Name] == nil {
+			nameless[id] = append(nameless[id], &before[i])
+		}
+	}
+	for i := range after {
+		name := after[i].Name
+		// Machines made of one image may share an id, and are not told apart by it.
+		if former := nameless[idOf(&after[i])]; was[name] == nil && len(former) == 1 {
+			was[name] = former[0]
+			delete(nameless, idOf(&after[i]))
+		}
+	}
+	maps.DeleteFunc(was, func(name string, _ *facts.Node) bool { return now[name] == nil })
+	return was
+}
+
+// idOf is the machine id of a node, "" for not seen.
+func idOf(node *facts.Node) string {
+	if node.Host == nil {
+		return ""
+	}
+	return node.Host.MachineID
+}
+
+func byName(nodes []facts.Node) map[string]*facts.Node {
+	named := make(map[string]*facts.Node, len(nodes))
+	for i := range nodes {
+		named[nodes[i].Name] = &nodes[i]
+	}
+	return named
+}
+
+// standing is how far the login to a node got.
+func standing(node *facts.Node) string {
+	cause := ""
+	if node.SSH != nil && node.SSH.Cause != "" {
+		cause = ": " + node.SSH.Cause
+	}
+	switch {
+	case !node.Reached:
+		return "not reached" + cause
+	case cause != "":
+		return "reached, then lost" + cause
+	}
+	return "reached"
+}
+
+// quoted is plain words, or a list of them, as JSON.
+func quoted[Words string | []string](words Words) json.RawMessage {
+	text, err := json.Marshal(words)
+	if err != nil {
+		panic("checks: " + err.Error()) // texts always encode
+	}
+	return text
+}
+
+// machineID is the fact that tells one machine from another under the same name.
+const machineID = "host.machine_id"
+
+// changesOf are the changes of one node that both looks have, by the name of the fact.
+func changesOf(was, is *facts.Node) []Change {
+	var changes []Change
+	for _, section := range facts.Sections() {
+		if !was.Has(section) || !is.Has(section) {
+			continue
+		}
+		before, after := valuesOf(was, is, section), valuesOf(is, was, section)
+		whole := whollyMoved(was, is, section, before, after)
+		for path := range union(before, after) {
+			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
+			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it told nothing, and is gone with what it was part of
+			if before[path] == after[path] || blank || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
+				continue
+			}
+			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {
+				changes = append(changes, c)
+			}
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Fact, b.Fact) })
+	return slices.CompactFunc(changes, func(a, b Change) bool { return a.Fact == b.Fact })
+}
+
+// ownFacts are those that are rightly a node's own, and are compared with what the same
+// node had.
+var ownFacts = []string{machineID, "nvml.cards.*.uuid", "net.interfaces.*.addresses"}
+
+// valuesOf are the facts of a section that may be compared with another look at the node.
+func valuesOf(node, other *facts.Node, section facts.Section) map[string]string {
+	values := map[string]string{}
+	node.EachComparable(section, func(path, value string) { values[path] = value })
+	switch {
+	case section == facts.SectionHost && node.Host.MachineID != "":
+		values[machineID] = string(quoted(node.Host.MachineID))
+	case section == facts.SectionNVML:
+		for _, card := range node.NVML.Cards {
+			if card.UUID != "" {
+				values["nvml.cards."+strconv.Itoa(card.Index)+".uuid"] = string(quoted(card.UUID))
+			}
+		}
+	case section == facts.SectionNet:
+		compareInterfaces(node.Net, other.Net, values)
+	case section == facts.SectionPython:
+		delete(values, "python.sys_path")
+		if paths := node.Python.InstalledPath(node.WorkDir(), other.WorkDir()); len(paths) > 0 {
+			values["python.sys_path"] = string(quoted(paths))
+		}
+	}
+	return values
+}
+
+// compareInterfaces adds the IPv4 addresses of interfaces to their values, and leaves out
+// what follows the containers that run. One that is a container's in this look alone, and
+// was an interface to call by in the other, has lost its address: that is a change.
+func compareInterfaces(net, other *facts.Net, values map[string]string) {
+	stays := func(name string) bool {
+		return slices.ContainsFunc(other.Interfaces, func(i facts.Interface) bool { return i.Name == name && !i.Passing() })
+	}
+	for _, nic := range net.Interfaces {
+		at := "net.interfaces." + nic.Name
+		switch {
+		case nic.Passing() && !stays(nic.Name):
+			for path := range values {
+				if rest, of := strings.CutPrefix(path, at+"."); of && !strings.Contains(rest, ".") {
+					delete(values, path)
+				}
+			}
+		case nic.ForContainers():
+			delete(values, at+".running")
+			delete(values, at+".speed")
+		case len(nic.IPv4()) > 0 && !nic.Loopback:
+			values[at+".addresses"] = string(quoted(nic.IPv4()))
+		}
+	}
+}
+
+// ofAnotherLaunch is whether a fact tells of the working directory, and the launches of
+// the two looks had not the same, or a normalized snapshot does not say.
+func ofAnotherLaunch(path string, was, is *facts.Node) bool {
+	ofIt := strings.HasPrefix(path, "disk.places."+facts.PlaceWorkDir+".") || strings.HasPrefix(path, "files.workdir.")
+	return ofIt && was.WorkDir() != is.WorkDir()
+}
+
+// byMemory are the facts that follow the kernel's account of the memory, for want of a
+// setting: the size of a tmpfs, and how many files and processes there may be. A GPU's
+// memory follows what its driver keeps for itself.
+//
+// Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
+// kernel/fork.c, set_max_threads and fork_init.
+var byMemory = regexp.MustCompile(`^(memory\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
+
+// negligible is a change of what follows the kernel's account of the memory: that changes
+// by some pages with every new kernel, and from boot to boot.
+func negligible(c Change) bool {
+	now, then := sizeIn(c.After), sizeIn(c.Before)
+	return byMemory.MatchString(c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/noise
+}
+
+// keptSilent is whether a fact is one of those that a driver or a GPU out of order does not
+// tell: that it is out of order is the change.
+func keptSilent(path string, node *facts.Node) bool {
+	topology := path == "nvml.topology"
+	if node.NVML == nil || !topology && !strings.HasPrefix(path, "nvml.cards.") {
+		return false
+	}
+	return node.NVML.Failure != nil || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+		rest, its := strings.CutPrefix(path, "nvml.cards."+strconv.Itoa(card.Index)+".")
+		return card.Failure != nil && (topology || its && !strings.HasPrefix(rest, "failure."))
+	})
+}
+
+// moved are the list entries that only one of two looks has, each with how many facts.
+type moved struct {
+	known      map[string]bool // the entries of either look
+	went, came map[string]int
+}
+
+func whollyMoved(was, is *facts.Node, section facts.Section, before, after map[string]string) moved {
+	then, now := map[string]bool{}, map[string]bool{}
+	was.EachEntry(section, func(path string) { then[path] = true })
+	is.EachEntry(section, func(path string) { now[path] = true })
+	m := moved{known: union(then, now)}
+	m.went, m.came = m.count(before, then, now), m.count(after, now, then)
+	return m
+}
+
+// count counts the facts of every entry that the other side does not have.
+func (m moved) count(values map[string]string, entries, others map[string]bool) map[string]int {
+	counts := map[string]int{}
+	for path := range values {
+		for _, entry := range m.entriesOf(path) {
+			if entries[entry] && !others[entry] {
+				counts[entry]++
+			}
+		}
+	}
+	return counts
+}
+
+// entriesOf are the entries that a fact is in, the innermost first.
+func (m moved) entriesOf(path string) (entries []string) {
+	for at := len(path) - 1; at > 0; at-- {
+		entry := path[:at]
+		if path[at] == '.' && m.known[entry] && (entries == nil || isIn(entry, entries[0])) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// isIn is whether an entry is inside another whose path its own begins with: a list lies
+// between them, as in ib.devices.mlx5_0.ports.1. The VLAN eth0.100 is not inside eth0.
+func isIn(outer, entry string) bool {
+	list, _, more := strings.Cut(entry[len(outer)+1:], ".")
+	return more && strings.Trim(list, "0123456789") != ""
+}
+
+// nameAndValue is how many facts an entry has that is a name and one value, such as a
+// variable. The value is the news there, and the name is none.
+const nameAndValue = 2
+
+// present is the value of an entry that came or went as a whole.
+const present = `"present"`
+
+// change is that of one fact, or of the outermost entry that it came or went with;
+// ok is false for a name that says no more than its path.
+func (m moved) change(node, path, before, after string) (c Change, ok bool) {
+	counts := m.came
+	if after == "" {
+		counts = m.went
+	}
+	whole := ""
+	for _, entry := range m.entriesOf(path) {
+		if counts[entry] > 0 {
+			whole = entry
+		}
+	}
+	switch {
+	case whole == "":
+	case counts[whole] != nameAndValue:
+		path = whole
+		if before != "" {
+			before = present
+		}
+		if after != "" {
+			after = present
+		}
+	case strings.HasSuffix(whole, "."+strings.Trim(before+after, `"`)):
+		return Change{}, false
+	}
+	return Change{Node: node, Fact: path, Before: compare.OrNull(before), After: compare.OrNull(after)}, true
+}
+
+func union[V any](a, b map[string]V) map[string]bool {
+	paths := map[string]bool{}
+	for path := range a {
+		paths[path] = true
+	}
+	for path := range b {
+		paths[path] = true
+	}
+	return paths
+}
+
+// NotCompared is a section of a node that only one of two looks saw: nobody can tell
+// whether it changed.
+type NotCompared struct {
+	Node    string        `json:"node"`    // as it is called in the later look
+	Section facts.Section `json:"section"` // "" for all of a node that neither look reached
+	Reason  string        `json:"reason"`  // why it was not seen
+	Earlier bool          `json:"earlier"` // it is the earlier look that has not seen it
+	// ByChoice is whether nobody was to look at it, and nothing that was known before is
+	// lost by that.
+	ByChoice bool `json:"by_choice"`
+}
+
+// Unseen is what [Changes] could not compare, node by node in the order of the second
+// look, the launching machine last. A node that came, went or was reached once only is
+// among the changes, and not here.
+func Unseen(before, after facts.Fleet) []NotCompared {
+	all := []NotCompared{}
+	was := earlier(before.Nodes, after.Nodes)
+	for i := range after.Nodes {
+		node := &after.Nodes[i]
+		old := was[node.Name]
+		switch {
+		case old == nil, standing(old) != standing(node):
+		case !node.Reached:
+			all = append(all, NotCompared{Node: node.Name, Reason: standing(node) + ", and not before"})
+		default:
+			all = append(all, unseenOf(old, node, before.NotTried, after.NotTried)...)
+		}
+	}
+	return append(all, unseenOnHead(before.Head, after.Head)...)
+}
+
+// unseenOf are the sections of one node that only one of two looks saw. What a look was
+// told to leave out is a choice where it is the earlier one, or the compilers, which only
+// some launches need; later on it hides what the first one knew.
+func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
+	for _, section := range facts.Sections() {
+		if was.Has(section) == is.Has(section) || slices.Contains(facts.Momentary, section) {
+			continue
+		}
+		u := NotCompared{Node: is.Name, Section: section, Earlier: is.Has(section)}
+		blind, notTried := is, notTriedNow
+		if u.Earlier {
+			blind, notTried = was, notTriedThen
+		}
+		_, chosen := notTried[section]
+		u.ByChoice = chosen && (u.Earlier || section == facts.SectionToolchain)
+		u.Reason = cmp.Or(blind.Missing[section], notTried[section], "not looked at")
+		unseen = append(unseen, u)
+	}
+	return unseen
+}
+
+// unseenOnHead is the launchers of the launching machine, where it is the same machine.
+func unseenOnHead(before, after *facts.Node) []NotCompared {
+	if !sameMachine(before, after) {
+		return nil
+	}
+	return slices.DeleteFunc(unseenOf(before, after, nil, nil), func(u NotCompared) bool { return u.Section != facts.SectionLauncher })
+}
+
+// FoldChanges makes one change of those on a node that FoldSiblings takes for one, before
+// and after being as two nodes that differ.
+func FoldChanges(changes []Change) (folded []Change) {
+	var diffs []checks.FactDiff
+	for _, c := range changes {
+		diffs = append(diffs, checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}})
+	}
+	for _, d := range compare.FoldSiblings(diffs) {
+		folded = append(folded, Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value})
+	}
+	return folded
+}

@@ -1,0 +1,230 @@
+package agreement
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/fleettest"
+	"preflight/checks/names"
+	"preflight/facts"
+)
+
+func TestChanges(t *testing.T) {
+	value := func(text string) json.RawMessage { return json.RawMessage(text) }
+	for name, c := range map[string]struct {
+		change func(fleet *fleettest.Fleet)
+		want   []Change
+	}{
+		"nothing": {func(*fleettest.Fleet) {}, []Change{}},
+		"a value, an absence and an addition": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Host.Kernel = "6.8"
+			delete(f.Nodes[1].Python.Packages, "numpy")
+			f.Nodes[1].Python.Packages["apex"] = "0.1"
+		}, []Change{
+			{Node: "w2", Fact: "host.kernel", Before: value(`"5.15.0-107-generic"`), After: value(`"6.8"`)},
+			{Node: "w2", Fact: "python.packages.apex", After: value(`"0.1"`)},
+			{Node: "w2", Fact: "python.packages.numpy", Before: value(`"1.26.4"`)},
+		}},
+		"entries that came and went, and a name with its value": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Net.Interfaces[1].Name = "eth0.100"
+			f.Nodes[1].NVML.Cards = f.Nodes[1].NVML.Cards[:7]
+			f.Nodes[1].Env.Vars = append(f.Nodes[1].Env.Vars, facts.Setting{Name: "NCCL_IB_TC", Value: "106"})
+		}, []Change{
+			{Node: "w2", Fact: "env.vars.NCCL_IB_TC.value", After: value(`"106"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0", Before: value(`"present"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
+			{Node: "w2", Fact: "nvml.cards.7", Before: value(`"present"`)},
+		}},
+		"another machine, another GPU": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Host.MachineID, f.Nodes[1].NVML.Cards[2].UUID = "other", "GPU-other"
+		}, []Change{
+			{Node: "w2", Fact: "host.machine_id", Before: value(`"machine-1"`), After: value(`"other"`)},
+			{Node: "w2", Fact: "nvml.cards.2.uuid", Before: quoted(fleettest.Healthy(3).Nodes[1].NVML.Cards[2].UUID), After: value(`"GPU-other"`)},
+		}},
+		"a container started": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Net.Interfaces = append(f.Nodes[1].Net.Interfaces, facts.Interface{Name: "veth1a2b", Kind: "veth", Master: "docker0"})
+		}, []Change{}},
+		"VLANs on adapters that stay": {func(f *fleettest.Fleet) {
+			vlan := func(name string, mtu int) facts.Interface { return facts.Interface{Name: name, MTU: mtu, Kind: "vlan"} }
+			f.Nodes[1].Net.Interfaces = append(f.Nodes[1].Net.Interfaces, vlan("eth0.100", 1500), vlan("lo.5.6", 1500))
+		}, []Change{
+			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
+			{Node: "w2", Fact: "net.interfaces.lo.5.6", After: value(`"present"`)},
+		}},
+		"another name": {func(f *fleettest.Fleet) { f.Nodes[1].Name = "w9" }, []Change{
+			{Node: "w9", Fact: "name", Before: value(`"w2"`), After: value(`"w9"`)},
+		}},
+		"a new name, and an id that two had": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Name, f.Nodes[2].Name = "w8", "w9"
+			f.Nodes[1].Host.MachineID, f.Nodes[2].Host.MachineID = "machine-1", "machine-1"
+		}, []Change{
+			{Node: "w8", Fact: "name", Before: value(`"w2"`), After: value(`"w8"`)},
+			{Node: "w9", After: value(`"new node"`)},
+			{Node: "w3", Before: value(`"node"`)},
+		}},
+		"the launching machine's pdsh": {func(f *fleettest.Fleet) { f.Head.Launcher.PDSH.Version = "2.35" }, []Change{
+			{Node: "launching machine", Fact: "launcher.pdsh.version", Before: value(`"2.34"`), After: value(`"2.35"`)},
+		}},
+		"another launching machine": {func(f *fleettest.Fleet) {
+			f.Head.Launcher.PDSH.Version, f.Head.Host.MachineID = "2.35", "other"
+		}, []Change{}},
+		"volatile facts":          {func(f *fleettest.Fleet) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
+		"not seen is not changed": {func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []Change{}},
+		"not reached any more": {func(f *fleettest.Fleet) {
+			f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "timed-out"}}
+		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"not reached: timed-out"`)}}},
+		"lost midway": {func(f *fleettest.Fleet) {
+			f.Nodes[0].Facts = facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "killed"}}
+		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"reached, then lost: killed"`)}}},
+		"a node went": {func(f *fleettest.Fleet) { f.Nodes = f.Nodes[1:] }, []Change{
+			{Node: "w1", Before: value(`"node"`)},
+		}},
+	} {
+		after := fleettest.Healthy(3)
+		c.change(&after)
+		if diff := cmp.Diff(c.want, Changes(fleettest.Healthy(3).Fleet, after.Fleet)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	came := Changes(fleettest.Healthy(2).Fleet, fleettest.Healthy(3).Fleet)
+	if diff := cmp.Diff([]Change{{Node: "w3", After: value(`"new node"`)}}, came); diff != "" {
+		t.Errorf("a node came (-want +got):\n%s", diff)
+	}
+}
+
+// TestChangesClones: machines made of one image may share their id, and it says nothing then.
+func TestChangesClones(t *testing.T) {
+	before, after := fleettest.Healthy(3), fleettest.Healthy(3)
+	before.Nodes[2].Host.MachineID = before.Nodes[1].Host.MachineID
+	after.Nodes[1].Name, after.Nodes[2].Name = "w8", "w9"
+	for _, c := range Changes(before.Fleet, after.Fleet) {
+		if c.Fact == "name" {
+			t.Errorf("%s was taken for %s", c.Node, c.Before)
+		}
+	}
+}
+
+// TestChangesVLAN: an adapter goes and its VLAN, whose name begins with the adapter's,
+// stays with other values, and both go.
+func TestChangesVLAN(t *testing.T) {
+	before := fleettest.Healthy(2)
+	nics := &before.Nodes[1].Net.Interfaces
+	vlan := (*nics)[1]
+	vlan.Name, vlan.Kind = "eth0.100", "vlan"
+	*nics = append(*nics, vlan)
+	after := fleettest.Healthy(2)
+	vlan.MTU = 1500
+	after.Nodes[1].Net.Interfaces = []facts.Interface{after.Nodes[1].Net.Interfaces[0], vlan}
+	gone := Change{Node: "w2", Fact: "net.interfaces.eth0", Before: json.RawMessage(present)}
+	want := []Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100.mtu", Before: json.RawMessage("9000"), After: json.RawMessage("1500")}}
+	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
+		t.Errorf("stays (-want +got):\n%s", diff)
+	}
+	after.Nodes[1].Net.Interfaces = after.Nodes[1].Net.Interfaces[:1]
+	want = []Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100", Before: json.RawMessage(present)}}
+	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
+		t.Errorf("goes (-want +got):\n%s", diff)
+	}
+}
+
+// TestChangesAddressLost: a container's own interface that has lost its address looks like
+// the outer end of another's, and is none: the address is what went.
+func TestChangesAddressLost(t *testing.T) {
+	before, after := fleettest.Healthy(2), fleettest.Healthy(2)
+	nic := func(f fleettest.Fleet) *facts.Interface { return &f.Nodes[1].Net.Interfaces[1] }
+	nic(before).Kind, nic(after).Kind = "veth", "veth"
+	want := []Change{{Node: "w2", Fact: "net.interfaces.eth0.addresses", Before: quoted(nic(before).IPv4())}}
+	nic(after).Addresses = nil
+	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUnseen(t *testing.T) {
+	hung := func(f *fleettest.Fleet) {
+		f.Nodes[1].NVML, f.Nodes[1].Missing = nil, map[facts.Section]string{facts.SectionNVML: "timed out"}
+	}
+	lost := func(f *fleettest.Fleet) {
+		f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "timed-out"}}
+	}
+	cpu := func(f *fleettest.Fleet) {
+		f.NotTried = map[facts.Section]string{facts.SectionNVML: "accelerator cpu"}
+		for i := range f.Nodes {
+			f.Nodes[i].NVML = nil
+		}
+	}
+	noCompilers := func(f *fleettest.Fleet) {
+		f.NotTried = map[facts.Section]string{facts.SectionToolchain: "no op"}
+		f.Nodes[0].Toolchain = nil
+	}
+	for name, c := range map[string]struct {
+		before, after func(*fleettest.Fleet)
+		want          []NotCompared
+	}{
+		"nothing":               {nil, nil, []NotCompared{}},
+		"the driver hangs":      {nil, hung, []NotCompared{{Node: "w2", Section: "nvml", Reason: "timed out"}}},
+		"the driver hung":       {hung, nil, []NotCompared{{Node: "w2", Section: "nvml", Reason: "timed out", Earlier: true}}},
+		"gone without a reason": {nil, func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []NotCompared{{Node: "w1", Section: "python", Reason: "not looked at"}}},
+		"not to look at it then": {cpu, nil, []NotCompared{
+			{Node: "w1", Section: "nvml", Reason: "accelerator cpu", Earlier: true, ByChoice: true},
+			{Node: "w2", Section: "nvml", Reason: "accelerator cpu", Earlier: true, ByChoice: true},
+		}},
+		"not to look at it now": {nil, cpu, []NotCompared{
+			{Node: "w1", Section: "nvml", Reason: "accelerator cpu"}, {Node: "w2", Section: "nvml", Reason: "accelerator cpu"},
+		}},
+		"compilers for another launch": {nil, noCompilers, []NotCompared{{Node: "w1", Section: "toolchain", Reason: "no op", ByChoice: true}}},
+		"of one moment":                {nil, func(f *fleettest.Fleet) { f.Nodes[0].Mesh, f.Nodes[0].Clock = nil, nil }, []NotCompared{}},
+		"reached once":                 {nil, lost, []NotCompared{}},
+		"reached in neither":           {lost, lost, []NotCompared{{Node: "w1", Reason: "not reached: timed-out, and not before"}}},
+		"new":                          {func(f *fleettest.Fleet) { f.Nodes = f.Nodes[1:] }, nil, []NotCompared{}},
+		"the launching machine": {nil, func(f *fleettest.Fleet) { f.Head.Launcher, f.Head.Python = nil, nil }, []NotCompared{
+			{Node: "launching machine", Section: "launcher", Reason: "not looked at"},
+		}},
+		"no id tells that it is the same": {
+			func(f *fleettest.Fleet) { f.Head.Host.MachineID = "" },
+			func(f *fleettest.Fleet) { f.Head.Launcher, f.Head.Host.MachineID = nil, "" }, []NotCompared{},
+		},
+		"another launching machine": {nil, func(f *fleettest.Fleet) { f.Head.Launcher, f.Head.Host.MachineID = nil, "other" }, []NotCompared{}},
+	} {
+		before, after := fleettest.Healthy(2), fleettest.Healthy(2)
+		for fleet, change := range map[*fleettest.Fleet]func(*fleettest.Fleet){&before: c.before, &after: c.after} {
+			if change != nil {
+				change(fleet)
+			}
+		}
+		if diff := cmp.Diff(c.want, Unseen(before.Fleet, after.Fleet)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestLeftOutOnce: what was left out on every node is told once.
+func TestLeftOutOnce(t *testing.T) {
+	var left uncompared
+	for _, node := range []string{"w1", "w2"} {
+		left.note([]NotCompared{{Node: node, Section: facts.SectionNVML, Reason: "accelerator cpu", ByChoice: true}}, &facts.Node{Name: node})
+	}
+	if diff := cmp.Diff([]checks.Finding{{Verdict: checks.Pass, Summary: "not compared: nvml (accelerator cpu)"}}, left.finding()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLeadsAway: what leads to the other nodes does so whatever it is made of.
+func TestLeadsAway(t *testing.T) {
+	node := fleettest.Healthy(2).Nodes[0]
+	net := *node.Net
+	node.Net = &net
+	peers := names.PeerInterface(&node)
+	net.Interfaces = []facts.Interface{
+		{Name: "lo", Loopback: true}, {Name: "docker0", Kind: "docker"}, {Name: "br7", Kind: "bridge"},
+		{Name: "eth9", Kind: "physical"}, {Name: peers, Kind: "bridge", Up: true, Addresses: []string{node.Address + "/16"}},
+	}
+	for name, want := range map[string]bool{"lo": false, "docker0": false, "br7": false, "eth9": true, peers: true, "gone": true} {
+		if got := leadsAway(&node, name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

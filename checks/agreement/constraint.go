@@ -1,0 +1,223 @@
+package agreement
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks/compare"
+	"preflight/facts"
+)
+
+// absentWord is the constraint that a fact is not there, and unlimitedWord the
+// resource limit that is none.
+const (
+	absentWord    = "absent"
+	unlimitedWord = "unlimited"
+)
+
+// constraint is what a value must be. All its bounds hold at once.
+type constraint struct {
+	text   string // as it was stated
+	absent bool
+	bounds []bound
+}
+
+// bound is one comparison. Text that reads as a version is compared as one.
+type bound struct {
+	kind    facts.Kind
+	op      string
+	text    string
+	number  float64
+	version *compare.Edition // nil for what is none
+}
+
+// begins is the comparison of a version that was stated without one: 3.11 takes 3.11.2.
+// Of everything else a plain value is that value.
+const begins = "begins"
+
+// canBeUnlimited is whether -1 stands for no limit.
+func canBeUnlimited(path string) bool {
+	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
+}
+
+var errNoVersion = errors.New("is no version")
+
+// met is whether a value, in JSON and "" for none, is as stated. An error says
+// that it cannot be compared.
+func (c constraint) met(value string, about facts.Description) (bool, error) {
+	missing := value == "" || value == `""`
+	if c.absent || missing {
+		return c.absent && missing, nil
+	}
+	for _, b := range c.bounds {
+		if holds, err := b.holds(value, about); err != nil || !holds {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (b bound) holds(value string, about facts.Description) (bool, error) {
+	if b.kind == facts.Number {
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return false, err
+		}
+		if number < 0 && canBeUnlimited(about.Path) {
+			number = math.Inf(1)
+		}
+		return b.within(cmp.Compare(number, b.number)), nil
+	}
+	text := unquoted(value)
+	seen := compare.ReadEdition(text)
+	ordered := b.op != "==" && b.op != "!=" && b.op != begins
+	switch {
+	case !ordered && (b.version == nil || seen == nil):
+		return b.within(strings.Compare(text, b.text)), nil
+	case seen == nil:
+		return false, errNoVersion
+	case b.op == begins:
+		return seen.Begins(b.version), nil
+	case !ordered:
+		return seen.Meets(b.version) == (b.op == "=="), nil
+	}
+	return b.within(seen.Compare(b.version)), nil
+}
+
+// within is whether a value that compares so with the operand is as stated.
+func (b bound) within(order int) bool {
+	switch b.op {
+	case ">=":
+		return order >= 0
+	case "<=":
+		return order <= 0
+	case ">":
+		return order > 0
+	case "<":
+		return order < 0
+	case "!=":
+		return order != 0
+	}
+	return order == 0
+}
+
+// further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
+// may follow those of a plain version.
+func (b bound) further() string {
+	if b.op == begins && len(b.version.Release) < 3 && strings.Trim(b.text, "0123456789.") == "" {
+		return ".*"
+	}
+	return ""
+}
+
+// unquoted is a fact's value without the quotes that JSON puts around text.
+func unquoted(value string) string {
+	var text string
+	if json.Unmarshal([]byte(value), &text) == nil {
+		return text
+	}
+	return value
+}
+
+// possible says why no value is as stated: two comparisons exclude each other, or the
+// numbers and words that the fact can have.
+func (c constraint) possible(about facts.Description) error {
+	if err := c.contradiction(); err != nil {
+		return err
+	}
+	switch about.Kind {
+	case facts.Number:
+		return c.possibleNumber(about)
+	case facts.Truth:
+		for _, word := range []string{"true", "false"} {
+			if met, err := c.met(word, about); met || err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("%q cannot be: %s is true or false", c.text, about.Path)
+	}
+	return nil
+}
+
+// possibleNumber narrows what the fact can be down, bound by bound.
+func (c constraint) possibleNumber(about facts.Description) error {
+	low, high := leastOf(about), math.Inf(1)
+	whole := isWhole(about)
+	for _, b := range c.bounds {
+		above, below := b.number, b.number
+		switch {
+		case whole && b.op == ">":
+			above = math.Floor(b.number) + 1
+		case whole && b.op == "<":
+			below = math.Ceil(b.number) - 1
+		case whole:
+			above, below = math.Ceil(b.number), math.Floor(b.number)
+		}
+		if strings.Contains("> >= ==", b.op) {
+			low = max(low, above)
+		}
+		if strings.Contains("< <= ==", b.op) {
+			high = min(high, below)
+		}
+	}
+	excluded := slices.ContainsFunc(c.bounds, func(b bound) bool { return b.op == "!=" && low == high && b.number == low })
+	beyond := slices.ContainsFunc(c.bounds, func(b bound) bool {
+		return b.op == "<" && !whole && b.number <= low || b.op == ">" && math.IsInf(b.number, 1)
+	})
+	switch {
+	case low <= high && !excluded && !beyond:
+		return nil
+	case whole:
+		return fmt.Errorf("%q cannot be: no whole number from %v on is so", c.text, leastOf(about))
+	}
+	return fmt.Errorf("%q cannot be: no number from %v on is so", c.text, leastOf(about))
+}
+
+// leastOf is the least that a number can be. The kernel says -1 of what hangs at no NUMA
+// node; a limit that is none is the greatest number of all, whatever it is written as.
+func leastOf(about facts.Description) float64 {
+	if strings.HasSuffix(about.Path, ".numa_node") {
+		return -1
+	}
+	return 0
+}
+
+// isWhole is whether there is nothing between a number of the fact and the next one. Of
+// watts and of a cgroup's share of processors there is.
+func isWhole(about facts.Description) bool {
+	return about.Unit != "W" && about.Path != "host.cpu.quota"
+}
+
+// contradiction finds two bounds that no value is within.
+func (c constraint) contradiction() error {
+	for _, low := range c.bounds {
+		for _, high := range c.bounds {
+			order := low.against(high)
+			meets := low.op == ">=" || low.op == "=="
+			allows := high.op == "<=" || high.op == "=="
+			switch {
+			case strings.Contains("> >= ==", low.op) && strings.Contains("< <= ==", high.op) && (order > 0 || order == 0 && !(meets && allows)),
+				low.op == "==" && high.op == "!=" && order == 0:
+				return fmt.Errorf("%q cannot be: nothing is %s%s and %s%s", c.text, low.op, low.text, high.op, high.text)
+			}
+		}
+	}
+	return nil
+}
+
+// against orders the operands of two bounds of one constraint.
+func (b bound) against(other bound) int {
+	switch {
+	case b.version != nil && other.version != nil:
+		return b.version.Compare(other.version)
+	case b.kind == facts.Number:
+		return cmp.Compare(b.number, other.number)
+	}
+	return strings.Compare(b.text, other.text)
+}

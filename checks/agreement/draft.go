@@ -1,0 +1,170 @@
+package agreement
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/remedy"
+	"preflight/facts"
+)
+
+// Draft is an expectation that most of a fleet meets as it is.
+type Draft struct {
+	Fact  string
+	Is    string // what most nodes have
+	About string // why it is worth stating, "" where the one before says so
+	// Groups are the nodes by their value, the largest first; one where all agree.
+	Groups []checks.FactGroup
+}
+
+// draftedFact is one by its name in a policy, what its values are stated with, and why.
+type draftedFact struct{ path, op, about string }
+
+// draftedFacts are what teams standardise, and how much of it a node may have more.
+// What the launch brings itself and what a single drill shows is not among them.
+var draftedFacts = []draftedFact{
+	{"host.os", "", "A node that was installed otherwise, or not updated with the others."},
+	{"host.kernel", "", "One that runs an older kernel shows here before its drivers do; after updates, \">=…\"."},
+	{"gpu.driver", "", "The NVIDIA driver; \">=…\" lets newer ones in."},
+	{"gpu.open_module", "", "NVIDIA's open kernel module, or the closed one (false)."},
+	{"python.version", "", "The interpreter that the launch uses."},
+	{"python.packages.*", "", "What ranks compute and talk with. Take out what may differ; \"<4\" and \">=2.4, <2.6\" leave room."},
+	{"shm.size", ">=", "/dev/shm, which NCCL and DataLoader workers share."},
+	{"limits.memlock.soft", ">=", "Memory that ranks may lock: InfiniBand and RoCE want \"unlimited\"."},
+	{"limits.nofile.hard", ">=", "Files and connections that a rank may have open."},
+	{peersMTU, "", "The MTU of the interface that leads to the other nodes."},
+	{"ib.devices.*.firmware", "", "The firmware of each RDMA adapter."},
+}
+
+// Drafts are expectations for a policy that a team begins with, from the nodes that
+// were reached. What most nodes do not have is not among them.
+func Drafts(nodes []facts.Node) []Draft {
+	var drafts []Draft
+	for _, drafted := range draftedFacts {
+		path := InFull(drafted.path)
+		section := compare.SectionOf(path)
+		var seen []*facts.Node
+		for i := range nodes {
+			node := &nodes[i]
+			tells := node.Reached && node.Has(section) && notSeen(node, section) == ""
+			if noModule := path == "gpu.open_module" && remedy.ModuleKind(node) == ""; tells && !noModule {
+				seen = append(seen, node)
+			}
+		}
+		about := drafted.about
+		for _, d := range drafted.groups(path, seen) {
+			if drafted.op != "" && facts.Unit(d.Fact) == "bytes" {
+				d.Groups = together(d.Groups)
+			}
+			if d.Is = stating(drafted.op, string(d.Groups[0].Value), d.Fact); d.Is != "" {
+				d.About, about = about, ""
+				drafts = append(drafts, d)
+			}
+		}
+	}
+	return drafts
+}
+
+// groups are drafts without their statements, sorted by fact.
+func (f draftedFact) groups(path string, seen []*facts.Node) (drafts []Draft) {
+	if f.path == peersMTU {
+		seen = slices.DeleteFunc(slices.Clone(seen), func(n *facts.Node) bool { _, mtu := mtuToPeers(n); return mtu == "" })
+		d := Draft{Fact: f.path}
+		for _, g := range compare.GroupBy(seen, func(n *facts.Node) string { _, mtu := mtuToPeers(n); return mtu }) {
+			d.Groups = append(d.Groups, checks.FactGroup{Value: json.RawMessage(g.Value), Nodes: g.Nodes})
+		}
+		if d.Groups == nil {
+			return nil
+		}
+		return []Draft{d}
+	}
+	kinds := compare.KindsOf(seen, compare.SectionOf(path))
+	spreads, pattern := compare.SpreadsOf(kinds.First, compare.SectionOf(path)), PathPattern(path, ".+")
+	for _, fact := range slices.Sorted(maps.Keys(spreads)) {
+		if pattern.MatchString(fact) {
+			named := fact
+			if path != f.path {
+				named = f.path
+			}
+			drafts = append(drafts, Draft{Fact: named, Groups: spreads[fact].Groups(kinds, seen)})
+		}
+	}
+	return drafts
+}
+
+// stating is the constraint that a value meets, "" for a value that would read as
+// another constraint than itself, as a hostile node may send.
+func stating(op, value, path string) string {
+	text := unquoted(value)
+	switch {
+	case op != "" && strings.HasPrefix(text, "-") && canBeUnlimited(path):
+		text = unlimitedWord
+	case op != "" && facts.Unit(path) == "bytes":
+		text = op + sizeToState(text)
+	default:
+		text = op + text
+	}
+	e := checks.Expectation{Fact: path, Is: []string{text}}
+	s, err := readExpectation(e)
+	if err != nil || strings.Contains(path, "*") {
+		return ""
+	}
+	if met, err := s.allows(value); err != nil || !met || op == "" && operator.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+// sizeToState is a size as a person would have chosen it, and otherwise a hundredth less:
+// a tmpfs and the limits that follow the memory are some pages smaller with the next
+// kernel, and no launch shall stop for that.
+func sizeToState(bytes string) string {
+	size, err := strconv.ParseInt(bytes, 10, 64)
+	if err != nil {
+		return bytes
+	}
+	for i, unit := range []string{"TiB", "GiB", "MiB"} {
+		if one := int64(1) << (40 - 10*i); size > 0 && size%one == 0 {
+			return strconv.FormatInt(size/one, 10) + unit
+		}
+	}
+	switch {
+	case size > 1<<20:
+		return strconv.FormatInt((size-size/noise)>>20, 10) + "MiB"
+	case size > 0 && size%1024 == 0:
+		return strconv.FormatInt(size/1024, 10) + "KiB"
+	case size > 0 && size < 1024: // which is no size without its unit: see [ReadSize]
+		return bytes + "B"
+	}
+	return bytes
+}
+
+// noise is of which one part a size may differ that nobody has set.
+const noise = 100
+
+// together makes one group of sizes that differ by noise, with the least of them.
+func together(groups []checks.FactGroup) []checks.FactGroup {
+	all := checks.FactGroup{}
+	least, most := int64(math.MaxInt64), int64(0)
+	for _, g := range groups {
+		size, err := strconv.ParseInt(string(g.Value), 10, 64)
+		if err != nil || size <= 0 {
+			return groups
+		}
+		if size < least {
+			least, all.Value = size, g.Value
+		}
+		most = max(most, size)
+		all.Nodes = append(all.Nodes, g.Nodes...)
+	}
+	if most-least > most/noise {
+		return groups
+	}
+	return []checks.FactGroup{all}
+}

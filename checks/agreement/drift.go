@@ -1,0 +1,259 @@
+package agreement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// baseline is one that a fleet is held against.
+type baseline struct{ *checks.Baseline }
+
+var Drift = checks.Check{
+	ID:       checks.DriftID,
+	Title:    "nothing has changed since the baseline",
+	Severity: checks.Error,
+	Agreed:   true,
+	Needs:    []facts.Section{facts.SectionHost},
+	DependsOn: []string{
+		"gpu-driver-loads", "gpu-driver-runs-cuda", "gpu-fabric", "slots-fit", "gpu-count", "gpu-model-same", "gpu-healthy", "gpu-mode", "gpu-throttle", "gpu-links", "gpu-peer-access", "python-same", "protobuf-works", "nccl-loaded", "path-mtu", "nic-choice", "node-mesh", "shm-size", "shm-writable", "shm-limits", "ib-links", "ib-same", "memlock-limit", "open-files-limit", "memory-available", "disk-space", "env-sane", "deepspeed-ops",
+	},
+	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
+		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +
+		"may break by it: another NVIDIA driver, torch, NCCL or protobuf, another MTU (of a bridge, the loopback or what a container engine made it is a warning, unless it leads to the other nodes), " +
+		"a network interface that has gone, has another name or lost its address, " +
+		"a GPU that has gone, and a smaller /dev/shm. Every other change is a warning, a new node, one that the hostfile lists no more, one with another name and another machine " +
+		"under a known name among them. Where another check of the same run finds on that node what a change comes from, the fix names it. A waiver of a finding has to cover all its facts that weigh most. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. " +
+		"Of the launching machine pdsh, ssh, the other launchers and .deepspeed_env are compared, where it is the same machine. The files of " +
+		"the launch, its working directory, name resolution and what the nodes tried of each other are not compared: script-same, workdir-present, host-names and the drills judge these. " +
+		"A section that only one of the two looks saw cannot be compared: unknown, but for what the baseline was never to look at (a GPU, with accelerator cpu), " +
+		"of which a pass says that it was left out. Sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
+	WouldSee: "a job that ran here last week hangs or fails: something in between has changed, and nobody said so",
+	Run:      drifted,
+}
+
+func drifted(view checks.View) []checks.Finding {
+	if view.Policy.Baseline == nil {
+		return checks.Skipped("only with --baseline")
+	}
+	baseline := baseline{view.Policy.Baseline}
+	var findings []checks.Finding
+	was := earlier(baseline.Nodes, view.All)
+	if len(was) == 0 {
+		for _, node := range view.Nodes {
+			findings = append(findings, checks.UnknownFor(node, "the baseline knows no node of this launch: is it that of another fleet?"))
+		}
+		return findings
+	}
+	var left uncompared
+	for _, node := range view.Nodes {
+		before := was[node.Name]
+		switch {
+		case before == nil:
+			findings = append(findings, baseline.added(view, node))
+		case !before.Reached:
+			findings = append(findings, checks.UnknownFor(node, "the baseline has not seen this node: it was not reached then"))
+		default:
+			findings = append(findings, left.note(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
+			findings = append(findings, baseline.changed(view, before, node)...)
+		}
+	}
+	return slices.Concat(findings, left.finding(), baseline.renamed(view, was), baseline.lost(view, was), baseline.headChanged(view))
+}
+
+// changed is one finding for each thing that changed on a node, however many facts tell
+// of it. When the machine is another one, that is the cause of everything.
+func (b baseline) changed(view checks.View, before, node *facts.Node) (findings []checks.Finding) {
+	changes := slices.DeleteFunc(changesOf(before, node), func(c Change) bool {
+		return slices.Contains(facts.Momentary, compare.SectionOf(c.Fact))
+	})
+	if slices.ContainsFunc(changes, isAnotherMachine) {
+		f := b.finding(node, changes)
+		f.Summary = "another machine than the baseline's, under the same name"
+		if former := b.who(idOf(node)); former != "" {
+			f.Summary = "the machine that was " + former + " in the baseline is under this name"
+		}
+		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is it the machine that should be there?")}, f.Remedy, []fix.Command{b.anew(view)})
+		return []checks.Finding{f}
+	}
+	for _, t := range topicsOf(node) {
+		var own []Change
+		own, changes = split(changes, func(c Change) bool { return t.facts.MatchString(c.Fact) })
+		if own == nil {
+			continue
+		}
+		f := b.finding(node, own)
+		f.Summary = t.what + " changed since the baseline"
+		if t.undo != nil {
+			f.Remedy = append(t.undo(topicChange{view, before, node, own}), f.Remedy...)
+		}
+		f.Remedy = append(slices.Concat(f.Remedy, t.explained(view, node)), b.anew(view))
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// headChanged is what the launching machine launches with, where it is the same machine:
+// one section, which changed or was not seen.
+func (b baseline) headChanged(view checks.View) []checks.Finding {
+	if changes := headChanges(b.Head, view.Head); len(changes) > 0 {
+		f := b.finding(view.Head, changes)
+		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.anew(view))
+		return []checks.Finding{f}
+	}
+	if unseen := unseenOnHead(b.Head, view.Head); len(unseen) > 0 {
+		u := unseen[0]
+		told := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
+		if u.Earlier {
+			told = "the baseline has not seen this of the " + told
+		}
+		return []checks.Finding{{Verdict: checks.Unknown, Summary: told}}
+	}
+	return nil
+}
+
+// isAnotherMachine tells by the machine id, where both looks saw one.
+func isAnotherMachine(c Change) bool { return c.Fact == machineID && !c.came() && !c.gone() }
+
+// split takes those changes out that belong together.
+func split(changes []Change, belongs func(Change) bool) (own, rest []Change) {
+	for _, c := range changes {
+		if belongs(c) {
+			own = append(own, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return own, rest
+}
+
+func (b baseline) added(view checks.View, node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
+		Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{b.anew(view)},
+	}
+}
+
+// renamed are the nodes whose machines the baseline knows by other names: one finding, for
+// a fleet is renamed as a whole.
+func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks.Finding {
+	var names, now, then []string
+	for _, node := range view.Nodes {
+		if before := was[node.Name]; before != nil && before.Name != node.Name {
+			names = append(names, node.Name)
+			now, then = append(now, node.Name), append(then, before.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict: checks.Warn, Nodes: names, Summary: "another name than the baseline has for the same machine",
+		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.anew(view)},
+	}}
+}
+
+// lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
+// fewer nodes works, and the hostfile may be one that leaves out the broken ones. Where no
+// hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
+func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Finding {
+	if view.Launch.HostsFile == "" {
+		return nil
+	}
+	found := map[string]bool{}
+	for _, before := range was {
+		found[before.Name] = true
+	}
+	var names []string
+	for i := range b.Nodes {
+		if !found[b.Nodes[i].Name] {
+			names = append(names, b.Nodes[i].Name)
+		}
+	}
+	switch {
+	case names == nil:
+		return nil
+	case b.Unlisted:
+		return []checks.Finding{{
+			Verdict: checks.Unknown, Nodes: names,
+			Summary: "in the baseline and not in this run, and its hostfile, which cannot be read here, would say whether it was left out or is gone",
+		}}
+	}
+	return []checks.Finding{{
+		Verdict: checks.Warn, Nodes: names, Summary: "in the baseline, and in the hostfile no more",
+		Got: "not in the hostfile", Want: "in the baseline",
+		Remedy: []fix.Command{
+			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
+			fix.Here("$EDITOR {hostfile}   # missing by mistake: add %s", fix.Text(hostfile.Fold(names))),
+			b.anewWhere(view, fix.Code("they are gone for good")),
+		},
+	}}
+}
+
+// anew is the way out where the change was meant.
+func (b baseline) anew(view checks.View) fix.Command {
+	return b.anewWhere(view, fix.Code("this was meant"))
+}
+
+// anewWhere writes the baseline again, from the same hosts, where something is so.
+func (b baseline) anewWhere(view checks.View, so fix.Arg) fix.Command {
+	hosts := fix.Code("-H {hostfile}")
+	if view.Launch.HostsFile == "" {
+		var names []string
+		for i := range view.All {
+			names = append(names, view.All[i].Name)
+		}
+		hosts = fix.Code("-w %s", fix.Word(hostfile.Fold(names)))
+	}
+	return fix.Here("preflight snapshot %s --normalize -o %s   # if %s", hosts, fix.Path(b.File), so)
+}
+
+// who is the machine of the baseline that had an id, "" where none or several had it.
+func (b baseline) who(id string) (name string) {
+	for i := range b.Nodes {
+		if idOf(&b.Nodes[i]) != id {
+			continue
+		}
+		if name != "" {
+			return ""
+		}
+		name = b.Nodes[i].Name
+	}
+	return name
+}
+
+// uncompared is what drift did not compare because nobody was to look at it, each once.
+type uncompared []string
+
+// note parts what was not seen on a node: what is a gap becomes findings, the rest is left
+// out. A section that is missing now is told in the words of every other check that misses it.
+func (l *uncompared) note(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
+	for _, u := range unseen {
+		told := fmt.Sprintf("%s: %s", u.Section, u.Reason)
+		switch {
+		case u.ByChoice:
+			if told = fmt.Sprintf("%s (%s)", u.Section, u.Reason); !slices.Contains(*l, told) {
+				*l = append(*l, told)
+			}
+			continue
+		case u.Earlier:
+			told = "the baseline has not seen " + told
+		}
+		findings = append(findings, checks.UnknownFor(node, told))
+	}
+	return findings
+}
+
+// finding is what a pass does not hold for, none where all was compared.
+func (l uncompared) finding() []checks.Finding {
+	if l == nil {
+		return nil
+	}
+	return []checks.Finding{{Verdict: checks.Pass, Summary: "not compared: " + strings.Join(l, ", ")}}
+}

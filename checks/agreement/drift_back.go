@@ -1,0 +1,114 @@
+package agreement
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/remedy"
+	"preflight/facts"
+)
+
+// undoDriver installs the version that was there.
+func undoDriver(d topicChange) []fix.Command {
+	at := slices.IndexFunc(d.changes, func(c Change) bool {
+		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && unquoted(string(c.Before)) != ""
+	})
+	if at < 0 || d.node.NVML == nil {
+		return nil
+	}
+	kind := ""
+	if d.node.GPU != nil && d.node.GPU.OpenModule {
+		kind = "open"
+	}
+	return []fix.Command{remedy.HowInstalled, remedy.ExactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
+}
+
+// undoGPUs is for what is out of order where no check of this run has said so; of other
+// changes only a person can tell.
+func undoGPUs(d topicChange) []fix.Command {
+	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
+	if !slices.ContainsFunc(d.changes, failed) || d.view.Reported("gpu-healthy")[d.node.Name] {
+		return nil
+	}
+	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and mends it: until then a new baseline takes the fault for what is good")}
+}
+
+// undoPackages has pip install what was there, and remove what was not.
+func undoPackages(d topicChange) []fix.Command {
+	var unlike compare.Difference
+	for _, c := range d.changes {
+		if name, is := strings.CutPrefix(c.Fact, compare.PackagePath("")); is && d.node.Python.Found {
+			unlike.Deviations = append(unlike.Deviations, compare.Deviation{Name: name, Want: unquoted(string(c.Before))})
+		}
+	}
+	if unlike.Deviations == nil {
+		return nil
+	}
+	return remedy.PipFix(d.view, unlike)
+}
+
+// undoMTU sets the MTU that an interface had. One that came or went has none to go back to.
+func undoMTU(d topicChange) (commands []fix.Command) {
+	for _, c := range d.changes {
+		if !c.came() && !c.gone() {
+			name := mtuFact.FindStringSubmatch(c.Fact)[1]
+			commands = append(commands, fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Number(sizeIn(c.Before))))
+		}
+	}
+	return commands
+}
+
+// undoSHM makes it as large as it was, to the byte: what is rounded has changed as well.
+func undoSHM(d topicChange) []fix.Command {
+	at := slices.IndexFunc(d.changes, func(c Change) bool { return c.Fact == "shm.size" })
+	if at < 0 || !breaks(d.node, d.changes[at]) {
+		return nil
+	}
+	commands := remedy.SizeSHM(d.node, sizeIn(d.changes[at].Before), "")
+	if d.view.Reported("shm-size")[d.node.Name] {
+		for i := range commands {
+			commands[i] = commands[i].Remark("in place of what shm-size says, if that is smaller")
+		}
+	}
+	return commands
+}
+
+// undoInterfaces gives an interface its name again, by which NCCL_SOCKET_IFNAME and the like may
+// call it, and says where to look for one that is nowhere.
+//
+// Source: Linux 6.2, net/core/dev.c, dev_change_name: from there on an interface that is up
+// can be renamed.
+func undoInterfaces(d topicChange) (commands []fix.Command) {
+	renamed := false
+	for _, old := range d.before.Net.Interfaces {
+		if old.Internal() || interfaceNamed(d.node.Net, old.Name) {
+			continue
+		}
+		at := slices.IndexFunc(d.node.Net.Interfaces, func(i facts.Interface) bool {
+			return !interfaceNamed(d.before.Net, i.Name) && oneInterface(old, i)
+		})
+		if at < 0 {
+			commands = append(commands, fix.On("ip -br link; lspci | grep -i net   # is %s there by another name, and its adapter at all?", fix.Text(remedy.WordOr(old.Name, "it"))))
+			continue
+		}
+		now := d.node.Net.Interfaces[at].Name
+		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; before Linux 6.2 with the interface down, so not by ssh over it"))
+		renamed = true
+	}
+	if renamed {
+		commands = append(commands, fix.Note("for good: a rule of udev, a systemd.link file or netplan's match and set-name, by the MAC address; then see that what configures the address names the same"))
+	}
+	return commands
+}
+
+func interfaceNamed(net *facts.Net, name string) bool {
+	return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name })
+}
+
+// oneInterface is whether two names are one interface's: by its MAC address, which a
+// normalized baseline lacks, or by an address that it still has.
+func oneInterface(a, b facts.Interface) bool {
+	return a.MAC != "" && a.MAC == b.MAC || slices.ContainsFunc(a.IPv4(), func(address string) bool { return slices.Contains(b.IPv4(), address) })
+}

@@ -1,0 +1,144 @@
+package agreement
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// NoPolicy is why the checks of a policy skip where it has nothing for them.
+const NoPolicy = "no policy file asks for it"
+
+var Expectation = checks.Check{
+	ID:         checks.ExpectationID,
+	Title:      "every node is as the policy states",
+	Severity:   checks.Error,
+	FromPolicy: true,
+	Agreed:     true,
+	Doc: "Holds the facts of every node against the expect: list of preflight.yaml: versions (\">=570.86\"), sizes (\">=16GiB\"), plain values, lists of allowed ones, or \"absent\". " +
+		"A node that does not have the fact misses the expectation; one whose section was not seen is unknown. A stated expectation beats the majority: the checks that compare nodes leave " +
+		"out those whose miss counts, and keep nodes apart that the policy has unlike. Each expectation says itself what it weighs and how to meet it.",
+	WouldSee: "nothing for certain: what the team has ruled out takes part in the launch",
+	Run:      judgeExpectations,
+}
+
+func judgeExpectations(view checks.View) []checks.Finding {
+	var findings []checks.Finding
+	judged := false
+	statements := heldOf(view).statements
+	view.Nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
+	for i := range statements {
+		s := &statements[i]
+		findings = append(findings, s.findings(view)...)
+		judged = judged || s.met || s.missed != nil
+	}
+	left := notJudged(statements)
+	switch {
+	case statements == nil:
+		return checks.Skipped(NoPolicy)
+	case judged || findings != nil:
+		return append(findings, left...)
+	case left != nil:
+		return checks.Skipped(left[0].Summary) // and nothing else was judged, which is no pass
+	}
+	return checks.Skipped("the policy states nothing of what was looked at on these nodes")
+}
+
+func (s *statement) findings(view checks.View) []checks.Finding {
+	findings := slices.Concat(s.sight.Unknown, s.unclear)
+	if len(s.sight.Unreached) > 0 {
+		findings = append(findings, checks.Finding{Verdict: checks.Unknown, Explained: true, Summary: hostfile.Fold(s.sight.Unreached) + " not reached"})
+	}
+	if s.notTried != "" && s.demanded() {
+		for i := range view.All {
+			if node := &view.All[i]; s.names(node.Name) {
+				findings = append(findings, checks.UnknownFor(node, "nobody was to look at "+s.wanted()+": "+s.notTried))
+			}
+		}
+	}
+	for _, m := range s.missed {
+		findings = append(findings, checks.Finding{
+			Verdict: s.weight(view.Policy),
+			Nodes:   []string{m.node},
+			Fact:    m.fact,
+			At:      s.At,
+			Summary: s.Fact + " is not what the policy states",
+			Got:     m.got,
+			Want:    s.wanted(),
+			Remedy:  []fix.Command{s.fix(view), s.otherwise()},
+		})
+	}
+	return findings
+}
+
+// weight is what missing it comes to under a policy, which may weigh all of them anew.
+func (s *statement) weight(policy checks.Policy) checks.Verdict {
+	stated := checks.Fail
+	if s.Severity == checks.Warning {
+		stated = checks.Warn
+	}
+	return policy.Weigh(checks.ExpectationID, checks.Error, stated)
+}
+
+// otherwise is the way out where what the node has was meant.
+func (s *statement) otherwise() fix.Command {
+	file, line := s.At, ""
+	if at := strings.LastIndex(s.At, ":"); at >= 0 {
+		file, line = s.At[:at], s.At[at:]
+	}
+	return fix.Here("$EDITOR %s   # if this was meant: change what %s states", fix.Path(file), fix.Text(file+line))
+}
+
+// fix is the policy's own, else what installs such a package, else where a command would
+// come from: what to do to a node is the team's to say, and only they know it.
+func (s *statement) fix(view checks.View) fix.Command {
+	name, isPackage := strings.CutPrefix(s.Fact, compare.PackagePath(""))
+	wanted := strings.ReplaceAll(s.Is[0], " ", "")
+	switch {
+	case s.Fix != "":
+		return fix.Stated(s.Fix)
+	case !isPackage || strings.Contains(name, "*"):
+		return fix.Note("no command is known; a fix: at %s would stand here", fix.Text(s.At))
+	case wanted == absentWord:
+		return remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))
+	case !operator.MatchString(wanted):
+		wanted = "==" + wanted + s.allowed[0].bounds[0].further()
+	}
+	return remedy.Pip(view).Run("install %s", fix.Package(name+wanted))
+}
+
+// demanded is whether the policy insists on a look: it names the nodes, or says that
+// missing it is an error. What is stated of all nodes alike may be of GPUs, and the launch
+// of processors.
+func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == checks.Error }
+
+// notJudged says what was stated of this fleet and nobody was to look at, none where that
+// is nothing. What the policy insists on is an unknown of its own.
+func notJudged(statements []statement) []checks.Finding {
+	var reasons []string
+	left := map[string][]string{} // facts by why nobody looked
+	for i := range statements {
+		s := &statements[i]
+		if s.notTried == "" || s.demanded() {
+			continue
+		}
+		if left[s.notTried] == nil {
+			reasons = append(reasons, s.notTried)
+		}
+		left[s.notTried] = append(left[s.notTried], s.Fact)
+	}
+	if reasons == nil {
+		return nil
+	}
+	var parts []string
+	for _, reason := range reasons {
+		parts = append(parts, strings.Join(left[reason], ", ")+" ("+reason+")")
+	}
+	return []checks.Finding{{Verdict: checks.Pass, Summary: "not judged: " + strings.Join(parts, ", ")}}
+}

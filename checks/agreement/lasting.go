@@ -1,0 +1,68 @@
+package agreement
+
+import (
+	"slices"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// LeftOut is why a check does not judge a normalized snapshot.
+const LeftOut = "a normalized snapshot leaves out what this is judged by"
+
+// Lasting is a catalogue for normalized snapshots. What a check would judge by facts that
+// were left out it cannot tell, and no node is to blame.
+func Lasting(catalogue []checks.Check) []checks.Check {
+	judged := slices.Clone(catalogue)
+	for i := range judged {
+		check := &judged[i]
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return isGone(check, s) })
+		if check.Volatile || len(lasting) < len(check.Needs) {
+			check.Undecided = LeftOut
+			if len(lasting) < len(check.Needs) {
+				check.Needs = lasting // what the run was never to look at is still not judged
+				check.Run = func(checks.View) []checks.Finding { return nil }
+			}
+		}
+	}
+	return judged
+}
+
+// Lasts is whether a normalized snapshot holds something of what a check judges by.
+func Lasts(check checks.Check) bool {
+	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !isGone(&check, s) })
+}
+
+func isGone(c *checks.Check, s facts.Section) bool {
+	return slices.Contains(facts.Momentary, s) || c.OnHead && s != facts.SectionLauncher
+}
+
+// LastingLaunch is a launch without what it takes from the shell and the directory that it
+// was typed in: whose cluster it is does not change with them.
+func LastingLaunch(p launch.Prediction) launch.Prediction {
+	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
+	p.Script, p.Arguments, p.Files, p.Config = "", nil, nil, nil
+	return p
+}
+
+// LastingFleet is a fleet read from a normalized snapshot, as the checks take it: in the
+// order of the launch, which is not that of the file, and with the sections of
+// facts.Momentary not tried.
+func LastingFleet(fleet facts.Fleet, prediction launch.Prediction) facts.Fleet {
+	place := map[string]int{}
+	for i, host := range prediction.Hosts {
+		place[host.Name] = i
+	}
+	fleet.Nodes = slices.Clone(fleet.Nodes)
+	slices.SortStableFunc(fleet.Nodes, func(a, b facts.Node) int { return place[a.Name] - place[b.Name] })
+	notTried := map[facts.Section]string{}
+	for section, reason := range fleet.NotTried {
+		notTried[section] = reason
+	}
+	for _, section := range facts.Momentary {
+		notTried[section] = LeftOut
+	}
+	fleet.NotTried = notTried
+	return fleet
+}

@@ -1,0 +1,119 @@
+package agreement
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks/compare"
+	"preflight/facts"
+)
+
+var (
+	operators = []string{">=", "<=", "==", "!=", ">", "<"}
+	operator  = regexp.MustCompile(`^(?:[><=!]=|[><])`)
+)
+
+// readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
+// for a fact of the kind described.
+func readConstraint(text string, about facts.Description) (constraint, error) {
+	c := constraint{text: text}
+	if text == absentWord {
+		c.absent = true
+		return c, nil
+	}
+	if about.Kind == facts.List {
+		return c, fmt.Errorf("%s is a list, of which nothing but %q can be expected", about.Path, absentWord)
+	}
+	parts := []string{text}
+	if operator.MatchString(text) {
+		parts = strings.Split(text, ",")
+	}
+	for _, part := range parts {
+		b, err := readBound(strings.TrimSpace(part), about)
+		if err != nil {
+			return c, err
+		}
+		c.bounds = append(c.bounds, b)
+	}
+	return c, c.possible(about)
+}
+
+func readBound(text string, about facts.Description) (bound, error) {
+	b := bound{kind: about.Kind, op: operator.FindString(text)}
+	b.text = strings.TrimSpace(text[len(b.op):])
+	stated := b.op != ""
+	if !stated {
+		b.op = "=="
+	}
+	ordered := b.op != "==" && b.op != "!="
+	switch {
+	case b.text == "":
+		return b, fmt.Errorf("%q compares with nothing", text)
+	case strings.ContainsAny(b.text[:1], "=<>!~^"):
+		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(operators, " "))
+	case about.Kind == facts.Text && strings.HasSuffix(b.text, ".*"):
+		return b, fmt.Errorf("%q: a * stands for nothing in a value: write a range, as in \">=3, <4\"", text)
+	case stated && b.text == absentWord:
+		return b, fmt.Errorf("%q compares with no value: write %q alone", text, absentWord)
+	}
+	switch about.Kind {
+	case facts.Number:
+		number, err := readNumber(b.text, about)
+		b.number = number
+		return b, err
+	case facts.Truth:
+		if ordered || b.text != "true" && b.text != "false" {
+			return b, fmt.Errorf("%q: %s is true or false", text, about.Path)
+		}
+	default:
+		b.version = compare.ReadEdition(b.text)
+		switch {
+		case ordered && b.version == nil:
+			return b, fmt.Errorf("%q: %q is no version, and nothing else has an order", text, b.text)
+		case !stated && b.version != nil:
+			b.op = begins
+		}
+	}
+	return b, nil
+}
+
+// readNumber reads a number in what the fact is counted in: 9000, 16GiB, 100Gbit/s.
+func readNumber(text string, about facts.Description) (float64, error) {
+	if text == unlimitedWord && canBeUnlimited(about.Path) {
+		return math.Inf(1), nil
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	plain := err == nil && !math.IsNaN(number) && !math.IsInf(number, 0)
+	if counted := about.Unit == "bytes" && number > 0; plain && !counted {
+		return number, nil
+	}
+	switch about.Unit {
+	case "bytes":
+		size, err := ReadSize(text)
+		return float64(size), err
+	case "bit/s":
+		if rate, unit, err := humanize.ParseSI(text); err == nil && unit == "bit/s" {
+			return rate, nil
+		}
+		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s", text)
+	}
+	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
+}
+
+// ReadSize is how many bytes a size such as 512MiB means. A number without a unit is
+// bytes; one below 1024 is refused, as its unit was likely forgotten.
+func ReadSize(text string) (int64, error) {
+	size, err := humanize.ParseBytes(text)
+	if err != nil || size > math.MaxInt64 {
+		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil && size > 0 && size < 1024 {
+		return 0, fmt.Errorf("%s has no unit: write %sGiB, or %sB for bytes", text, text, text)
+	}
+	return int64(size), nil
+}

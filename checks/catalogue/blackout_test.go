@@ -1,0 +1,123 @@
+package catalogue
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+)
+
+// without is a fleet of which one node lacks one section.
+func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Fleet {
+	fleet.Nodes = slices.Clone(fleet.Nodes)
+	var node *facts.Node
+	if i < 0 { // the launching machine
+		head := *fleet.Head
+		fleet.Head, node = &head, &head
+	} else {
+		node = &fleet.Nodes[i]
+	}
+	blind := facts.Facts{}
+	for _, other := range sections {
+		if other != section {
+			blind.Take(other, node.Facts)
+		}
+	}
+	node.Facts = blind
+	node.Missing = maps.Clone(node.Missing)
+	if node.Missing == nil {
+		node.Missing = map[facts.Section]string{}
+	}
+	node.Missing[section] = "switched off by a test"
+	fleet.NotTried = maps.Clone(fleet.NotTried)
+	delete(fleet.NotTried, section) // it was tried, and did not work there
+	return fleet
+}
+
+// TestBlackout takes each needed section from each node in turn. What cannot
+// be seen is unknown there: never a pass, never a skip, never a panic.
+func TestBlackout(t *testing.T) {
+	const size = 3
+	for _, check := range Catalogue {
+		for _, section := range check.Needs {
+			if check.OnHead {
+				judgeBlind(t, check, without(fleettest.Healthy(size), -1, section), section)
+				continue
+			}
+			for i := range size {
+				judgeBlind(t, check, without(fleettest.Healthy(size), i, section), section)
+			}
+		}
+	}
+}
+
+func judgeBlind(t *testing.T, check checks.Check, fleet fleettest.Fleet, section facts.Section) {
+	t.Helper()
+	outcome := judged(fleet, check).Checks[0]
+	if outcome.Verdict != checks.Unknown || !strings.Contains(outcome.Reason, string(section)+": switched off by a test") {
+		t.Errorf("%s without %s: %s (%s)", check.ID, section, outcome.Verdict, outcome.Reason)
+	}
+}
+
+// TestBlackoutElsewhere takes away sections a check does not declare: it may
+// use them, but must do without.
+func TestBlackoutElsewhere(t *testing.T) {
+	for _, section := range sections {
+		for _, i := range []int{-1, 0, 1} {
+			judged(without(fleettest.Healthy(3), i, section), Catalogue...) // must not panic
+		}
+	}
+	fleet := fleettest.Healthy(3)
+	fleet.Head = nil
+	judged(fleet, Catalogue...)
+	fleet.Nodes = nil
+	judged(fleet, Catalogue...)
+	for i, node := range fleettest.Healthy(3).Nodes { // sections that are there and empty
+		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: facts.Facts{
+			SSH: &facts.SSH{}, Host: &facts.Host{}, Clock: &facts.Clock{}, Names: &facts.Names{}, Net: &facts.Net{}, SHM: &facts.SHM{},
+			Limits: &facts.Limits{}, Memory: &facts.Memory{}, Disk: &facts.Disk{}, Env: &facts.Env{}, Python: &facts.Python{}, IB: &facts.IB{},
+			Files: &facts.Files{}, GPU: &facts.GPU{}, NVML: &facts.NVML{}, Toolchain: &facts.Toolchain{}, Launcher: &facts.Launcher{}, Rehearsal: &facts.Rehearsal{}, Mesh: &facts.Mesh{}, PeerMesh: &facts.Mesh{}, Rendezvous: &facts.Rendezvous{}, PeerRendezvous: &facts.Rendezvous{},
+			Logins: &facts.Logins{}, Throughput: &facts.Throughput{},
+		}})
+		fleet.Head = &fleet.Nodes[i]
+	}
+	judged(fleet, Catalogue...)
+}
+
+// TestOrderOfNodesDoesNotMatter judges every failing fixture with its nodes
+// shuffled. The launch keeps its order: rank 0 stays where it was.
+func TestOrderOfNodesDoesNotMatter(t *testing.T) {
+	for _, check := range Catalogue {
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
+			want := sortedFindings(alone(check, fleet, policy))
+			for seed := range uint64(3) {
+				rand.New(rand.NewPCG(seed, 1)).Shuffle(len(fleet.Nodes), func(i, j int) {
+					fleet.Nodes[i], fleet.Nodes[j] = fleet.Nodes[j], fleet.Nodes[i]
+				})
+				got := sortedFindings(alone(check, fleet, policy))
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, shuffled (-want +got):\n%s", c.name, diff)
+				}
+			}
+		}
+	}
+}
+
+// sortedFindings is who is blamed for what, with no regard to order. Texts name
+// nodes in hostfile order, so they are compared by what does not depend on it.
+func sortedFindings(report checks.Report) []string {
+	found := []string{}
+	for _, f := range report.Findings {
+		found = append(found, string(f.Verdict)+" "+f.Summary+" "+strings.Join(slices.Sorted(slices.Values(f.Nodes)), ","))
+	}
+	slices.Sort(found)
+	return found
+}

@@ -1,0 +1,106 @@
+package catalogue
+
+import (
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/engine"
+	"preflight/checks/fabric"
+	"preflight/checks/gpu"
+	"preflight/checks/host"
+	"preflight/checks/launcher"
+	"preflight/checks/network"
+	"preflight/checks/software"
+	"preflight/checks/ssh"
+)
+
+// Catalogue is every check, in the order they are reported: reaching a node
+// first, then the machine, then what is installed there, then its network.
+// IDs are a contract: stable, and never used again for something else.
+var Catalogue = []checks.Check{
+	ssh.Reach,
+	ssh.HostKey,
+	ssh.Login,
+	ssh.Shell,
+	ssh.BetweenNodes,
+	ssh.AgentStart,
+
+	host.Distinct,
+	host.Names,
+	launcher.Ready,
+	launcher.Args,
+	launcher.Env,
+
+	launcher.WorkdirPresent,
+	launcher.ScriptSame,
+	gpu.SlotsFit,
+	software.PythonSame,
+	software.TorchSame,
+	software.NCCLSame,
+	software.ProtobufSame,
+	software.DeepSpeedSame,
+	software.PackagesSame,
+	software.ProtobufWorks,
+	software.NCCLLoaded,
+	software.DeepSpeedConfig,
+	software.DeepSpeedOps,
+	launcher.OffloadPath,
+	network.EnvSame,
+	network.EnvSane,
+
+	host.SHMSize,
+	host.SHMWritable,
+	host.SHMLeftovers,
+	host.SHMLimits,
+	host.NUMAMemory,
+
+	host.MemlockLimit,
+	host.OpenFilesLimit,
+	host.DiskSpace,
+	host.MemoryAvailable,
+	host.ClockSkew,
+
+	gpu.DriverLoads,
+	gpu.Count,
+	gpu.ModelSame,
+	gpu.DriverSame,
+	gpu.DriverRunsCUDA,
+	gpu.Healthy,
+	gpu.Idle,
+	gpu.Mode,
+	gpu.Throttle,
+	gpu.Links,
+	gpu.PeerAccess,
+	gpu.Fabric,
+	gpu.Direct,
+
+	network.NICChoice,
+	network.NICSame,
+	network.NodeMesh,
+	network.PathMTU,
+	network.MasterAddress,
+	network.MasterPortFree,
+	network.Rendezvous,
+	fabric.Links,
+	fabric.Same,
+
+	network.Throughput,
+
+	agreement.Drift,
+	agreement.Expectation,
+	engine.PolicyInForce, // the last: it tells which waivers nothing needed
+}
+
+// NotCovered is what can end a launch and no check looks at: a pass says
+// nothing of it, and the report says so.
+const NotCovered = "traffic over InfiniBand or RoCE; whether a GPU computes"
+
+// Lookup finds a check of the catalogue by its ID.
+func Lookup(id string) (checks.Check, bool) {
+	i := slices.IndexFunc(Catalogue, func(c checks.Check) bool { return c.ID == id })
+	if i < 0 {
+		return checks.Check{}, false
+	}
+	return Catalogue[i], true
+}

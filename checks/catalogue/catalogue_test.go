@@ -1,0 +1,93 @@
+package catalogue
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+var (
+	kebab    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	sections = []facts.Section{
+		facts.SectionSSH, facts.SectionHost, facts.SectionClock, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
+		facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB, facts.SectionFiles, facts.SectionGPU, facts.SectionNVML,
+		facts.SectionToolchain, facts.SectionLauncher, facts.SectionRehearsal,
+		facts.SectionMesh, facts.SectionPeerMesh, facts.SectionRendezvous, facts.SectionPeerRendezvous, facts.SectionLogins, facts.SectionThroughput,
+	}
+)
+
+func TestCatalogueIsDocumented(t *testing.T) {
+	met := map[string]bool{}
+	for _, check := range Catalogue {
+		if !kebab.MatchString(check.ID) {
+			t.Errorf("%q is not kebab-case", check.ID)
+		}
+		if met[check.ID] {
+			t.Errorf("%s is there twice", check.ID)
+		}
+		met[check.ID] = true
+		if check.Severity != checks.Error && check.Severity != checks.Warning {
+			t.Errorf("%s: severity %q", check.ID, check.Severity)
+		}
+		for name, text := range map[string]string{"Title": check.Title, "Doc": check.Doc, "WouldSee": check.WouldSee} {
+			if strings.TrimSpace(text) == "" {
+				t.Errorf("%s has no %s", check.ID, name)
+			}
+		}
+		if unicode.IsUpper([]rune(check.Title + " ")[0]) {
+			t.Errorf("%s: a title goes on after \"passes when\": %q", check.ID, check.Title)
+		}
+		if strings.HasSuffix(check.Title, ".") || strings.Contains(check.Doc, "\n") || !strings.HasSuffix(check.Doc, ".") {
+			t.Errorf("%s: a title has no full stop, a doc is one paragraph that ends in one", check.ID)
+		}
+		if len(check.Needs) == 0 && !check.FromPolicy {
+			t.Errorf("%s needs nothing, so it can never be unknown", check.ID)
+		}
+		for _, section := range check.Needs {
+			if !slices.Contains(sections, section) {
+				t.Errorf("%s needs %s, which nobody collects", check.ID, section)
+			}
+		}
+	}
+}
+
+// TestEveryCheckHasFixtures holds the catalogue and testdata together.
+func TestEveryCheckHasFixtures(t *testing.T) {
+	known := map[string]bool{}
+	for _, check := range Catalogue {
+		known[check.ID] = true
+		verdicts := map[checks.Verdict]bool{}
+		for _, c := range fixturesOf(t, check.ID) {
+			verdicts[c.verdict()] = true
+		}
+		if !verdicts[checks.Pass] || !verdicts[checks.Fail] && !verdicts[checks.Warn] || !verdicts[checks.Unknown] {
+			t.Errorf("%s has fixtures for %v; it needs a pass, a fail or warn, and an unknown", check.ID, verdicts)
+		}
+	}
+	archives, err := filepath.Glob(archivePath("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range archives {
+		if !known[strings.TrimSuffix(filepath.Base(archive), ".txtar")] {
+			t.Errorf("%s belongs to no check", archive)
+		}
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, check := range Catalogue {
+		if got, known := Lookup(check.ID); !known || got.Title != check.Title {
+			t.Errorf("Lookup(%s) = %q, %v", check.ID, got.Title, known)
+		}
+	}
+	if _, known := Lookup("no-such-check"); known {
+		t.Error("a check that does not exist was found")
+	}
+}

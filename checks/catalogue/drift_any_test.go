@@ -1,0 +1,134 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+)
+
+// mutants visits a tree of JSON once for each way in which one thing in it can be
+// otherwise: a value that is another one, something that is gone, and a list that has one
+// entry more. What is visited is told by its path, and put back behind.
+func mutants(path string, tree any, set func(any), visit func(path string)) {
+	try := func(what string, value any) {
+		set(value)
+		visit(path + " " + what)
+		set(tree)
+	}
+	try("gone", nil)
+	switch v := tree.(type) {
+	case map[string]any:
+		more := maps.Clone(v)
+		more["added"] = "1"
+		try("and one more", more)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			mutants(path+"."+name, v[name], func(value any) { v[name] = value }, visit)
+		}
+	case []any:
+		for i := range v {
+			mutants(fmt.Sprintf("%s[%d]", path, i), v[i], func(value any) { v[i] = value }, visit)
+		}
+		if len(v) > 0 {
+			try("shorter", v[1:])
+			try("longer", append(slices.Clone(v), v[0]))
+		}
+	case string:
+		try("other", v+"7")
+		try("blank", "")
+	case json.Number:
+		try("more", v+"1")
+		try("none", 0)
+	case bool:
+		try("not", !v)
+	}
+}
+
+// treeOf is the facts as JSON's maps and lists.
+func treeOf(t *testing.T, f any) (tree map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // some are larger than a float64 can tell
+	if err := decoder.Decode(&tree); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// withSection is the facts with a section read of a tree, false where that is of another
+// kind.
+func withSection(f facts.Facts, section facts.Section, tree any) (facts.Facts, bool) {
+	f.Take(section, facts.Facts{})
+	text, err := json.Marshal(map[facts.Section]any{section: tree})
+	return f, err == nil && json.Unmarshal(text, &f) == nil
+}
+
+// plainFleet is one node with a little of everything, and as few entries as tell of lists.
+func plainFleet() fleettest.Fleet {
+	fleet := fleettest.Healthy(1)
+	node := &fleet.Nodes[0]
+	node.NVML.Cards = node.NVML.Cards[:2]
+	node.Net.Interfaces[1].Kind = "veth" // as in a container
+	node.Python.Packages["torch"] = node.Python.Torch.Version
+	node.Python.Packages["apex"] = "0.1+built"
+	return fleet
+}
+
+// TestAnyOneDrift holds a fleet against itself with any one thing otherwise, now or then,
+// on the node or on the launching machine: that is one finding at most, and it can be
+// acted upon.
+func TestAnyOneDrift(t *testing.T) {
+	judged := 0
+	hold := func(what string, was, is fleettest.Fleet) {
+		judged++
+		policy := checks.DefaultPolicy()
+		policy.Baseline = &checks.Baseline{File: "golden.json", Head: was.Head, Nodes: was.Nodes}
+		findings := engine.Evaluate([]checks.Check{agreement.Drift}, is.Fleet, is.Launch, policy).Findings
+		if len(findings) > 1 {
+			t.Errorf("%s:\n%s", what, fleettest.Spelled(findings))
+		}
+		for _, finding := range findings {
+			wellSpoken(t, finding)
+			if fixes := strings.Join(finding.Fix, "\n"); strings.Contains(fixes, "absent") || finding.Verdict != checks.Unknown && finding.Got == finding.Want {
+				t.Errorf("%s:\n%s\n%s", what, fleettest.Spelled(findings), fixes)
+			}
+		}
+	}
+	for _, onHead := range []bool{false, true} {
+		same, other := plainFleet(), plainFleet()
+		node := &other.Nodes[0]
+		if onHead {
+			node = other.Head
+		}
+		whole := node.Facts
+		tree := treeOf(t, whole)
+		for section := range tree {
+			name := facts.Section(section)
+			mutants(section, tree[section], func(value any) { tree[section] = value }, func(path string) {
+				f, ok := withSection(whole, name, tree[section])
+				if !ok {
+					return
+				}
+				node.Facts = f
+				hold(fmt.Sprintf("%s now, on the head %t", path, onHead), same, other)
+				hold(fmt.Sprintf("%s then, on the head %t", path, onHead), other, same)
+			})
+		}
+	}
+	if judged < 1000 {
+		t.Errorf("only %d fleets were judged", judged)
+	}
+}

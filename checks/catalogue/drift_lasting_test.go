@@ -1,0 +1,185 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
+	"preflight/checks/software"
+	"preflight/facts"
+)
+
+// lastingOf is a fleet as it is read back from a normalized snapshot.
+func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
+	t.Helper()
+	through := func(node facts.Node, tree map[string]any) facts.Node {
+		node.Facts = throughJSON(t, tree)
+		return node
+	}
+	fleet.Nodes = slices.Clone(fleet.Nodes)
+	for i := range fleet.Nodes {
+		fleet.Nodes[i] = through(fleet.Nodes[i], fleet.Nodes[i].Lasting())
+	}
+	if fleet.Head != nil {
+		head := through(*fleet.Head, fleet.Head.LastingOfHead())
+		fleet.Head = &head
+	}
+	fleet.Launch = agreement.LastingLaunch(fleet.Launch)
+	fleet.Fleet = agreement.LastingFleet(fleet.Fleet, fleet.Launch)
+	return fleet
+}
+
+// throughJSON is what is read back of facts, or of what lasts of them.
+func throughJSON(t *testing.T, tree any) (read facts.Facts) {
+	t.Helper()
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = json.Unmarshal(text, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// TestLastingJudgesAlike judges every fixture as it is and as its normalized snapshot: a
+// check says the same of both, or that it cannot judge the second, and never passes what
+// it has not seen.
+func TestLastingJudgesAlike(t *testing.T) {
+	for _, check := range Catalogue {
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
+			whole := alone(check, fleet, policy)
+			left := lastingOf(t, fleet)
+			part := aloneAmong(agreement.Lasting(Catalogue), agreement.Lasting([]checks.Check{check})[0], left, policy)
+			a, b := whole.Checks[0], part.Checks[0]
+			if strings.Contains(b.Reason, agreement.LeftOut) || check.Volatile && b.Verdict == checks.Unknown {
+				continue
+			}
+			if diff := cmp.Diff(a, b); diff != "" {
+				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
+			} else if diff := cmp.Diff(whole.Findings, part.Findings); diff != "" {
+				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
+			}
+		}
+	}
+}
+
+// TestLastingHealthy has nothing to find, and cannot tell what was left out: no fleet is
+// fit for a launch by what lasts alone.
+func TestLastingHealthy(t *testing.T) {
+	fleet := lastingOf(t, fleettest.Healthy(4))
+	report := engine.Evaluate(agreement.Lasting(Catalogue), fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
+	if diff := cmp.Diff([]checks.Finding{}, report.Findings); diff != "" || report.Verdict != checks.Unknown || report.ExitCode != 2 {
+		t.Errorf("%s, exit code %d (-want +got):\n%s", report.Verdict, report.ExitCode, diff)
+	}
+	for i, outcome := range report.Checks {
+		momentary := slices.ContainsFunc(Catalogue[i].Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) })
+		here := Catalogue[i].OnHead && slices.ContainsFunc(Catalogue[i].Needs, func(s facts.Section) bool { return s != facts.SectionLauncher })
+		leftOut := outcome.Verdict == checks.Unknown && outcome.Reason == agreement.LeftOut
+		if leftOut != (momentary || here || Catalogue[i].Volatile) {
+			t.Errorf("%s: %s (%s)", outcome.Check, outcome.Verdict, outcome.Reason)
+		}
+	}
+	policy := checks.DefaultPolicy()
+	policy.Only = []string{software.TorchSame.ID}
+	report = engine.Evaluate(agreement.Lasting(Catalogue), fleet.Fleet, fleet.Launch, policy)
+	if report.Verdict != checks.Pass || report.ExitCode != 0 {
+		t.Errorf("only %s: %s, exit code %d", software.TorchSame.ID, report.Verdict, report.ExitCode)
+	}
+}
+
+// TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out: a check
+// that says otherwise then must be declared Volatile, for it would take zeros for facts.
+func TestVolatileIsDeclared(t *testing.T) {
+	for _, check := range Catalogue {
+		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
+			continue
+		}
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
+			want := alone(check, fleet, policy)
+			shaken := fleet.Fleet
+			shaken.Nodes = nil
+			for i, node := range fleet.Nodes {
+				number := []int64{1, 1 << 50}[i%2]
+				lasts := node.Lasting()
+				node.Facts = throughJSON(t, node.Facts)
+				disturb(reflect.ValueOf(&node.Facts), lasts, number)
+				shaken.Nodes = append(shaken.Nodes, node)
+			}
+			got := alone(check, fleettest.Fleet{Fleet: shaken, Launch: fleet.Launch}, policy)
+			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
+				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", c.name, got.Checks[0], want.Checks[0], diff)
+			}
+		}
+	}
+}
+
+// disturb changes the facts of v that the tree, which is what lasts of it, has not.
+func disturb(v reflect.Value, tree any, number int64) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			disturb(v.Elem(), tree, number)
+		}
+	case reflect.Slice:
+		list, _ := tree.([]any)
+		for i := range min(v.Len(), len(list)) {
+			disturb(v.Index(i), list[i], number)
+		}
+	case reflect.Struct:
+		fields, _ := tree.(map[string]any)
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			below, lasts := fields[name]
+			switch {
+			case options == "omitempty" && v.Field(i).IsZero(): // left out for being empty
+			case field.Anonymous && name == "":
+				disturb(v.Field(i), tree, number)
+			case lasts:
+				disturb(v.Field(i), below, number)
+			case !slices.Contains(facts.Momentary, facts.Section(name)):
+				shake(v.Field(i), number)
+			}
+		}
+	}
+}
+
+// shake gives a value another one; what is not there stays so.
+func shake(v reflect.Value, number int64) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			shake(v.Elem(), number)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			shake(v.Field(i), number)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			shake(v.Index(i), number)
+		}
+	case reflect.Int, reflect.Int64:
+		v.SetInt(number)
+	case reflect.Uint64, reflect.Uint32:
+		v.SetUint(uint64(number) & math.MaxUint32)
+	case reflect.Float64:
+		v.SetFloat(float64(number))
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.String:
+		v.SetString("shaken")
+	}
+}

@@ -1,0 +1,420 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dustin/go-humanize"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+
+	"preflight/checks"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+)
+
+// fixture is one case of testdata/<check-id>.txtar: above the arrow what is
+// changed in a healthy fleet, below it all that the check says then.
+// testdata/README.md has the format.
+type fixture struct {
+	name     string           // <check-id>/<case>
+	changed  string           // the text above the arrow
+	changes  map[string]any   // who → merge patch, read from it
+	expected string           // the text from the arrow on
+	nowhere  map[int][]string // finding → texts that no field of it has
+}
+
+const arrow = "=> "
+
+func archivePath(check string) string { return filepath.Join("testdata", check+".txtar") }
+
+func readArchive(t *testing.T, check string) *txtar.Archive {
+	t.Helper()
+	archive, err := txtar.ParseFile(archivePath(check))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// fixturesOf are the cases of a check.
+func fixturesOf(t *testing.T, check string) []fixture {
+	t.Helper()
+	var cases []fixture
+	names := map[string]bool{}
+	for _, file := range readArchive(t, check).Files {
+		if names[file.Name] {
+			t.Fatalf("%s has two cases %s", check, file.Name)
+		}
+		names[file.Name] = true
+		cases = append(cases, readCase(t, check, file))
+	}
+	return cases
+}
+
+// fixtureOf is one case of a check, by name.
+func fixtureOf(t *testing.T, check, name string) fixture {
+	t.Helper()
+	cases := fixturesOf(t, check)
+	i := slices.IndexFunc(cases, func(c fixture) bool { return c.name == check+"/"+name })
+	if i < 0 {
+		t.Fatalf("%s has no case %s", check, name)
+	}
+	return cases[i]
+}
+
+func readCase(t *testing.T, check string, file txtar.File) fixture {
+	t.Helper()
+	c := fixture{name: check + "/" + file.Name, changes: map[string]any{}, nowhere: map[int][]string{}}
+	text, outcome, expected := strings.Cut(string(file.Data), "\n"+arrow)
+	if !strings.HasPrefix(text, "# ") {
+		t.Fatalf("%s does not say what it is about", c.name)
+	}
+	c.changed = strings.TrimRight(text, "\n") + "\n"
+	if err := c.read(); err != nil {
+		t.Fatalf("%s: %v", c.name, err)
+	}
+	if !expected { // -update writes what comes out
+		return c
+	}
+	finding := -2 // the line of the arrow is none
+	for line := range strings.Lines(arrow + strings.TrimSpace(outcome) + "\n") {
+		if !strings.HasPrefix(line, "  ") {
+			finding++
+		}
+		c.expected += line
+		if absent, found := strings.CutPrefix(line, "  nowhere: "); found {
+			absent = strings.TrimSuffix(absent, "\n")
+			if exact, err := strconv.Unquote(absent); err == nil {
+				absent = exact
+			}
+			c.nowhere[finding] = append(c.nowhere[finding], absent)
+		}
+	}
+	return c
+}
+
+// verdict is the one expected of the check.
+func (c fixture) verdict() checks.Verdict {
+	word, _, _ := strings.Cut(strings.TrimPrefix(c.expected, arrow), "\n")
+	word, _, _ = strings.Cut(word, ":")
+	return checks.Verdict(word)
+}
+
+// read takes the changes from their text. Each is "WHO PATH: VALUE": who are nodes,
+// "all" of them, "head", "launch", "policy" or "not_tried", the path leads into their
+// JSON; "baseline" before it says it of an earlier look.
+func (c *fixture) read() error {
+	// Into a map first: only there are keys that come twice an error.
+	if err := yaml.Unmarshal([]byte(c.changed), new(map[string]any)); err != nil {
+		return err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(c.changed), &document); err != nil || document.IsZero() {
+		return err
+	}
+	pairs := document.Content[0].Content
+	for i := 0; i < len(pairs); i += 2 {
+		key, changes := strings.Fields(pairs[i].Value), c.changes
+		if key[0] == "baseline" {
+			earlier, _ := changes["baseline"].(map[string]any)
+			if earlier == nil {
+				earlier = map[string]any{}
+				changes["baseline"] = earlier
+			}
+			if key = key[1:]; len(key) == 0 {
+				continue
+			}
+			changes = earlier
+		}
+		if len(key) == 1 { // nodes: 8, baseline head:, baseline w3: null
+			key = append(key, "")
+		}
+		for _, who := range key[:len(key)-1] {
+			path := pathTo(who, key[len(key)-1])
+			value, err := valueOf(pairs[i+1]) // one of its own for each: another line may add to it
+			err = errors.Join(err, assign(changes, path, value))
+			if len(path) == 3 && path[1] == "missing" { // what could not be looked at is not there
+				err = errors.Join(err, assign(changes, []string{who, "facts", path[2]}, nil))
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", pairs[i].Value, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pathTo is where something of somebody is. Sections are among a node's facts.
+func pathTo(who, path string) []string {
+	if path == "" {
+		return []string{who}
+	}
+	steps := strings.Split(path, ".")
+	notNodes := []string{"launch", "policy", "not_tried"}
+	if !slices.Contains(notNodes, who) && slices.Contains(sections, facts.Section(steps[0])) {
+		steps = append([]string{"facts"}, steps...)
+	}
+	return append([]string{who}, steps...)
+}
+
+// assign puts a value into a tree, an object beside what is there of it.
+func assign(tree map[string]any, path []string, value any) error {
+	for last := len(path) - 1; last > 0; last-- {
+		value = map[string]any{path[last]: value}
+	}
+	old, given := tree[path[0]]
+	if !given {
+		tree[path[0]] = value
+		return nil
+	}
+	before, isTree := old.(map[string]any)
+	more, adds := value.(map[string]any)
+	if !isTree || !adds {
+		return fmt.Errorf("%s is %v already", path[0], old)
+	}
+	for step, value := range more {
+		if err := assign(before, []string{step}, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueOf is a value of YAML as JSON has it. Keys are texts, and a size may be
+// given as 64 MiB.
+func valueOf(node *yaml.Node) (any, error) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		object := map[string]any{}
+		for i := 0; i < len(node.Content); i += 2 {
+			value, err := valueOf(node.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			object[node.Content[i].Value] = value
+		}
+		return object, nil
+	case yaml.SequenceNode:
+		list := []any{}
+		for _, entry := range node.Content {
+			value, err := valueOf(entry)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		return list, nil
+	}
+	if node.Style == 0 && strings.HasSuffix(node.Value, "iB") {
+		if size, err := humanize.ParseBytes(node.Value); err == nil {
+			return size, nil
+		}
+	}
+	var value any
+	err := node.Decode(&value)
+	return value, err
+}
+
+// build is the fixture's fleet.
+func (c fixture) build(t *testing.T) (fleettest.Fleet, checks.Policy) {
+	t.Helper()
+	changes := maps.Clone(c.changes)
+	fleet, policy := fleettest.Healthy(sizeOf(changes, 4)), checks.DefaultPolicy()
+	fleet.Nodes = changedNodes(t, fleet.Nodes, changes)
+	if patch, given := take(changes, "head"); given {
+		head := patched(t, *fleet.Head, patch)
+		fleet.Head = &head
+	}
+	if patch, given := take(changes, "not_tried"); given {
+		fleet.NotTried = patched(t, fleet.NotTried, patch)
+	}
+	if patch, given := take(changes, "launch"); given {
+		fleet.Launch = patched(t, fleet.Launch, patch)
+	}
+	if patch, given := take(changes, "policy"); given {
+		policy = patched(t, policy, patch)
+	}
+	if earlier, given := take(changes, "baseline"); given {
+		policy.Baseline = baselineOf(t, maps.Clone(earlier.(map[string]any)), len(fleet.Nodes))
+	}
+	for who := range changes {
+		t.Fatalf("the fleet has no node %s", who)
+	}
+	return fleet, policy
+}
+
+// baselineOf is an earlier look at a healthy fleet. It has seen the launching machine
+// only where the changes name it.
+func baselineOf(t *testing.T, changes map[string]any, size int) *checks.Baseline {
+	t.Helper()
+	then := fleettest.Healthy(sizeOf(changes, size))
+	earlier := &checks.Baseline{File: "golden.json", Nodes: changedNodes(t, then.Nodes, changes)}
+	if patch, given := take(changes, "head"); given {
+		head := patched(t, *then.Head, patch)
+		earlier.Head = &head
+	}
+	if patch, given := take(changes, "not_tried"); given {
+		earlier.NotTried = patched(t, earlier.NotTried, patch)
+	}
+	for who := range changes {
+		t.Fatalf("the baseline has no node %s", who)
+	}
+	return earlier
+}
+
+// take is the patch of somebody, and takes it out of the changes.
+func take(changes map[string]any, who string) (any, bool) {
+	patch, given := changes[who]
+	delete(changes, who)
+	return patch, given
+}
+
+func sizeOf(changes map[string]any, usual int) int {
+	if size, given := take(changes, "nodes"); given {
+		return size.(int)
+	}
+	return usual
+}
+
+// changedNodes takes the changes of all nodes and then those of each. A node of null
+// is left out.
+func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []facts.Node {
+	t.Helper()
+	var nodes []facts.Node
+	ofAll, _ := take(changes, "all")
+	for _, node := range healthy {
+		patch, given := take(changes, node.Name)
+		if given && patch == nil {
+			continue
+		}
+		node = changedNode(t, node, ofAll)
+		nodes = append(nodes, changedNode(t, node, patch))
+	}
+	return nodes
+}
+
+// changedNode is a node with a patch applied. "unreached" is the ssh section
+// of a node that has no other.
+func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
+	t.Helper()
+	changes, _ := patch.(map[string]any)
+	if changes == nil {
+		return node
+	}
+	changes = maps.Clone(changes)
+	ssh, unreached := take(changes, "unreached")
+	if seen, _ := take(changes, "facts"); seen != nil {
+		node.Facts = changedFacts(t, node.Facts, seen.(map[string]any))
+	}
+	if len(changes) > 0 {
+		node = patched(t, node, changes)
+	}
+	if unreached {
+		var seen facts.SSH
+		if !node.Reached { // what all tell comes first
+			seen = *node.SSH
+		}
+		seen = patched(t, seen, ssh)
+		node.Reached, node.Address, node.Facts = false, "", facts.Facts{SSH: &seen}
+	}
+	return node
+}
+
+// changedFacts takes only the sections through JSON that are changed: with all 20 KB of
+// each node the tests would take twice as long.
+func changedFacts(t *testing.T, seen facts.Facts, changes map[string]any) facts.Facts {
+	t.Helper()
+	var part facts.Facts
+	for section := range changes {
+		part.Take(facts.Section(section), seen)
+	}
+	part = patched(t, part, changes)
+	for section := range changes {
+		seen.Take(facts.Section(section), part)
+	}
+	return seen
+}
+
+// patched applies a merge patch to a value by way of its JSON. Keys the value
+// does not know are an error: they are spelling mistakes.
+func patched[T any](t *testing.T, value T, patch any) T {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	exact := json.NewDecoder(bytes.NewReader(text))
+	exact.UseNumber() // sizes beyond 2^53 survive
+	if err := exact.Decode(&tree); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = json.Marshal(mergePatch(tree, patch)); err != nil {
+		t.Fatal(err)
+	}
+	var result T
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&result); err != nil {
+		t.Fatalf("patch %v: %v", patch, err)
+	}
+	return result
+}
+
+// mergePatch is MergePatch of RFC 7396, section 2, and one thing more: an object
+// patches a list by index, so that one of eight GPUs can be told apart.
+func mergePatch(target, patch any) any {
+	changes, isObject := patch.(map[string]any)
+	if !isObject {
+		return patch
+	}
+	if list, isList := target.([]any); isList {
+		return patchedList(list, changes)
+	}
+	object, _ := target.(map[string]any)
+	object = maps.Clone(object)
+	if object == nil {
+		object = map[string]any{}
+	}
+	for name, change := range changes {
+		if change == nil {
+			delete(object, name)
+			continue
+		}
+		object[name] = mergePatch(object[name], change)
+	}
+	return object
+}
+
+// patchedList patches entries by index, "*" first; null takes one out, and the index
+// after the last one adds an entry.
+func patchedList(list []any, changes map[string]any) []any {
+	var result []any
+	for i, entry := range list {
+		keep := true
+		for _, key := range []string{"*", strconv.Itoa(i)} {
+			if change, given := changes[key]; given {
+				entry, keep = mergePatch(entry, change), change != nil
+			}
+		}
+		if keep {
+			result = append(result, entry)
+		}
+	}
+	for i := len(list); ; i++ {
+		entry := changes[strconv.Itoa(i)]
+		if entry == nil {
+			return result
+		}
+		result = append(result, entry)
+	}
+}

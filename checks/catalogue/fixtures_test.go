@@ -1,0 +1,96 @@
+package catalogue
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"golang.org/x/tools/txtar"
+
+	"preflight/checks"
+	"preflight/checks/fleettest"
+	"preflight/checks/ssh"
+)
+
+// TestFixtures compares every field of every outcome. With -update it writes what
+// comes out below the arrows, for a person to read.
+func TestFixtures(t *testing.T) {
+	for _, check := range Catalogue {
+		archive := readArchive(t, check.ID)
+		before := txtar.Format(archive)
+		for i, c := range fixturesOf(t, check.ID) {
+			t.Run(c.name, func(t *testing.T) {
+				fleet, policy := c.build(t)
+				report := alone(check, fleet, policy)
+				got := c.outcome(report)
+				if difference := diff.Diff("want", []byte(c.expected), "got", []byte(got)); difference != nil && !*update {
+					t.Errorf("%s", difference)
+				}
+				for i, f := range report.Findings {
+					wellSpoken(t, f)
+					lacks(t, f, c.nowhere[i])
+				}
+				archive.Files[i].Data = []byte(c.changed + got + "\n")
+			})
+		}
+		if after := txtar.Format(archive); *update && !bytes.Equal(before, after) {
+			if err := os.WriteFile(archivePath(check.ID), after, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// outcome is a report of the one check as the fixture has it below the arrow.
+func (c fixture) outcome(report checks.Report) string {
+	outcome := report.Checks[0]
+	text := arrow + string(outcome.Verdict)
+	if outcome.Reason != "" {
+		text += ": " + outcome.Reason
+	}
+	text += "\n"
+	for i, f := range report.Findings {
+		text += fleettest.Spelled([]checks.Finding{f})
+		for _, absent := range c.nowhere[i] {
+			text += fleettest.Line("  nowhere", absent)
+		}
+	}
+	return text
+}
+
+// wellSpoken holds for every finding of every fixture: it can be acted upon
+// and nothing of its templates is left.
+func wellSpoken(t *testing.T, f checks.Finding) {
+	t.Helper()
+	if f.Summary == "" || strings.HasSuffix(f.Summary, ".") {
+		t.Errorf("summary %q is empty or ends in a full stop", f.Summary)
+	}
+	if (f.Verdict == checks.Fail || f.Verdict == checks.Warn) && (len(f.Fix) == 0 || f.WouldSee == "") {
+		t.Errorf("%q has no fix or no would_see: %q, %q", f.Summary, f.Fix, f.WouldSee)
+	}
+	for _, fix := range f.Fix {
+		if strings.Contains(fix, ssh.UnknownDetail) {
+			t.Errorf("the fix %q is not one", fix)
+		}
+	}
+	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
+		if left := ssh.Placeholder.FindString(text); left != "" {
+			t.Errorf("%s is left in %q", left, text)
+		}
+	}
+}
+
+// lacks holds for the texts that a fixture wants nowhere in a finding, which
+// -update does not take out.
+func lacks(t *testing.T, f checks.Finding, nowhere []string) {
+	t.Helper()
+	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
+		for _, absent := range nowhere {
+			if strings.Contains(text, absent) {
+				t.Errorf("%q says %q, which must appear nowhere", text, absent)
+			}
+		}
+	}
+}

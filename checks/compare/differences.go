@@ -1,0 +1,157 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// Group is the nodes that share one value; Value "" means they do not have it.
+type Group struct {
+	Value string
+	Nodes []string
+}
+
+// GroupBy sorts nodes by a value, the largest group first; equal sizes keep
+// hostfile order.
+func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
+	var groups []Group
+	at := map[string]int{}
+	i := -1
+	for _, node := range nodes {
+		v := value(node)
+		seen := i >= 0 && groups[i].Value == v // neighbours mostly are alike
+		if !seen {
+			i, seen = at[v]
+		}
+		if !seen {
+			i = len(groups)
+			at[v] = i
+			groups = append(groups, Group{Value: v})
+		}
+		groups[i].Nodes = append(groups[i].Nodes, node.Name)
+	}
+	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
+	return groups
+}
+
+// Shown is a value as a person reads it.
+func Shown(value string) string {
+	if value == "" {
+		return "absent"
+	}
+	return value
+}
+
+// Comparison is one thing to compare across those nodes that can be compared in it.
+type Comparison struct {
+	Name  string
+	Value func(*facts.Node) string // "" where the node does not have it
+	Among []*facts.Node
+	// Want is right whatever most nodes have, if any has it; "" where nobody says.
+	Want string
+}
+
+// Among compares nodes in one thing.
+func Among(nodes []*facts.Node, name string, value func(*facts.Node) string) Comparison {
+	return Comparison{Name: name, Value: value, Among: nodes}
+}
+
+// Deviation is one thing in which nodes differ from what most nodes have.
+type Deviation struct {
+	Name, Got, Want string
+}
+
+// Difference is all that the same nodes have otherwise: one machine that was
+// not updated is one cause, however many packages it shows in.
+type Difference struct {
+	Nodes []string
+	// Split says that no value has a majority: nobody is to blame, Nodes are
+	// all of them, Got names every group and Want is empty.
+	Split      bool
+	Deviations []Deviation
+}
+
+// agreed is whether all have one value, as nearly always.
+func (c Comparison) agreed() bool {
+	if len(c.Among) == 0 {
+		return true
+	}
+	first := c.Value(c.Among[0])
+	return !slices.ContainsFunc(c.Among[1:], func(node *facts.Node) bool { return c.Value(node) != first })
+}
+
+// Differences makes the comparisons one by one and gathers what differs by the nodes
+// that stand apart, in the order they were met.
+func Differences(all ...Comparison) []Difference {
+	var found []Difference
+	at := map[string]int{}
+	add := func(nodes []string, split bool, d Deviation) {
+		key := fmt.Sprint(split, nodes)
+		i, seen := at[key]
+		if !seen {
+			i = len(found)
+			at[key] = i
+			found = append(found, Difference{Nodes: nodes, Split: split})
+		}
+		found[i].Deviations = append(found[i].Deviations, d)
+	}
+	for _, c := range all {
+		if c.agreed() {
+			continue
+		}
+		groups := GroupBy(c.Among, c.Value)
+		right := -1
+		if c.Want != "" {
+			right = slices.IndexFunc(groups, func(g Group) bool { return g.Value == c.Want })
+		}
+		if right < 0 && len(groups) > 0 && 2*len(groups[0].Nodes) > len(c.Among) {
+			right = 0
+		}
+		switch {
+		case len(groups) < 2:
+		case right >= 0:
+			for i, g := range groups {
+				if i != right {
+					add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
+				}
+			}
+		default:
+			var everyone, parts []string
+			for _, g := range groups {
+				everyone = append(everyone, g.Nodes...)
+				parts = append(parts, Shown(g.Value)+" on "+hostfile.Fold(g.Nodes))
+			}
+			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", ")})
+		}
+	}
+	return found
+}
+
+// Finding puts the difference into words; what names the things compared.
+func (d Difference) Finding(what string) checks.Finding {
+	var got, want []string
+	for _, dev := range d.Deviations {
+		got = append(got, dev.Name+" "+Shown(dev.Got))
+		want = append(want, dev.Name+" "+Shown(dev.Want))
+	}
+	if d.Split {
+		return checks.Finding{
+			Nodes:   d.Nodes,
+			Summary: what + " differ and no value has a majority",
+			Got:     strings.Join(got, "; "),
+			Want:    "one value everywhere",
+		}
+	}
+	return checks.Finding{
+		Nodes:   d.Nodes,
+		Summary: what + " differ from the other nodes",
+		Got:     strings.Join(got, ", "),
+		Want:    strings.Join(want, ", ") + ", as on most nodes",
+	}
+}

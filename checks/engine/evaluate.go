@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/advice"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Evaluate judges a fleet by the catalogue. It is pure: the same input gives
+// the same report. Seconds, Began, Version and Hostfile are left to the caller.
+func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) checks.Report {
+	report := checks.Report{
+		Schema:       checks.Schema,
+		Fleet:        fleet,
+		Launch:       prediction,
+		Checks:       []checks.Outcome{},
+		Findings:     []checks.Finding{},
+		Policy:       policy.File,
+		Diff:         compare.Diff(fleet.Nodes),
+		Interconnect: advice.Interconnects(fleet.Nodes, prediction),
+	}
+	e := newEvaluation(catalogue, fleet, prediction, policy)
+	report.Advice = advice.Advise(e.view)
+	if here, isNode := ranks.HeadNode(e.view); isNode {
+		report.LaunchedFrom = here.Name
+	}
+	judged := make([][]checks.Finding, len(catalogue))
+	outcomes := make([]checks.Outcome, len(catalogue))
+	for _, i := range InOrder(catalogue) {
+		outcomes[i], judged[i] = e.judge(catalogue[i])
+	}
+	roster := NewAddressing(fleet, prediction)
+	reported := map[[2]string]bool{}
+	for i, findings := range judged {
+		report.Checks = append(report.Checks, outcomes[i])
+		report.Findings = append(report.Findings, roster.Fold(unreported(reported, findings))...)
+	}
+	report.Waived = e.waivers.waived(roster)
+	slices.SortStableFunc(report.Findings, func(a, b checks.Finding) int {
+		return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
+	})
+	report.Conclude(policy.Strict)
+	return report
+}
+
+// InOrder is the order in which checks are evaluated, by their places in the catalogue:
+// theirs there, but for those that another one depends on and that stand behind it, which
+// come first. A dependency that the catalogue does not have finds nothing.
+func InOrder(catalogue []checks.Check) []int {
+	place := map[string]int{}
+	for i, check := range catalogue {
+		place[check.ID] = i
+	}
+	var order []int
+	entered := map[int]bool{}
+	var enter func(int)
+	enter = func(i int) {
+		if entered[i] {
+			return
+		}
+		entered[i] = true
+		for _, id := range catalogue[i].DependsOn {
+			if before, known := place[id]; known {
+				enter(before)
+			}
+		}
+		order = append(order, i)
+	}
+	for i := range catalogue {
+		enter(i)
+	}
+	return order
+}
+
+// evaluation is one run of a catalogue over a fleet.
+type evaluation struct {
+	fleet   facts.Fleet
+	view    checks.View // of every check; what is a check's own is added for it
+	ladder  []checks.Check
+	held    *agreement.Held
+	waivers *waivers
+	// found are the findings of each check that has run, weighed as the policy does.
+	found    map[string][]checks.Finding
+	asked    map[question]map[string]bool
+	reported map[string]map[string]bool
+}
+
+func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
+	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, asked: map[question]map[string]bool{}, reported: map[string]map[string]bool{}}
+	for _, check := range catalogue {
+		if check.Rung > 0 {
+			e.ladder = append(e.ladder, check)
+		}
+	}
+	e.view = checks.View{All: fleet.Nodes, Head: fleet.Head, Launch: prediction, Policy: policy, NotTried: fleet.NotTried, Memory: checks.Memory{}}
+	e.held = agreement.Hold(fleet, policy, e.sight)
+	e.view.Memory[agreement.HeldKey{}], e.view.Memory[waiversKey{}] = e.held, e.waivers
+	return e
+}
+
+// judge runs one check on the nodes that can be judged by it.
+func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding) {
+	policy := e.view.Policy
+	outcome := checks.Outcome{Check: check.ID, Severity: policy.SeverityOf(check)}
+	if policy.SwitchesOff(check.ID) {
+		outcome.Verdict, outcome.Reason = checks.Skip, checks.SwitchedOff
+		return outcome, nil
+	}
+	for _, section := range check.Needs {
+		if reason, rightly := e.fleet.NotTried[section]; rightly {
+			outcome.Verdict, outcome.Reason = checks.Skip, reason
+			return outcome, nil
+		}
+	}
+	sight := e.sightOf(check)
+	findings := sight.Unknown
+	if sight.Head == "" && len(sight.Nodes) > 0 {
+		findings = append(findings, e.run(check, sight)...)
+	}
+	for i := range findings {
+		complete(&findings[i], check)
+		findings[i].Verdict = policy.Weigh(check.ID, check.Severity, findings[i].Verdict)
+	}
+	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // those of a node that could not be judged are not its own
+	if check.Undecided != "" {
+		findings = sight.Unknown
+		if sight.Head == "" && len(sight.Nodes) > 0 {
+			findings = append(findings, checks.Finding{Check: check.ID, Verdict: checks.Unknown, Summary: check.Undecided, Explained: true})
+		}
+	}
+	findings, waived := e.waivers.part(findings)
+	outcome.Verdict, outcome.Reason = conclude(findings, sight)
+	if waived && outcome.Verdict == checks.Pass {
+		outcome.Verdict, outcome.Reason = checks.Skip, checks.AllWaived
+	}
+	e.waivers.note(check, outcome.Verdict, findings, sight)
+	e.reported[check.ID] = nodesOf(findings, []checks.Verdict{checks.Fail, checks.Warn})
+	return outcome, slices.DeleteFunc(findings, func(f checks.Finding) bool {
+		return f.Verdict == checks.Skip || f.Verdict == checks.Pass || f.Explained
+	})
+}
+
+// run has a check judge what it can see.
+func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Finding {
+	view := e.view
+	view.Nodes, view.Head = sight.Nodes, nil
+	if e.fleet.Head != nil && (!check.OnHead || sight.Head == "") {
+		view.Head = e.fleet.Head
+	}
+	view.Found = func(id string, verdicts ...checks.Verdict) map[string]bool {
+		mustDepend(check, id)
+		return e.answer(id, verdicts)
+	}
+	view.Reported = func(id string) map[string]bool {
+		mustDepend(check, id)
+		return e.reported[id]
+	}
+	weighs := view.Policy.SeverityOf(check)
+	view.Stated = func(fact string) []checks.Stated { return e.held.Of(fact, view.Policy, weighs, e.waivers.waives) }
+	return check.Run(view)
+}
+
+// mustDepend panics where a check asks what it has not declared: that may not have been judged
+// yet, and would find nothing.
+func mustDepend(check checks.Check, id string) {
+	if !slices.Contains(check.DependsOn, id) {
+		panic(fmt.Sprintf("checks: %s asks what %s found, and does not depend on it", check.ID, id))
+	}
+}
+
+// question is of which nodes a check found one of some verdicts.
+type question struct {
+	check    string
+	verdicts [4]checks.Verdict
+}
+
+// answer finds them once: it may be asked for each node.
+func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
+	q := question{check: check}
+	copy(q.verdicts[:], verdicts)
+	if _, answered := e.asked[q]; !answered {
+		e.asked[q] = nodesOf(e.found[check], verdicts)
+	}
+	return e.asked[q]
+}
+
+// nodesOf are the nodes of findings with one of some verdicts.
+func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bool {
+	nodes := map[string]bool{}
+	for _, f := range findings {
+		if slices.Contains(verdicts, f.Verdict) {
+			for _, node := range f.Nodes {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// sightOf is what a check can see.
+func (e *evaluation) sightOf(check checks.Check) checks.Sight {
+	if !check.OnHead {
+		return e.sight(check)
+	}
+	sight := checks.Sight{Nodes: e.view.Everywhere()}
+	if e.fleet.Head == nil {
+		sight.Head = "the launching machine was not looked at"
+	} else if reason := check.Missing(e.fleet.Head); reason != "" {
+		sight.Head = "launching machine: " + reason
+	}
+	return sight
+}
+
+// sight parts the fleet into the nodes that a check can judge and the others.
+func (e *evaluation) sight(check checks.Check) (sight checks.Sight) {
+	for i := range e.fleet.Nodes {
+		node := &e.fleet.Nodes[i]
+		reason := check.Missing(node)
+		broke := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
+		if check.Beyond(node) || reason != "" && broke {
+			if f, silent := e.silencedStop(node); silent {
+				sight.Unknown = append(sight.Unknown, f)
+			} else {
+				sight.Unreached = append(sight.Unreached, node.Name)
+			}
+			continue
+		}
+		if reason != "" {
+			sight.Unknown = append(sight.Unknown, checks.Finding{Verdict: checks.Unknown, Nodes: []string{node.Name}, Summary: reason})
+			continue
+		}
+		sight.Nodes = append(sight.Nodes, node)
+	}
+	return sight
+}
+
+// silencedStop stands in for the finding of a check that a login meets and that is switched
+// off: a node that nobody looked at is never left out in silence.
+func (e *evaluation) silencedStop(node *facts.Node) (f checks.Finding, silent bool) {
+	for _, check := range e.ladder {
+		rung, f := check.Stopped(node)
+		if rung == check.Rung && e.view.Policy.SwitchesOff(check.ID) {
+			f.Verdict, f.WouldSee = checks.Unknown, ""
+			f.Summary = "not reached: " + f.Summary
+			return f, true
+		}
+	}
+	return checks.Finding{}, false
+}
+
+// complete fills in what a check leaves to its catalogue entry.
+func complete(f *checks.Finding, check checks.Check) {
+	f.Check = check.ID
+	if f.Verdict == "" {
+		f.Verdict = checks.Fail
+		if check.Severity == checks.Warning {
+			f.Verdict = checks.Warn
+		}
+	}
+	if f.WouldSee == "" && (f.Verdict == checks.Fail || f.Verdict == checks.Warn) {
+		f.WouldSee = check.WouldSee
+	}
+}
+
+// unreported drops the unknowns that an earlier check has already reported of the same
+// nodes in the same words: a section that did not answer is one line, not one
+// for each check that needs it. The checks' verdicts stay unknown.
+func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks.Finding {
+	var fresh []checks.Finding
+	for _, f := range findings {
+		repeats := f.Verdict == checks.Unknown && len(f.Nodes) > 0
+		for _, node := range f.Nodes {
+			repeats = repeats && reported[[2]string{node, f.Summary}]
+		}
+		if !repeats {
+			fresh = append(fresh, f)
+		}
+	}
+	for _, f := range fresh {
+		for _, node := range f.Nodes {
+			reported[[2]string{node, f.Summary}] = true
+		}
+	}
+	return fresh
+}

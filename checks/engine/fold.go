@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// addressing is what it takes to address commands to the machines of a launch.
+type addressing struct {
+	position map[string]int  // a node's place in the hostfile
+	root     map[string]bool // nodes where we are root
+	headRoot bool            // the same of the launching machine
+	port     int             // --ssh_port, 0 for none
+	hostfile string          // the one that was read
+}
+
+func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
+	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile")}
+	for i := range fleet.Nodes {
+		node := &fleet.Nodes[i]
+		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
+	}
+	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
+	return r
+}
+
+// Fold joins findings that say the same of different nodes, and writes the
+// nodes into their fixes and messages.
+func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
+	var folded []checks.Finding
+	at := map[string]int{}
+	for _, f := range findings {
+		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee}, f.Remedies()...), "\x00")
+		if i, seen := at[key]; seen {
+			folded[i].Nodes = append(folded[i].Nodes, f.Nodes...)
+			continue
+		}
+		at[key] = len(folded)
+		f.Nodes = append([]string{}, f.Nodes...) // never null in JSON, never the check's own slice
+		folded = append(folded, f)
+	}
+	for i := range folded {
+		f := &folded[i]
+		slices.SortStableFunc(f.Nodes, func(a, b string) int { return cmp.Compare(r.position[a], r.position[b]) })
+		f.Nodes = slices.Compact(f.Nodes)
+		r.writeNodes(f)
+	}
+	return folded
+}
+
+// writeNodes addresses the commands of a finding to its nodes, and its message.
+func (r addressing) writeNodes(f *checks.Finding) {
+	f.Fix = nil
+	for _, command := range f.Remedy {
+		f.Fix = append(f.Fix, command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Hostfile: r.hostfile, IsRoot: r.isRoot}))
+	}
+	f.Remedy = nil
+	if len(f.Nodes) > 0 {
+		set, first := hostfile.Fold(f.Nodes), f.Nodes[0]
+		f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostfile.Bare(first)).Replace(f.WouldSee)
+	}
+}
+
+// isRoot is whether we are root on a node, or on the launching machine.
+func (r addressing) isRoot(node string) bool {
+	if node == "" {
+		return r.headRoot
+	}
+	return r.root[node]
+}
+
+// isRoot is whether we are root on a machine: by what it says itself, and where
+// nothing was seen of it by the account we log in to.
+func isRoot(node *facts.Node) bool {
+	if node.Host != nil {
+		return node.Host.User == "root"
+	}
+	return node.SSH != nil && node.SSH.User == "root"
+}

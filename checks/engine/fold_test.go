@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+)
+
+// Where we are root there may be no sudo, and it is not needed.
+func TestNoSudoForRoot(t *testing.T) {
+	remedy := []fix.Command{fix.On("sudo mount x && sudo tee y"), fix.Console("sudo start   # on {node}'s console"), fix.Here("sudo tee /etc/hosts"), fix.On("sudoedit z")}
+	plain := []string{"ssh w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 vi z"}
+	for name, c := range map[string]struct {
+		change func(*fleettest.Fleet)
+		want   []string
+	}{
+		"an account": {func(*fleettest.Fleet) {}, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 sudoedit z"}},
+		"root":       {func(f *fleettest.Fleet) { f.Nodes[0].Host.User = "root" }, plain},
+		"root, not seen": {func(f *fleettest.Fleet) {
+			f.Nodes[0].Host, f.Nodes[0].SSH = nil, &facts.SSH{User: "root"}
+		}, plain},
+		"root here": {func(f *fleettest.Fleet) { f.Head.Host.User = "root" }, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "tee /etc/hosts", "ssh w1 sudoedit z"}},
+	} {
+		fleet := fleettest.Healthy(2)
+		c.change(&fleet)
+		got := Evaluate([]checks.Check{fleettest.Says("x", checks.Finding{Nodes: []string{"w1"}, Summary: "bad", Remedy: remedy})}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0].Fix
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// One account among the nodes of a finding needs sudo: root can do with it.
+func TestSudoForMixedAccounts(t *testing.T) {
+	fleet := fleettest.Healthy(2)
+	fleet.Nodes[0].Host.User = "root"
+	got := Evaluate([]checks.Check{fleettest.Says("x", checks.Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Remedy: []fix.Command{fix.On("sudo true")}})}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0].Fix
+	if !slices.Equal(got, []string{"pdsh -R ssh -w 'w[1-2]' sudo true"}) {
+		t.Errorf("fix %q", got)
+	}
+}

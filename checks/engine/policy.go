@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var PolicyInForce = checks.Check{
+	ID:         checks.PolicyID,
+	Title:      "every waiver of the policy is in force and needed",
+	Severity:   checks.Error,
+	FromPolicy: true,
+	Agreed:     true,
+	Doc: "Looks at preflight.yaml itself. A waived finding is shown and does not count, until its date is over: then it counts again, and the waiver itself fails the run, so that " +
+		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen, and so is one that covers a part of a finding, which then counts. What the policy names and the hostfile " +
+		"does not is said with the verdict: one policy may serve many hostfiles, and a name that is written otherwise there would switch off what is stated of it without a word. Nodes that " +
+		"--include, --exclude or --num_nodes leave out are in the hostfile all the same, and where there is none (-w, a Slurm job) nobody can tell. The check itself cannot be waived.",
+	WouldSee: "the defect that was waived for a time, on a day when nobody remembers it",
+	Run:      judgePolicy,
+}
+
+func judgePolicy(view checks.View) []checks.Finding {
+	findings := namesUnlisted(view)
+	switch {
+	case view.Policy.File == "" && len(view.Policy.Waivers) == 0:
+		return checks.Skipped(agreement.NoPolicy)
+	case len(view.Policy.Waivers) == 0 && findings == nil:
+		return checks.Skipped("the policy waives nothing")
+	case len(view.Policy.Waivers) > 0 && view.Policy.Today == "":
+		return append(findings, checks.Finding{Verdict: checks.Unknown, Summary: "the date of today is not known, so no waiver was applied"})
+	}
+	all := checks.Remember(view, waiversKey{}, func() *waivers { return newWaivers(view.Policy) })
+	for _, w := range all.each {
+		switch {
+		case w.expired(view.Policy.Today):
+			findings = append(findings, w.ended(view.Policy.Today))
+		case w.short != nil:
+			findings = append(findings, w.tooShort())
+		case !w.used && all.judged[w.Check] && w.concernsAny(view.All):
+			findings = append(findings, w.unused())
+		}
+	}
+	return findings
+}
+
+func (w waiver) ended(today string) checks.Finding {
+	return checks.Finding{
+		At:      w.At,
+		Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
+		Got:     w.basis(),
+		Want:    "a date that is not over (today is " + today + "), or no waiver",
+		Remedy:  []fix.Command{fix.Note("repair what it covered, then take the waiver out of %s", fix.Text(w.At)), fix.Note("or agree on a new date: until: in %s", fix.Text(w.At))},
+	}
+}
+
+func (w waiver) unused() checks.Finding {
+	return checks.Finding{
+		Verdict: checks.Warn,
+		At:      w.At,
+		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
+		Got:     w.basis(),
+		Remedy:  []fix.Command{fix.Note("take the waiver out of %s, so that the defect is seen when it comes back", fix.Text(w.At))},
+	}
+}
+
+// tooShort says which facts keep a finding that the waiver covers in part among those that
+// count.
+func (w waiver) tooShort() checks.Finding {
+	var nodes, left []string
+	for _, s := range w.short {
+		left = append(left, s.left...)
+		if s.node != "" {
+			nodes = append(nodes, s.node)
+		}
+	}
+	slices.Sort(left)
+	others := compare.List(slices.Compact(left))
+	on := "the launching machine"
+	if nodes != nil {
+		slices.Sort(nodes)
+		on = hostfile.Fold(slices.Compact(nodes))
+	}
+	return checks.Finding{
+		Verdict: checks.Warn,
+		At:      w.At,
+		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
+		Got:     w.basis(),
+		Want:    "a waiver that covers this as well: " + others,
+		Remedy:  []fix.Command{fix.Note("where that was agreed, too, waive at %s what is left: %s", fix.Text(w.At), fix.Text(others))},
+	}
+}
+
+// namesUnlisted says which nodes the policy states something of and the hostfile does
+// not have, and where they stand.
+func namesUnlisted(view checks.View) []checks.Finding {
+	if view.Launch.HostsFile == "" {
+		return nil
+	}
+	listed := map[string]bool{}
+	for _, host := range view.Launch.Hosts {
+		listed[host.Name], listed[hostfile.Bare(host.Name)] = true, true
+	}
+	for _, name := range view.Launch.Excluded {
+		listed[name], listed[hostfile.Bare(name)] = true, true
+	}
+	var names, places []string
+	note := func(nodes []string, at string) {
+		unlisted := slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return listed[name] })
+		if len(unlisted) > 0 {
+			names, places = append(names, unlisted...), append(places, at)
+		}
+	}
+	for _, g := range view.Policy.Groups {
+		note(g.Nodes, g.At)
+	}
+	for _, e := range view.Policy.Expect {
+		note(e.Nodes, e.At)
+	}
+	for _, w := range view.Policy.Waivers {
+		note(w.Nodes, w.At)
+	}
+	if names == nil {
+		return nil
+	}
+	slices.Sort(names)
+	return []checks.Finding{{Verdict: checks.Pass, Summary: fmt.Sprintf("not in %s: %s (%s)", view.Launch.HostsFile, hostfile.Fold(slices.Compact(names)), strings.Join(places, ", "))}}
+}
+
+func (w waiver) concernsAny(nodes []facts.Node) bool {
+	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
+}
+
+// whose is what it waives and where.
+func (w waiver) whose() string {
+	text := w.Check
+	if w.Fact != "" {
+		text += " for " + w.Fact
+	}
+	if len(w.Nodes) > 0 {
+		text += " on " + hostfile.Fold(w.Nodes)
+	}
+	return text
+}
+
+// basis is who gave it and why.
+func (w waiver) basis() string {
+	parts := []string{w.Reason}
+	if w.Owner != "" {
+		parts = append(parts, "owner "+w.Owner)
+	}
+	return strings.Join(append(parts, "stated at "+w.At), ", ")
+}

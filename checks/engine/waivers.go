@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/hostfile"
+)
+
+// expired is whether its last day is over. Days as text are in order.
+func (w waiver) expired(today string) bool { return today > w.Until }
+
+// covers is whether it is about a node; "" is the launching machine.
+func (w waiver) covers(node string) bool {
+	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
+}
+
+// waivers are those of a policy, and what they do to the findings of a run.
+type waivers struct {
+	today  string // "" where nobody said, and then nothing is waived
+	each   []waiver
+	taken  []taking
+	judged map[string]bool // checks that judged all there is, by ID
+}
+
+// waiver is one, and what it could not take.
+type waiver struct {
+	checks.Waiver
+	fact  *regexp.Regexp
+	used  bool
+	short []shortfall
+}
+
+// shortfall is a finding on a node of which a waiver covers some facts; left are those
+// that no waiver covers.
+type shortfall struct {
+	node string
+	left []string
+}
+
+// taking is what waivers cover together, by their places in the policy.
+type taking struct {
+	by       []int
+	findings []checks.Finding
+}
+
+// waiversKey is theirs in the Memory of an evaluation.
+type waiversKey struct{}
+
+func newWaivers(policy checks.Policy) *waivers {
+	w := &waivers{today: policy.Today, judged: map[string]bool{}}
+	for _, one := range policy.Waivers {
+		w.each = append(w.each, waiver{Waiver: one, fact: agreement.PathPattern(agreement.InFull(one.Fact), ".*")})
+	}
+	return w
+}
+
+func (w *waiver) isOf(fact string) bool {
+	return w.Fact == "" || w.fact.MatchString(agreement.InFull(fact))
+}
+
+// inForce are the waivers of a check that hold on a node, by their places.
+func (w *waivers) inForce(check, node string) (places []int) {
+	for i, one := range w.each {
+		if w.today != "" && one.Check == check && !one.expired(w.today) && one.covers(node) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// factsOf are the facts of a finding that a waiver has to cover.
+func factsOf(f checks.Finding) []string {
+	if len(f.Facts) == 0 {
+		return []string{f.Fact}
+	}
+	return f.Facts
+}
+
+// covering are the waivers that cover what was found on a node, all its facts together: one
+// alone where one does. What they leave is covered by none.
+func (w *waivers) covering(f checks.Finding, node string) (by []int, left []string) {
+	inForce := w.inForce(f.Check, node)
+	for _, i := range inForce {
+		other := func(fact string) bool { return !w.each[i].isOf(fact) }
+		if !slices.ContainsFunc(factsOf(f), other) {
+			return []int{i}, nil
+		}
+	}
+	for _, fact := range factsOf(f) {
+		at := slices.IndexFunc(inForce, func(i int) bool { return w.each[i].isOf(fact) })
+		if at < 0 {
+			left = append(left, fact)
+			continue
+		}
+		by = append(by, inForce[at])
+	}
+	slices.Sort(by)
+	return slices.Compact(by), left
+}
+
+// waives is whether what a check found on a node will not count.
+func (w *waivers) waives(f checks.Finding, node string) bool {
+	by, left := w.covering(f, node)
+	return by != nil && left == nil
+}
+
+// part takes what is waived out of a check's findings, node by node, and says whether
+// anything was.
+func (w *waivers) part(findings []checks.Finding) (counting []checks.Finding, waived bool) {
+	for _, f := range findings {
+		where := f.Nodes
+		if len(where) == 0 {
+			where = []string{""} // the launching machine's, or nobody's
+		}
+		var nodes []string
+		for _, node := range where {
+			if (f.Verdict == checks.Fail || f.Verdict == checks.Warn) && w.take(f, node) {
+				waived = true
+			} else {
+				nodes = append(nodes, node)
+			}
+		}
+		if nodes == nil {
+			continue
+		}
+		if len(f.Nodes) > 0 {
+			f.Nodes = nodes
+		}
+		counting = append(counting, f)
+	}
+	return counting, waived
+}
+
+// take takes what was found on a node, where waivers cover it, and otherwise notes with
+// those that cover some of it what is left.
+func (w *waivers) take(f checks.Finding, node string) bool {
+	by, left := w.covering(f, node)
+	if left != nil {
+		for _, i := range by {
+			w.each[i].short = append(w.each[i].short, shortfall{node, left})
+		}
+		return false
+	}
+	for _, i := range by {
+		w.each[i].used = true
+	}
+	if node != "" {
+		f.Nodes = []string{node}
+	}
+	at := slices.IndexFunc(w.taken, func(t taking) bool { return slices.Equal(t.by, by) })
+	if at < 0 {
+		at = len(w.taken)
+		w.taken = append(w.taken, taking{by: by})
+	}
+	w.taken[at].findings = append(w.taken[at].findings, f)
+	return true
+}
+
+// note remembers whether a check judged all there is, so that a waiver which took
+// nothing is not needed.
+func (w *waivers) note(check checks.Check, verdict checks.Verdict, findings []checks.Finding, sight checks.Sight) {
+	unclear := slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
+	w.judged[check.ID] = verdict != checks.Skip && !unclear && sight.Head == "" && len(sight.Unreached) == 0
+}
+
+// waived are the findings that do not count, in the order of the waivers. What several
+// waivers cover together counts again when the first of them ends.
+func (w *waivers) waived(r addressing) (all []checks.Waived) {
+	slices.SortFunc(w.taken, func(a, b taking) int { return slices.Compare(a.by, b.by) })
+	for _, t := range w.taken {
+		var reasons, owners, places []string
+		until := w.each[t.by[0]].Until
+		for _, i := range t.by {
+			one := w.each[i]
+			reasons, owners, places = append(reasons, one.Reason), append(owners, one.Owner), append(places, one.At)
+			until = min(until, one.Until)
+		}
+		for _, f := range r.Fold(t.findings) {
+			all = append(all, checks.Waived{Finding: f, Reason: joinedOnce(reasons, "; "), Owner: joinedOnce(owners, ", "), Until: until, At: joinedOnce(places, ", ")})
+		}
+	}
+	return all
+}
+
+// joinedOnce joins texts, each once and none that is empty.
+func joinedOnce(texts []string, between string) string {
+	var once []string
+	for _, text := range texts {
+		if text != "" && !slices.Contains(once, text) {
+			once = append(once, text)
+		}
+	}
+	return strings.Join(once, between)
+}

@@ -1,0 +1,246 @@
+package fabric
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var Same = checks.Check{
+	ID:       "ib-same",
+	Title:    "all nodes have the same RDMA adapters, link layers, partitions and firmware",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionIB},
+	Doc: "A node without an adapter falls back to TCP and cannot talk to the others; a port that is InfiniBand here and Ethernet there cannot connect, " +
+		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +
+		"has ranks speak two protocols. Another number of adapters, another model, firmware or subnet manager works and is warned of, and so are ports that look cabled crosswise.",
+	WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [0]mlx5_0:1/RoCE",
+	Run: func(view checks.View) []checks.Finding {
+		findings := unlikePlugins(view)
+		nodes, reason := ranks.UsingIB(view)
+		switch {
+		case reason != "" && len(findings) == 0:
+			return checks.Skipped(reason)
+		case reason != "":
+			return findings
+		}
+		return append(findings, judgeAdapters(view, nodes)...)
+	},
+}
+
+func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
+	some := withDevices(nodes)
+	for _, node := range nodes {
+		if len(node.IB.Devices) == 0 {
+			findings = append(findings, checks.Finding{
+				Nodes:    []string{node.Name},
+				Summary:  "no RDMA adapter, where other nodes have some",
+				Want:     ranks.DeviceNames(some[0]) + ", as on " + some[0].Name,
+				WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
+				Remedy:   []fix.Command{fix.On(`lspci -nn | grep -iE "infiniband|mellanox"; lsmod | grep _ib`)},
+			})
+		}
+	}
+	layers := unlikeLayers(view, some)
+	if layers == nil {
+		alike := compare.AsStated(view, some, "ib.devices.*.ports.*.link_layer")
+		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
+	}
+	tell := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
+		for _, d := range differences {
+			f := d.Finding(what)
+			f.Verdict, f.WouldSee, f.Remedy = verdict, wouldSee, []fix.Command{command}
+			findings = append(findings, f)
+		}
+	}
+	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
+		return onBothSides(compare.Differences(byPort(view, some, label, value)...))
+	}
+	tell(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
+	tell(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
+		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
+	tell(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
+	tell(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
+	findings = append(findings, crossedRails(view, some)...)
+	tell(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
+	tell(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
+	tell(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
+		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
+	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
+	tell(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
+		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
+	return findings
+}
+
+// unlikeDevices compares a property of each adapter, a fact, among the nodes that are
+// as the policy states of it.
+func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []compare.Difference {
+	var all []compare.Comparison
+	for _, a := range byDevice(nodes, label, value) {
+		all = append(all, compare.ByPolicy(view, a, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	}
+	return onBothSides(compare.Differences(all...))
+}
+
+// unlikeLayers compares the link layer of each port. Ports of two layers cannot connect
+// whatever a policy says, so it leaves out those that miss it and parts nobody.
+func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
+	const label = " link layer"
+	all := byPort(view, nodes, label, linkLayer)
+	for i, c := range all {
+		port := strings.ReplaceAll(strings.TrimSuffix(c.Name, label), ":", ".ports.")
+		all[i].Among = compare.AsStated(view, c.Among, "ib.devices."+port+".link_layer")
+	}
+	return onBothSides(compare.Differences(all...))
+}
+
+// onBothSides leaves out what one side does not have, which is told with the adapters or by
+// ib-links; nil for none.
+func onBothSides(all []compare.Difference) (found []compare.Difference) {
+	for _, d := range all {
+		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev compare.Deviation) bool {
+			return d.Split && strings.Contains(dev.Got, compare.Shown("")+" on ") || !d.Split && (dev.Got == "" || dev.Want == "")
+		})
+		if len(d.Deviations) > 0 {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+func withDevices(nodes []*facts.Node) []*facts.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
+}
+
+// byPort is one comparison for each port that any node has.
+func byPort(view checks.View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
+	names, ports := portsByName(view, nodes)
+	for _, name := range names {
+		values := map[*facts.Node]string{}
+		for _, port := range ports[name] {
+			values[port.node] = value(port.node, port.IBPort)
+		}
+		all = append(all, compare.Among(nodes, name+label, func(n *facts.Node) string { return values[n] }))
+	}
+	return all
+}
+
+func byDevice(nodes []*facts.Node, label string, value func(facts.HCA) string) (all []compare.Comparison) {
+	seen := map[string]bool{}
+	for _, node := range nodes {
+		for _, device := range node.IB.Devices {
+			if seen[device.Name] {
+				continue
+			}
+			seen[device.Name] = true
+			all = append(all, compare.Among(nodes, device.Name+label, func(n *facts.Node) string {
+				for _, d := range n.IB.Devices {
+					if d.Name == device.Name {
+						return value(d)
+					}
+				}
+				return ""
+			}))
+		}
+	}
+	return all
+}
+
+func linkLayer(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer }
+
+// takenLayer is the one link layer of the ports that NCCL takes, "" for none and for
+// two, which ib-links speaks of.
+func takenLayer(view checks.View, node *facts.Node) string {
+	layer := ""
+	for _, port := range ranks.NCCLNetwork(view, node).Ports {
+		if layer != "" && layer != port.LinkLayer {
+			return ""
+		}
+		layer = port.LinkLayer
+	}
+	return layer
+}
+
+// partition is that of the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY
+// names another, without the bit that says whether as a full member.
+func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
+	return func(node *facts.Node, port *facts.IBPort) string {
+		slot, _ := nccl.Number(ranks.Env(view, node)["NCCL_IB_PKEY"].Value)
+		at := int(slot)
+		if port.PKeySlots != nil {
+			at = slices.Index(port.PKeySlots, int(slot))
+		}
+		if at < 0 || at >= len(port.PKeys) {
+			return ""
+		}
+		key, isNumber := nccl.Number(port.PKeys[at])
+		if !isNumber {
+			return port.PKeys[at]
+		}
+		return fmt.Sprintf("0x%04x", key&0x7fff)
+	}
+}
+
+// subnetPrefix is the first half of an InfiniBand port's address. Ports of two subnets
+// meet through a router only, for which their addresses carry an FLID.
+// Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbExtractFlid.
+func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
+	if port.LinkLayer != "InfiniBand" || port.State != "ACTIVE" || len(port.GIDs) == 0 || port.GIDs[0].Index != 0 {
+		return ""
+	}
+	address, err := netip.ParseAddr(port.GIDs[0].GID)
+	if err != nil {
+		return ""
+	}
+	raw := address.As16()
+	if raw[4] != 0 || raw[5] != 0 {
+		return ""
+	}
+	half, _ := address.Prefix(64) // fails for IPv4 only
+	return half.String()
+}
+
+func managerLID(_ *facts.Node, port *facts.IBPort) string {
+	if port.LinkLayer != "InfiniBand" || port.State != "ACTIVE" {
+		return ""
+	}
+	return fmt.Sprint(port.SMLID)
+}
+
+// unlikeCounts are nodes on which NCCL uses another number of ports although the same
+// adapters are up: NCCL_IB_HCA in a node's own files, or device nodes that a container
+// was not given.
+func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
+	up := func(node *facts.Node) string {
+		var ports []string
+		for _, device := range node.IB.Devices {
+			for _, port := range device.Ports {
+				ports = append(ports, fmt.Sprint(device.Name, port.Port, port.State))
+			}
+		}
+		return strings.Join(ports, " ")
+	}
+	alike := compare.GroupBy(nodes, up)
+	inLargest := map[string]bool{}
+	for _, name := range alike[0].Nodes {
+		inLargest[name] = true
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !inLargest[n.Name] })
+	return onBothSides(compare.Differences(compare.Among(nodes, "ports", func(n *facts.Node) string {
+		if count := len(ranks.NCCLNetwork(view, n).Ports); count > 0 {
+			return fmt.Sprint(count)
+		}
+		return ""
+	})))
+}

@@ -1,0 +1,240 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+)
+
+var Count = checks.Check{
+	ID:        "gpu-count",
+	Title:     "the driver shows every GPU that is there, and the nodes have equally many where the hostfile does not say otherwise",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionNVML},
+	DependsOn: []string{"slots-fit"},
+	Doc: "A GPU that falls off the bus leaves its machine running: the driver shows one fewer, those behind it move up by one, and a rank finds no device of its number or works on " +
+		"another one than the log says. Compared are what the driver shows with what it holds and with the device nodes, and the nodes with each other. A number of slots is " +
+		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not. " +
+		"GPUs that the driver hides from this session, or a job's cgroup keeps it from, are another job's.",
+	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	Run:      judgeGPUCount,
+}
+
+func judgeGPUCount(view checks.View) []checks.Finding {
+	nodes, findings := judgedGPUs(view)
+	if len(nodes) == 0 {
+		return findings
+	}
+	short := view.Failing("slots-fit")
+	slotsOf := view.Launch.SlotsUsed()
+	var alike, none []*facts.Node
+	for _, node := range nodes {
+		switch names := lost(node); {
+		case names != nil:
+			findings = append(findings, lostGPU(view, node, names, slotsOf(node)))
+		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // which says so
+		case !short[node.Name]:
+			alike = append(alike, node)
+		}
+	}
+	for _, node := range view.Nodes {
+		if !node.NVML.Asked && !short[node.Name] && (slotsOf(node) == nil || len(slotsOf(node)) > 0) {
+			none = append(none, node)
+		}
+	}
+	for _, node := range none {
+		findings = append(findings, noGPU(node))
+	}
+	return append(findings, fewerGPUs(alike, slotsOf)...)
+}
+
+// noGPU is of a node that shows nothing of NVIDIA among others that do.
+func noGPU(node *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
+		WouldSee: noDriver, Remedy: []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), fix.Note("take {nodes} out of {hostfile}")},
+	}
+	if node.GPU != nil && len(node.GPU.Others) > 0 {
+		f.Got = fmt.Sprintf("%d accelerators of another maker", len(node.GPU.Others))
+		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
+	}
+	if container := ranks.ContainerOf(node); container != "" {
+		f.Remedy = append(remedy.StartWithGPUs(container), f.Remedy[1])
+	}
+	return f
+}
+
+// fewerGPUs compares the nodes. One whose slots are as many as it shows is as
+// somebody knows it to be.
+func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []checks.Finding {
+	var findings []checks.Finding
+	for _, d := range compare.Differences(compare.Among(nodes, "GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) })) {
+		known := func(name string) bool {
+			i := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == name })
+			return len(slotsOf(nodes[i])) == len(nodes[i].NVML.Cards)
+		}
+		want, _ := strconv.Atoi(d.Deviations[0].Want)
+		got, _ := strconv.Atoi(d.Deviations[0].Got)
+		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), known)
+		if len(d.Nodes) == 0 || !d.Split && got > want {
+			continue
+		}
+		f := d.Finding("numbers of GPUs")
+		f.Verdict = checks.Warn
+		f.Remedy = []fix.Command{fix.On("nvidia-smi -L; lspci -d 10de:   # is one missing?")}
+		f.WouldSee = "nothing, if the launch needs no more than are shown"
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// unheld are the GPUs on a machine's bus that no driver of NVIDIA's holds although
+// it answers for others. Those given to virtual machines are not meant for us, and a
+// container sees the bus of the whole machine.
+func unheld(node *facts.Node) (addresses []string) {
+	if node.GPU == nil || node.Host == nil || ranks.ContainerOf(node) != "" {
+		return nil
+	}
+	for _, gpu := range node.GPU.OnBus {
+		if gpu.Driver == "" || gpu.Driver == "nouveau" {
+			addresses = append(addresses, gpu.Address)
+		}
+	}
+	return addresses
+}
+
+// lost are the GPUs that NVIDIA's driver holds, or that have device nodes, and that
+// it does not show: by PCI address, by device node where the bus shows no trace or
+// where some are another job's, as of those only the device nodes say which they are.
+func lost(node *facts.Node) (names []string) {
+	gpu := node.GPU
+	if gpu == nil || node.Host == nil {
+		return nil
+	}
+	others := withheld(node)
+	if ranks.ContainerOf(node) == "" && others == 0 {
+		for _, device := range gpu.OnBus {
+			if device.Driver == "nvidia" && !shows(node.NVML.Cards, device.Address) {
+				names = append(names, device.Address)
+			}
+		}
+	}
+	if names != nil {
+		return names
+	}
+	for _, device := range gpu.Devices {
+		refused := func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" }
+		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && strangersDoor(node, device) {
+			names = append(names, device)
+		}
+	}
+	if len(names) <= node.NVML.Hidden { // which of them are hidden is not told
+		return nil
+	}
+	return names
+}
+
+// withheld is how many GPUs of a machine are not for this session: the driver hides
+// them, or the cgroup of a job or a container keeps it from their device nodes. The
+// driver may hide a GPU because of the cgroup.
+func withheld(node *facts.Node) int {
+	refused := 0
+	for _, device := range node.NVML.Unshown {
+		if device.Problem != "" && !slices.Contains(leadsNowhere, device.Problem) {
+			refused++
+		}
+	}
+	return max(refused, node.NVML.Hidden)
+}
+
+// shows is whether a card has a PCI address, or may have: not all told theirs.
+func shows(cards []facts.Card, address string) bool {
+	for i := range cards {
+		if cards[i].Address == "" || cards[i].Address == address {
+			return true
+		}
+	}
+	return false
+}
+
+// unheldGPUs is of those that the launch can do without a warning: a small GPU for
+// the console alone often has no driver.
+func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Finding {
+	addresses := unheld(node)
+	if addresses == nil {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes: []string{node.Name}, Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
+		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), kernelSays.Remark("why the driver refused them")},
+	}
+	if slices.Contains(busDrivers(node), "nouveau") {
+		f.Remedy = append(f.Remedy, nouveauOff)
+	}
+	if spares(node, slots) {
+		f.Verdict = checks.Warn
+		f.WouldSee = unneeded
+	} else {
+		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
+	}
+	return []checks.Finding{f}
+}
+
+const unneeded = "nothing: the launch does not use what is not shown"
+
+// doWithout starts the launch now, with the GPUs that the driver shows.
+func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
+	commands := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
+	if len(node.NVML.Cards) > 0 {
+		commands = append(commands, withoutNode)
+	}
+	return commands
+}
+
+// withoutNode starts the launch now, on the other nodes.
+var withoutNode = fix.Note("or take {nodes} out of {hostfile} for now")
+
+// spares is whether the slots need no more GPUs than the driver shows.
+func spares(node *facts.Node, slots []int) bool {
+	return len(slots) == 0 || slices.Max(slots) < len(node.NVML.Cards)
+}
+
+// lostGPU is of a machine whose driver shows fewer GPUs than it holds, which the
+// launch may do without. A job's cgroup hides GPUs from its session in the same way.
+func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
+		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
+		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
+		Remedy:   []fix.Command{kernelSays, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
+		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	}
+	if len(names) > 1 {
+		f.Summary = "the driver shows fewer GPUs than there are"
+	}
+	if container := ranks.ContainerOf(node); container != "" {
+		f.Summary = "device nodes of GPUs are there that the driver does not show"
+		f.Remedy = append([]fix.Command{kernelSays}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
+	}
+	switch {
+	case spares(node, slots): // another job may use the others: nothing that ends it
+		f.Verdict = checks.Warn
+		f.WouldSee = unneeded
+	case ranks.ContainerOf(node) == "":
+		f.Remedy = append(f.Remedy, rebootNode.Remark("; where it stays away, power off and on"))
+	}
+	if !spares(node, slots) {
+		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
+	}
+	return f
+}

@@ -1,0 +1,281 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+var DriverRunsCUDA = checks.Check{
+	ID:       "gpu-driver-runs-cuda",
+	Title:    "the driver and the GPUs of every node run the CUDA that torch was built with",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionPython},
+	Doc: "A driver runs every CUDA before its own. A newer one of its own major version works as well, from CUDA 11 on and from one driver per major version (580.65.06 for CUDA 13, 525.60.13 " +
+		"for 12, 450.80.02 for 11), so that torch for 12.6 on a driver of 12.2 is nothing to warn of. A newer major version takes a newer driver or, on data centre GPUs, a cuda-compat package. " +
+		"Looked at besides: the libcuda.so.1 that the loader takes first, which must not be a stub, and of another version than the kernel module only where forward compatibility allows " +
+		"it; and whether the wheels of pytorch.org have code for the GPUs at all. The build of another distributor is not judged by its GPUs, nor is torch for ROCm.",
+	WouldSee: "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
+	Run:      judgeCUDA,
+}
+
+func judgeCUDA(view checks.View) []checks.Finding {
+	nodes, findings := judgedGPUs(view)
+	if len(nodes) == 0 {
+		return findings
+	}
+	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
+	if len(nodes) == 0 {
+		return append(findings, ranks.Nowhere(view, "torch")...)
+	}
+	alike := len(compare.GroupBy(nodes, func(n *facts.Node) string { return ranks.TorchKind(n.Python.Torch) })) == 1
+	cardsOf := usedCards(view)
+	told := false
+	for _, node := range nodes {
+		torch := node.Python.Torch
+		switch {
+		case torch.HIP != "":
+		case torch.CUDA == "" && alike: // among others it is torch-same's finding
+			told = true
+			findings = append(findings, cpuBuild(view, node, cardsOf(node)))
+		case torch.CUDA != "":
+			told = true
+			findings = append(findings, runsTorch(view, node, cardsOf(node))...)
+		}
+	}
+	if !told {
+		return append(findings, checks.Skipped("no torch here is built for CUDA")...)
+	}
+	return findings
+}
+
+// cpuBuild is of a torch that cannot use the GPUs that are there. Where nobody said
+// that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
+func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
+	f := checks.Finding{
+		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
+		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
+	}
+	if f.Remedy == nil { // the driver is older than every build
+		f.Remedy = append(newerDriver(node, "12"), fix.Note("then have preflight name the build of torch"))
+	}
+	if view.Launch.AcceleratorAssumed {
+		f.Remedy = append(f.Remedy, meantCPU)
+		if !view.Launch.Torchrun() {
+			f.WouldSee = takesCPU
+		}
+	}
+	return f
+}
+
+// runsTorch judges libcuda first, for nothing else is as it seems with a wrong one.
+func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
+	if found := judgeLibcuda(node); found != nil {
+		return found
+	}
+	torch := node.Python.Torch
+	driver := node.NVML.Driver
+	if bridged(node) {
+		driver = "" // the kernel module's own CUDA no longer counts
+	}
+	runs, known := launch.DriverRuns(driver, node.NVML.CUDA, torch.CUDA)
+	switch {
+	case !known:
+		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was told")}
+	case !runs:
+		return []checks.Finding{tooOldDriver(view, node, cards)}
+	}
+	return judgeGPUCode(view, node, cards)
+}
+
+func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
+	torch := node.Python.Torch
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: "the driver is too old for the CUDA that torch was built with",
+		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", compare.Shown(node.NVML.Driver), compare.Shown(node.NVML.CUDA), torch.Version),
+		Want:    "a driver for CUDA " + torch.CUDA,
+		Remedy:  newerDriver(node, torch.CUDA),
+	}
+	if least := launch.LeastDriver(torch.CUDA); least != "" {
+		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
+	}
+	if len(consumer(node)) == 0 {
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(dashed(torch.CUDA))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
+	}
+	for _, commands := range otherTorch(view, node, cards) {
+		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))
+	}
+	return f
+}
+
+// judgeGPUCode is of a torch without code for the GPUs that its ranks use.
+func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
+	torch := *node.Python.Torch
+	arch := ""
+	if node.Host != nil {
+		arch = node.Host.Arch
+	}
+	for i, card := range cards {
+		if i > 0 && card.Capability == cards[i-1].Capability {
+			continue
+		}
+		code, built := launch.TorchCode(torch, arch, card.Capability)
+		translated := code == launch.CodePTX && node.NVML.CUDA != "" && launch.Before(node.NVML.CUDA, torch.CUDA)
+		if code != launch.CodeNone && !translated {
+			continue
+		}
+		f := checks.Finding{
+			Nodes:    []string{node.Name},
+			Summary:  "torch has no code for the GPUs",
+			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
+			Want:     "a build of torch for compute capability " + card.Capability,
+			Remedy:   otherTorch(view, node, cards),
+			WouldSee: "CUDA error: no kernel image is available for execution on the device",
+		}
+		if translated {
+			f.Summary = "torch has code for the GPUs that only a newer driver can translate"
+			f.Got += ", driver for CUDA " + node.NVML.CUDA
+			f.WouldSee = "CUDA error: the provided PTX was compiled with an unsupported toolchain"
+		}
+		if f.Remedy == nil {
+			f.Remedy = []fix.Command{fix.On("nvidia-smi   # install a driver that shows CUDA %s or later here, or a torch that was built for these GPUs: pytorch.org has none for this driver", fix.Text(torch.CUDA))}
+		}
+		return []checks.Finding{f}
+	}
+	return nil
+}
+
+// otherTorch installs a build of torch that the driver of a node runs and that has
+// code for its GPUs, of the same release where there is one. pip takes the CUDA of a
+// build for a part of the version that says nothing, and leaves the one at hand
+// where it is not forced. It is nil where pytorch.org has none.
+func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.Command {
+	driver := node.NVML.Driver
+	if bridged(node) {
+		driver = ""
+	}
+	var capabilities []string
+	for _, card := range cards {
+		if card.Capability != "" && !slices.Contains(capabilities, card.Capability) {
+			capabilities = append(capabilities, card.Capability)
+		}
+	}
+	wheels, found := launch.TorchFor(*node.Python.Torch, driver, node.NVML.CUDA, capabilities)
+	if !found {
+		return nil
+	}
+	var everywhere []string
+	for i := range view.All {
+		everywhere = append(everywhere, view.All[i].Name)
+	}
+	all := fix.Word(hostfile.Fold(everywhere))
+	if wheels.Release == "" {
+		return []fix.Command{remedy.Pip(view).Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
+			fix.Name(wheels.Index), fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
+	}
+	return []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s",
+		fix.Package("torch=="+wheels.Release), fix.Name(wheels.Index), all)}
+}
+
+// newerDriver installs the driver that a CUDA takes.
+func newerDriver(node *facts.Node, toolkit string) []fix.Command {
+	least := launch.LeastDriver(toolkit)
+	if least == "" {
+		return nil
+	}
+	if !remedy.IsUbuntu(node) {
+		return []fix.Command{fix.Note("install driver %s or later in the way that the present one came to be installed, then reboot", fix.Name(least))}
+	}
+	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
+}
+
+// dashed is a CUDA version as packages spell it, "12-4".
+func dashed(version string) string { return strings.ReplaceAll(compare.Release(version, 2), ".", "-") }
+
+// firstLibcuda is the libcuda.so.1 that a rank gets, nil where none was seen.
+func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
+	if node.GPU == nil || len(node.GPU.Libcuda) == 0 {
+		return nil
+	}
+	return &node.GPU.Libcuda[0]
+}
+
+// bridged is whether ranks get a libcuda of another version than the kernel module.
+// The number in the file's name is the driver's only if it looks like one: WSL and
+// Jetson have a libcuda.so.1.1.
+func bridged(node *facts.Node) bool {
+	first := firstLibcuda(node)
+	return first != nil && node.GPU.Module != "" && first.Version != "" && !launch.Before(first.Version, "100") && first.Version != node.GPU.Module
+}
+
+// judgeLibcuda is of a libcuda that cannot work with the kernel module: CUDA's
+// errors 34, 803 and 804.
+//
+// Source: NVIDIA, CUDA Compatibility, r590, forward compatibility: a newer libcuda
+// works on data centre GPUs and some of the RTX line alone.
+func judgeLibcuda(node *facts.Node) []checks.Finding {
+	first := firstLibcuda(node)
+	if first == nil {
+		return nil
+	}
+	f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
+	switch {
+	case strings.Contains(first.Path, "/stubs/"):
+		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"
+		f.WouldSee = "CUDA error 34: CUDA driver is a stub library"
+		return []checks.Finding{f}
+	case !bridged(node):
+		return nil
+	}
+	f.Got = fmt.Sprintf("libcuda %s from %s (%s), kernel module %s", first.Version, first.Path, first.From, node.GPU.Module)
+	f.Want = "libcuda " + node.GPU.Module
+	switch {
+	case launch.Before(first.Version, node.GPU.Module):
+		f.Summary = "ranks load a libcuda that is older than the kernel module"
+		f.WouldSee = unlikeDriver
+	case len(consumer(node)) > 0:
+		f.Summary = "ranks load a libcuda that is newer than the kernel module, which these GPUs do not allow"
+		f.Got += ", " + consumer(node)[0]
+		f.WouldSee = "Unexpected error from cudaGetDeviceCount() … Error 804: forward compatibility was attempted on non supported HW"
+	case first.Compat:
+		return nil
+	default:
+		f.Verdict = checks.Warn
+		f.Summary = "ranks load a libcuda that is newer than the kernel module and of no cuda-compat package"
+		f.WouldSee = "nothing, where forward compatibility happens to cover it; else " + unlikeDriver
+	}
+	return []checks.Finding{f}
+}
+
+// libcudaAway takes a library out of the loader's way.
+func libcudaAway(library *facts.DriverLibrary) []fix.Command {
+	if library.From == "LD_LIBRARY_PATH" {
+		return []fix.Command{ranks.SearchSession("LD_LIBRARY_PATH"), fix.On("ldconfig -p | grep libcuda.so.1   # where the driver's own is")}
+	}
+	return []fix.Command{fix.On("grep -rn . /etc/ld.so.conf.d; ldconfig -p | grep libcuda.so.1   # take its directory out there, then run ldconfig")}
+}
+
+// consumer are the models that forward compatibility certainly leaves out.
+func consumer(node *facts.Node) (models []string) {
+	for i := range node.NVML.Cards {
+		if card := &node.NVML.Cards[i]; isConsumer(card) {
+			models = append(models, card.Name)
+		}
+	}
+	return slices.Compact(models)
+}
+
+func isConsumer(card *facts.Card) bool {
+	name := strings.TrimPrefix(card.Name, "NVIDIA ")
+	return strings.HasPrefix(name, "GeForce") || strings.HasPrefix(name, "TITAN")
+}

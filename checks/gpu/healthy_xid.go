@@ -1,0 +1,152 @@
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+// xidWindow is how long an Xid is news, in seconds.
+const xidWindow = 86400
+
+// hardwareXids are the messages of the driver that mean the GPU, its links or its
+// firmware. Left out are those that mean the application that ran (13, 31, 43, 45 …),
+// those that NVIDIA says to ignore, and those whose trouble a counter shows
+// for as long as it lasts (63, 94).
+//
+// Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog, 2025, immediate action
+// RESET_GPU, RESTART_BM, CHECK_MECHANICALS or a workflow of hardware.
+var hardwareXids = map[int]string{
+	46:  "the GPU stopped processing",
+	48:  "a double-bit memory error",
+	54:  "auxiliary power is not connected",
+	62:  "the GPU's micro-controller halted",
+	64:  "a row could not be remapped",
+	74:  "an NVLink error",
+	79:  "the GPU fell off the bus",
+	92:  "many single-bit memory errors",
+	95:  "a memory error that was not contained",
+	109: "a context switch timed out",
+	110: "a security fault",
+	119: "the GPU's firmware (GSP) did not answer",
+	120: "the GPU's firmware (GSP) failed",
+	136: "an NVLink could not be trained",
+	140: "a memory error without recovery",
+	143: "the GPU could not be initialised",
+	144: "an NVLink error (SAW)",
+	145: "an NVLink error (RLW)",
+	146: "an NVLink error (TLW)",
+	147: "an NVLink error (TREX)",
+	148: "an NVLink error (NVLPW_CTRL)",
+	149: "an NVLink error (NETIR)",
+	150: "an NVLink error (MSE)",
+	155: "an NVLink error of the driver's own definition",
+	156: "a part of the GPU was retired",
+	158: "a fatal timeout of the GPU",
+	167: "a fatal timeout of PCIe",
+	171: "an uncorrectable error of its DRAM",
+	172: "an uncorrectable error of its SRAM",
+}
+
+// byItsWord are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
+// a link that comes up may well report the latter.
+//
+// Source: as above, NVLink 5 Xids 144 to 150, severity.
+var byItsWord = []int{144, 145, 146, 147, 148, 149, 150}
+
+// meansHardware is whether an Xid is a fault of the GPU's own.
+func meansHardware(xid facts.Xid) bool {
+	return hardwareXids[xid.Code] != "" && (!slices.Contains(byItsWord, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
+}
+
+// xidRules judge a node's GPUs by its kernel log. Nobody knows whether a GPU was
+// reset since: a warning.
+func xidRules(node *facts.Node) []cardRule {
+	if len(node.GPU.Xids) == 0 {
+		return nil
+	}
+	needs, recent := xidsByGPU(node)
+	return []cardRule{{checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
+		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, rebootNode.Remark(", where it says Node Reboot Required")},
+		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+	}, func(card *facts.Card) string { return needs[slotOf(card.Address)] }}, {checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "the driver reported a fault of a GPU in the last 24 hours",
+		Want:     "no Xid that means the hardware; if the GPU was reset since, this is settled",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, fix.On("dcgmi diag -r 2   # does it come again under load?")},
+		WouldSee: "NVRM: Xid in the kernel log, and a collective that never ends",
+	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
+}
+
+// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of which
+// recoveryRules speak where the driver tells it, and the Xids of today that mean the hardware. A recovery
+// that is over settles all that was before it: by the word of the log or, where the
+// driver tells that nothing is open now, because something was.
+func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
+	needs, recent = map[string]string{}, map[string][]facts.Xid{}
+	told := map[string]string{}
+	for i := range node.NVML.Cards {
+		told[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
+	}
+	oldestFirst := slices.SortedStableFunc(slices.Values(node.GPU.Xids), func(a, b facts.Xid) int { return cmp.Compare(b.Age, a.Age) })
+	for _, xid := range oldestFirst {
+		slot := slotOf(xid.Address)
+		if xid.Code == recoveryChanged {
+			_, action, _ := strings.Cut(xid.Text, " to ")
+			needs[slot] = ""
+			switch {
+			case strings.Contains(action, "(None)"), told[slot] == "none":
+				delete(recent, slot)
+			default:
+				needs[slot] = strings.TrimSpace(action)
+			}
+		}
+		if meansHardware(xid) && xid.Age <= xidWindow {
+			recent[slot] = append(recent[slot], xid)
+		}
+	}
+	return needs, recent
+}
+
+// recentXids puts Xids into words, each code once, with the age of its last.
+func recentXids(xids []facts.Xid) string {
+	var codes []int
+	times, last := map[int]int64{}, map[int]float64{}
+	for _, xid := range xids {
+		if times[xid.Code] == 0 {
+			codes = append(codes, xid.Code)
+		}
+		times[xid.Code]++
+		last[xid.Code] = xid.Age
+	}
+	var words []string
+	for _, code := range codes {
+		text := fmt.Sprintf("Xid %d, %s, %s", code, hardwareXids[code], ago(last[code]))
+		if times[code] > 1 {
+			text = fmt.Sprintf("Xid %d, %s, %d times, last %s", code, hardwareXids[code], times[code], ago(last[code]))
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, "; ")
+}
+
+// slotOf is a PCI address without its function, which the kernel log leaves out.
+func slotOf(address string) string {
+	slot, _, _ := strings.Cut(strings.ToLower(address), ".")
+	return slot
+}
+
+func ago(seconds float64) string {
+	if seconds < 2*3600 {
+		return fmt.Sprintf("%.0f min ago", seconds/60)
+	}
+	return fmt.Sprintf("%.0f h ago", seconds/3600)
+}

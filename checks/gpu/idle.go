@@ -1,0 +1,195 @@
+package gpu
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// muchMemory is what a context of CUDA alone does not take, and the driver's own
+// use neither, together with a share of the GPU's memory: bytes.
+const muchMemory = 1 << 30
+
+var Idle = checks.Check{
+	ID:       "gpu-idle",
+	Title:    "nobody uses the GPUs that ranks will use",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML},
+	Volatile: true,
+	Doc: "A job that died and left a process, another user's notebook or a container that nobody sees take memory and time of a GPU, and the rank there runs out of memory or is slower " +
+		"than all the others, who wait for it. A process that computes is a failure from 1 GiB on or where the GPU takes one process only, else a warning; so is memory in use that no " +
+		"process in sight explains, by its share. Desktops are warned of from 1 GiB on; the driver's daemons, DCGM and MPS are nobody's job. GPUs the launch leaves alone are not looked at.",
+	WouldSee: "torch.OutOfMemoryError: CUDA out of memory",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := usedCards(view)
+		for _, node := range nodes {
+			var uses []use
+			for _, card := range cardsOf(node) {
+				if card.MIG != "enabled" { // gpu-mode speaks of it, and its processes are on instances
+					uses = append(uses, usesOf(card)...)
+				}
+			}
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForUse...)...)
+			findings = append(findings, usedBy(node, uses)...)
+			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node))...)
+		}
+		return findings
+	},
+}
+
+// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be told
+// where those that compute are not.
+var neededForUse = []essential{
+	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
+	{func(card *facts.Card) bool { return card.MemoryUsed == nil }, neededForMemory.calls},
+}
+
+// hiddenUse is memory that is in use by nobody in sight: another container's
+// processes are not in our process table, nor are those that the driver lost. On
+// aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
+// it gives back; a WSL shares its GPU with the desktop of Windows.
+func hiddenUse(node *facts.Node) []cardRule {
+	windows := node.GPU != nil && slices.Contains(node.GPU.Others, launch.WindowsGPUs)
+	shared := windows || node.Host != nil && node.Host.Arch == "aarch64"
+	commands := []fix.Command{
+		fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there"),
+		fix.On("sudo fuser -v /dev/nvidia*"),
+		resetGPU,
+	}
+	if windows {
+		commands = []fix.Command{fix.On("nvidia-smi"), fix.Note("on the Windows of {nodes}: Task Manager, Performance, GPU; close what takes its memory")}
+	}
+	rule := func(verdict checks.Verdict, share float64) cardRule {
+		return cardRule{checks.Finding{
+			Verdict: verdict,
+			Summary: "memory of a GPU is in use, and no process in sight explains it",
+			Want:    "an idle GPU",
+			Remedy:  commands,
+		}, func(card *facts.Card) string {
+			unexplained := unexplainedMemory(card)
+			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {
+				return ""
+			}
+			return humanize.IBytes(uint64(unexplained)) + " of " + humanize.IBytes(uint64(card.Memory))
+		}}
+	}
+	if shared {
+		return []cardRule{rule(checks.Warn, 0.05)}
+	}
+	return []cardRule{rule(checks.Fail, 0.2), rule(checks.Warn, 0.05)}
+}
+
+// unexplainedMemory is what no process is told to use, 0 where that cannot be told.
+func unexplainedMemory(card *facts.Card) int64 {
+	untold := func(p facts.GPUUser) bool { return p.Memory == nil }
+	if card.MIG == "enabled" || card.MemoryUsed == nil || slices.ContainsFunc(card.Processes, untold) {
+		return 0
+	}
+	rest := *card.MemoryUsed
+	for _, process := range card.Processes {
+		rest -= *process.Memory
+	}
+	return max(rest, 0)
+}
+
+// describe is a process as its owner would know it.
+func describe(p facts.GPUUser) string {
+	text := fmt.Sprintf("pid %d", p.PID)
+	if p.Name != "" {
+		text = fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
+	}
+	if p.User != "" {
+		text += " of " + p.User
+	}
+	if p.Memory != nil {
+		text += " with " + humanize.IBytes(uint64(*p.Memory))
+	}
+	if p.Name == "" {
+		text += ", not in our process table"
+	}
+	return text
+}
+
+// daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM
+// and of MPS. The kernel cuts names after 15 letters.
+var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", "nvidia-cuda-mps"}
+
+// use is a process on a GPU that ranks will use.
+type use struct {
+	card    *facts.Card
+	process facts.GPUUser
+	verdict checks.Verdict
+}
+
+// usesOf are the processes of a GPU that somebody may miss a launch for.
+func usesOf(card *facts.Card) (uses []use) {
+	for _, process := range card.Processes {
+		name := path.Base(process.Name)
+		isDaemon := slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(name, daemon) })
+		large := process.Memory == nil && orZero(card.MemoryUsed) >= muchMemory || orZero(process.Memory) >= muchMemory
+		u := use{card, process, checks.Warn}
+		switch {
+		case isDaemon, process.Kind == "graphics" && !large:
+			continue
+		case process.Kind != "graphics" && (large || card.ComputeMode == "exclusive-process"):
+			u.verdict = checks.Fail
+		}
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+// usedBy is one finding for all processes on the GPUs of a node, and its verdict
+// the gravest of theirs.
+func usedBy(node *facts.Node, uses []use) []checks.Finding {
+	if len(uses) == 0 {
+		return nil
+	}
+	f := checks.Finding{
+		Verdict: checks.Warn,
+		Nodes:   []string{node.Name},
+		Summary: "GPUs that ranks will use are in use",
+		Want:    "idle GPUs",
+	}
+	on := map[string][]*facts.Card{}
+	var programs, seen, unseen []string
+	for _, u := range uses {
+		if u.verdict == checks.Fail {
+			f.Verdict = checks.Fail
+		}
+		program := describe(u.process)
+		if on[program] == nil {
+			programs = append(programs, program)
+		}
+		on[program] = append(on[program], u.card)
+		pid := strconv.Itoa(u.process.PID)
+		if u.process.Name == "" {
+			unseen = append(unseen, pid)
+		} else if !slices.Contains(seen, pid) {
+			seen = append(seen, pid)
+		}
+	}
+	for i, program := range programs {
+		programs[i] = gpuNames(on[program]) + ": " + program
+	}
+	f.Got = strings.Join(programs, "; ")
+	if seen != nil {
+		f.Remedy = append(f.Remedy,
+			fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(seen, ","))),
+			fix.On("sudo kill %s   # once its owner agrees", fix.List[fix.Name](" ", seen)))
+	}
+	if unseen != nil {
+		f.Remedy = append(f.Remedy, fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host"))
+	}
+	return []checks.Finding{f}
+}

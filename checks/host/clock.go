@@ -1,0 +1,92 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+var ClockSkew = checks.Check{
+	ID:       "clock-skew",
+	Title:    "the nodes' clocks agree",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionClock},
+	Doc: "Compares every node's clock with the launching machine's; only what exceeds the limit (policy clock_skew) plus half the round trip counts. " +
+		"Where most nodes are off by the same amount it is the launching machine's own clock that is wrong. Skewed clocks make elastic " +
+		"rendezvous take living nodes for dead, break Kerberos and TLS, and put log lines of a crash in the wrong order.",
+	WouldSee: "RendezvousTimeoutError, or log lines of the first failure that carry a later time than its consequences",
+	Run: func(v checks.View) []checks.Finding {
+		common, headIsOdd := commonOffset(v)
+		var findings []checks.Finding
+		if headIsOdd {
+			var head []string
+			if v.Head != nil {
+				head = []string{v.Head.Name}
+			}
+			findings = append(findings, checks.Finding{
+				Nodes:   head,
+				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
+				Got:     fmt.Sprintf("%s of the nodes", leadOrLag(-common)),
+				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
+				Remedy:  []fix.Command{fix.Here("sudo chronyc makestep || sudo timedatectl set-ntp true")},
+			})
+		}
+		for _, node := range v.Nodes {
+			offset := node.Clock.Offset - common
+			if !isOff(offset, node, v.Policy) {
+				continue
+			}
+			against := "the launching machine"
+			if headIsOdd {
+				against = "most nodes"
+			}
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "the clock differs from that of " + against,
+				Got:     fmt.Sprintf("%s, ± %.3g s", leadOrLag(offset), node.Clock.Uncertainty),
+				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
+				Remedy:  []fix.Command{fix.On("sudo chronyc makestep || sudo timedatectl set-ntp true")},
+			})
+		}
+		return findings
+	},
+}
+
+// commonOffset is the offset in seconds to judge nodes against: 0, which is the
+// launching machine's clock, unless more than half of the clocks, its own
+// counted, stand together elsewhere.
+func commonOffset(v checks.View) (offset float64, headIsOdd bool) {
+	sorted := slices.SortedFunc(slices.Values(v.Nodes), func(a, b *facts.Node) int {
+		return cmp.Compare(a.Clock.Offset, b.Clock.Offset)
+	})
+	median := sorted[len(sorted)/2]
+	if !isOff(median.Clock.Offset, median, v.Policy) {
+		return 0, false
+	}
+	together := 0
+	for _, node := range v.Nodes {
+		if !isOff(node.Clock.Offset-median.Clock.Offset, node, v.Policy) {
+			together++
+		}
+	}
+	if 2*together <= len(v.Nodes)+1 {
+		return 0, false
+	}
+	return median.Clock.Offset, true
+}
+
+func isOff(offset float64, node *facts.Node, policy checks.Policy) bool {
+	return math.Abs(offset) > policy.ClockSkew+node.Clock.Uncertainty
+}
+
+func leadOrLag(offset float64) string {
+	if offset < 0 {
+		return fmt.Sprintf("%.1f s behind", -offset)
+	}
+	return fmt.Sprintf("%.1f s ahead", offset)
+}

@@ -1,0 +1,144 @@
+package host
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+var DiskSpace = checks.Check{
+	ID:       "disk-space",
+	Title:    "there is space where the launch writes",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionDisk},
+	Volatile: true,
+	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
+		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. Trouble with the working or the temporary directory " +
+		"fails the check, with the others it is a warning. Several directories on one file system are one finding.",
+	WouldSee: "OSError: [Errno 28] No space left on device",
+	Run: func(v checks.View) []checks.Finding {
+		var findings []checks.Finding
+		for _, node := range v.Nodes {
+			for _, group := range fileSystems(usedPlaces(v, node)) {
+				if finding, found := judgePlaces(node, group, v.Policy.DiskFree); found {
+					findings = append(findings, finding)
+				}
+			}
+		}
+		return findings
+	},
+}
+
+// movedBy are the variables that send to another directory what a launch would
+// write to a place, the first that is set.
+var movedBy = map[string][]string{
+	"tmp":              {"TMPDIR"},
+	"hf-cache":         {"HF_HUB_CACHE", "HF_HOME"},
+	"triton-cache":     {"TRITON_CACHE_DIR"},
+	"torch-extensions": {"TORCH_EXTENSIONS_DIR"},
+}
+
+// usedPlaces leaves out the places that the launch's exports move elsewhere:
+// the probe looked where its own session's environment led it.
+func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
+	settings := ranks.Env(v, node)
+	return slices.DeleteFunc(slices.Clone(node.Disk.Places), func(place facts.Place) bool {
+		if strings.HasPrefix(place.Role, "offload-") {
+			return true // offload-path's
+		}
+		for _, name := range movedBy[place.Role] {
+			if setting, set := settings[name]; set {
+				_, isExported := ranks.Exported(v, name)
+				return isExported && path.Clean(setting.Value) != place.Path
+			}
+		}
+		return false
+	})
+}
+
+// fileSystems groups places by what they lie on and whether they can be used.
+func fileSystems(places []facts.Place) [][]facts.Place {
+	var groups [][]facts.Place
+	for _, place := range places {
+		i := slices.IndexFunc(groups, func(g []facts.Place) bool {
+			return g[0].Source == place.Source && g[0].Free == place.Free && g[0].Problem == place.Problem &&
+				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec
+		})
+		if i < 0 {
+			groups = append(groups, []facts.Place{place})
+			continue
+		}
+		groups[i] = append(groups[i], place)
+	}
+	return groups
+}
+
+// judgePlaces judges the places of one file system by its fullness.
+func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (checks.Finding, bool) {
+	first := places[0]
+	var roles []string
+	finding := checks.Finding{Verdict: checks.Warn, Nodes: []string{node.Name}}
+	for _, place := range places {
+		roles = append(roles, place.Role)
+		if place.Role == "workdir" || place.Role == "tmp" {
+			finding.Verdict = checks.Fail
+		}
+	}
+	what := strings.Join(roles, ", ")
+	dir := fix.Path(first.Path)
+	if !fix.IsPlain(first.Path) {
+		dir = "." // a name that a shell would take apart is not put into a command
+	}
+	switch {
+	case first.Problem != "":
+		return checks.UnknownFor(node, fmt.Sprintf("disk: %s (%s): %s", what, first.Path, first.Problem)), true
+	case first.ReadOnly || !first.Writable:
+		if slices.Equal(roles, []string{"hf-cache"}) {
+			return checks.Finding{}, false // a cache of models is often shared and read-only on purpose
+		}
+		finding.Summary = "cannot be written: " + what
+		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
+		finding.Want = "a directory the user who launches may write"
+		finding.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
+		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
+	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
+		finding.Verdict = checks.Warn
+		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
+		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
+		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
+		finding.Remedy = []fix.Command{fix.On("findmnt -T %s", dir), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
+		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
+	case first.Free < wanted:
+		finding.Summary = "hardly any space left: " + what
+		free, least := compare.Apart(first.Free, wanted)
+		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
+		finding.Want = "at least " + least
+		finding.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
+	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
+		finding.Summary = "hardly any inode left: " + what
+		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
+		finding.Want = fmt.Sprintf("at least %d", fewInodes)
+		finding.Remedy = []fix.Command{fix.On("df -i %s", dir), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir)}
+	default:
+		return checks.Finding{}, false
+	}
+	return finding, true
+}
+
+// loadsCode reports whether a launch runs code it compiled into that place.
+func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
+
+// countsInodes reports whether a file system has a fixed number of inodes.
+// The others (btrfs, NFS servers of all kinds) may truthfully report 0.
+func countsInodes(fstype string) bool {
+	return slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}, fstype)
+}

@@ -1,0 +1,4 @@
+// Package host judges the machine itself: its names, clock, memory, /dev/shm, disks and limits.
+//
+// It refuses to judge what runs on it.
+package host

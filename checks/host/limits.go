@@ -1,0 +1,170 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+// littleMemlock is what RDMA cannot start with: NCCL registers some tens of
+// MiB of buffers for every peer and channel.
+const littleMemlock = 1 << 30
+
+var MemlockLimit = checks.Check{
+	ID:       "memlock-limit",
+	Title:    "ranks may lock as much memory as RDMA wants",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionLimits, facts.SectionIB},
+	Doc: "RDMA adapters write into memory that must not move, and the kernel counts it against RLIMIT_MEMLOCK of the ssh session the ranks are " +
+		"started in, unless they have CAP_IPC_LOCK, as root has outside containers. NVIDIA asks for unlimited. Without RDMA devices nothing in a " +
+		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
+	WouldSee: "Call to ibv_reg_mr failed",
+	Run: func(v checks.View) []checks.Finding {
+		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return v.Launch.Accelerator == "cpu" || !usesRDMA(n, v) })
+		if len(rdma) == 0 {
+			return unneededMemlock(v)
+		}
+		var findings []checks.Finding
+		for _, node := range rdma {
+			soft := node.Limits.MemLock.Soft
+			exempt := node.Host != nil && node.Host.User == "root" && node.Host.Container == ""
+			if soft < 0 || exempt {
+				continue
+			}
+			finding := checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "the limit on locked memory is too low for RDMA",
+				Got:     memlockText(soft),
+				Want:    "unlimited",
+				Remedy:  raiseMemlock(node),
+			}
+			if soft >= littleMemlock {
+				finding.Verdict, finding.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
+			}
+			findings = append(findings, finding)
+		}
+		return findings
+	},
+}
+
+// unneededMemlock is the answer where nothing locks memory to speak of: the
+// limit matters to nobody today, but a node that has a lower one than most was
+// set up differently, and fails on the day the fleet gets adapters.
+func unneededMemlock(v checks.View) []checks.Finding {
+	var findings []checks.Finding
+	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return memlockText(n.Limits.MemLock.Soft) })) {
+		if d.Split {
+			continue
+		}
+		finding := d.Finding("limits on locked memory")
+		finding.Verdict = checks.Warn
+		odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+		finding.Remedy = raiseMemlock(v.Nodes[odd])
+		findings = append(findings, finding)
+	}
+	switch {
+	case len(findings) > 0:
+		return findings
+	case v.Launch.Accelerator == "cpu":
+		return checks.Skipped("accelerator cpu: gloo talks TCP and locks no memory")
+	}
+	return checks.Skipped("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")
+}
+
+func memlockText(soft int64) string {
+	if soft < 0 {
+		return "unlimited"
+	}
+	return humanize.IBytes(uint64(soft))
+}
+
+// usesRDMA is whether ranks of the node will lock memory for adapters, or will as soon
+// as what keeps them from opening those is out of the way.
+func usesRDMA(node *facts.Node, v checks.View) bool {
+	network := ranks.NCCLNetwork(v, node)
+	switch network.Obstacle {
+	case nccl.ObstacleDisabled, nccl.ObstacleNoAdapter, nccl.ObstacleInactive, nccl.ObstacleHCA:
+		return network.Plugin != "" && len(node.IB.Devices) > 0
+	}
+	return true
+}
+
+func raiseMemlock(node *facts.Node) []fix.Command {
+	switch container := ranks.ContainerOf(node); container {
+	case "docker", "podman":
+		return []fix.Command{fix.Here("%s run --ulimit memlock=-1 …   # start the container of {node} anew with this option", fix.Name(container))}
+	case "kubernetes":
+		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
+	}
+	return append(raiseLimit("memlock", "unlimited", "LimitMEMLOCK=infinity"), fix.On("ulimit -l   # in a new session: unlimited"))
+}
+
+// fewFiles is the kernel's default soft limit. A rank that cannot have even
+// that many runs out of files while it connects to its peers.
+const fewFiles = 1024
+
+var OpenFilesLimit = checks.Check{
+	ID:       "open-files-limit",
+	Title:    "ranks may open as many files and sockets as they need",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionLimits},
+	Doc: "NCCL holds sockets to its peers for every channel and raises its own soft limit to the hard one, so the hard limit of the ssh session " +
+		"decides (policy open_files; large jobs want more than 32768). python does not raise it: DataLoader workers hand every tensor over as a " +
+		"file and live with the soft limit, of which 1024, the kernel's default, is enough for the default of their settings.",
+	WouldSee: "OSError: [Errno 24] Too many open files",
+	Run: func(v checks.View) []checks.Finding {
+		var findings []checks.Finding
+		for _, node := range v.Nodes {
+			limit := node.Limits.NoFile
+			hardLow := limit.Hard >= 0 && limit.Hard < v.Policy.OpenFiles
+			softLow := limit.Soft >= 0 && limit.Soft < fewFiles
+			if !hardLow && !softLow {
+				continue
+			}
+			finding := checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "the limit on open files is low",
+				Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
+				Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
+				Remedy:  raiseOpenFiles(node),
+			}
+			if limit.Hard >= 0 && limit.Hard < fewFiles {
+				finding.Verdict, finding.Summary = checks.Fail, "the limit on open files is too low to connect to the peers"
+			}
+			findings = append(findings, finding)
+		}
+		return findings
+	},
+}
+
+func raiseOpenFiles(node *facts.Node) []fix.Command {
+	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
+		return []fix.Command{fix.Here("%s run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option", fix.Name(container))}
+	}
+	return append(raiseLimit("nofile", "1048576", "LimitNOFILE=1048576"), fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
+}
+
+func limitText(limit int64) string {
+	if limit < 0 {
+		return "unlimited"
+	}
+	return fmt.Sprint(limit)
+}
+
+// raiseLimit sets a limit of ssh sessions: by PAM, and where sshd does without
+// it by the unit that starts sshd. "*" is nobody's limit but ordinary users'.
+func raiseLimit(item, value, property string) []fix.Command {
+	return []fix.Command{
+		fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value)),
+		fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item)),
+	}
+}

@@ -1,0 +1,287 @@
+package host
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var Names = checks.Check{
+	ID:       "host-names",
+	Title:    "every node resolves every hostfile name to one address, and its own name to no loopback",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNames},
+	Doc: "Launchers, torchrun and elastic launches hand names around that every node must resolve alike; the address a node was reached at counts for more " +
+		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: it is warned of, and fails " +
+		"where ranks use gloo (cpu) without GLOO_SOCKET_IFNAME. Names that are addresses need no resolver.",
+	WouldSee: "The IPv6 network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known), or a hang in rendezvous",
+	Run:      judgeNames,
+}
+
+func judgeNames(view checks.View) []checks.Finding {
+	table := newNameTable(view)
+	var findings []checks.Finding
+	findings = append(findings, table.unresolved(view)...)
+	findings = append(findings, table.elsewhere()...)
+	for _, node := range view.Nodes {
+		findings = append(findings, names.Unanswered(node)...)
+		findings = append(findings, names.Own(view, node)...)
+	}
+	return findings
+}
+
+// unresolved says on which node many names do not resolve, and which names
+// resolve on few nodes: the side that needs mending gets the line.
+func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
+	nowhere, widely, here := t.lacking(view)
+	if nowhere.names != nil {
+		findings = append(findings, checks.Finding{
+			Verdict:  checks.Warn,
+			Nodes:    nowhere.askers,
+			Summary:  hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
+			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
+			Remedy:   hostsFix(nowhere.names),
+			WouldSee: "nothing under pdsh, which hands around addresses",
+		})
+	}
+	if widely.names != nil {
+		findings = append(findings, checks.Finding{
+			Nodes:   widely.askers,
+			Summary: hostfile.Fold(bareNames(widely.names)) + " cannot be resolved on most nodes",
+			Want:    "the name in DNS, or in /etc/hosts of every node",
+			Remedy:  hostsFix(widely.names),
+		})
+	}
+	for _, node := range t.observers {
+		if lacks := here[node.Name]; lacks != nil {
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "cannot resolve names that other nodes can",
+				Got:     hostfile.Fold(bareNames(lacks)) + ": " + t.errorOf(node.Name, lacks[0].Name),
+				Remedy:  hostsFix(lacks),
+			})
+		}
+	}
+	return findings
+}
+
+// unresolvable is names that do not resolve, and the nodes on which they do not.
+type unresolvable struct {
+	names  []*facts.Node
+	askers []string
+}
+
+// lacking parts the names that do not resolve somewhere: those that resolve nowhere and
+// hurt nobody, those that most nodes lack, and by node those that it lacks beside few.
+func (t nameTable) lacking(view checks.View) (nowhere, widely unresolvable, here map[string][]*facts.Node) {
+	here = map[string][]*facts.Node{}
+	for _, target := range t.targets {
+		asked := t.answers[target.Name]
+		if len(asked) == 0 || target.SSH != nil && target.SSH.Cause == "name-unknown" {
+			continue // nobody was answered, or ssh-reach says that it is no name at all
+		}
+		var askers []string
+		for _, answer := range asked {
+			if len(answer.Addresses) == 0 {
+				askers = append(askers, answer.observer)
+			}
+		}
+		switch {
+		case len(askers) == len(asked) && isAlias(view, target):
+			nowhere.names, nowhere.askers = append(nowhere.names, target), append(nowhere.askers, askers...)
+		case 2*len(askers) > len(asked):
+			widely.names, widely.askers = append(widely.names, target), append(widely.askers, askers...)
+		default:
+			for _, observer := range askers {
+				here[observer] = append(here[observer], target)
+			}
+		}
+	}
+	return nowhere, widely, here
+}
+
+// isAlias reports whether a name that no node resolves hurts nobody: its node
+// was reached all the same, by a name of the ssh configuration, calls itself
+// otherwise, and neither the launcher nor the ranks will hand it around.
+func isAlias(view checks.View, target *facts.Node) bool {
+	ownName := target.Names != nil && target.Names.Own == hostfile.Bare(target.Name)
+	return target.Reached && !ownName && !view.Launch.StartedBy().HandsNames && view.Launch.MasterAddr != hostfile.Bare(target.Name)
+}
+
+// elsewhere finds names that lead to another address than for the other nodes.
+func (t nameTable) elsewhere() []checks.Finding {
+	wrong, findings := t.wrongNames()
+	for _, node := range t.observers {
+		if wrong[node.Name] == nil {
+			continue
+		}
+		f := checks.Finding{
+			Nodes:    []string{node.Name},
+			Summary:  "resolves hostfile names to wrong addresses",
+			WouldSee: "a hang in rendezvous, or Connection refused: this node calls another machine than it means",
+		}
+		if slices.ContainsFunc(wrong[node.Name], func(w wrongName) bool { return names.IsLoopback(w.got[0]) }) {
+			f.Summary = "takes another node's name for its own loopback"
+		}
+		var got, want []string
+		for _, w := range wrong[node.Name] {
+			got = append(got, w.name+" "+strings.Join(w.got, " "))
+			want = append(want, w.name+" "+cmp.Or(strings.Join(w.right, " "), "an address of its own"))
+		}
+		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
+		f.Remedy = correctNames(wrong[node.Name])
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// nameTable is who resolves which hostfile name to what.
+type nameTable struct {
+	observers []*facts.Node
+	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
+	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
+}
+
+// answer is what one node says of one name.
+type answer struct {
+	observer string // the entry of the node that was asked
+	facts.Lookup
+}
+
+func newNameTable(view checks.View) nameTable {
+	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}}
+	for i := range view.All {
+		if _, err := netip.ParseAddr(hostfile.Bare(view.All[i].Name)); err != nil {
+			t.targets = append(t.targets, &view.All[i])
+		}
+	}
+	for _, node := range view.Nodes {
+		for _, lookup := range node.Names.Lookups {
+			if !lookup.Unanswered {
+				t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, lookup})
+			}
+		}
+	}
+	return t
+}
+
+// isOwnLoopback: what a node calls itself is judged by ownName.
+func (a answer) isOwnLoopback() bool { return a.observer == a.Name && names.IsLoopback(a.Addresses[0]) }
+
+func (t nameTable) errorOf(observer, name string) string {
+	for _, a := range t.answers[name] {
+		if a.observer == observer && a.Error != "" {
+			return a.Error
+		}
+	}
+	return "does not resolve"
+}
+
+// rightAddresses is where a name should lead: what most nodes say or, first,
+// what some node says that agrees with the address it was reached at. nil when
+// there is neither; groups are all that was said, loopbacks left out.
+func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
+	at := map[string]int{}
+	total := 0
+	for _, a := range t.answers[target.Name] {
+		if len(a.Addresses) == 0 || names.IsLoopback(a.Addresses[0]) {
+			continue
+		}
+		total++
+		said := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
+		i, seen := at[said]
+		if !seen {
+			i = len(groups)
+			at[said] = i
+			groups = append(groups, compare.Group{Value: said})
+		}
+		groups[i].Nodes = append(groups[i].Nodes, a.observer)
+	}
+	for _, g := range groups {
+		addresses := strings.Fields(g.Value)
+		if 2*len(g.Nodes) > total && right == nil {
+			right = addresses
+		}
+		if slices.Contains(addresses, target.Address) {
+			return addresses, groups
+		}
+	}
+	if right == nil && len(groups) == 0 && target.Address != "" {
+		right = []string{target.Address} // nobody said anything but loopback
+	}
+	return right, groups
+}
+
+func bareNames(nodes []*facts.Node) []string {
+	var names []string
+	for _, node := range nodes {
+		names = append(names, hostfile.Bare(node.Name))
+	}
+	return names
+}
+
+// correctNames rewrites /etc/hosts so that each name leads where it should, or
+// looks where the wrong answer comes from when nobody knows better. The file is
+// written in place: in a container it is a mount, which sed -i cannot replace.
+func correctNames(wrong []wrongName) []fix.Command {
+	var commands []fix.Command
+	for _, w := range wrong[:min(3, len(wrong))] {
+		if !fix.IsPlain(w.name) || !fix.IsPlain(w.cure) || strings.Contains(w.name, "/") {
+			commands = append(commands, names.LookUp(w.name))
+			continue
+		}
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.cure), fix.Host(w.name)))
+	}
+	return commands
+}
+
+// wrongName is a name that leads elsewhere than it should on some node.
+type wrongName struct {
+	name       string
+	got, right []string // addresses; right is empty when only the node itself has one
+	cure       string   // the right address to write down: where the node was reached, if that is one
+}
+
+func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Finding) {
+	wrong = map[string][]wrongName{} // by observer
+	for _, target := range t.targets {
+		right, groups := t.rightAddresses(target)
+		if right == nil && len(groups) > 1 {
+			split = append(split, names.SplitName(hostfile.Bare(target.Name), groups))
+			continue
+		}
+		cure := strings.Join(right[:min(1, len(right))], "")
+		if slices.Contains(right, target.Address) {
+			cure = target.Address
+		}
+		for _, answer := range t.answers[target.Name] {
+			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !names.Overlap(answer.Addresses, right) {
+				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, cure})
+			}
+		}
+	}
+	return wrong, split
+}
+
+// hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
+func hostsFix(targets []*facts.Node) []fix.Command {
+	const lines = 4
+	var commands []fix.Command
+	for _, target := range targets {
+		if target.Address != "" && fix.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
+			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))))
+		}
+	}
+	if len(commands) < len(targets) {
+		commands = append(commands, fix.On("sudoedit /etc/hosts"))
+	}
+	return commands
+}

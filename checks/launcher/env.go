@@ -1,0 +1,291 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+var Env = checks.Check{
+	ID:       "launcher-env",
+	Title:    "the variables that matter reach the ranks, and as they were written",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionLauncher, facts.SectionEnv},
+	OnHead:   true,
+	Doc: "DeepSpeed exports the variables of the launching machine whose names begin with NCCL, PYTHON, MLFLOW, MV2 or UCX, and every line of .deepspeed_env " +
+		"in the home and the working directory, or of the file that DS_ENV_FILE names. That file has neither comments nor blank lines: each of them ends the " +
+		"launch, and \"# X=1\" makes a comment of the whole remote command, so that the nodes run nothing and report success. The files are parsed as that " +
+		"release of DeepSpeed parses them, values are followed through its quotes, pdsh and the shell of the nodes, and what is set where the launch is " +
+		"typed, matters to the ranks and is not exported is named. Values that may be secrets are not looked at.",
+	WouldSee: "nothing: the ranks see another value, or none",
+	Run:      judgeExports,
+}
+
+func judgeExports(view checks.View) []checks.Finding {
+	var findings []checks.Finding
+	for _, note := range view.Launch.Notes {
+		if judged := traps[note.ID]; judged.exported {
+			findings = append(findings, judged.finding(view, note))
+		}
+	}
+	switch {
+	case view.Launch.Torchrun():
+		return checks.Skipped("torchrun exports nothing and reads no .deepspeed_env: its ranks have the environment it is started in")
+	case view.Launch.NoSSH && findings == nil:
+		return checks.Skipped("--no_ssh: every node is started by hand, in its own environment")
+	case view.Launch.Local && findings == nil:
+		return checks.Skipped("one active host: its ranks have the environment the launch is typed in, and no .deepspeed_env is read")
+	case view.Launch.NoSSH, view.Launch.Local:
+		return findings
+	}
+	for _, file := range launch.AppliedEnvFiles(view.Head.Launcher.EnvFiles, view.Launch.DeepSpeed) {
+		findings = append(findings, fileProblems(view, file)...)
+		findings = append(findings, setTwice(view, file)...)
+	}
+	findings = append(findings, namedEnvFile(view)...)
+	findings = append(findings, tooLong(view)...)
+	return append(findings, append(unexported(view), ignored(view)...)...)
+}
+
+// takenOut takes the variable that a note begins with out where it is set.
+func takenOut(view checks.View, note hostfile.Note) []fix.Command {
+	name, _, _ := strings.Cut(note.Message, "=")
+	if export, isExported := ranks.Exported(view, name); isExported {
+		return ranks.TakeOut(view, export)
+	}
+	return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
+}
+
+// longestArgument is what the kernel takes in one argument of a program, the end
+// included (Linux, binfmts.h, MAX_ARG_STRLEN). DeepSpeed hands pdsh all exports as
+// one, and sshd its shell the whole command.
+const longestArgument = 128 << 10
+
+func tooLong(view checks.View) []checks.Finding {
+	by := view.Launch.StartedBy()
+	if !by.Shell {
+		return nil
+	}
+	length := 0
+	for _, s := range view.Launch.Exports {
+		length += len("export =; ") + len(s.Name) + len(s.Value)
+	}
+	if length < longestArgument {
+		return nil
+	}
+	longest := slices.MaxFunc(view.Launch.Exports, func(a, b facts.Setting) int { return len(a.Value) - len(b.Value) })
+	return []checks.Finding{{
+		Verdict: checks.Fail, Nodes: []string{view.Head.Name},
+		Summary:  "the exported variables are longer than one argument of a program may be",
+		Got:      compare.Exactly(int64(length)) + ", the longest of them " + longest.Name,
+		Want:     "less than " + compare.Exactly(longestArgument),
+		WouldSee: fmt.Sprintf("OSError: [Errno 7] Argument list too long: '%s'", by.Program()),
+		Remedy:   ranks.TakeOut(view, longest),
+	}}
+}
+
+// fileProblems are the lines of a .deepspeed_env that end the launch or do
+// something else than they seem to, those of one kind together.
+func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
+	_, problems := launch.ParseEnvFile(file)
+	var kinds []string
+	lines := map[string][]hostfile.LineError{}
+	for _, problem := range problems {
+		if lines[problem.Message] == nil {
+			kinds = append(kinds, problem.Message)
+		}
+		lines[problem.Message] = append(lines[problem.Message], problem)
+	}
+	var findings []checks.Finding
+	for _, kind := range kinds {
+		findings = append(findings, envLines(view, file, lines[kind]))
+	}
+	return findings
+}
+
+// envLines is one kind of mistake and every line that makes it.
+func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineError) checks.Finding {
+	first := problems[0]
+	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{view.Head.Name}, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
+	var numbers []string
+	var deletions, shown []fix.Arg
+	for _, problem := range problems {
+		if problem.Line > 0 {
+			numbers = append(numbers, fmt.Sprint(problem.Line))
+			deletions = append(deletions, fix.Code("%sd", fix.Number(problem.Line)))
+			shown = append(shown, fix.Code("%sp", fix.Number(problem.Line)))
+		}
+	}
+	if numbers == nil {
+		f.Verdict, f.Remedy = checks.Fail, []fix.Command{fix.Here("chmod u+r %s", fix.Path(file.Path))}
+		return f
+	}
+	f.Got = fmt.Sprintf("line %s of %s", strings.Join(numbers, ", "), file.Path)
+	f.Remedy = []fix.Command{fix.Here("sed -i '%s' %s", fix.Join(";", deletions...), fix.Path(file.Path))}
+	switch comment := strings.HasPrefix(strings.TrimSpace(file.Lines[first.Line-1]), "#"); {
+	case first.DeepSpeed != "":
+		f.Verdict = checks.Fail
+	case comment:
+		f.Verdict = checks.Fail
+		f.WouldSee = "nothing: no rank starts, and the launch ends with exit code 0"
+	default:
+		f.Remedy = []fix.Command{fix.Here("sed -n '%s' %s   # correct these names", fix.Join(";", shown...), fix.Path(file.Path))}
+		f.WouldSee = "bash: line 1: export: not a valid identifier"
+	}
+	return f
+}
+
+// setTwice warns of a name that a file sets to several values: the last one
+// counts. What accelerate appends at every launch is mostly the same again.
+func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
+	settings, _ := launch.ParseEnvFile(file)
+	last := map[string]string{}
+	for _, s := range settings {
+		last[s.Name] = s.Value
+	}
+	var findings []checks.Finding
+	for _, s := range settings {
+		if s.Value == last[s.Name] {
+			continue
+		}
+		findings = append(findings, checks.Finding{
+			Nodes:   []string{view.Head.Name},
+			Summary: fmt.Sprintf("%s sets %s more than once, and the last line wins", file.Path, s.Name),
+			Got:     fmt.Sprintf("%s=%s after other values", s.Name, last[s.Name]),
+			Want:    "one line a name",
+			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the one that is meant", fix.Variable(s.Name), fix.Path(file.Path))},
+		})
+	}
+	return findings // those of one name are alike, and folded
+}
+
+// ignored: DeepSpeed takes the master's address and port from its arguments, and
+// the devices from the hostfile, whatever the environment says.
+func ignored(view checks.View) []checks.Finding {
+	planned := map[string]string{"MASTER_ADDR": view.Launch.MasterAddr, "MASTER_PORT": fmt.Sprint(view.Launch.MasterPort)}
+	var findings []checks.Finding
+	for _, setting := range view.Head.Env.Vars {
+		plan, isMaster := planned[setting.Name]
+		if !isMaster || setting.Value == "" || setting.Value == plan {
+			continue
+		}
+		argument := strings.ToLower(setting.Name)
+		findings = append(findings, checks.Finding{
+			Nodes:    []string{view.Head.Name},
+			Summary:  setting.Name + " is set where the launch is typed, and DeepSpeed does not read it",
+			Got:      setting.Value,
+			Want:     "--" + argument + " on the command line",
+			WouldSee: "ranks that meet at another address or port than the one set",
+			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Word(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name))},
+		})
+	}
+	return append(findings, ignoredDevices(view)...)
+}
+
+// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to
+// the slots of its node.
+func ignoredDevices(view checks.View) []checks.Finding {
+	const name = "CUDA_VISIBLE_DEVICES"
+	value := headVariable(view, name)
+	asSlots := func(h hostfile.Host) bool {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") == value
+	}
+	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return !asSlots(h) }) {
+		return nil
+	}
+	return []checks.Finding{{
+		Nodes:    []string{view.Head.Name},
+		Summary:  name + " is set where the launch is typed, and with a hostfile DeepSpeed puts the slots of each host in its place",
+		Got:      name + "=" + value,
+		Want:     "the devices as slots of --include",
+		WouldSee: "training on other devices than the variable names",
+		Remedy:   []fix.Command{fix.Here("deepspeed --include %s …   # every host so", fix.Word("HOST:"+value)), fix.Here("unset %s", fix.Variable(name))},
+	}}
+}
+
+// namedEnvFile judges DS_ENV_FILE, which DeepSpeed follows in silence.
+//
+// Source: deepspeed/launcher/runner.py, 0.10.1 and later.
+func namedEnvFile(view checks.View) []checks.Finding {
+	name := headVariable(view, "DS_ENV_FILE")
+	found := func(file facts.EnvFile) bool { return file.Path == name || strings.HasSuffix(file.Path, "/"+name) }
+	f := checks.Finding{Nodes: []string{view.Head.Name}, Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
+	rest, isHome := strings.CutPrefix(name, "~/")
+	switch {
+	case name == "":
+		return nil
+	case launch.Before(view.Launch.DeepSpeed, "0.10.1"):
+		f.Summary = "DeepSpeed reads DS_ENV_FILE since 0.10.1 only"
+		f.Want = "a .deepspeed_env in the home or the working directory"
+		f.Remedy = []fix.Command{fix.Here("cat %s >> ~/.deepspeed_env", fix.Path(name))}
+	case isHome:
+		f.Summary = "DeepSpeed does not expand ~ in DS_ENV_FILE, and reads no file"
+		f.Remedy = []fix.Command{fix.Here(`export DS_ENV_FILE="$HOME"/%s`, fix.Word(rest))}
+	case !slices.ContainsFunc(view.Head.Launcher.EnvFiles, found):
+		f.Summary = "DS_ENV_FILE names a file that is neither in the home nor in the working directory, and DeepSpeed silently goes without"
+		f.Remedy = []fix.Command{fix.Here("ls -l %s", fix.Path(name)), fix.Here("unset DS_ENV_FILE")}
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+// unexported warns of variables that are set where the launch is typed, matter
+// to the ranks, and reach none where the launcher gets an explicit list. Nodes
+// whose environment was not seen are left out.
+func unexported(view checks.View) []checks.Finding {
+	if view.Launch.StartedBy().Environment != launch.EnvironmentExported {
+		return nil
+	}
+	var findings []checks.Finding
+	for _, setting := range view.Head.Env.Vars {
+		if _, isExported := ranks.Exported(view, setting.Name); isExported || setting.Value == "" || !matters(view.Launch, setting.Name) {
+			continue
+		}
+		without := nodesWithout(view, setting)
+		if without == nil {
+			continue
+		}
+		findings = append(findings, checks.Finding{
+			Nodes:   without,
+			Summary: setting.Name + " is set where the launch is typed, and the launch does not export it",
+			Got:     "not set, or not to this, on " + hostfile.Fold(without),
+			Want:    setting.Value,
+			Remedy:  []fix.Command{ranks.ExportLine(view.Launch, setting.Name, setting.Value)},
+		})
+	}
+	return findings
+}
+
+func nodesWithout(view checks.View, setting facts.Setting) (names []string) {
+	for _, node := range view.Nodes {
+		if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// matters says whether ranks behave differently by a variable that DeepSpeed does
+// not export, or not from every machine: NCCL's it does from one with a GPU.
+func matters(p launch.Prediction, name string) bool {
+	if p.Accelerator != "cpu" && strings.HasPrefix(name, "NCCL_") {
+		return true
+	}
+	for _, prefix := range []string{"GLOO_", "TP_", "TORCH_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"LD_LIBRARY_PATH", "LD_PRELOAD", "DEEPSPEED_TIMEOUT", "DS_ACCELERATOR", "DS_SKIP_CUDA_CHECK",
+		"USE_LIBUV", "OMP_NUM_THREADS", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",
+		"TRANSFORMERS_OFFLINE", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"}, name)
+}

@@ -1,0 +1,94 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/dsconfig"
+)
+
+var OffloadPath = checks.Check{
+	ID:       "offload-path",
+	Title:    "the directories that ZeRO moves states to are there, local and writable on every node",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionDisk},
+	Volatile: true,
+	Doc: "With offload to NVMe every rank writes its share of the optimizer's states or of the parameters below nvme_path of its own node. " +
+		"DeepSpeed makes the last directories of it where it may. A network file system works and is slow, and so is memory that poses as a disk; how much space the states take " +
+		"hangs on the model, so only a nearly full disk is told of (policy disk_free).",
+	WouldSee: "FileNotFoundError or PermissionError in deepspeed.initialize",
+	Run:      judgeOffloadPath,
+}
+
+func judgeOffloadPath(view checks.View) []checks.Finding {
+	if view.Launch.Config == nil || !slices.ContainsFunc(view.Launch.Config.Offload, func(o dsconfig.Offload) bool { return o.Device == "nvme" }) {
+		return checks.Skipped("nothing is offloaded to NVMe")
+	}
+	var findings []checks.Finding
+	for _, node := range view.Nodes {
+		met := map[string]bool{} // both may go to one directory
+		for _, place := range node.Disk.Places {
+			if strings.HasPrefix(place.Role, "offload-") && !met[place.Path] {
+				met[place.Path] = true
+				findings = append(findings, judgeOffload(view, node, place)...)
+			}
+		}
+		if len(met) == 0 { // a path that hangs on where a rank happens to run
+			findings = append(findings, checks.UnknownFor(node, "disk: the directory that states are offloaded to was not looked at"))
+		}
+	}
+	return findings
+}
+
+func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []checks.Finding {
+	f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)}
+	at := fix.On("df -hT %s; ls -ld %[1]s", fix.Path(place.Path))
+	switch {
+	case place.Problem != "":
+		return []checks.Finding{checks.UnknownFor(node, fmt.Sprintf("disk: %s: %s", place.Path, place.Problem))}
+	case place.ReadOnly || !place.Writable:
+		f.Summary = "cannot be written: " + place.Path
+		if !place.Exists {
+			f.Summary += ", which is not there and cannot be made"
+		}
+		f.Want = "a directory that the user who launches may write"
+		f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/zero_stage_3'", place.Path)
+		f.Remedy = []fix.Command{fix.On("sudo mkdir -p %s && sudo chown $(id -u) %[1]s", fix.Path(place.Path))}
+	case slices.Contains(ranks.RemoteFS, place.FSType):
+		f.Verdict = checks.Warn
+		f.Summary = "states are offloaded to a network file system: " + place.Path
+		f.Want = "an NVMe disk of the node's own"
+		f.WouldSee = "steps that take many times as long; on a shared directory ranks of several nodes may write one file"
+		f.Remedy = []fix.Command{at}
+	case place.Free < view.Policy.DiskFree:
+		free, least := compare.Apart(place.Free, view.Policy.DiskFree)
+		f.Summary = "hardly any space left for offloaded states: " + place.Path
+		f.Got = fmt.Sprintf("%s free of %s (%s)", free, humanize.IBytes(uint64(place.Total)), place.Source)
+		f.Want = "at least " + least
+		f.WouldSee = "OSError: [Errno 28] No space left on device, or a failed assertion in swap_out"
+		f.Remedy = []fix.Command{at}
+	case !existsSomewhere(view, place) || place.Exists:
+		return nil
+	default:
+		f.Verdict = checks.Warn
+		f.Summary = place.Path + " is not there, and it is on other nodes: a disk that is not mounted?"
+		f.WouldSee = "states go to the disk below, which may be slow or small"
+		f.Remedy = []fix.Command{fix.On("lsblk; findmnt -T %s", fix.Path(place.Path))}
+	}
+	return []checks.Finding{f}
+}
+
+// existsSomewhere is whether some node has the place itself.
+func existsSomewhere(v checks.View, place facts.Place) bool {
+	return slices.ContainsFunc(v.Nodes, func(node *facts.Node) bool {
+		return slices.ContainsFunc(node.Disk.Places, func(p facts.Place) bool { return p.Path == place.Path && p.Exists })
+	})
+}

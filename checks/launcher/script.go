@@ -1,0 +1,125 @@
+package launcher
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var ScriptSame = checks.Check{
+	ID:        "script-same",
+	Title:     "the script and the files that the launch names are on every node, and are the same",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionFiles},
+	DependsOn: []string{"workdir-present"},
+	Volatile:  true,
+	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing that node's ranks die and the " +
+		"others wait; where one is another version its ranks call other collectives, which hangs or quietly trains something else. Compared are the script, the " +
+		"configuration and other arguments that are files, by their contents; the python files beside the script, which it imports; and the commit of the git " +
+		"repository around it. The launching machine's copy is the one that is meant, wherever any node has it too; otherwise it is what most nodes have.",
+	WouldSee: "a hang at a collective that the other ranks do not call, or wrong results without a word",
+	Run:      judgeScript,
+}
+
+func judgeScript(view checks.View) []checks.Finding {
+	if view.Launch.Script == "" {
+		return checks.Skipped("no launch command was given (preflight -- deepspeed …)")
+	}
+	nodes := ranks.Nodes(view)
+	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine, which Evaluate did not ask for
+		return []checks.Finding{checks.UnknownFor(nodes[0], "files: "+compare.Shown(nodes[0].Missing[facts.SectionFiles]))}
+	}
+	findings := unqualified(view, nodes)
+	explained := view.Found("workdir-present", checks.Fail, checks.Warn)
+	for _, file := range view.Launch.Files {
+		findings = append(findings, lackFile(view, nodes, file, explained)...)
+		findings = append(findings, unreadable(view, nodes, file)...)
+	}
+	compared := comparisons(view, nodes)
+	if len(view.Launch.Files) == 0 && len(compared) == 0 {
+		return checks.Skipped(fmt.Sprintf("%s is named by no path, and lies in no repository: what is installed is compared by packages-same", view.Launch.Script))
+	}
+	return append(findings, unlike(view, nodes, compared)...)
+}
+
+// isThere is whether a machine was seen to have a file.
+func isThere(machine *facts.Node, named facts.LaunchFile) bool {
+	file := ranks.FileAt(machine, named)
+	return file != nil && file.Exists
+}
+
+// shortName is a path as the command most likely spells it.
+func shortName(p launch.Prediction, file string) string {
+	if below, isBelow := strings.CutPrefix(file, path.Clean(p.WorkDir)+"/"); isBelow && p.WorkDir != "" {
+		return below
+	}
+	return file
+}
+
+// unqualified is about a program of --no_python that lies in the working
+// directory and is named as if it did not: the ranks look for it in PATH alone.
+//
+// Source: deepspeed/launcher/launch.py, main, 0.19.8, which hands the name to
+// subprocess.Popen.
+func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
+	script := view.Launch.Script
+	if !view.Launch.NoPython || strings.Contains(script, "/") {
+		return nil
+	}
+	named := facts.LaunchFile{Path: path.Join(view.Launch.WorkDir, script), Role: facts.RoleArgument}
+	var findings []checks.Finding
+	for _, node := range nodes {
+		if !isThere(node, named) {
+			continue
+		}
+		findings = append(findings, ranks.OfMachine(view, node, checks.Finding{
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("%s is looked for in PATH, where the one of the working directory is not", script),
+			Want:     "./" + script,
+			WouldSee: fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s'", script),
+			Remedy:   []fix.Command{fix.Here("deepspeed --no_python … %s …", fix.Path("./"+script))},
+		}))
+	}
+	return findings
+}
+
+// unreadable is the nodes that have a file which the launch cannot use, and
+// those where it was not read.
+func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
+	var findings []checks.Finding
+	for _, node := range nodes {
+		f := checks.Finding{Nodes: []string{node.Name}, Remedy: []fix.Command{fix.On("namei -l %s", fix.Path(named.Path))}}
+		switch file := ranks.FileAt(node, named); {
+		case file == nil:
+			findings = append(findings, checks.UnknownFor(node, named.Path+" was not looked at"))
+			continue
+		case !file.Exists:
+			continue
+		case file.Problem == "permission denied":
+			f.Summary = named.Path + " cannot be read"
+			f.Got = file.Problem
+			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", shortName(view.Launch, named.Path))
+		case file.Problem != "":
+			findings = append(findings, checks.UnknownFor(node, named.Path+": "+file.Problem))
+			continue
+		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
+			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
+			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
+			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
+		default:
+			continue
+		}
+		if named.Role == facts.RoleArgument {
+			f.Verdict = checks.Warn
+		}
+		findings = append(findings, ranks.OfMachine(view, node, f))
+	}
+	return findings
+}

@@ -1,0 +1,200 @@
+package launcher
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var WorkdirPresent = checks.Check{
+	ID:       "workdir-present",
+	Title:    "the directory that the launch is typed in is on every node, and can be entered",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionFiles},
+	Doc: "Every node is told to change to the directory that the launch is typed in, by its absolute path. DeepSpeed joins that to the command with a " +
+		"semicolon: where the directory is missing the shell complains, and python starts in the home directory all the same. A script that is named by a " +
+		"relative path is not found there, and the other nodes wait for its ranks; one that is named by an absolute path runs, and what it opens by a " +
+		"relative path is looked for in the home directory.",
+	WouldSee: "bash: line 1: cd: …: No such file or directory",
+	Run:      judgeWorkDir,
+}
+
+func judgeWorkDir(view checks.View) []checks.Finding {
+	p := view.Launch
+	switch {
+	case p.WorkDir == "":
+		return checks.Skipped("nothing says which directory the launch is typed in")
+	case p.Local:
+		return checks.Skipped("the ranks start on the launching machine, in the directory that the launch is typed in")
+	case p.Torchrun() && p.Script == "":
+		return checks.Skipped("torchrun is typed on every node, in whichever directory the user is")
+	}
+	var findings []checks.Finding
+	var lacking []*facts.Node
+	for _, node := range view.Nodes {
+		switch dir := node.Files.WorkDir; {
+		case !dir.Exists:
+			lacking = append(lacking, node)
+		case dir.Problem != "":
+			findings = append(findings, notEntered(view, node))
+		}
+	}
+	return append(lackWorkDir(view, lacking), findings...)
+}
+
+// lackWorkDir is nodes without the directory. Where no node has it and nobody
+// said what is to run, the user may have been elsewhere than the launch will be.
+func lackWorkDir(view checks.View, lacking []*facts.Node) []checks.Finding {
+	dir := view.Launch.WorkDir
+	nowhere := len(lacking) == len(view.Nodes) && len(lacking) > 0
+	var findings []checks.Finding
+	for _, node := range lacking {
+		f := checks.Finding{
+			Verdict:  workDirVerdict(view.Launch),
+			Nodes:    []string{node.Name},
+			Summary:  "there is no " + dir,
+			Got:      node.Files.WorkDir.Problem,
+			Want:     "the directory that the launch is typed in",
+			WouldSee: workDirError(view.Launch, node, "No such file or directory"),
+			Remedy:   bringWorkDir(view),
+		}
+		if nowhere {
+			f.Summary = dir + ", where the launch is typed, is on no node"
+			f.Want = "a directory that every node has at the same path"
+			if view.Launch.Script == "" {
+				f.Verdict = checks.Warn
+				f.Remedy = append([]fix.Command{fix.Here("cd …   # to where the launch will be typed, and run preflight from there")}, f.Remedy...)
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func notEntered(view checks.View, node *facts.Node) checks.Finding {
+	dir, why := view.Launch.WorkDir, node.Files.WorkDir.Problem
+	said := "Permission denied"
+	if why == "is a file" {
+		said = "Not a directory"
+	}
+	return checks.Finding{
+		Verdict:  workDirVerdict(view.Launch),
+		Nodes:    []string{node.Name},
+		Summary:  dir + " cannot be entered",
+		Got:      why,
+		Want:     "a directory that the user who launches may enter",
+		WouldSee: workDirError(view.Launch, node, said),
+		Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(dir))},
+	}
+}
+
+// bringWorkDir has the directory on {nodes} too: by the mount that the others
+// have it from, else by a copy.
+func bringWorkDir(view checks.View) []fix.Command {
+	dir := view.Launch.WorkDir
+	for _, node := range view.Nodes {
+		if node.Files.WorkDir.Exists && isMounted(node) {
+			return []fix.Command{fix.On("findmnt -T %s   # it has the directory from there", fix.Path(dir)).At(node.Name), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
+		}
+	}
+	if isShared(view, dir) {
+		return bringNamed(view)
+	}
+	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/")}
+}
+
+// isMounted is whether a node has the directory from a file server.
+func isMounted(node *facts.Node) bool {
+	return node.Disk != nil && slices.ContainsFunc(node.Disk.Places, func(place facts.Place) bool {
+		return place.Role == "workdir" && place.Exists && slices.Contains(ranks.RemoteFS, place.FSType)
+	})
+}
+
+// workDirVerdict is Warn for a launch that starts wherever it is: it names
+// neither script nor configuration by a path below the directory.
+func workDirVerdict(p launch.Prediction) checks.Verdict {
+	below := func(file facts.LaunchFile) bool {
+		return file.Role != facts.RoleArgument && strings.HasPrefix(file.Path, path.Clean(p.WorkDir)+"/")
+	}
+	if p.Script == "" || p.Module || slices.ContainsFunc(p.Files, below) {
+		return checks.Fail
+	}
+	return checks.Warn
+}
+
+// workDirError is what the launch says on the node, and what comes of it.
+func workDirError(p launch.Prediction, node *facts.Node, said string) string {
+	home := "~"
+	if node.Host != nil && node.Host.Home != "" {
+		home = node.Host.Home
+	}
+	by := p.StartedBy()
+	if by.Name == "" {
+		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, said)
+	}
+	home = cmp.Or(by.Elsewhere, home)
+	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", said, "{home}", home).Replace(by.NoWorkDir)
+	script := p.Script
+	switch {
+	case script == "" || p.Module || p.NoPython && !strings.Contains(script, "/") || workDirVerdict(p) == checks.Warn:
+		return text + ", and the ranks run in " + home
+	case p.NoPython:
+		return fmt.Sprintf("%s, then: FileNotFoundError: [Errno 2] No such file or directory: '%s'", text, script)
+	case !path.IsAbs(script):
+		script = path.Join(home, script)
+	}
+	return fmt.Sprintf("%s, then: can't open file '%s': [Errno 2] No such file or directory", text, script)
+}
+
+// isShared is whether a directory is nobody's project but a home, a directory of
+// temporary files, or one that holds homes. None is ever copied whole: keys,
+// start-up files and caches would replace another machine's.
+func isShared(view checks.View, dir string) bool {
+	dir = path.Clean(dir)
+	if slices.Contains([]string{"/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/home"}, dir) {
+		return true
+	}
+	machines := slices.Clone(view.Nodes)
+	if view.Head != nil {
+		machines = append(machines, view.Head)
+	}
+	return slices.ContainsFunc(machines, func(machine *facts.Node) bool {
+		if machine.Host != nil && strings.HasPrefix(path.Clean(machine.Host.Home)+"/", dir+"/") {
+			return true
+		}
+		sources := sourcesSeen(machine)
+		return sources != nil && sources.Shared && path.Clean(sources.Root) == dir
+	})
+}
+
+// sourcesSeen is the python beside the script of a machine, nil where nobody looked.
+func sourcesSeen(machine *facts.Node) *facts.Sources {
+	if machine.Files == nil {
+		return nil
+	}
+	return machine.Files.Sources
+}
+
+// bringNamed brings to {hosts} what the launch cannot start without, of a
+// directory that is not to be copied whole.
+func bringNamed(view checks.View) []fix.Command {
+	dirs, copies := []string{view.Launch.WorkDir}, []fix.Command(nil)
+	for _, named := range view.Launch.Files {
+		if named.Role == facts.RoleArgument || !strings.HasPrefix(named.Path, strings.TrimSuffix(view.Launch.WorkDir, "/")+"/") {
+			continue
+		}
+		if dir := path.Dir(named.Path); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		copies = append(copies, fix.CopyTo(named.Path))
+	}
+	return append([]fix.Command{fix.On("mkdir -p %s", fix.List[fix.Path](" ", dirs))}, copies...)
+}

@@ -1,0 +1,144 @@
+package names
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// LookupOf is what a node said of a name, without a user; asked is whether it
+// was asked at all.
+func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
+	if node.Names == nil {
+		return facts.Lookup{}, false
+	}
+	at := slices.IndexFunc(node.Names.Lookups, func(l facts.Lookup) bool { return hostfile.Bare(l.Name) == name })
+	if at < 0 {
+		return facts.Lookup{}, false
+	}
+	return node.Names.Lookups[at], true
+}
+
+// LeadsTo is whether any of these addresses is the node's: one that it holds,
+// or the one that it was reached at.
+func LeadsTo(addresses []string, node *facts.Node) bool {
+	var right []netip.Addr
+	if node.Net != nil {
+		right = AddressesOf(node)
+	}
+	if reached, err := netip.ParseAddr(node.Address); err == nil {
+		right = append(right, reached.Unmap())
+	}
+	return slices.ContainsFunc(addresses, func(text string) bool {
+		address, err := netip.ParseAddr(text)
+		return err == nil && slices.Contains(right, address.Unmap())
+	})
+}
+
+// MostlyLedTo is the addresses that more than half of the nodes take a name
+// for, nil where they do not agree. What leads a node to itself is left out.
+func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []string {
+	count, total := map[string]int{}, 0
+	for _, node := range nodes {
+		addresses := resolved(node)
+		if len(addresses) == 0 || IsLoopback(addresses[0]) {
+			continue
+		}
+		total++
+		for _, address := range slices.Compact(slices.Sorted(slices.Values(addresses))) {
+			count[address]++
+		}
+	}
+	var most []string
+	for _, address := range slices.Sorted(maps.Keys(count)) {
+		if 2*count[address] > total {
+			most = append(most, address)
+		}
+	}
+	return most
+}
+
+// LookUp shows where a node takes a name from.
+func LookUp(name string) fix.Command {
+	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name))
+}
+
+func Overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(address string) bool { return slices.Contains(b, address) })
+}
+
+func IsLoopback(address string) bool {
+	first, _, _ := strings.Cut(address, " ")
+	ip, err := netip.ParseAddr(first)
+	return err == nil && ip.IsLoopback()
+}
+
+func SplitEndpoint(endpoint string) (host, port string) {
+	at := strings.LastIndexByte(endpoint, ':')
+	if at < 0 {
+		return endpoint, ""
+	}
+	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
+}
+
+// FirstHost is the node that will hold rank 0.
+func FirstHost(v checks.View) string {
+	if len(v.Launch.Hosts) > 0 {
+		return v.Launch.Hosts[0].Name
+	}
+	if len(v.All) > 0 {
+		return v.All[0].Name
+	}
+	return ""
+}
+
+// NodeZero is the node of rank 0. Where it did not show what the check needs its
+// own unknown says why; where it is no node of the fleet the finding does.
+func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
+	first := FirstHost(view)
+	for _, node := range view.Nodes {
+		if node.Name == first {
+			return node, nil
+		}
+	}
+	if slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
+		return nil, nil
+	}
+	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
+}
+
+// Unanswered says which names a node got no answer for in time: they may well
+// resolve, so nothing is judged by them.
+func Unanswered(node *facts.Node) []checks.Finding {
+	var names []string
+	for _, lookup := range node.Names.Lookups {
+		if lookup.Unanswered {
+			names = append(names, hostfile.Bare(lookup.Name))
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []checks.Finding{checks.UnknownFor(node, "names: no answer for "+hostfile.Fold(names)+" in time")}
+}
+
+func SplitName(name string, groups []compare.Group) checks.Finding {
+	f := checks.Finding{
+		Summary: name + " leads to different addresses on different nodes, and no address has a majority",
+		Remedy:  []fix.Command{LookUp(name)},
+	}
+	var parts []string
+	for _, g := range groups {
+		f.Nodes = append(f.Nodes, g.Nodes...)
+		parts = append(parts, g.Value+" on "+hostfile.Fold(g.Nodes))
+	}
+	f.Got = strings.Join(parts, "; ")
+	return f
+}

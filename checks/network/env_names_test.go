@@ -1,0 +1,60 @@
+package network
+
+import (
+	"testing"
+)
+
+// TestNearestName holds slips people were seen to make, and names of plugins,
+// containers and builds that only look like some.
+func TestNearestName(t *testing.T) {
+	for name, want := range map[string]string{
+		"NCCL_SOCKET_IFNAMES":               "NCCL_SOCKET_IFNAME",
+		"NCCL_SOCKET_IF_NAME":               "NCCL_SOCKET_IFNAME",
+		"NCCL_IB_GID_IDX":                   "NCCL_IB_GID_INDEX",
+		"NCCL_NSOCKS_PER_THREAD":            "NCCL_NSOCKS_PERTHREAD",
+		"NCCL_IB_HCAS":                      "NCCL_IB_HCA",
+		"NCCL_DEBUG_SUBSYSTEM":              "",
+		"GLOO_SOCKET_IFNAMES":               "GLOO_SOCKET_IFNAME",
+		"TORCH_NCCL_HEARTBEAT_TIMEOUT_SECS": "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+		"NCCL_VERSION":                      "",
+		"NCCL_HOME":                         "",
+		"NCCL_ROOT":                         "",
+		"NCCL_IBEXT_DISABLE":                "",
+		"NCCL_SHARP_DISABLE":                "",
+		"NCCL_FASTRAK_NUM_FLOWS":            "",
+		"TORCH_HOME":                        "",
+		"UCX_TLS":                           "",
+	} {
+		if got := nearestName(name); got != want {
+			t.Errorf("nearestName(%s) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestTablesAgree: no name is in two tables that contradict each other, and
+// nothing that some library reads is called dead.
+func TestTablesAgree(t *testing.T) {
+	for name := range ncclNumbers {
+		if ncclTexts[name] {
+			t.Errorf("%s is both a number and a text", name)
+		}
+	}
+	for name := range mustAgree {
+		if mayDiffer[name] {
+			t.Errorf("%s must agree and may differ", name)
+		}
+		if prefixOf(name) == "NCCL" && !ncclNumbers[name] && !ncclTexts[name] {
+			t.Errorf("%s must agree, and NCCL does not read it", name)
+		}
+	}
+	for name := range deadNames {
+		if ncclNumbers[name] || ncclTexts[name] || torchNames[name] {
+			t.Errorf("%s is called dead and is read", name)
+		}
+	}
+	for name := range renamedNames {
+		if !torchNames["TORCH_"+name] {
+			t.Errorf("%s was renamed to a name that torch does not read", name)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package network
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var EnvSame = checks.Check{
+	ID:       "env-same",
+	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX and CUDA settings",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionEnv},
+	Doc: "Compares what a rank will see on each node: its ssh session's environment, overlaid by what the launcher exports, completed by " +
+		"$NCCL_CONF_FILE or ~/.nccl.conf and /etc/nccl.conf, which no env command shows. Variables that size buffers, choose algorithms or " +
+		"transports must agree; names of interfaces and adapters and debug output may differ; the others are warned of.",
+	WouldSee: "NET/IB : collective mismatch error, local size 496640 remote size 65536; Message truncated; or a hang at the first collective",
+	Run:      judgeSameEnv,
+}
+
+func judgeSameEnv(view checks.View) []checks.Finding {
+	seen := map[string]map[string]facts.Setting{}
+	names := map[string]bool{}
+	for _, node := range view.Nodes {
+		seen[node.Name] = ranks.Env(view, node)
+		for name := range seen[node.Name] {
+			names[name] = names[name] || isCompared(name)
+		}
+	}
+	var must, should []compare.Comparison
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return seen[n.Name][name].Value })
+		switch {
+		case !names[name] || mayDiffer[name]:
+		case mustAgree[name]:
+			must = append(must, value)
+		default:
+			should = append(should, value)
+		}
+	}
+	findings := settingFindings(view, seen, must)
+	for _, f := range settingFindings(view, seen, should) {
+		f.Verdict = checks.Warn
+		f.WouldSee = "nothing for certain: ranks that are set up differently"
+		findings = append(findings, f)
+	}
+	return append(findings, strayFiles(view, findings)...)
+}
+
+func isCompared(name string) bool {
+	prefix, _, _ := strings.Cut(name, "_")
+	return slices.Contains([]string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}, prefix)
+}
+
+func settingFindings(view checks.View, seen map[string]map[string]facts.Setting, all []compare.Comparison) []checks.Finding {
+	var findings []checks.Finding
+	for i, c := range all {
+		all[i].Among = compare.AsStated(view, compare.AsStated(view, c.Among, "env.vars."+c.Name+".value"), "env.nccl."+c.Name+".value")
+	}
+	for _, d := range compare.Differences(all...) {
+		var commands []fix.Command
+		for i, dev := range d.Deviations {
+			files := map[string][]string{}
+			for _, node := range d.Nodes {
+				setting := seen[node][dev.Name]
+				if strings.HasPrefix(setting.Source, "/") {
+					files[setting.Source] = append(files[setting.Source], node)
+				}
+				commands = append(commands, settingFix(view, setting, dev)...)
+			}
+			for _, file := range slices.Sorted(maps.Keys(files)) {
+				d.Deviations[i].Got += " (from " + file + " on " + hostfile.Fold(files[file]) + ")"
+			}
+		}
+		f := d.Finding("settings")
+		slices.SortFunc(commands, fix.Compare)
+		f.Remedy = slices.CompactFunc(commands, fix.Command.Is)
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// settingFix takes an odd setting out where it is made, or sets for every rank
+// what most nodes have: .deepspeed_env overrides a node's own environment.
+func settingFix(view checks.View, setting facts.Setting, dev compare.Deviation) []fix.Command {
+	switch {
+	case dev.Want != "":
+		return []fix.Command{ranks.ExportLine(view.Launch, dev.Name, dev.Want)}
+	case setting.Name == "":
+		return nil // of a split, and this node has nothing to take out
+	}
+	return ranks.TakeOut(view, setting)
+}

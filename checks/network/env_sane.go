@@ -1,0 +1,123 @@
+package network
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+var EnvSane = checks.Check{
+	ID:       "env-sane",
+	Title:    "the environment says what its author meant",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionEnv},
+	Doc: "Looks at what the ranks will see on each node for names that no library reads (NCCL_TIMEOUT), renamed and misspelt ones, numbers that are none, " +
+		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, and switches that cost speed. " +
+		"What makes the launch fail fails; the rest is warned of.",
+	WouldSee: "nothing: the setting is silently without effect, or not with the effect its author meant",
+	Run:      judgeEnv,
+}
+
+// envOfRanks is what the ranks of one node will see.
+type envOfRanks struct {
+	node  *facts.Node
+	vars  map[string]facts.Setting
+	fleet *envFleet
+}
+
+// envFleet is what is worked out once for all nodes.
+type envFleet struct {
+	view    checks.View
+	ifnames func() string     // ifnameList of the fleet, worked out once
+	meant   map[string]string // misspelt name → the name it is a slip for
+}
+
+func newEnvFleet(view checks.View) *envFleet {
+	return &envFleet{view: view, ifnames: sync.OnceValue(func() string { return ifnameList(view) })}
+}
+
+func (r envOfRanks) value(name string) string { return r.vars[name].Value }
+
+// finding is a warning of one setting, with the way to take it out.
+func (r envOfRanks) finding(name, summary string) checks.Finding {
+	return checks.Finding{
+		Nodes:   []string{r.node.Name},
+		Summary: summary,
+		Got:     ranks.Origin(r.fleet.view, r.vars[name]),
+		Remedy:  ranks.TakeOut(r.fleet.view, r.vars[name]),
+	}
+}
+
+func judgeEnv(view checks.View) []checks.Finding {
+	fleet := newEnvFleet(view)
+	var all []envOfRanks
+	for _, node := range view.Nodes {
+		all = append(all, envOfRanks{node, ranks.Env(view, node), fleet})
+	}
+	fleet.meant = misspelled(all)
+	var findings []checks.Finding
+	for _, r := range all {
+		findings = append(findings, r.judge()...)
+	}
+	return findings
+}
+
+// judge applies every rule that looks at one node.
+func (r envOfRanks) judge() []checks.Finding {
+	var findings []checks.Finding
+	for _, rule := range []func(envOfRanks) []checks.Finding{
+		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
+	} {
+		findings = append(findings, rule(r)...)
+	}
+	return findings
+}
+
+// strayFiles names NCCL configuration files that only a minority of the nodes
+// has, where no finding on the settings in them does, here or in env-sane.
+func strayFiles(view checks.View, findings []checks.Finding) []checks.Finding {
+	holders := map[string][]*facts.Node{}
+	for _, node := range view.Nodes {
+		for _, file := range node.Env.Files {
+			if file.Count > 0 || file.Error != "" {
+				holders[file.Path] = append(holders[file.Path], node)
+			}
+		}
+	}
+	var stray []checks.Finding
+	fleet := newEnvFleet(view)
+	for _, path := range slices.Sorted(maps.Keys(holders)) {
+		if 2*len(holders[path]) >= len(view.Nodes) {
+			continue
+		}
+		for _, node := range holders[path] {
+			one := envOfRanks{node, ranks.Env(view, node), fleet}
+			if named(path, node, append(one.judge(), findings...)) {
+				continue
+			}
+			stray = append(stray, checks.Finding{
+				Verdict:  checks.Warn,
+				Nodes:    []string{node.Name},
+				Summary:  "NCCL reads a configuration file here that most nodes do not have",
+				Got:      path,
+				WouldSee: "settings on this node that no env command shows",
+				Remedy:   []fix.Command{fix.On("cat %s", fix.Path(path))},
+			})
+		}
+	}
+	return stray
+}
+
+// named reports whether a finding on the node already speaks of the file.
+func named(path string, node *facts.Node, findings []checks.Finding) bool {
+	return slices.ContainsFunc(findings, func(f checks.Finding) bool {
+		return slices.Contains(f.Nodes, node.Name) && strings.Contains(f.Got, path)
+	})
+}

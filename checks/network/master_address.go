@@ -1,0 +1,210 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/launch/nccl"
+)
+
+var MasterAddress = checks.Check{
+	ID:       "master-address",
+	Title:    "the address the ranks will meet at is node 0's alone and leads there from every node",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
+	Doc: "Predicts the address that the launcher hands out: --master_addr, else the first word of `hostname -I` on node 0, which is docker0's " +
+		"172.17.0.1 where docker came before the network card; torchrun's endpoint where that launches. It has to be an address of the node that serves " +
+		"and of no other, no loopback, and to lead there from the peers: the rendezvous drill proves that, the network it is on stands in for it. " +
+		"A name has to lead to that node on all nodes.",
+	WouldSee: "The client socket has timed out after … while trying to connect to (ADDRESS, PORT), or 1/N clients joined",
+	Run:      judgeMasterAddress,
+}
+
+func judgeMasterAddress(view checks.View) []checks.Finding {
+	first, findings := names.NodeZero(view)
+	if first == nil {
+		return findings
+	}
+	meeting := view.Launch.Endpoint(first)
+	m := masterPlace{view, first, meeting}
+	address, err := netip.ParseAddr(meeting.Host)
+	switch {
+	case view.Launch.HasExternalRendezvous():
+		return checks.Skipped("the ranks meet at a service of their own: " + view.Launch.Rendezvous)
+	case isNoise(view, first):
+		return checks.Skipped("what the login of node 0 prints is taken for the address: see ssh-shell")
+	case meeting.Error != "":
+		return []checks.Finding{m.finding("there is no address for the ranks to meet at", meeting.Error)}
+	case len(view.All) == 1:
+		return nil
+	case err != nil && meeting.Host != "localhost":
+		return m.judgeName()
+	case err != nil || address.IsLoopback():
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where every node finds only itself", meeting.Host), "")}
+	}
+	return m.judgeAddress(address.Unmap())
+}
+
+// isNoise is whether the address is a word that a start-up file prints.
+func isNoise(view checks.View, first *facts.Node) bool {
+	if first.SSH == nil || len(first.SSH.Noise) == 0 {
+		return false
+	}
+	words := strings.Fields(strings.Join(first.SSH.Noise, " "))
+	return len(words) > 0 && view.Launch.EndpointHost() == "" && view.Launch.Endpoint(first).Host == words[0]
+}
+
+// masterPlace is where the ranks will meet, and who is there.
+type masterPlace struct {
+	view  checks.View
+	first *facts.Node // node 0
+	launch.Endpoint
+}
+
+func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
+	shared := launch.SharedAddresses(m.view.Everywhere())[address] > 1
+	holder := m.holder(address)
+	planned := proof.Attended(m.view.All, proof.RendezvousOf)
+	switch {
+	case shared:
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.place(holder)), "each node calls itself there")}
+	case holder != nil && !m.mayServe(holder):
+		return []checks.Finding{m.anothers(m.Host, holder)}
+	case planned.Together():
+		return nil
+	}
+	switch cutOff := m.cutOff(holder, address); {
+	case cutOff != "":
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")}
+	case holder == nil && planned.Took > 1:
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, m.holds()), "")}
+	case planned.Took > 1, holder != nil && m.isNear(holder, address):
+		return nil // what else keeps the nodes apart there has a check of its own
+	}
+	return []checks.Finding{m.untried()}
+}
+
+// mayServe is whether the store may be served on a node: under c10d on any.
+func (m masterPlace) mayServe(node *facts.Node) bool {
+	return m.view.Launch.Rendezvous == launch.RendezvousC10d || node == m.first
+}
+
+// holder is the node that holds an address, nil when none does.
+func (m masterPlace) holder(address netip.Addr) *facts.Node {
+	for _, node := range append([]*facts.Node{m.first}, m.view.Nodes...) {
+		if slices.Contains(names.AddressesOf(node), address) {
+			return node
+		}
+	}
+	return nil
+}
+
+// cure is where the ranks should meet instead, with what speaks for it, and the
+// command that has them do so.
+func (m masterPlace) cure() (want string, commands []fix.Command) {
+	address := nccl.PeerAddress(m.first).Address
+	if seen := m.first.PeerRendezvous; seen != nil {
+		address, _ = names.SplitEndpoint(seen.Endpoint)
+	}
+	if address == "" || address == m.Host {
+		return "an address of node 0 that the other nodes can call", []fix.Command{fix.On("ip -br addr"), meetAt(m.view, "ADDRESS", m.Port)}
+	}
+	command := meetAt(m.view, address, m.Port)
+	switch tried := proof.Attended(m.view.All, proof.PeerRendezvous); {
+	case tried.Proven():
+		return fmt.Sprintf("%s, where %d of %d nodes met", address, tried.Met, tried.All), []fix.Command{command}
+	case tried.Counted > 1:
+		return fmt.Sprintf("%s, where %d of %d nodes reached node 0", address, tried.Counted, tried.All),
+			[]fix.Command{command.Remark("proven for %s of %s nodes", fix.Number(tried.Counted), fix.Number(tried.All))}
+	}
+	return address + ", by which node 0 was reached", []fix.Command{command.Remark("not proven: no other node met node 0 there")}
+}
+
+// meetAt is the command that has the ranks meet at an address. A launcher that
+// passes no address on cannot be told.
+func meetAt(view checks.View, address string, port int) fix.Command {
+	host := address
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+		host = "[" + address + "]"
+	}
+	switch view.Launch.Rendezvous {
+	case launch.RendezvousC10d:
+		return fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(fmt.Sprintf("%s:%d", host, port)))
+	case launch.RendezvousStatic:
+		return fix.Here("torchrun --master_addr=%s --master_port=%s …", fix.Host(address), fix.Number(port))
+	}
+	told := view.Launch
+	told.MasterAddr = address
+	if told.EndpointHost() != address {
+		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(told.Launcher))
+	}
+	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
+}
+
+// cutOff says who cannot reach the store because of its address: those who do
+// at the one that leads to node 0's peers or, where that was not tried,
+// everybody, when the address is on a network of node 0 alone. "" for nobody.
+func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
+	others, barred := 0, 0
+	var elsewhere []string // of those that are barred here
+	for i := range m.view.All {
+		node := &m.view.All[i]
+		if node.Rendezvous == nil || node == holder || node == m.first {
+			continue
+		}
+		others++
+		if !isBarred(node.Rendezvous) {
+			continue
+		}
+		barred++
+		if proof.IsCounted(node.PeerRendezvous) {
+			elsewhere = append(elsewhere, node.Name)
+		}
+	}
+	everybody := others > 0 && barred == others
+	switch {
+	case everybody && (elsewhere != nil || m.leadsNowhere(holder, address)):
+		return "no other node reaches node 0"
+	case elsewhere != nil:
+		return hostfile.Fold(elsewhere) + " cannot reach node 0"
+	}
+	return ""
+}
+
+// leadsNowhere is whether nothing but the address can be why nobody got there:
+// it is on a network of its own and, where nobody got to the other address
+// either, that is one inside the machine. Else it may be the port.
+func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
+	if holder == nil || m.isNear(holder, address) {
+		return false
+	}
+	held, _, known := names.HolderOf(holder, address.String())
+	return m.first.PeerRendezvous == nil || known && isInside(*held)
+}
+
+// isBarred is whether a node did not get through to the store.
+func isBarred(seen *facts.Rendezvous) bool {
+	return slices.Contains([]facts.Hop{facts.HopConnect, facts.HopValidate, facts.HopJoin}, seen.Failed)
+}
+
+// isNear is whether an address is the one that leads to the holder's peers, or
+// on the same network as an address of another node.
+func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
+	if nccl.PeerAddress(holder).Address == m.Host {
+		return true
+	}
+	network, known := names.NetworkOf(holder, address.String())
+	return known && slices.ContainsFunc(m.view.Nodes, func(node *facts.Node) bool {
+		return node != holder && slices.ContainsFunc(names.AddressesOf(node), network.Contains)
+	})
+}

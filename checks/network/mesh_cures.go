@@ -1,0 +1,141 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+)
+
+// openFirewall lets the peers' networks in where a suspect is, and out where
+// that is in question. A rule that iptables puts first wins over what iptables
+// has below it, and over nothing of firewalld or nftables.
+func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
+	networks := m.networks()
+	if len(networks) == 0 {
+		return []fix.Command{fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT")}
+	}
+	var commands []fix.Command
+	if s.Kind == proof.Between {
+		first, other := s.Sets[0][0], s.Sets[1][0]
+		commands = append(commands, fix.On("ip route get %s", fix.Host(m.nodes[other].Mesh.Address)).At(first).
+			Remark("the way from %s to %s: what routes there must let TCP pass, both ways", fix.Host(first), fix.Host(other)))
+	}
+	list, command := fix.Name(strings.Join(networks, ",")), fix.Code("iptables")
+	if strings.Contains(string(list), ":") {
+		command = fix.Code("ip6tables")
+	}
+	callers, callees := []string(nil), []string(nil) // those of the finding
+	if s.Kind == proof.Directions && len(s.Failed) == 1 {
+		call := m.calls[s.Failed[0]]
+		callers, callees = []string{call.From}, []string{call.To}
+	}
+	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list).At(callees...))
+	if s.Kind != proof.Inbound {
+		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list).At(callers...))
+	}
+	var sources, allow []fix.Arg
+	for _, network := range networks {
+		sources = append(sources, fix.Code("--add-source=%s", fix.Name(network)))
+		allow = append(allow, fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)))
+	}
+	return append(commands,
+		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # where firewalld rules", fix.Join(" ", sources...)).At(callees...),
+		fix.On("%s   # where ufw rules", fix.Join(" && ", allow...)).At(callees...),
+	)
+}
+
+// networks are those that the ranks' addresses are in.
+func (m *meshCalls) networks() []string {
+	var prefixes []netip.Prefix
+	met := map[netip.Prefix]bool{}
+	for _, name := range m.names {
+		network, known := meshNetwork(m.nodes[name])
+		if !known {
+			address, err := netip.ParseAddr(m.nodes[name].Mesh.Address)
+			if err != nil {
+				continue
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		if !met[network] {
+			met[network] = true
+			prefixes = append(prefixes, network)
+		}
+	}
+	// A network inside another one, and an address in it, need no rule.
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
+		return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
+	})
+	var networks []string
+	for i, prefix := range prefixes {
+		if !slices.ContainsFunc(prefixes[:i], func(wider netip.Prefix) bool { return wider.Overlaps(prefix) }) {
+			networks = append(networks, prefix.String())
+		}
+	}
+	return networks
+}
+
+// meshNetwork is the network of the address a node listened at.
+func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
+	if node.Net == nil {
+		return netip.Prefix{}, false
+	}
+	return names.NetworkOf(node, node.Mesh.Address)
+}
+
+// partlyOpen is about nodes that take connections on some of their ports only.
+func (m *meshCalls) partlyOpen() []checks.Finding {
+	var findings []checks.Finding
+	byOutcome := func(c meshCall) string { return string(c.path.Outcome) }
+	place := map[*facts.Node]int{}
+	for i, node := range m.view.Nodes {
+		place[node] = i
+	}
+	slices.SortStableFunc(m.partly, func(a, b meshCall) int { return cmp.Compare(place[a.to], place[b.to]) })
+	for _, calls := range callsBy(m.partly, byOutcome) {
+		var got, nodes []string
+		for _, toOne := range callsBy(calls, func(c meshCall) string { return c.to.Name }) {
+			nodes = append(nodes, toOne[0].to.Name)
+			got = append(got, openAndShut(toOne))
+		}
+		const most = 3
+		if len(got) > most {
+			got = append(got[:most], fmt.Sprintf("%d more nodes", len(got)-most))
+		}
+		findings = append(findings, checks.Finding{
+			Nodes:    nodes,
+			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].path.Outcome),
+			Got:      strings.Join(got, "; ") + m.sampled(),
+			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
+			WouldSee: m.wouldSee(calls[0].path),
+			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: nodes}),
+		})
+	}
+	return findings
+}
+
+// openAndShut says which ports of a node took calls, as "w3: 35007 open, 58123 shut".
+func openAndShut(calls []meshCall) string {
+	var open, shut []int
+	for _, call := range calls {
+		open = append(open, call.path.Open...)
+		shut = append(append(shut, call.path.Port), call.path.Shut...)
+	}
+	return fmt.Sprintf("%s: %s open, %s shut", calls[0].to.Name, listPorts(open), listPorts(shut))
+}
+
+func listPorts(ports []int) string {
+	var words []string
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(ports))) {
+		words = append(words, fmt.Sprint(port))
+	}
+	return strings.Join(words, " and ")
+}

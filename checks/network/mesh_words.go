@@ -1,0 +1,211 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/proof"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// finding puts a suspect into words.
+func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
+	paths := m.evidence(s)
+	f := checks.Finding{Nodes: s.Nodes, WouldSee: m.wouldSee(paths[0]), Remedy: m.openFirewall(s)}
+	var callees []string
+	for _, path := range paths {
+		callees = append(callees, path.Peer)
+	}
+	ports := m.ports(callees)
+	switch s.Kind {
+	case proof.Everywhere:
+		f.Summary = "no node reaches another on " + ports
+	case proof.Between:
+		f.Summary = fmt.Sprintf("%s do not reach each other on %s", proof.FoldSets(s.Sets), ports)
+	case proof.Inbound:
+		f.Summary = "cannot be reached by anyone on " + ports
+		if !s.All {
+			f.Summary = fmt.Sprintf("cannot be reached by %s on %s, though others reach it", hostfile.Fold(s.Peers), ports)
+		}
+	case proof.Outbound:
+		f.Summary = "reaches nobody on " + ports
+		if !s.All {
+			f.Summary = fmt.Sprintf("cannot reach %s on %s, though it reaches others", hostfile.Fold(s.Peers), ports)
+		}
+	case proof.BothWays:
+		f.Summary = "reaches nobody on " + ports + " and is reached by nobody there"
+		if !s.All {
+			f.Summary = fmt.Sprintf("does not reach %s on %s, nor do they reach it", hostfile.Fold(s.Peers), ports)
+		}
+	case proof.Directions:
+		f.Summary = m.oneDirection(s, ports)
+	}
+	port, answers := m.control(paths)
+	cause := meshCauses[facts.PathOutcome(s.How)]
+	switch {
+	case answers && s.Kind == proof.Inbound:
+		f.Summary += fmt.Sprintf(", but port %d answers", port)
+		cause = cmp.Or(hostFirewalls[facts.PathOutcome(s.How)], cause)
+	case answers:
+		f.Summary += fmt.Sprintf(", but port %d answers", port)
+	case port != 0:
+		f.Summary += fmt.Sprintf(", and port %d does not answer either", port)
+	}
+	f.Summary += ": " + cause
+	f.Got = m.got(s, paths)
+	if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
+		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
+	}
+	return f
+}
+
+// meshCauses is what must be in the way, by what became of the calls.
+var meshCauses = map[facts.PathOutcome]string{
+	facts.PathDropped:  "a firewall drops the calls or their answers",
+	facts.PathRefused:  "a firewall answers with a reset, or the address is translated; the drill did listen there",
+	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
+	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
+	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
+}
+
+// hostFirewalls is the same where another port of the callee does answer.
+var hostFirewalls = map[facts.PathOutcome]string{
+	facts.PathDropped:  "a host firewall drops the calls",
+	facts.PathRefused:  "a host firewall answers with a reset, or the address is translated; the drill did listen there",
+	facts.PathRejected: "a host firewall rejects the calls",
+}
+
+// oneDirection says of a single pair what the other direction does.
+func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
+	lines := proof.Arrows(m.calls, s.Failed)
+	if len(lines) > 1 {
+		return "calls between some nodes do not get through on " + ports
+	}
+	if len(s.Failed) > 1 {
+		return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
+	}
+	call := m.calls[s.Failed[0]]
+	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }
+	if slices.ContainsFunc(m.calls, passes) {
+		return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, becomes[facts.PathOutcome(s.How)])
+	}
+	return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
+}
+
+// becomes is what is said of a call that failed.
+var becomes = map[facts.PathOutcome]string{
+	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
+	facts.PathReset: "is reset", facts.PathSilent: "gets no answer",
+}
+
+// ports is the range that the nodes listened in.
+func (m *meshCalls) ports(nodes []string) string {
+	low, high := 0, 0
+	for _, name := range nodes {
+		net := m.nodes[name].Net
+		if net == nil || net.EphemeralHigh == 0 || high != 0 && (low != net.EphemeralLow || high != net.EphemeralHigh) {
+			return "ephemeral ports"
+		}
+		low, high = net.EphemeralLow, net.EphemeralHigh
+	}
+	return fmt.Sprintf("ports %d-%d", low, high)
+}
+
+// control is the ssh port of the callees and whether it answers the same
+// callers; 0 when they do not agree or did not try.
+func (m *meshCalls) control(paths []*facts.Path) (port int, answers bool) {
+	tried := map[bool]bool{}
+	for _, path := range paths {
+		if path.Control != nil {
+			tried[*path.Control] = true
+		}
+	}
+	if len(tried) != 1 {
+		return 0, false
+	}
+	if node := m.nodes[paths[0].Peer]; node.SSH != nil {
+		port = node.SSH.Port
+	}
+	return cmp.Or(port, 22), tried[true]
+}
+
+// got is how many calls failed, of what, and one of them to try by hand.
+func (m *meshCalls) got(s proof.Suspect, paths []*facts.Path) string {
+	count := map[string]int{}
+	for _, path := range paths {
+		count[string(path.Outcome)]++
+	}
+	var parts []string
+	for _, outcome := range []facts.PathOutcome{facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathReset, facts.PathSilent} {
+		if n := count[string(outcome)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
+		}
+	}
+	text := "calls: " + strings.Join(parts, ", ")
+	if s.Kind == proof.Directions && len(s.Failed) > 1 {
+		lines := proof.Arrows(m.calls, s.Failed)
+		const most = 6
+		if len(lines) > most {
+			lines = append(lines[:most], fmt.Sprintf("%d more", len(lines)-most))
+		}
+		text += ": " + strings.Join(lines, ", ")
+	}
+	first := m.calls[s.Failed[0]]
+	text += fmt.Sprintf("; %s called %s", first.From, where(paths[0]))
+	if paths[0].Error != "" {
+		text += ": " + paths[0].Error
+	}
+	return text + m.sampled()
+}
+
+// wouldSee is what a rank that makes the call dies with. NCCL's texts are of
+// 2.24 and later (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
+func (m *meshCalls) wouldSee(path *facts.Path) string {
+	words := map[facts.PathOutcome]string{
+		facts.PathDropped: "Connection timed out", facts.PathRefused: "Connection refused", facts.PathRejected: "No route to host",
+	}[path.Outcome]
+	if m.view.Launch.Accelerator == "cpu" {
+		switch path.Outcome {
+		case facts.PathDropped:
+			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)
+		case facts.PathReset:
+			return fmt.Sprintf("Connection closed by peer [%s]:%d", path.To, path.Port)
+		case facts.PathSilent:
+			return "a hang in the first collective, until its timeout of 30 minutes"
+		}
+		return fmt.Sprintf("Gloo connectFullMesh failed with … connect [%s]:%d: %s", path.To, path.Port, cmp.Or(words, path.Error))
+	}
+	switch path.Outcome {
+	case facts.PathReset:
+		return fmt.Sprintf("socketProgress: Connection closed by remote peer %s<%d>", path.To, path.Port)
+	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected:
+		return "a hang at the first collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out"
+	case facts.PathUnroutable:
+		return fmt.Sprintf("connect to %s<%d> failed : %s", path.To, path.Port, cmp.Or(path.Error, "Network is unreachable"))
+	}
+	return fmt.Sprintf("connect to %s<%d> returned %s, exceeded error retry count after 35 attempts", path.To, path.Port, words)
+}
+
+// evidence are the paths of a suspect.
+func (m *meshCalls) evidence(s proof.Suspect) []*facts.Path {
+	var paths []*facts.Path
+	for _, i := range s.Failed {
+		paths = append(paths, m.paths[i])
+	}
+	return paths
+}
+
+// sampled says how much was tried where that is not all.
+func (m *meshCalls) sampled() string {
+	all := len(m.names) * (len(m.names) - 1)
+	if m.tried >= all {
+		return ""
+	}
+	return fmt.Sprintf("; a sample: %s of %s calls were tried", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
+}

@@ -1,0 +1,180 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch/nccl"
+)
+
+var NICChoice = checks.Check{
+	ID:       "nic-choice",
+	Title:    "the interface that NCCL or gloo will take on each node leads to the peers",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
+	Doc: "Predicts which interface and address the ranks will listen on, by NCCL's rules (gloo's on cpu) and what they see of the environment, and asks " +
+		"whether the peers can call it there: no loopback, no address that other nodes hold too (docker0's 172.17.0.1), no link-local one, no other " +
+		"family than the peers', up, and answering in the mesh drill. Another interface than the one that leads to the peers is fine where the drill " +
+		"passed on it. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
+	WouldSee: "socketStartConnect: Connect to ADDRESS<PORT> failed : Connection refused (or No route to host), or a hang at the first collective",
+	Run:      judgeChoices,
+}
+
+func judgeChoices(view checks.View) []checks.Finding {
+	if len(view.All) == 1 {
+		return checks.Skipped("a single node has no peers")
+	}
+	p := newPlacement(view)
+	var findings []checks.Finding
+	var faulty []misplacement
+	for _, node := range view.Nodes {
+		m, reason := p.of(node)
+		switch {
+		case reason != "":
+			findings = append(findings, checks.UnknownFor(node, reason))
+		case m.explainedBy == "nic-choice":
+			faulty = append(faulty, m)
+		case m.explainedBy == "":
+			findings = append(findings, p.untried(node)...)
+		}
+	}
+	findings = append(findings, p.findings(faulty)...)
+	return append(findings, p.sideways()...)
+}
+
+// findings puts misplacements into words, those of one kind on interfaces of
+// one name together.
+func (p *placement) findings(faulty []misplacement) []checks.Finding {
+	var findings []checks.Finding
+	gathered := map[string][]misplacement{}
+	var order []string
+	for _, m := range faulty {
+		key := m.fault + "\x00" + m.choice.Interface + "\x00" + nccl.PeerAddress(m.node).Interface
+		if gathered[key] == nil {
+			order = append(order, key)
+		}
+		gathered[key] = append(gathered[key], m)
+	}
+	for _, key := range order {
+		findings = append(findings, p.finding(gathered[key]))
+	}
+	return findings
+}
+
+func (p *placement) finding(group []misplacement) checks.Finding {
+	first := group[0]
+	f := checks.Finding{Got: first.choice.Rule}
+	var addresses []string
+	for _, m := range group {
+		f.Nodes = append(f.Nodes, m.node.Name)
+		addresses = append(addresses, m.choice.Address)
+	}
+	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, spelledChoice(first.choice, addresses), first.fault)
+	if first.choice.Error != "" {
+		f.Summary, f.WouldSee = p.library+" finds no interface to use", first.choice.Error
+	}
+	if len(group) == 1 && first.callers != nil {
+		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
+	}
+	f.Want, f.Remedy = p.cure(first.node)
+	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
+		f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, strings.TrimPrefix(f.Want, peer.Interface))
+	}
+	return f
+}
+
+// spelledChoice is an interface with its address where all have the same one.
+func spelledChoice(choice nccl.Choice, addresses []string) string {
+	for _, address := range addresses {
+		if address != addresses[0] {
+			return choice.Interface
+		}
+	}
+	if choice.Interface == "" {
+		return choice.Address
+	}
+	return fmt.Sprintf("%s (%s)", choice.Interface, choice.Address)
+}
+
+// cure is how to have the ranks listen where the peers call, and what speaks
+// for it.
+func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command) {
+	look := fix.On("ip -br addr")
+	peer := nccl.PeerAddress(node)
+	want = peer.Interface + ", by which the node was reached"
+	if pairs, proven := proof.MeshProof(p.view.Nodes, proof.PeerMesh); proven {
+		want = peer.Interface + ", where " + pairs
+	}
+	named := ranks.Exporting(p.view.Launch, "NCCL_SOCKET_IFNAME", "="+peer.Interface)
+	switch {
+	case peer.Interface == "", peer.Interface == p.choices[node].Interface:
+		return "an address of its own that the other nodes can call", []fix.Command{look}
+	case p.library == "gloo", nccl.Bootstrap(named, node).Address == peer.Address:
+		return want, p.setInterface(peer.Interface)
+	}
+	env := ranks.Env(p.view, node)
+	for _, name := range []string{"NCCL_COMM_ID", "NCCL_SOCKET_FAMILY", "NCCL_OOB_NET_IFNAME"} {
+		if env[name].Value != "" {
+			commands = append(commands, ranks.TakeOut(p.view, env[name])...)
+		}
+	}
+	if commands == nil {
+		return want + ", once it is up and that address its first", []fix.Command{look}
+	}
+	return want, commands
+}
+
+// setInterface has the library take the interface that leads to the peers: for
+// all nodes at once where one value is right everywhere, else on this one.
+func (p *placement) setInterface(peer string) []fix.Command {
+	if p.library == "gloo" {
+		if name := sharedName(p.view); name != "" {
+			return ncclFix(p.view.Launch, name, "GLOO_SOCKET_IFNAME")
+		}
+		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
+	}
+	if list := ifnameList(p.view); list != "" {
+		return ncclFix(p.view.Launch, list, "NCCL_SOCKET_IFNAME")
+	}
+	return onlyHere(peer)
+}
+
+// untried warns of a choice that nothing speaks for: not what leads to the
+// peers, on a network of its own, and never called.
+func (p *placement) untried(node *facts.Node) []checks.Finding {
+	choice := p.choices[node]
+	if p.called[node.Name] || choice.Address == nccl.PeerAddress(node).Address || p.hasNeighbour(node, choice) {
+		return nil
+	}
+	f := checks.Finding{
+		Verdict: checks.Warn,
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, spelledChoice(choice, nil)),
+		Got:     choice.Rule,
+	}
+	f.Want, f.Remedy = p.cure(node)
+	return []checks.Finding{f}
+}
+
+// hasNeighbour is whether another node's choice is on the network of this one.
+func (p *placement) hasNeighbour(node *facts.Node, choice nccl.Choice) bool {
+	if p.networks == nil {
+		p.networks = map[netip.Prefix]int{}
+		for each, theirs := range p.choices {
+			if network, known := names.NetworkOf(each, theirs.Address); known {
+				p.networks[network]++
+			}
+		}
+	}
+	network, known := names.NetworkOf(node, choice.Address)
+	return known && p.networks[network] > 1
+}

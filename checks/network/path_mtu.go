@@ -1,0 +1,187 @@
+package network
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var PathMTU = checks.Check{
+	ID:       "path-mtu",
+	Title:    "packets of full size cross every path between the nodes, and their MTUs agree",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionMesh, facts.SectionNet},
+	Doc: "The mesh drill sends more than a packet's worth both ways over every connection. Where a switch carries less than the interfaces believe, " +
+		"the handshake and small messages pass and full packets vanish without a word: a black hole, which fails. MTUs that merely differ on one " +
+		"network are warned of: TCP's ends tell each other their segment size, RoCE and jumbo frames have no such luck.",
+	WouldSee: "a hang at the first large collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out",
+	Run: func(view checks.View) []checks.Finding {
+		if findings := blackHoles(view); findings != nil {
+			return findings
+		}
+		return unlikeMTUs(view)
+	},
+}
+
+// blackHoles blames full packets that vanish on nodes, groups or directions.
+func blackHoles(view checks.View) []checks.Finding {
+	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, proof.LosesPackets) }) {
+		return nil
+	}
+	var names []string
+	var sent []proof.Attempt
+	var paths []*facts.Path // of each that failed
+	seen := map[string]*facts.Node{}
+	for _, node := range view.Nodes {
+		names = append(names, node.Name)
+		seen[node.Name] = node
+	}
+	for _, node := range view.Nodes {
+		for peer := range node.Mesh.Reached {
+			if seen[peer] != nil && peer != node.Name {
+				sent = append(sent, proof.Attempt{From: node.Name, To: peer}, proof.Attempt{From: peer, To: node.Name})
+				paths = append(paths, nil, nil)
+			}
+		}
+		for i := range node.Mesh.Failed {
+			path := &node.Mesh.Failed[i]
+			if !proof.LosesPackets(*path) || seen[path.Peer] == nil {
+				continue
+			}
+			from, to := node.Name, path.Peer
+			if path.Stuck == "from" {
+				from, to = to, from
+			}
+			sent, paths = append(sent, proof.Attempt{From: from, To: to, Failed: true, How: string(path.Outcome)}), append(paths, path)
+		}
+	}
+	var findings []checks.Finding
+	for _, s := range proof.Suspects(names, sent) {
+		path := paths[s.Failed[0]]
+		first := sent[s.Failed[0]]
+		f := checks.Finding{
+			Nodes:   s.Nodes,
+			Summary: "full packets vanish, small ones pass: " + vanishing(s, sent),
+			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", path.MSS, first.From, first.To),
+			Want:    "an MTU that the whole path carries, on both ends",
+			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], path.MSS)},
+		}
+		if at := meshInterface(seen[s.Nodes[0]]); at.MTU != 0 {
+			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.Nodes[0], at.MTU)
+			f.Remedy = append(f.Remedy, fix.On("sudo ip link set dev %s mtu %s   # or raise the MTU of the switch ports and tunnels there", fix.Name(at.Name), fix.Number(narrower(at.MTU))))
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// unlikeMTUs compares the interfaces on each network.
+func unlikeMTUs(view checks.View) []checks.Finding {
+	networks := map[string][]*facts.Node{}
+	for _, node := range view.Nodes {
+		network, known := names.NetworkOf(node, node.Mesh.Address)
+		if known && meshInterface(node).MTU != 0 {
+			networks[network.String()] = append(networks[network.String()], node)
+		}
+	}
+	var findings []checks.Finding
+	mtu := func(n *facts.Node) string { return fmt.Sprint(meshInterface(n).MTU) }
+	for _, network := range slices.Sorted(maps.Keys(networks)) {
+		stated := "net.interfaces." + networks[network][0].Mesh.Interface + ".mtu"
+		for _, d := range compare.Differences(compare.ByPolicy(view, compare.Among(networks[network], "MTU", mtu), stated)...) {
+			f := d.Finding("MTUs on the network of the ranks")
+			f.Verdict = checks.Warn
+			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
+			f.Remedy = []fix.Command{fix.On("ip link show")}
+			if name := sameInterface(networks[network], d.Nodes); !d.Split && name != "" {
+				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+// sameInterface is the interface that all the named nodes listened at, "" when
+// they differ.
+func sameInterface(nodes []*facts.Node, names []string) string {
+	same := ""
+	for _, node := range nodes {
+		switch {
+		case !slices.Contains(names, node.Name):
+		case same != "" && same != node.Mesh.Interface:
+			return ""
+		default:
+			same = node.Mesh.Interface
+		}
+	}
+	return same
+}
+
+// meshInterface is the interface a node listened at, the zero one where it is
+// not known.
+func meshInterface(node *facts.Node) facts.Interface {
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == node.Mesh.Interface })
+	if at < 0 {
+		return facts.Interface{}
+	}
+	return node.Net.Interfaces[at]
+}
+
+// fullPing fills a packet on the way between two nodes: the smaller of their
+// MTUs less the headers of IP and ICMP.
+func fullPing(from, to *facts.Node, mss int) fix.Command {
+	const ipv4, ipv6 = 28, 48
+	headers := ipv4
+	if strings.Contains(to.Mesh.Address, ":") {
+		headers = ipv6
+	}
+	payload := min(meshInterface(from).MTU, meshInterface(to).MTU) - headers
+	if payload < mss {
+		payload = mss // an MTU was not seen
+	}
+	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
+		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers))
+}
+
+// narrower is what a path may carry that loses full packets: Ethernet's 1500
+// where they were larger, else the 1280 that everything carries that IPv6 passes.
+func narrower(mtu int) int {
+	if mtu > 1500 {
+		return 1500
+	}
+	return 1280
+}
+
+func vanishing(s proof.Suspect, sent []proof.Attempt) string {
+	peers := "any other node"
+	if !s.All {
+		peers = hostfile.Fold(s.Peers)
+	}
+	switch s.Kind {
+	case proof.Everywhere:
+		return "between all of the nodes"
+	case proof.Between:
+		return "between " + proof.FoldSets(s.Sets)
+	case proof.Inbound:
+		return "on the way in from " + peers
+	case proof.Outbound:
+		return "on the way out to " + peers
+	case proof.BothWays:
+		return "to and from " + peers
+	}
+	lines := proof.Arrows(sent, s.Failed)
+	if len(lines) > 1 {
+		return "between some nodes"
+	}
+	return lines[0]
+}

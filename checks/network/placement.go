@@ -1,0 +1,250 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/launch/nccl"
+)
+
+// misplacement is a node whose ranks will listen where no peer can call them.
+type misplacement struct {
+	node        *facts.Node
+	choice      nccl.Choice
+	fault       string   // what is wrong with it, after "NCCL will take eth1, …"
+	callers     []string // who got no answer there, where that is what is wrong
+	explainedBy string   // the check that names the cause, "" when nothing is wrong
+}
+
+// misplaced is the nodes whose rank address is of no use to their peers, each
+// with the ID of the check that says why. What fails on calling them there has
+// that cause, and is not to be said again.
+func misplaced(view checks.View) map[string]string {
+	p := newPlacement(view)
+	nodes := map[string]string{}
+	for i := range view.All {
+		node := &view.All[i]
+		if node.Net == nil {
+			continue
+		}
+		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !view.Policy.SwitchesOff(m.explainedBy) {
+			nodes[node.Name] = m.explainedBy
+		}
+	}
+	return nodes
+}
+
+// placement is where the ranks of the whole fleet will listen, and what is
+// known of these addresses.
+type placement struct {
+	view     checks.View
+	library  string // NCCL, or gloo where a slot is a process
+	choices  map[*facts.Node]nccl.Choice
+	shared   map[netip.Addr]int  // addresses that several machines hold
+	called   map[string]bool     // nodes that somebody else called at their rank address
+	answered map[string]bool     // those of them that somebody got an answer from
+	deaf     map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6   bool                // what most of the ranks' addresses are: ssh may well go by the other family
+	env      *envFleet           // for the rules of env-sane
+	// networks counts the choices on each network, once somebody asks.
+	networks map[netip.Prefix]int
+}
+
+func newPlacement(view checks.View) *placement {
+	p := &placement{
+		view: view, library: "NCCL",
+		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
+		called: map[string]bool{}, answered: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
+	}
+	if view.Launch.Accelerator == "cpu" {
+		p.library = "gloo"
+	}
+	families := map[bool]int{}
+	for i := range view.All {
+		node := &view.All[i]
+		if node.Mesh != nil {
+			p.hear(node)
+		}
+		if node.Net == nil {
+			continue
+		}
+		p.choices[node] = nccl.RankAddress(view.Launch, node)
+		if address, err := netip.ParseAddr(p.choices[node].Address); err == nil && !address.IsLoopback() {
+			families[address.Unmap().Is6()]++
+		}
+	}
+	p.isIPv6 = families[true] > families[false]
+	return p
+}
+
+// hear takes in what came of one node's calls. A path that lets small messages
+// pass leads there: that full packets vanish on it is path-mtu's to say.
+func (p *placement) hear(caller *facts.Node) {
+	for callee := range caller.Mesh.Reached {
+		if callee != caller.Name {
+			p.called[callee], p.answered[callee] = true, true
+		}
+	}
+	for _, path := range caller.Mesh.Failed {
+		p.called[path.Peer] = true
+		if path.Outcome == facts.PathBlackhole || caller.PeerMesh == nil {
+			continue
+		}
+		if _, answered := caller.PeerMesh.Reached[path.Peer]; answered {
+			p.deaf[path.Peer] = append(p.deaf[path.Peer], caller.Name)
+		}
+	}
+}
+
+// of says what is wrong with a node's rank address, or why it is not known.
+func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
+	m = misplacement{node: node, choice: p.choices[node]}
+	takesOwnName := p.library == "gloo" && ranks.Env(p.view, node)["GLOO_SOCKET_IFNAME"].Value == ""
+	if takesOwnName && node.Names == nil {
+		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that has said so
+	}
+	if m.choice.Address == "" && m.choice.Error == "" {
+		return m, m.choice.Rule
+	}
+	m.fault = p.fault(node, m.choice)
+	if m.fault == "" && p.isDeaf(node) {
+		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", nccl.PeerAddress(node).Interface), p.deaf[node.Name]
+	}
+	switch {
+	case m.fault == "":
+	case len(ncclInterfaces(p.ranks(node)))+len(exactInterfaces(p.ranks(node))) > 0 && m.choice.Error != "":
+		m.explainedBy = EnvSane.ID
+	case takesOwnName && len(names.Own(p.view, node)) > 0:
+		m.explainedBy = "host-names"
+	default:
+		m.explainedBy = "nic-choice"
+	}
+	return m, ""
+}
+
+func (p *placement) ranks(node *facts.Node) envOfRanks {
+	return envOfRanks{node, ranks.Env(p.view, node), p.env}
+}
+
+// fault is what the facts of all nodes say against an address, "" when nothing.
+func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
+	address, err := netip.ParseAddr(choice.Address)
+	if choice.Error != "" || err != nil {
+		return "which is no address"
+	}
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
+	switch {
+	case address.IsLoopback():
+		return "which leads nowhere but to the node itself"
+	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
+		return ""
+	case at >= 0 && !node.Net.Interfaces[at].Up:
+		return "which is down"
+	case p.shared[address] > 1:
+		return "an address that other nodes hold too"
+	case address.Is6() && address.IsLinkLocalUnicast():
+		return "which has a link-local address only"
+	case address.Is6() != p.isIPv6:
+		return "which is " + family(address) + " where the peers are not"
+	case at >= 0 && isInside(node.Net.Interfaces[at]) && !p.called[node.Name] && choice.Interface != nccl.PeerAddress(node).Interface:
+		return "a network inside the machine"
+	}
+	return ""
+}
+
+func family(address netip.Addr) string {
+	if address.Is6() {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// isDeaf is whether peers that reach the node otherwise get no answer at its
+// rank address.
+func (p *placement) isDeaf(node *facts.Node) bool {
+	return p.deaf[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address
+}
+
+// isInside is whether an interface is of those that containers and virtual
+// machines of one host talk by. NCCL leaves out docker and, since 2.28.3, virbr.
+func isInside(i facts.Interface) bool { return i.Kind == "veth" || i.ForContainers() }
+
+// sideways warns of interfaces beyond the first. NCCL's sockets use up to
+// sixteen, and which of them call each other is the topology search's choice.
+// Source: NVIDIA/nccl 2.30, transport/net_socket.cc.
+func (p *placement) sideways() []checks.Finding {
+	if p.library != "NCCL" || len(p.view.Nodes) < len(p.view.All) || p.usesRDMA() {
+		return nil
+	}
+	sockets := map[*facts.Node][]nccl.Choice{}
+	members := map[netip.Prefix]map[string]bool{} // network → addresses on it
+	for _, node := range p.view.Nodes {
+		sockets[node] = nccl.Sockets(p.view.Launch, node)
+		for _, socket := range sockets[node] {
+			if network, known := names.NetworkOf(node, socket.Address); known {
+				if members[network] == nil {
+					members[network] = map[string]bool{}
+				}
+				members[network][socket.Address] = true
+			}
+		}
+	}
+	f := checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "NCCL's sockets will also use interfaces that lead to no other node",
+		WouldSee: "a hang or a connect error (No route to host, exceeded error retry count) at the first collective, after the ranks have met",
+	}
+	named := map[string][]string{}
+	var unrouted []string
+	for _, node := range p.view.Nodes {
+		m, notKnown := p.of(node)
+		if notKnown != "" || m.explainedBy != "" {
+			continue // told already, and cured by the same setting
+		}
+		for _, socket := range sockets[node][min(1, len(sockets[node])):] {
+			network, known := names.NetworkOf(node, socket.Address)
+			if !known || len(members[network]) > 1 {
+				continue
+			}
+			if named[socket.Interface] == nil {
+				unrouted = append(unrouted, socket.Interface)
+			}
+			named[socket.Interface] = append(named[socket.Interface], node.Name)
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+	}
+	if f.Nodes == nil {
+		return nil
+	}
+	var got []string
+	for _, name := range unrouted[:min(4, len(unrouted))] {
+		got = append(got, name+" on "+hostfile.Fold(named[name]))
+	}
+	f.Got = strings.Join(got, ", ")
+	f.Want = "only interfaces that every node can be called at"
+	f.Remedy = ncclFix(p.view.Launch, nccl.IfnameFor(p.view.Nodes, p.wanted), "NCCL_SOCKET_IFNAME")
+	return []checks.Finding{f}
+}
+
+// wanted is the interface that the ranks of a node should take.
+func (p *placement) wanted(node *facts.Node) string {
+	if m, _ := p.of(node); m.explainedBy != "" {
+		return nccl.PeerAddress(node).Interface
+	}
+	return p.choices[node].Interface
+}
+
+// usesRDMA is whether ranks will leave sockets aside for what carries data.
+func (p *placement) usesRDMA() bool {
+	return slices.ContainsFunc(p.view.Nodes, func(node *facts.Node) bool {
+		return hasActivePort(node.IB) && !ranks.KeptOffRDMA(ranks.Env(p.view, node))
+	})
+}

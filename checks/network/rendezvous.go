@@ -1,0 +1,193 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+)
+
+var Rendezvous = checks.Check{
+	ID:        "rendezvous",
+	Title:     "all nodes meet in one store at the address and port that the ranks will be given",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionRendezvous},
+	DependsOn: []string{"host-names", "master-address", "master-port-free"},
+	Doc: "A real rendezvous was tried: whoever will serve the store did, on the predicted port, and every node looked the endpoint up, connected, spoke " +
+		"torch's protocol, was counted and waited for all others. The hop where it ended is named, for the fewest nodes that explain it: what nobody gets " +
+		"past is the server's, what few do not is theirs. In torchrun's c10d mode the second meeting, at the full name of group rank 0 and a new port, " +
+		"is judged alike. What another check explains is left to it.",
+	WouldSee: "The client socket has timed out after … while trying to connect to (HOST, PORT), after 10 minutes or more",
+	Run:      judgeRendezvous,
+}
+
+func judgeRendezvous(view checks.View) []checks.Finding {
+	findings := newMeeting(view, proof.RendezvousOf).judge()
+	if findings != nil {
+		return findings
+	}
+	return newMeeting(view, func(node *facts.Node) *facts.Rendezvous { return node.Rendezvous.Next }).judge()
+}
+
+// meeting is one meeting that was tried, and what came of it.
+type meeting struct {
+	view       checks.View
+	part       func(*facts.Node) *facts.Rendezvous
+	nodes      []*facts.Node // those that took part
+	server     *facts.Node   // who serves, nil when nobody or several do
+	servers    []*facts.Node
+	host, port string
+	// elsewhere is where the endpoint leads most nodes, when that is no address
+	// of the server.
+	elsewhere []string
+}
+
+func newMeeting(view checks.View, part func(*facts.Node) *facts.Rendezvous) meeting {
+	g := meeting{view: view, part: part}
+	for _, node := range view.Nodes {
+		seen := part(node)
+		if seen == nil {
+			continue
+		}
+		g.nodes = append(g.nodes, node)
+		g.host, g.port = names.SplitEndpoint(seen.Endpoint)
+		if seen.Serves {
+			g.servers = append(g.servers, node)
+		}
+	}
+	if len(g.servers) == 1 {
+		g.server = g.servers[0]
+	}
+	return g
+}
+
+func (g meeting) endpoint() string { return g.part(g.nodes[0]).Endpoint }
+
+// address is what a node calls when it calls the endpoint.
+func (g meeting) address(node *facts.Node) string {
+	for _, address := range g.part(node).Addresses {
+		return address
+	}
+	return g.host
+}
+
+func (g meeting) addresses(node *facts.Node) []string { return g.part(node).Addresses }
+
+// isFirst is whether this is the meeting at the predicted endpoint.
+func (g meeting) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendezvous }
+
+// judge names the hop that failed, nothing when all nodes met.
+func (g meeting) judge() []checks.Finding {
+	failed := g.failed()
+	if len(failed) == 0 {
+		return nil
+	}
+	if reason := g.explanation(); reason != "" {
+		return checks.Skipped("not all nodes met at " + g.endpoint() + ": see " + reason)
+	}
+	switch {
+	case len(g.servers) == 0 && len(g.nodes) < len(g.view.All):
+		return nil // who serves took no part, and its own unknown says why
+	case g.server == nil:
+		return g.noOneServer()
+	}
+	if g.part(g.server).Failed == facts.HopServe {
+		return g.unserved()
+	}
+	if place := names.MostlyLedTo(g.nodes, g.addresses); !names.LeadsTo(place, g.server) {
+		g.elsewhere = place
+	}
+	stuck := slices.DeleteFunc(slices.Clone(failed), func(n *facts.Node) bool { return g.part(n).Failed == facts.HopWait })
+	if len(stuck) == 0 {
+		return g.unmet(failed)
+	}
+	var findings []checks.Finding
+	var explained []string
+	left := map[facts.Hop][]*facts.Node{}
+	for _, node := range stuck {
+		if check := g.explains(node); check != "" {
+			explained = append(explained, check)
+			continue
+		}
+		hop := g.part(node).Failed
+		left[hop] = append(left[hop], node)
+	}
+	if len(left) == 0 {
+		slices.Sort(explained)
+		return checks.Skipped("not all nodes met at " + g.endpoint() + ": see " + strings.Join(slices.Compact(explained), ", "))
+	}
+	findings = append(findings, g.unresolved(left[facts.HopResolve])...)
+	findings = append(findings, g.unconnected(left[facts.HopConnect])...)
+	findings = append(findings, g.misled(left[facts.HopValidate])...)
+	return append(findings, g.uncounted(left[facts.HopJoin])...)
+}
+
+// failed is the nodes that did not see the whole world.
+func (g meeting) failed() []*facts.Node {
+	return slices.DeleteFunc(slices.Clone(g.nodes), func(n *facts.Node) bool { return g.part(n).Failed == "" })
+}
+
+// explanation is the check that explains why the meeting as a whole did not come
+// about, "" when none does.
+func (g meeting) explanation() string {
+	first, _ := names.NodeZero(g.view)
+	switch {
+	case !g.isFirst():
+	case first != nil && isNoise(g.view, first) && !g.view.Policy.SwitchesOff("ssh-shell"):
+		return "ssh-shell"
+	case len(g.view.Failing("master-address")) > 0:
+		return "master-address"
+	case len(g.servers) == 0 && len(g.view.Failing("host-names")) > 0:
+		return "host-names"
+	case g.server != nil && g.part(g.server).Failed == facts.HopServe && len(g.view.Failing("master-port-free")) > 0:
+		return "master-port-free"
+	}
+	return ""
+}
+
+// explains is the check that says why one node did not get further, "" when
+// none does.
+func (g meeting) explains(node *facts.Node) string {
+	seen := g.part(node)
+	switch {
+	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
+		return "host-names"
+	case seen.Failed == facts.HopConnect && g.failsAlike(node):
+		return "node-mesh"
+	}
+	return ""
+}
+
+// failsAlike is whether the node's calls to the server in the mesh drill ended
+// as its call to the store did: a cause that is not of the port.
+func (g meeting) failsAlike(node *facts.Node) bool {
+	if g.view.Policy.SwitchesOff("node-mesh") {
+		return false
+	}
+	elsewhere := misplaced(g.view)[g.server.Name] != ""
+	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
+		if mesh == nil || mesh == node.Mesh && elsewhere {
+			continue // node-mesh says nothing of calls to such an address
+		}
+		if slices.ContainsFunc(mesh.Failed, func(p facts.Path) bool {
+			return p.Peer == g.server.Name && p.Outcome == g.part(node).Outcome
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWrongAddress is whether a name led the node to no address of the server,
+// and not where it leads most nodes.
+func (g meeting) isWrongAddress(node *facts.Node) bool {
+	addresses := g.part(node).Addresses
+	if _, err := netip.ParseAddr(g.host); err == nil || len(addresses) == 0 || g.server == nil || g.server.Net == nil || node == g.server {
+		return false
+	}
+	return !names.LeadsTo(addresses, g.server) && !names.Overlap(addresses, g.elsewhere)
+}

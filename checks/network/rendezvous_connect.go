@@ -1,0 +1,188 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+// unconnected names who keeps callers from the store: the server where none of
+// the other nodes gets in, else the callers.
+func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
+	var findings []checks.Finding
+	var astray []*facts.Node
+	for _, node := range nodes {
+		if g.isWrongAddress(node) {
+			findings = append(findings, g.astray(node))
+			astray = append(astray, node)
+		}
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(astray, n) })
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
+	if len(others) > 0 && len(others) == len(g.nodes)-1 {
+		nodes = others // that nobody else gets in either says more
+		if g.elsewhere != nil {
+			return append(findings, g.foreign(others))
+		}
+	}
+	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return string(g.part(n).Outcome) }) {
+		outcome := facts.PathOutcome(group.Value)
+		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
+		switch {
+		case len(callers) == 0:
+			findings = append(findings, g.selfless(outcome))
+		case len(callers) == len(g.nodes)-1 && outcome != facts.PathUnroutable && outcome != facts.PathBroken:
+			findings = append(findings, g.closed(outcome, callers))
+		default:
+			findings = append(findings, g.cutOff(outcome, callers))
+		}
+	}
+	return findings
+}
+
+// astray calls another machine than the one that serves.
+func (g meeting) astray(node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("takes %s, where the ranks will meet, for another machine than %s", g.host, g.server.Name),
+		Got:      strings.Join(g.part(node).Addresses, " "),
+		Want:     nccl.PeerAddress(g.server).Address,
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{names.LookUp(g.host), fix.On("sudoedit /etc/hosts")},
+	}
+}
+
+// selfless: rank 0 is a client of its own store and calls it like the others.
+func (g meeting) selfless(outcome facts.PathOutcome) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("serves the store and cannot call itself at %s", g.endpoint()),
+		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
+		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.server))), fix.On("sudo iptables -S INPUT")},
+	}
+}
+
+// cutOff: these nodes do not get through where others do.
+func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
+	f := checks.Finding{
+		Nodes:    callers,
+		Summary:  fmt.Sprintf("no answer from the store on %s at %s", g.server.Name, g.endpoint()),
+		Got:      g.otherPorts(callers),
+		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.caller(callers[0])))), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
+	}
+	if f.Got == "" {
+		f.Got = g.part(g.caller(callers[0])).Error
+	}
+	switch outcome {
+	case facts.PathUnroutable:
+		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
+		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("is refused by the store on %s at %s, which listens", g.server.Name, g.endpoint())
+	}
+	return f
+}
+
+func (g meeting) caller(name string) *facts.Node {
+	return g.nodes[slices.IndexFunc(g.nodes, func(n *facts.Node) bool { return n.Name == name })]
+}
+
+// otherPorts says whether the server answers the callers elsewhere, which
+// makes it a matter of this port.
+func (g meeting) otherPorts(callers []string) string {
+	for _, node := range g.nodes {
+		if !slices.Contains(callers, node.Name) {
+			continue
+		}
+		if node.Mesh == nil {
+			return ""
+		}
+		if _, answered := node.Mesh.Reached[g.server.Name]; !answered {
+			return ""
+		}
+	}
+	return fmt.Sprintf("other ports of %s answer the same nodes", g.server.Name)
+}
+
+// foreign: nobody gets in, and the endpoint is no address of the server. What
+// holds it, a load balancer or a translation, does not lead there.
+func (g meeting) foreign(callers []*facts.Node) checks.Finding {
+	place := strings.Join(g.elsewhere, " ")
+	if place != g.host {
+		place = fmt.Sprintf("%s (%s)", g.host, place)
+	}
+	outcome := compare.GroupBy(callers, func(n *facts.Node) string { return string(g.part(n).Outcome) })[0].Value
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("the ranks will meet at %s, no address of %s, and nobody gets through to its store there", place, g.server.Name),
+		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
+		WouldSee: g.timedOut(),
+	}
+	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.cure()
+	if place != g.host {
+		f.Remedy = append(f.Remedy, names.LookUp(g.host))
+	}
+	return f
+}
+
+// closed: nobody gets in from outside.
+func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Got:      g.otherPorts(callers),
+		Want:     fmt.Sprintf("TCP port %s open to all nodes", g.port),
+		WouldSee: g.timedOut(),
+		Remedy:   g.open(),
+	}
+	switch outcome {
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("calls to port %s are reset on the way in, although a store listens there: a firewall on it, or a translated address", g.port)
+	default:
+		f.Summary = fmt.Sprintf("a firewall on it does not open port %s: nobody else gets an answer there", g.port)
+	}
+	return f
+}
+
+// open lets the peers' network in on the port. A rule that iptables puts first
+// wins over what iptables has below it, and over nothing of firewalld.
+func (g meeting) open() []fix.Command {
+	command, from := fix.Code("iptables"), fix.Code("")
+	if network, known := g.network(); known {
+		from = fix.Code(" -s %s", fix.Name(network.String()))
+		if network.Addr().Is6() {
+			command = fix.Code("ip6tables")
+		}
+	}
+	return []fix.Command{
+		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
+	}
+}
+
+// network is the one on which the server's peers are.
+func (g meeting) network() (network netip.Prefix, known bool) {
+	if g.server.Net == nil {
+		return netip.Prefix{}, false
+	}
+	return names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address)
+}

@@ -1,0 +1,111 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+var Throughput = checks.Check{
+	ID:       "throughput",
+	Title:    "no link between neighbours is much slower than the others",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionThroughput},
+	Doc: "With --throughput every node sends to the next one at the same time, for a few seconds. A link that carries less than half of the median is " +
+		"slow, and so is the node when the link to it and the link from it both are. The speeds that the interfaces report are named where they say " +
+		"why. A collective moves at the pace of its slowest link.",
+	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
+	Run:      judgeLinks,
+}
+
+func judgeLinks(view checks.View) []checks.Finding {
+	var findings []checks.Finding
+	var rates []float64
+	measured := map[string]*facts.Node{} // the sender of each link, by receiver
+	nodes := map[string]*facts.Node{}
+	for _, node := range view.Nodes {
+		nodes[node.Name] = node
+		switch link := node.Throughput; {
+		case link.Error == "":
+			rates = append(rates, link.Rate)
+			measured[link.Peer] = node
+		case meshFails(node, link.Peer):
+			findings = append(findings, checks.Skipped("not measured where nodes do not reach each other: see node-mesh")...)
+		default:
+			findings = append(findings, checks.UnknownFor(node, "throughput: "+link.Error))
+		}
+	}
+	usual := usualRate(rates)
+	isSlow := func(node *facts.Node) bool {
+		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
+	}
+	slowNode := func(node *facts.Node) bool { return len(rates) > 2 && isSlow(node) && isSlow(measured[node.Name]) }
+	for _, node := range view.Nodes {
+		peer := nodes[node.Throughput.Peer]
+		switch {
+		case slowNode(node):
+			findings = append(findings, slowLink(view, node, usual, "sends and receives slowly", node.Name))
+		case isSlow(node) && peer != nil && slowNode(peer):
+			// the peer is to blame
+		case isSlow(node):
+			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s is slow", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
+		}
+	}
+	return findings
+}
+
+// usualRate is the median, the upper one of two; of three links the fastest,
+// for one slow node slows two of them.
+func usualRate(rates []float64) float64 {
+	n := len(rates)
+	if n == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(rates))[max(n/2, min(2, n-1))]
+}
+
+func slowLink(view checks.View, node *facts.Node, usual float64, summary string, named ...string) checks.Finding {
+	f := checks.Finding{
+		Nodes:   named,
+		Summary: summary,
+		Got:     fmt.Sprintf("%s from %s to %s", bitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
+		Want:    fmt.Sprintf("about %s, as between most nodes", bitRate(usual)),
+		Remedy: []fix.Command{
+			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
+			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
+		},
+	}
+	for _, other := range view.All {
+		if own := linkSpeed(node); own != 0 && linkSpeed(&other) > own {
+			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, bitRate(float64(own)), bitRate(float64(linkSpeed(&other))))
+			f.Want += "; a cable, a port or an interface of the same speed"
+			break
+		}
+	}
+	return f
+}
+
+// linkSpeed is what the interface reports that a node sent by, 0 when nothing.
+func linkSpeed(node *facts.Node) int64 {
+	if node.Net == nil || node.Throughput == nil {
+		return 0
+	}
+	for _, i := range node.Net.Interfaces {
+		if i.Name == node.Throughput.Interface && i.Speed != nil {
+			return *i.Speed
+		}
+	}
+	return 0
+}
+
+func bitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }
+
+// meshFails is whether a node could not call a peer in the mesh either.
+func meshFails(node *facts.Node, peer string) bool {
+	return node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool { return path.Peer == peer })
+}

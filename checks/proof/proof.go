@@ -1,0 +1,107 @@
+package proof
+
+import (
+	"fmt"
+	"slices"
+
+	"preflight/facts"
+)
+
+// RankMesh and peerMesh are the two parts of the mesh drill: on the addresses
+// that the ranks will use, and on those that lead to the peers.
+func RankMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
+
+func PeerMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
+
+// MeshProof says how many pairs answered in one part, and whether that proves
+// that its addresses will do: every node listened there, no call failed, and everybody was
+// called by everybody or, in a large fleet, by somebody, all calling as many.
+func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs string, proven bool) {
+	called := map[string]bool{}
+	answered, all := 0, len(nodes)*(len(nodes)-1)
+	for _, node := range nodes {
+		seen := mesh(node)
+		if seen == nil || seen.Error != "" || len(seen.Failed) > 0 {
+			return "", false
+		}
+		for name := range seen.Reached {
+			if name != node.Name {
+				called[name] = true
+				answered++
+			}
+		}
+		if len(seen.Reached) != len(mesh(nodes[0]).Reached) {
+			return "", false
+		}
+	}
+	for _, node := range nodes {
+		_, itself := mesh(node).Reached[node.Name]
+		if !itself || !called[node.Name] {
+			return "", false
+		}
+	}
+	switch {
+	case len(nodes) < 2 || answered < all && len(nodes) <= facts.FullMesh:
+		return "", false
+	case answered < all:
+		return fmt.Sprintf("all %d sampled pairs of %d answered", answered, all), true
+	}
+	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
+}
+
+// RendezvousOf and peerRendezvous are the two endpoints of the rendezvous drill.
+func RendezvousOf(node *facts.Node) *facts.Rendezvous { return node.Rendezvous }
+
+func PeerRendezvous(node *facts.Node) *facts.Rendezvous { return node.PeerRendezvous }
+
+// attendance is how many nodes took part in a rendezvous.
+type attendance struct {
+	All     int // nodes of the fleet
+	Took    int // those it was tried on
+	Counted int // those that the store counted
+	Met     int // those that saw everybody
+}
+
+func Attended(nodes []facts.Node, drill func(*facts.Node) *facts.Rendezvous) attendance {
+	a := attendance{All: len(nodes)}
+	for i := range nodes {
+		seen := drill(&nodes[i])
+		if seen == nil {
+			continue
+		}
+		a.Took++
+		if IsCounted(seen) {
+			a.Counted++
+		}
+		if failedNext := seen.Next != nil && seen.Next.Failed != ""; seen.Failed == "" && seen.Complete > 0 && !failedNext {
+			a.Met++
+		}
+	}
+	return a
+}
+
+// Together is whether all nodes met that it was tried on.
+func (a attendance) Together() bool { return a.Took > 1 && a.Met == a.Took }
+
+// Proven is whether the whole fleet did.
+func (a attendance) Proven() bool { return a.Together() && a.Took == a.All }
+
+// Common is the one name that is wanted on every node, "" when there are
+// several.
+func Common(nodes []*facts.Node, wanted func(*facts.Node) string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	first := wanted(nodes[0])
+	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return wanted(n) != first }) {
+		return ""
+	}
+	return first
+}
+
+// IsCounted is whether a node joined, met it all others or not.
+func IsCounted(seen *facts.Rendezvous) bool {
+	return seen != nil && (seen.Failed == "" || seen.Failed == facts.HopWait && seen.Joined > 0)
+}
+
+func LosesPackets(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }

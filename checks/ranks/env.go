@@ -1,0 +1,93 @@
+package ranks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/launch"
+	"preflight/launch/nccl"
+)
+
+// Env is what the ranks on a node will see, by name. An empty value counts
+// as not set, which is how NCCL, gloo and torch take it.
+func Env(view checks.View, node *facts.Node) map[string]facts.Setting {
+	return checks.Remember(view, envOn{node}, func() map[string]facts.Setting {
+		settings := map[string]facts.Setting{}
+		for _, setting := range launch.RankEnv(node.Env, view.Launch.Exports) {
+			if setting.Value != "" {
+				settings[setting.Name] = setting
+			}
+		}
+		return settings
+	})
+}
+
+type envOn struct{ node *facts.Node }
+
+// Origin is a setting as its author would look for it.
+func Origin(view checks.View, setting facts.Setting) string {
+	if export, isExported := Exported(view, setting.Name); isExported {
+		return fmt.Sprintf("%s=%s, exported to every node from %s", setting.Name, setting.Value, source(export, "the launching machine's environment"))
+	}
+	return fmt.Sprintf("%s=%s from %s", setting.Name, setting.Value, source(setting, "the ssh session's environment"))
+}
+
+func source(setting facts.Setting, environment string) string {
+	if setting.Source == "environment" {
+		return environment
+	}
+	return setting.Source
+}
+
+// TakeOut is the way to take a setting out where it comes from: the launching
+// machine, a configuration file of the node, or some file its shell reads.
+func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
+	name := setting.Name
+	export, isExported := Exported(view, name)
+	switch {
+	case isExported && strings.Contains(export.Source, "/"):
+		return []fix.Command{fix.Here("sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(export.Source))}
+	case isExported:
+		return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
+	case strings.HasPrefix(setting.Source, "/"):
+		return []fix.Command{fix.On("sudo sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(setting.Source))}
+	}
+	return []fix.Command{SearchSession(name)}
+}
+
+func Exported(view checks.View, name string) (facts.Setting, bool) {
+	i := slices.IndexFunc(view.Launch.Exports, func(export facts.Setting) bool { return export.Name == name })
+	if i < 0 {
+		return facts.Setting{}, false
+	}
+	return view.Launch.Exports[i], true
+}
+
+// ExportLine sets a variable for every rank of the launch.
+func ExportLine(p launch.Prediction, name, value string) fix.Command {
+	if p.Torchrun() {
+		return fix.Here("export %s   # in the shell of every node that starts torchrun", fix.Setting{Variable: name, Value: value})
+	}
+	return fix.Here("echo %s >> ~/.deepspeed_env", fix.Setting{Variable: name, Value: value})
+}
+
+// SearchSession finds the file that sets a variable in a session without login.
+func SearchSession(name string) fix.Command {
+	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment", fix.Variable(name))
+}
+
+func IsOn(value string) bool {
+	n, isNumber := nccl.Number(value)
+	return isNumber && n != 0
+}
+
+// Exporting is the launch with one more variable exported to every node.
+func Exporting(prediction launch.Prediction, name, value string) launch.Prediction {
+	exports := slices.DeleteFunc(slices.Clone(prediction.Exports), func(s facts.Setting) bool { return s.Name == name })
+	prediction.Exports = append(exports, facts.Setting{Name: name, Value: value, Source: ".deepspeed_env"})
+	return prediction
+}

@@ -1,0 +1,151 @@
+package software
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var DeepSpeedSame = checks.Check{
+	ID:       "deepspeed-same",
+	Title:    "deepspeed is on every node, in one version that can be imported there",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
+		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives. An old release does not import beside a new torch, pydantic or python, " +
+		"nor any beside what it requires and does not find.",
+	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
+	Run: func(view checks.View) []checks.Finding {
+		return slices.Concat(judgePackage(view, "deepspeed"), deepspeedOnHead(view), deepspeedImports(view))
+	},
+}
+
+// deepspeedOnHead compares the launching machine, which writes the nodes'
+// command lines, with nodes that agree.
+func deepspeedOnHead(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	if view.Head == nil || view.Head.Python == nil || view.Launch.Local || view.Launch.Torchrun() {
+		return nil
+	}
+	here := view.Head.Python.Packages["deepspeed"]
+	there := compare.GroupBy(nodes, func(n *facts.Node) string { return n.Python.Packages["deepspeed"] })
+	if len(there) != 1 || here == "" || there[0].Value == "" || here == there[0].Value {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Nodes:    []string{view.Head.Name},
+		Summary:  "the launching machine has another deepspeed than the nodes",
+		Got:      "deepspeed " + here,
+		Want:     "deepspeed " + there[0].Value + ", as on every node",
+		WouldSee: "launch.py: error: unrecognized arguments, where the launching machine's release passes one that the nodes' does not know",
+		Remedy:   []fix.Command{fix.Here("%s -m pip install %s", fix.Path(view.Head.Python.Path), fix.Package("deepspeed=="+there[0].Value))},
+	}}
+}
+
+// importBreak is a release of something beside which some releases of DeepSpeed
+// cannot be imported.
+type importBreak struct {
+	since, before string // DeepSpeed's releases it strikes, "" for the first
+	beside        string // torch, pydantic or python
+	from, until   string // the releases beside which it strikes; "" is no bound
+	said          string
+	fix           string // what pip installs instead of a newer deepspeed, "" for nothing
+}
+
+// importBreaks were each tried with the releases on both sides of them, except
+// where torch 2.3 begins.
+var importBreaks = []importBreak{
+	{before: "0.8.2", beside: "torch", from: "2.0", said: "ModuleNotFoundError: No module named 'torch._six'"},
+	{before: "0.14.1", since: "0.8.2", beside: "torch", from: "2.3", said: "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"},
+	{before: "0.14.4", since: "0.14.1", beside: "torch", from: "2.4", said: "ImportError: cannot import name '_get_socket_with_port' from 'torch.distributed.elastic.agent.server.api'"},
+	{before: "0.9.0", beside: "pydantic", from: "2", said: "pydantic.errors.PydanticUserError, as deepspeed's configuration classes are made", fix: "pydantic<2"},
+	{before: "0.11.2", since: "0.9.0", beside: "pydantic", from: "2", said: "AttributeError: 'FieldInfo' object has no attribute 'required'. Did you mean: 'is_required'?", fix: "pydantic<2"},
+	{since: "0.15.0", beside: "pydantic", until: "2", said: "ImportError: cannot import name 'field_serializer' from 'pydantic'", fix: "pydantic>=2"},
+	{before: "0.19.8", beside: "python", from: "3.12", said: "ModuleNotFoundError: No module named 'distutils'", fix: "setuptools"},
+}
+
+func (b importBreak) strikes(deepspeed, other string) bool {
+	within := func(version, from, until string) bool {
+		return (from == "" || !launch.Before(version, from)) && (until == "" || launch.Before(version, until))
+	}
+	return other != "" && within(deepspeed, b.since, b.before) && within(other, b.from, b.until)
+}
+
+// requirements are the distributions that `import deepspeed` cannot do without,
+// from a release to another.
+//
+// Source: requirements/requirements.txt, 0.7.0 to 0.19.8, and the imports of 0.7.7,
+// 0.9.5, 0.12.6, 0.14.5, 0.15.1, 0.15.2, 0.19.5 and 0.19.8, each tried without each.
+var requirements = []struct{ name, since, until string }{
+	{name: "hjson"}, {name: "numpy"}, {name: "packaging"}, {name: "psutil"}, {name: "py-cpuinfo", until: "0.19.8"}, {name: "pydantic"}, {name: "tqdm"},
+	{name: "msgpack", since: "0.15.2"}, {name: "einops", since: "0.16.1"},
+}
+
+func deepspeedImports(view checks.View) []checks.Finding {
+	var findings []checks.Finding
+	for _, node := range ranks.Answering(view) {
+		python := node.Python
+		deepspeed := python.Packages["deepspeed"]
+		if deepspeed == "" {
+			continue
+		}
+		for _, b := range importBreaks {
+			other := python.Packages[b.beside]
+			if b.beside == "python" {
+				other = python.Version
+			}
+			if b.strikes(deepspeed, other) && (b.fix != "setuptools" || python.Packages["setuptools"] == "") {
+				findings = append(findings, brokenImport(view, node, b, other))
+			}
+		}
+		var missing []string
+		for _, r := range requirements {
+			struck := importBreak{since: r.since, before: r.until}.strikes(deepspeed, "any")
+			if struck && python.Packages[r.name] == "" {
+				missing = append(missing, r.name)
+			}
+		}
+		if missing != nil {
+			findings = append(findings, missingRequirements(view, node, missing))
+		}
+	}
+	return findings
+}
+
+func brokenImport(view checks.View, node *facts.Node, b importBreak, other string) checks.Finding {
+	deepspeed := node.Python.Packages["deepspeed"]
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
+		WouldSee: b.said,
+		Remedy:   []fix.Command{remedy.Pip(view).Run("install -U deepspeed   # on the launching machine too")},
+	}
+	if b.fix != "" {
+		f.Remedy = append([]fix.Command{remedy.Pip(view).Run("install %s", fix.Package(b.fix))}, f.Remedy...)
+	}
+	return f
+}
+
+func missingRequirements(view checks.View, node *facts.Node, names []string) checks.Finding {
+	module := names[0] // the import stops at the first
+	if module == "py-cpuinfo" {
+		module = "cpuinfo"
+	}
+	return checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
+		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
+		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
+		Remedy:   []fix.Command{remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", names))},
+	}
+}

@@ -1,0 +1,213 @@
+package software
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var DeepSpeedOps = checks.Check{
+	ID:       "deepspeed-ops",
+	Title:    "every node can compile the ops of DeepSpeed that the launch needs",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionToolchain},
+	Doc: "DeepSpeed compiles an op when it is first needed, on every node that does not share its cache, unless the installed package brings it: " +
+		"fused_adam for Adam, cpu_adam for an offloaded optimizer, async_io for NVMe, and on the CPU accelerator deepspeed_shm_comm for its collectives. That takes a C++ compiler, Python's headers, ninja in PATH of a session " +
+		"without login and, for all but a few, the CUDA toolkit in the version torch was built with. " +
+		"A lock that an interrupted build left behind makes the next one wait without end.",
+	WouldSee: "RuntimeError: Error building extension 'fused_adam'",
+	Run:      judgeOps,
+}
+
+func judgeOps(view checks.View) []checks.Finding {
+	needed := view.Launch.Ops()
+	if len(needed) == 0 {
+		return checks.Skipped("the launch needs no op of DeepSpeed compiled")
+	}
+	var findings []checks.Finding
+	compiled := false
+	for _, node := range view.Nodes {
+		ops := slices.DeleteFunc(slices.Clone(needed), func(op string) bool { return node.Python != nil && node.Python.Ops[op] })
+		if len(ops) == 0 {
+			continue
+		}
+		compiled = true
+		tools := newOpTools(view, node, ops)
+		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.lock())
+		if slices.Equal(ops, []string{launch.CommOp}) {
+			for i := range found { // a script that calls torch alone needs none of it
+				found[i].Verdict = checks.Warn
+			}
+		}
+		findings = append(findings, found...)
+	}
+	if !compiled {
+		return checks.Skipped("the installed deepspeed brings every op it needs compiled: " + strings.Join(needed, ", "))
+	}
+	return findings
+}
+
+// needsCUDA are the ops that a GPU's DeepSpeed links with the CUDA toolkit: all
+// but a few. On the CPU accelerator none does.
+//
+// Source: deepspeed/op_builder/, cpu_adam.py and its like until 0.19.8.
+func needsCUDA(view checks.View, ops []string) []string {
+	if view.Launch.Accelerator == "cpu" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(ops), func(op string) bool {
+		return op == "utils" || strings.HasPrefix(op, "cpu_") && !launch.Before(view.Launch.DeepSpeed, "0.19.8")
+	})
+}
+
+// toolkit is what ops of the GPU take besides.
+func (t opTools) toolkit() []checks.Finding {
+	ops := needsCUDA(t.view, t.ops)
+	if len(ops) == 0 || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {
+		return nil // a torch for ROCm or the CPU is another matter
+	}
+	if t.NVCC == "" {
+		f := t.lacks("there is no CUDA toolkit", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
+			"MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
+			ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda").Remark("once a toolkit is installed there"))
+		f.Want = "what compiles " + strings.Join(ops, ", ")
+		if t.CUDAHome != "" {
+			f.Got = fmt.Sprintf("%s (by %s) has no bin/nvcc", t.CUDAHome, t.CUDAFrom)
+		}
+		return []checks.Finding{f}
+	}
+	if t.node.Python == nil || t.node.Python.Torch == nil || t.CUDA == "" {
+		return nil
+	}
+	return t.mismatch(ops, compare.Release(t.node.Python.Torch.CUDA, 2))
+}
+
+// mismatch compares the toolkit with torch. Releases of one major version go
+// together; DeepSpeed itself looked up to 0.12.2 and has gone on since.
+//
+// Source: deepspeed/op_builder/builder.py, assert_no_cuda_mismatch and jit_load,
+// 0.7.7 to 0.19.8.
+func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
+	skipped := ranks.Env(t.view, t.node)["DS_SKIP_CUDA_CHECK"].Value == "1"
+	if compare.Release(t.CUDA, 1) == compare.Release(torch, 1) || skipped {
+		return nil
+	}
+	f := t.lacks("the CUDA toolkit is of another version than torch was built with",
+		fmt.Sprintf("Installed CUDA version %s does not match the version torch was compiled with %s, unable to compile cuda/cpp extensions without a matching cuda version.", t.CUDA, torch),
+		ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda-"+torch))
+	f.Got = fmt.Sprintf("CUDA %s in %s (by %s), torch for CUDA %s", t.CUDA, t.CUDAHome, t.CUDAFrom, torch)
+	f.Want = fmt.Sprintf("a toolkit of CUDA %s, for %s", compare.Release(torch, 1), strings.Join(ops, ", "))
+	if !launch.Before(t.view.Launch.DeepSpeed, "0.12.3") {
+		f.Verdict = checks.Warn
+		f.WouldSee = fmt.Sprintf("RuntimeError: Error building extension '%s', or ImportError: undefined symbol when it is loaded", ops[0])
+	}
+	return []checks.Finding{f}
+}
+
+// lock is one that an interrupted build left behind.
+func (t opTools) lock() []checks.Finding {
+	if t.Lock == "" {
+		return nil
+	}
+	f := t.lacks("a build left its lock behind, and the next one waits for it without end",
+		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
+		fix.On("rm %s   # unless something is being built there now", fix.Name(t.Lock)))
+	f.Got, f.Want = t.Lock, ""
+	if fileSystem, isRemote := t.extensionsMounted(); isRemote {
+		f.Verdict = checks.Warn
+		f.Summary = "a build has its lock where other machines build too: it is left behind, and the next one waits for it without end, or one of them is building now"
+		f.Got += ", on " + fileSystem
+		f.Remedy = []fix.Command{
+			fix.On("pgrep -af ninja   # here and on every other machine with this directory: first see that nobody builds"),
+			fix.On("rm %s   # only then: two builds in one directory spoil each other", fix.Name(t.Lock)),
+		}
+	}
+	return []checks.Finding{f}
+}
+
+// extensionsMounted is whether the ops lie on a file system of the network: who
+// has a lock open was asked on this machine alone.
+func (t opTools) extensionsMounted() (fileSystem string, isRemote bool) {
+	if t.node.Disk == nil {
+		return "", false
+	}
+	for _, place := range t.node.Disk.Places {
+		if place.Role == "torch-extensions" && slices.Contains(ranks.RemoteFS, place.FSType) {
+			return place.FSType, true
+		}
+	}
+	return "", false
+}
+
+// opTools is what a node has to compile ops with.
+type opTools struct {
+	*facts.Toolchain
+	view checks.View
+	node *facts.Node
+	ops  []string // that will be compiled there
+}
+
+func newOpTools(view checks.View, node *facts.Node, ops []string) opTools {
+	return opTools{node.Toolchain, view, node, ops}
+}
+
+func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{t.node.Name},
+		Summary:  summary,
+		Want:     "what compiles " + strings.Join(t.ops, ", "),
+		WouldSee: wouldSee,
+		Remedy:   commands,
+	}
+}
+
+// compiler is what every op takes.
+func (t opTools) compiler() (findings []checks.Finding) {
+	failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
+	if t.CXX == "" {
+		findings = append(findings, t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...))
+	}
+	if t.Ninja == "" && !t.ninjaByExport() {
+		f := t.lacks("ninja is not in PATH of a session without login",
+			fmt.Sprintf("RuntimeError: Unable to JIT load the %s op due to ninja not being installed.", t.ops[0]), fix.Install(fix.On, remedy.SystemOf(t.node), "ninja-build", "ninja-build")...)
+		if dir := t.ninjaDir(); dir != "" {
+			f.Got = "it is installed for the interpreter, beside which nobody looks"
+			f.Remedy = []fix.Command{ranks.ExportLine(t.view.Launch, "PATH", dir+":/usr/local/bin:/usr/bin:/bin")}
+		}
+		findings = append(findings, f)
+	}
+	if !t.PythonH {
+		findings = append(findings, t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...))
+	}
+	if slices.Contains(t.ops, "async_io") && !t.LibAIO {
+		findings = append(findings, t.lacks("libaio, which NVMe is read and written with, is not installed with its headers",
+			"[WARNING] async_io requires the dev libaio .so object and headers but these were not found., then "+
+				"RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",
+			fix.Install(fix.On, remedy.SystemOf(t.node), "libaio-dev", "libaio-devel")...))
+	}
+	return findings
+}
+
+// ninjaDir is where pip put ninja: beside the interpreter.
+func (t opTools) ninjaDir() string {
+	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !fix.IsPlain(t.node.Python.Path) {
+		return ""
+	}
+	return path.Dir(t.node.Python.Path)
+}
+
+// ninjaByExport is whether the launch hands the ranks a PATH that leads to it.
+func (t opTools) ninjaByExport() bool {
+	export, isExported := ranks.Exported(t.view, "PATH")
+	return isExported && t.ninjaDir() != "" && slices.Contains(strings.Split(export.Value, ":"), t.ninjaDir())
+}

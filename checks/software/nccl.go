@@ -1,0 +1,145 @@
+package software
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var NCCLSame = checks.Check{
+	ID:       "nccl-same",
+	Title:    "every node will load one NCCL version",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "Compares the version in the bytes of the libnccl that torch will get, missing counted. Since 2.23.4 NCCL refuses ranks of other versions; " +
+		"older ones exchange structures of unlike size first. Equal versions built for different CUDA releases are warned of. " +
+		"A node where something hides the libnccl that torch brought is nccl-loaded's finding, and left out here.",
+	WouldSee: "Mismatched NCCL version detected : rank … version … rank 0 version … (before 2.23: Message truncated, or a hang)",
+	Run:      judgeNCCL,
+}
+
+func judgeNCCL(view checks.View) []checks.Finding {
+	var nodes []*facts.Node
+	for _, node := range ranks.Answering(view) {
+		hidden := usesNCCL(node) && isShadowed(node.Python) && judgeLibrary(view, node) != nil
+		if !hidden {
+			nodes = append(nodes, node)
+		}
+	}
+	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) > 0 }) {
+		return ranks.Nowhere(view, "a libnccl of its own")
+	}
+	var findings []checks.Finding
+	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool {
+		silent := len(n.Python.NCCL) > 0 && n.Python.NCCL[0].Version == ""
+		if silent {
+			findings = append(findings, checks.UnknownFor(n, n.Python.NCCL[0].Path+" does not say its version"))
+		}
+		return silent
+	})
+	nodes = compare.AsStated(view, nodes, "python.nccl.*.version")
+	wanted := required{
+		Name:    "NCCL",
+		Version: ranks.NCCLVersion,
+		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
+		Look:    remedy.Pip(view).List(),
+		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
+	}
+	findings = append(findings, wanted.findings(nodes)...)
+	if versions := compare.GroupBy(nodes, ranks.NCCLVersion); len(versions) != 1 || versions[0].Value == "" {
+		return findings // another version explains another CUDA
+	}
+	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
+	for _, d := range compare.Differences(compare.Among(nodes, "NCCL for CUDA", cuda)) {
+		f := d.Finding("NCCL builds")
+		f.Verdict, f.WouldSee = checks.Warn, "nothing as a rule: NCCL compares only its own version"
+		f.Remedy = []fix.Command{wanted.Look}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// installNCCL installs the wheel of the nodes that have the version by one.
+func installNCCL(view checks.View, nodes []*facts.Node, version string) fix.Command {
+	for _, node := range nodes {
+		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
+			if strings.HasPrefix(name, "nvidia-nccl") && compare.Release(node.Python.Packages[name], 3) == compare.Release(version, 3) {
+				return requiredPackage(view, name).Install(node.Python.Packages[name])
+			}
+		}
+	}
+	return remedy.Pip(view).List()
+}
+
+var NCCLLoaded = checks.Check{
+	ID:       "nccl-loaded",
+	Title:    "the NCCL that will be loaded is the one torch was built for",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "LD_PRELOAD, and LD_LIBRARY_PATH before a wheel found by RUNPATH, put another libnccl before the one torch brought. An older one lacks functions " +
+		"torch calls; a newer one as a rule works, and is warned of, because the nodes without that setting load another version. " +
+		"A node whose torch carries its NCCL inside has nothing to confuse.",
+	WouldSee: "undefined symbol: ncclCommRegister (or another nccl… name) at import torch",
+	Run:      judgeLoadedNCCL,
+}
+
+func judgeLoadedNCCL(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	if !slices.ContainsFunc(nodes, usesNCCL) {
+		return ranks.Nowhere(view, "torch with a libnccl of its own")
+	}
+	alike := len(compare.GroupBy(nodes, ranks.NCCLVersion)) == 1
+	var findings []checks.Finding
+	for _, node := range nodes {
+		// A wheel that is odd on one node only is nccl-same's finding.
+		if usesNCCL(node) && (alike || isShadowed(node.Python)) {
+			findings = append(findings, judgeLibrary(view, node)...)
+		}
+	}
+	return findings
+}
+
+func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python.NCCL) > 0 }
+
+// judgeLibrary compares the library that wins with the one torch expects.
+func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
+	python, first := node.Python, node.Python.NCCL[0]
+	want := ranks.ExpectedNCCL(python)
+	if want == "" || first.Version == "" || first.Version == want || compare.Release(first.Version, 3) == compare.Release(want, 3) {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: "torch gets another NCCL than it was built for",
+		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
+		Want:    want,
+	}
+	if !launch.Before(first.Version, want) {
+		f.Verdict = checks.Warn
+		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
+	}
+	switch first.From {
+	case "LD_PRELOAD", "LD_LIBRARY_PATH":
+		f.Remedy = []fix.Command{ranks.SearchSession(first.From)}
+	default:
+		f.Remedy = []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(python.Torch)))}
+	}
+	return []checks.Finding{f}
+}
+
+// isShadowed reports whether the library that wins is not the one that torch
+// brought, or asks for.
+func isShadowed(python *facts.Python) bool {
+	brought := slices.IndexFunc(python.NCCL, ranks.IsTorchs)
+	asksForOne := python.Torch != nil && python.Torch.NCCLWheel != ""
+	return brought > 0 || brought < 0 && asksForOne && len(python.NCCL) > 0
+}

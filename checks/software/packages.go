@@ -1,0 +1,175 @@
+package software
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var ProtobufSame = checks.Check{
+	ID:       "protobuf-same",
+	Title:    "protobuf is on every node, in one version",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "Generated code loads only under a protobuf runtime of the right age, so an import that works on one node fails on another. " +
+		"Patch releases of one version are interchangeable, and only warned of.",
+	WouldSee: "TypeError: Descriptors cannot be created directly, on the odd nodes only",
+	Run: func(view checks.View) []checks.Finding {
+		minor := func(n *facts.Node) string { return compare.Release(n.Python.Packages["protobuf"], 2) }
+		findings := judgePackage(view, "protobuf")
+		for i := range findings {
+			if findings[i].Verdict == "" && len(compare.GroupBy(ranks.Answering(view), minor)) == 1 {
+				findings[i].Verdict = checks.Warn
+				findings[i].WouldSee = "nothing as a rule"
+			}
+		}
+		return findings
+	},
+}
+
+var PackagesSame = checks.Check{
+	ID:       "packages-same",
+	Title:    "the other packages that matter are alike on every node",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
+		"load a checkpoint or order their collectives differently. Which packages have a check of their own is left to it.",
+	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
+	Run:      judgePackages,
+}
+
+func judgePackages(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	names := map[string]bool{}
+	for _, node := range nodes {
+		for name := range node.Python.Packages {
+			names[name] = names[name] || !hasOwnCheck(name)
+		}
+	}
+	var all []compare.Comparison
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if names[name] {
+			version := compare.Among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
+			all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
+		}
+	}
+	if len(all) == 0 {
+		return ranks.Nowhere(view, "any of the other packages")
+	}
+	var findings []checks.Finding
+	for _, d := range compare.Differences(all...) {
+		f := d.Finding("packages")
+		f.Remedy = remedy.PipFix(view, d)
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func hasOwnCheck(name string) bool {
+	return name == "torch" || name == "deepspeed" || name == "protobuf" || strings.HasPrefix(name, "nvidia-nccl")
+}
+
+// judgePackage compares one package, or skips where no node has it.
+func judgePackage(view checks.View, name string) []checks.Finding {
+	has := func(n *facts.Node) bool { return n.Python.Packages[name] != "" }
+	if !slices.ContainsFunc(ranks.Answering(view), has) {
+		return ranks.Nowhere(view, name)
+	}
+	return requiredPackage(view, name).findings(compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
+}
+
+// required is something the launch cannot do without on any node.
+type required struct {
+	Name    string
+	Version func(*facts.Node) string // "" where it is not installed
+	// Install is the command that brings a node to a version, Look the one
+	// that shows what is there, for when no version is known to be right.
+	Install func(version string) fix.Command
+	Look    fix.Command
+	Remove  []fix.Command // what takes it away, nil for nothing
+	Lacking string        // what a rank without it dies with
+}
+
+// findings compares the versions. A node that has none is wrong unless most
+// have none, and then the few that have it are the odd ones; those that have it
+// are compared among themselves. What ranks of unlike versions die with is left
+// to the caller.
+func (r required) findings(nodes []*facts.Node) []checks.Finding {
+	var have []*facts.Node
+	var held, lack []string
+	for _, node := range nodes {
+		if r.Version(node) == "" {
+			lack = append(lack, node.Name)
+			continue
+		}
+		have, held = append(have, node), append(held, node.Name)
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	var findings []checks.Finding
+	most := compare.GroupBy(have, r.Version)[0]
+	switch {
+	case len(lack) > len(have):
+		return []checks.Finding{{
+			Nodes:    held,
+			Summary:  r.Name + " is installed here and not on most nodes",
+			Got:      r.Name + " " + most.Value,
+			Want:     "on every node, or on none",
+			WouldSee: r.Lacking + ", on the others",
+			Remedy:   r.evenOut(lack, most.Value),
+		}}
+	case lack != nil:
+		findings = append(findings, checks.Finding{
+			Nodes:    lack,
+			Summary:  r.Name + " is not installed",
+			Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
+			WouldSee: r.Lacking,
+			Remedy:   []fix.Command{r.Install(most.Value)},
+		})
+	}
+	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
+		f := d.Finding(r.Name + " versions")
+		f.Remedy = []fix.Command{r.Look}
+		if !d.Split {
+			f.Remedy = []fix.Command{r.Install(d.Deviations[0].Want)}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// evenOut takes a thing away where it is alone, or brings it to those that lack it.
+func (r required) evenOut(lack []string, version string) []fix.Command {
+	if r.Remove == nil {
+		return []fix.Command{r.Look}
+	}
+	return append(slices.Clone(r.Remove), r.Install(version).At(lack...).Remark("or: on every node"))
+}
+
+// requiredPackage is a python package with its name on the package index.
+func requiredPackage(view checks.View, name string) required {
+	module := name
+	if name == "protobuf" {
+		module = "google"
+	}
+	return required{
+		Name:    name,
+		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
+		Install: func(version string) fix.Command {
+			return remedy.Pip(view).Install([]fix.Requirement{{Name: name, Version: version}})[0]
+		},
+		Look:    remedy.Pip(view).List(),
+		Remove:  []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))},
+		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
+	}
+}

@@ -1,0 +1,111 @@
+package software
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+var TorchSame = checks.Check{
+	ID:       "torch-same",
+	Title:    "torch is on every node, in one release and one build",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
+		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +
+		"A CPU build among CUDA builds cannot join at all; builds for different CUDA releases are warned of.",
+	WouldSee: "a hang or Connection reset by peer in init_process_group, or a failure at the first collective",
+	Run:      judgeTorch,
+}
+
+func judgeTorch(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	hasTorch := func(n *facts.Node) bool { return n.Python.Torch != nil }
+	if !slices.ContainsFunc(nodes, hasTorch) {
+		return ranks.Nowhere(view, "torch")
+	}
+	torch := func(value func(*facts.Torch) string) func(*facts.Node) string {
+		return func(n *facts.Node) string {
+			if n.Python.Torch == nil {
+				return ""
+			}
+			return value(n.Python.Torch)
+		}
+	}
+	wanted := requiredPackage(view, "torch")
+	wanted.Version = torch(torchRelease)
+	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
+	nodes = compare.AsStated(view, compare.AsStated(view, nodes, compare.PackagePath("torch")), "python.torch.version")
+	findings := wanted.findings(nodes)
+	for i := range findings {
+		if findings[i].WouldSee == "" {
+			findings[i].WouldSee = protocolsWouldSee(view, nodes)
+		}
+	}
+	if findings != nil {
+		return findings // another release explains another build
+	}
+	for _, d := range compare.Differences(compare.Among(nodes, "torch for", torch(ranks.TorchBuild))) {
+		f := d.Finding("torch builds")
+		if kinds := compare.GroupBy(nodes, torch(ranks.TorchKind)); len(kinds) == 1 {
+			f.Verdict = checks.Warn
+			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
+		}
+		f.Remedy = []fix.Command{wanted.Look}
+		if !d.Split {
+			f.Remedy = []fix.Command{installTorch(view, nodes, d.Deviations[0].Want)}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// installTorch installs the very build of the nodes that have the release, or
+// were built for what is wanted.
+func installTorch(view checks.View, nodes []*facts.Node, wanted string) fix.Command {
+	for _, node := range nodes {
+		torch := node.Python.Torch
+		if torch == nil || torchRelease(torch) != wanted && ranks.TorchBuild(torch) != wanted {
+			continue
+		}
+		return remedy.Pip(view).Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
+	}
+	return remedy.Pip(view).List()
+}
+
+func torchRelease(t *facts.Torch) string {
+	public, _, _ := strings.Cut(t.Version, "+")
+	return public
+}
+
+// protocolsWouldSee is what torch of different releases dies with: by the store
+// protocols of the clients and of rank 0's server, where these differ.
+func protocolsWouldSee(view checks.View, nodes []*facts.Node) string {
+	torch := func(n *facts.Node) facts.Generation { return launch.StoreGeneration(n.Python.Torch.Version) }
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n.Python.Torch == nil })
+	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
+	generations := compare.GroupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
+	for _, clients := range generations {
+		if at < 0 {
+			break // without a server nobody gets that far
+		}
+		if mixed := launch.StoreMismatch(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
+			return fmt.Sprintf("client of %s (torch %s) against the server on %s (torch %s): %s",
+				hostfile.Fold(clients.Nodes), clients.Value, nodes[at].Name, torch(nodes[at]), mixed)
+		}
+	}
+	if len(generations) > 1 && at >= 0 {
+		return "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
+	}
+	return "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
+}

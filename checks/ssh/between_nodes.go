@@ -1,0 +1,270 @@
+package ssh
+
+import (
+	"fmt"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var BetweenNodes = checks.Check{
+	ID:        "ssh-between-nodes",
+	Title:     "the nodes log in to each other without a prompt",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionLogins},
+	DependsOn: []string{"host-names"},
+	Doc: "Each node tries its own ssh, with its own keys, configuration and known_hosts, to the others: to all where they are few, else to the next one " +
+		"and one at random. The launchers of MPI start their daemons node by node that way, and fail; under pdsh only the launching machine logs in, " +
+		"so there it is a warning; srun needs no ssh. What fails is blamed on the node that cannot log in or on the one that lets nobody in.",
+	WouldSee: sshBetweenWouldSee,
+	Run:      judgeLogins,
+}
+
+const sshBetweenWouldSee = "ORTE was unable to reliably start one or more daemons, or Permission denied (publickey) from a node that is not this one"
+
+func judgeLogins(view checks.View) []checks.Finding {
+	switch by := view.Launch.StartedBy(); {
+	case len(view.All) == 1:
+		return checks.Skipped("a single node has no peers")
+	case by.Name != "" && !by.SSH:
+		return checks.Skipped(by.Program() + " starts ranks without ssh")
+	}
+	l := newLoginTries(view)
+	findings := l.explained
+	for _, node := range l.unable {
+		findings = append(findings, checks.Finding{
+			Nodes:   []string{node.Name},
+			Summary: "cannot log in to the other nodes: " + node.Logins.Error,
+			Want:    "an ssh client",
+			Remedy:  []fix.Command{fix.On("sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat")},
+		})
+	}
+	for _, s := range proof.Suspects(l.names, l.tries) {
+		findings = append(findings, l.finding(s))
+	}
+	if by := view.Launch.StartedBy(); by.SSH && !by.NodesLogIn {
+		for i := range findings {
+			if findings[i].Verdict == "" {
+				findings[i].Verdict = checks.Warn
+				findings[i].WouldSee = "nothing under " + by.Name + "; under an MPI launcher, " + sshBetweenWouldSee
+			}
+		}
+	}
+	return findings
+}
+
+// finding puts a suspect into words.
+func (l *loginTries) finding(s proof.Suspect) checks.Finding {
+	var from, to []string
+	for _, i := range s.Failed {
+		from, to = append(from, l.tries[i].From), append(to, l.tries[i].To)
+	}
+	login := l.failed[s.Failed[0]]
+	first := l.tries[s.Failed[0]]
+	f := checks.Finding{
+		Nodes:  s.Nodes,
+		Got:    fmt.Sprintf("%s to %s: %s", first.From, first.To, login.Message),
+		Remedy: l.cure(s, l.inOrder(from), l.inOrder(to)),
+	}
+	why := loginCauses[s.How]
+	if why == "" {
+		why = "ssh fails"
+	}
+	switch s.Kind {
+	case proof.Everywhere:
+		f.Summary = "no node can log in to another: " + why
+	case proof.Between:
+		f.Summary = fmt.Sprintf("%s cannot log in to each other: %s", proof.FoldSets(s.Sets), why)
+	case proof.Inbound:
+		f.Summary = l.scope(s, "no other node can log in there", "%s cannot log in there") + ": " + why
+	case proof.Outbound:
+		f.Summary = l.scope(s, "cannot log in to any other node", "cannot log in to %s") + ": " + why
+	case proof.BothWays:
+		f.Summary = l.scope(s, "cannot log in to any other node, nor they there", "cannot log in to %s, nor they there") + ": " + why
+	default:
+		f.Summary = "some nodes cannot log in to some others: " + why
+		if lines := proof.Arrows(l.tries, s.Failed); len(lines) == 1 {
+			f.Summary = fmt.Sprintf("the login %s fails: %s", lines[0], why)
+		}
+	}
+	return f
+}
+
+func (l *loginTries) scope(s proof.Suspect, all, some string) string {
+	if s.All {
+		return all
+	}
+	return fmt.Sprintf(some, hostfile.Fold(s.Peers))
+}
+
+// loginTries is every node's tries to log in to others.
+type loginTries struct {
+	view      checks.View
+	names     []string
+	nodes     map[string]*facts.Node
+	tries     []proof.Attempt
+	failed    []facts.Login    // of each try, zero when it passed
+	unable    []*facts.Node    // without ssh
+	explained []checks.Finding // skips, where another check names the cause, and unknowns
+	// misnaming is the nodes that host-names speaks of, once somebody asks.
+	misnaming map[string]bool
+}
+
+func newLoginTries(view checks.View) *loginTries {
+	l := &loginTries{view: view, nodes: map[string]*facts.Node{}}
+	for i := range view.All {
+		l.names = append(l.names, view.All[i].Name)
+		l.nodes[view.All[i].Name] = &view.All[i]
+	}
+	saidBy := map[string][]string{}
+	for _, node := range view.Nodes {
+		if node.Logins.Error != "" {
+			l.unable = append(l.unable, node)
+			continue
+		}
+		if len(node.Logins.Passed)+len(node.Logins.Failed) == 0 && len(node.Logins.Untried) > 0 {
+			l.explained = append(l.explained, checks.UnknownFor(node, "no time left to try its logins to "+hostfile.Fold(node.Logins.Untried)))
+			continue
+		}
+		for _, peer := range node.Logins.Passed {
+			l.add(proof.Attempt{From: node.Name, To: peer}, facts.Login{})
+		}
+		for _, login := range node.Logins.Failed {
+			if check := l.explainedBy(node, login); check != "" && !view.Policy.SwitchesOff(check) {
+				saidBy[check] = append(saidBy[check], node.Name)
+				continue
+			}
+			l.add(proof.Attempt{From: node.Name, To: login.Peer, Failed: true, How: login.Cause}, login)
+		}
+	}
+	for _, check := range []string{"host-names", "node-mesh", "path-mtu"} {
+		if nodes := saidBy[check]; nodes != nil {
+			l.explained = append(l.explained, checks.Skipped(fmt.Sprintf("%s cannot log in to some peers: see %s", hostfile.Fold(nodes), check))...)
+		}
+	}
+	return l
+}
+
+func (l *loginTries) add(try proof.Attempt, login facts.Login) {
+	if l.nodes[try.To] == nil {
+		return
+	}
+	l.tries, l.failed = append(l.tries, try), append(l.failed, login)
+}
+
+// explainedBy is the check that names why a login failed, "" when it is this one.
+func (l *loginTries) explainedBy(node *facts.Node, login facts.Login) string {
+	peer := l.nodes[login.Peer]
+	if peer == nil {
+		return ""
+	}
+	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
+	switch {
+	case l.isMisled(node, peer, gotThere):
+		return "host-names"
+	case gotThere:
+		return ""
+	case hasPath(node, peer.Name, func(path facts.Path) bool {
+		return path.Outcome == facts.PathUnroutable || path.Control != nil && !*path.Control
+	}):
+		return "node-mesh"
+	case hasPath(node, peer.Name, proof.LosesPackets), hasPath(peer, node.Name, proof.LosesPackets):
+		return "path-mtu"
+	}
+	return ""
+}
+
+// isMisled is whether the name of the peer led the login to no address of it,
+// and host-names says so of the caller. Who greets at a wrong address has another
+// host key, accepts no key of ours, or is not there at all.
+func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
+	lookup, asked := names.LookupOf(node, hostfile.Bare(peer.Name))
+	if !asked || len(lookup.Addresses) == 0 && gotThere || names.LeadsTo(lookup.Addresses, peer) {
+		return false
+	}
+	if l.misnaming == nil {
+		l.misnaming = l.view.Found("host-names", checks.Fail, checks.Warn, checks.Unknown)
+	}
+	return l.misnaming[node.Name]
+}
+
+// hasPath is whether a call of the mesh drill failed in some way.
+func hasPath(node *facts.Node, peer string, is func(facts.Path) bool) bool {
+	return node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
+}
+
+// inOrder is names in hostfile order, each once.
+func (l *loginTries) inOrder(names []string) []string {
+	met := map[string]bool{}
+	for _, name := range names {
+		met[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(l.names), func(name string) bool { return !met[name] })
+}
+
+// loginCauses is why a login failed, by the causes of facts.Login.
+var loginCauses = map[string]string{
+	"name":     "ssh there does not resolve the name",
+	"connect":  "sshd cannot be connected to from there",
+	"timeout":  "no answer in time",
+	"host-key": "the host key is not in known_hosts there, and nobody is asked",
+	"denied":   "no key is accepted",
+	"shell":    "the login works, and the command does not",
+	"other":    "ssh fails",
+}
+
+// cure is what to type, on the launching machine, to have the suspect's callers
+// log in to its callees.
+func (l *loginTries) cure(s proof.Suspect, from, to []string) []fix.Command {
+	on := func(nodes []string, command fix.Command) fix.Command {
+		if slices.Equal(nodes, s.Nodes) {
+			return command
+		}
+		return command.At(nodes...)
+	}
+	first := l.tries[s.Failed[0]]
+	try := fix.On("ssh -v -o BatchMode=yes %s true", fix.Host(first.To)).At(first.From)
+	switch s.How {
+	case "host-key":
+		return []fix.Command{
+			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each", hostsOf(to)),
+			on(from, fix.On("ssh-keyscan -H {ssh_port}%s >> ~/.ssh/known_hosts   # only when the fingerprints agree", hostsOf(to))),
+		}
+	case "denied":
+		return []fix.Command{
+			on(from, fix.On(`test -f ~/.ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519`)),
+			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.List[fix.Host](" ", from)),
+			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.List[fix.Host](" ", to)),
+			try,
+		}
+	case "name":
+		var commands []fix.Command
+		for _, name := range to[:min(4, len(to))] {
+			if node := l.nodes[name]; node.Address != "" && fix.IsPlain(hostfile.Bare(name)) {
+				commands = append(commands, on(from, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(node.Address), fix.Host(hostfile.Bare(name)))))
+			}
+		}
+		return append(commands, try)
+	case "connect", "timeout":
+		return []fix.Command{
+			try,
+			on(to, fix.On("sudo ss -tlnp | grep ssh; sudo iptables -S INPUT; cat /etc/hosts.allow /etc/hosts.deny   # what sshd listens on, and for whom")),
+		}
+	case "shell":
+		return []fix.Command{try, on(to, fix.On("getent passwd $(id -un)   # a usable login shell?"))}
+	}
+	return []fix.Command{try}
+}
+
+func hostsOf(names []string) fix.Arg {
+	var hosts []string
+	for _, name := range names {
+		hosts = append(hosts, hostfile.Bare(name))
+	}
+	return fix.List[fix.Host](" ", hosts)
+}

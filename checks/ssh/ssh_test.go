@@ -1,0 +1,146 @@
+package ssh
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/checks/engine"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// met is what package remote tells of each cause, by the words of its Cause.
+var met = map[string]facts.SSH{
+	"name-unknown":             {Stage: "resolve", Detail: map[string]string{"resolver": "no such host", "name": "w2"}},
+	"refused":                  {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2"}},
+	"black-hole":               {Stage: "session", Detail: map[string]string{"direction": "to", "mtu": "1500", "size": "1472"}},
+	"timed-out":                {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2", "after": "10s"}},
+	"no-route":                 {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2"}},
+	"jump-failed":              {Stage: "connect", Detail: map[string]string{"jump": "bastion", "cause": "refused"}},
+	"proxy-failed":             {Stage: "connect", Detail: map[string]string{"command": "nc %h %p"}},
+	"not-ssh":                  {Stage: "greet", Detail: map[string]string{"greeting": "HTTP/1.1 400 Bad Request"}},
+	"closed-before-banner":     {Stage: "greet"},
+	"silent":                   {Stage: "greet"},
+	"no-common-algorithm":      {Stage: "negotiate", Detail: map[string]string{"kind": "key exchange", "offered": "diffie-hellman-group1-sha1"}},
+	"host-key-unknown":         {Stage: "host-key", Detail: map[string]string{"file": "/k", "fingerprint": "SHA256:f", "type": "ssh-ed25519", "name": "w2"}},
+	"host-key-changed":         {Stage: "host-key", Detail: map[string]string{"file": "/k", "line": "3", "fingerprint": "SHA256:f", "type": "ssh-ed25519", "name": "w2"}},
+	"host-key-revoked":         {Stage: "host-key", Detail: map[string]string{"file": "/k", "line": "3", "name": "w2"}},
+	"host-key-other-algorithm": {Stage: "host-key", Detail: map[string]string{"file": "/k", "known": "ssh-rsa", "type": "ssh-ed25519", "name": "w2"}},
+	"no-key":                   {Stage: "login", Detail: map[string]string{"looked": "/home/train/.ssh/id_rsa, no agent"}},
+	"keys-refused":             {Stage: "login", Detail: map[string]string{"offered": "RSA SHA256:f (agent)", "user": "train"}},
+	"key-locked":               {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa"}},
+	"key-permissions":          {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa", "mode": "0644"}},
+	"agent-unreachable":        {Stage: "login", Detail: map[string]string{"socket": "/tmp/agent"}},
+	"password-only":            {Stage: "login", Detail: map[string]string{"methods": "password,keyboard-interactive"}},
+	"account-closed":           {Stage: "login", Detail: map[string]string{"banner": "expired"}},
+	"session-refused":          {Stage: "session"},
+	"no-shell":                 {Stage: "shell"},
+	"forced-command":           {Stage: "shell", Detail: map[string]string{"output": "menu"}},
+	"needs-pty":                {Stage: "session"},
+	"shell-broken":             {Stage: "shell", Detail: map[string]string{"output": "bye"}},
+	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
+	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
+	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
+	"no-unpacker":              {Stage: "deliver"},
+	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
+	"wrong-os":                 {Stage: "deliver", Detail: map[string]string{"os": "FreeBSD"}},
+	"libc-too-old":             {Stage: "start", Detail: map[string]string{"message": "GLIBC_2.34 not found"}},
+	"agent-killed":             {Stage: "talk", Detail: map[string]string{"signal": "KILL"}},
+	"agent-exited":             {Stage: "start", Detail: map[string]string{"status": "3", "stderr": "oops"}},
+	"frozen":                   {Stage: "talk", Detail: map[string]string{"after": "10s"}},
+	"garbage":                  {Stage: "talk", Detail: map[string]string{"text": "%%%"}},
+	"too-much":                 {Stage: "talk", Detail: map[string]string{"limit": "32 MiB"}},
+	"truncated":                {Stage: "talk"},
+	"connection-lost":          {Stage: "talk"},
+	"interrupted":              {Stage: "connect"},
+	"unexpected":               {Stage: "connect"},
+}
+
+// TestEveryCauseFailsOneCheck: the check of the cause fails on the node, those
+// before it pass, those after it and all others never got there and are silent.
+func TestEveryCauseFailsOneCheck(t *testing.T) {
+	for cause := range cures {
+		ssh, documented := met[cause]
+		if !documented {
+			t.Errorf("%s: a cure for a cause this test does not know", cause)
+			continue
+		}
+		ssh.User, ssh.Port, ssh.Cause, ssh.Message = "train", 22, cause, "in the words of "+cause
+		fails(t, cmp.Or(cures[cause].check, rungOf[ssh.Stage]), ssh)
+		ssh.Stage, ssh.Detail = "", nil // a cause alone still says what to do
+		fails(t, cmp.Or(cures[cause].check, "ssh-reach"), ssh)
+	}
+	for cause := range met {
+		if _, known := cures[cause]; !known {
+			t.Errorf("%s has no cure", cause)
+		}
+	}
+}
+
+// fails has one node of three stopped and expects one check to say so.
+func fails(t *testing.T, check string, ssh facts.SSH) {
+	t.Helper()
+	cause, other := ssh.Cause, checks.Check{ID: "other", Needs: []facts.Section{facts.SectionHost}, Run: func(checks.View) []checks.Finding { return nil }}
+	var fleet facts.Fleet
+	for i := range 3 {
+		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: i != 1, Facts: facts.Facts{SSH: &facts.SSH{User: "train", Port: 22}, Host: &facts.Host{}}})
+	}
+	fleet.Nodes[1].Facts = facts.Facts{SSH: &ssh}
+	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{}, checks.DefaultPolicy())
+	if len(report.Findings) != 1 {
+		t.Errorf("%s: %d findings: %+v", cause, len(report.Findings), report.Findings)
+		return
+	}
+	finding := report.Findings[0]
+	if !slices.Equal(finding.Nodes, []string{"w2"}) {
+		t.Errorf("%s: blamed %v", cause, finding.Nodes)
+	}
+	if finding.Check != check {
+		t.Errorf("%s at stage %q fails %s, want %s", cause, ssh.Stage, finding.Check, check)
+	}
+	if finding.Summary == "" || finding.Verdict != checks.Unknown && (len(finding.Fix) == 0 || finding.WouldSee == "") {
+		t.Errorf("%s: nothing to be done about %+v", cause, finding)
+	}
+	own := slices.Index(ladder, check)
+	for _, outcome := range report.Checks {
+		want, at := checks.Unknown, slices.Index(ladder, outcome.Check)
+		switch {
+		case at >= 0 && at < own:
+			want = checks.Pass
+		case at == own && cause != "interrupted":
+			want = checks.Fail
+		}
+		if outcome.Verdict != want {
+			t.Errorf("%s: %s is %s, want %s", cause, outcome.Check, outcome.Verdict, want)
+		}
+		if want == checks.Unknown && at != own && outcome.Reason != "w2 not reached" {
+			t.Errorf("%s: %s is unknown because of %q", cause, outcome.Check, outcome.Reason)
+		}
+	}
+}
+
+// TestCuresAreCommands: a person pastes what stands in a fix, so a comment is
+// set off, and host keys are never waved through.
+func TestCuresAreCommands(t *testing.T) {
+	for cause, cure := range cures {
+		for _, command := range cure.fix {
+			text := command.String()
+			if strings.Contains(text, "StrictHostKeyChecking") || strings.Contains(text, "UserKnownHostsFile") {
+				t.Errorf("%s: %q", cause, text)
+			}
+		}
+		if cure.check != "" && !slices.Contains(ladder, cure.check) {
+			t.Errorf("%s fails %s, which is no ssh check", cause, cure.check)
+		}
+	}
+	for _, check := range slices.Sorted(maps.Values(rungOf)) {
+		if !slices.Contains(ladder, check) {
+			t.Errorf("a stage leads to %s, which is no ssh check", check)
+		}
+	}
+}

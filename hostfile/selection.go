@@ -1,0 +1,196 @@
+package hostfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// selection is the state of applying one --include or --exclude.
+type selection struct {
+	option  string
+	hosts   []Host
+	at      map[string]int   // name → index in hosts
+	kept    map[string][]int // the slots that remain
+	checked bool             // --include is held against the hostfile
+	notes   []Note
+	bad     *multierror.Error
+}
+
+// merge joins what is said of one host and sorts its slots, as DeepSpeed has
+// done since 0.15.2. Before, each specification stood for itself, and one that
+// cannot be read was met only after those to its left.
+func (c *selection) merge(specs []spec) []spec {
+	var merged []spec
+	at := map[string]int{}
+	for _, s := range specs {
+		if s.bad != nil {
+			c.refuse(s.bad)
+			continue
+		}
+		i, seen := at[s.host]
+		if !seen {
+			i = len(merged)
+			at[s.host] = i
+			merged = append(merged, spec{host: s.host})
+		}
+		merged[i].slots = append(merged[i].slots, s.slots...)
+	}
+	for i := range merged {
+		slices.Sort(merged[i].slots)
+		merged[i].slots = slices.Compact(merged[i].slots)
+	}
+	return merged
+}
+
+// include keeps only what is named.
+func (c *selection) include(specs []spec) {
+	c.kept = map[string][]int{}
+	for _, s := range specs {
+		host, ok := c.find(s)
+		switch {
+		case !ok:
+		case s.slots == nil && c.checked:
+			c.kept[s.host] = slices.Clone(host.Slots)
+		case s.slots == nil:
+			c.kept[s.host] = []int{}
+			c.notes = append(c.notes, Note{ID: "include-drops-host", Line: host.Line, Message: fmt.Sprintf(
+				"--include names %s without slots, and to DeepSpeed 0.15.2 to 0.19.6 that drops the host: write %s", s.host, written(host))})
+		case c.checked:
+			if host.Slots == nil || c.has(host, s.slots) {
+				c.kept[s.host] = unique(s.slots)
+			}
+		default:
+			c.kept[s.host] = s.slots
+			c.noteUnchecked(host, s.slots)
+		}
+	}
+}
+
+// exclude keeps all but what is named.
+func (c *selection) exclude(specs []spec) {
+	c.kept = map[string][]int{}
+	for _, host := range c.hosts {
+		c.kept[host.Name] = slices.Clone(host.Slots)
+	}
+	for _, s := range specs {
+		host, ok := c.find(s)
+		switch {
+		case !ok:
+		case s.slots == nil:
+			c.kept[s.host] = []int{}
+		case c.has(host, s.slots):
+			c.remove(s)
+		}
+	}
+}
+
+// remove takes slots off a host. Before 0.15.2 a slot that was named twice is
+// gone when its second mention comes, and Python's list says so.
+func (c *selection) remove(s spec) {
+	for _, slot := range s.slots {
+		i := slices.Index(c.kept[s.host], slot)
+		if i < 0 {
+			c.refuse(&FilterError{Option: c.option, DeepSpeed: "list.remove(x): x not in list",
+				Message: fmt.Sprintf("slot %d of %s is named twice; name it once", slot, s.host)})
+			continue
+		}
+		c.kept[s.host] = slices.Delete(c.kept[s.host], i, i+1)
+	}
+}
+
+// left is the hosts that still have slots, in hostfile order. Those of which
+// nobody said how many they have stay too.
+func (c *selection) left() []Host {
+	var left []Host
+	for _, host := range c.hosts {
+		slots, named := c.kept[host.Name]
+		if !named {
+			continue
+		}
+		if slots != nil && len(slots) == 0 {
+			if host.Slots != nil && len(host.Slots) == 0 {
+				c.notes = append(c.notes, Note{ID: "zero-slots", Line: host.Line, Message: fmt.Sprintf(
+					"%s has slots=0 and so takes no part under %s, although it would be counted as a node without it", host.Name, c.option)})
+			}
+			continue
+		}
+		host.Slots = slots
+		left = append(left, host)
+	}
+	return left
+}
+
+// find looks a specification's host up, and says so when there is none.
+func (c *selection) find(s spec) (Host, bool) {
+	if s.bad != nil {
+		c.refuse(s.bad)
+		return Host{}, false
+	}
+	if i, ok := c.at[s.host]; ok {
+		return c.hosts[i], true
+	}
+	names := make([]string, len(c.hosts))
+	for i, host := range c.hosts {
+		names[i] = host.Name
+	}
+	message := fmt.Sprintf("host %q is not in the hostfile, which has %s", s.host, Fold(names))
+	switch {
+	case s.host == "":
+		message = `an "@" stands at an end or is doubled; it belongs between two hosts`
+	case strings.Contains(s.host, ","):
+		message += `; "@" separates hosts here, "," separates slots`
+	case strings.Contains(s.host, "["):
+		message += "; ranges are not expanded here"
+	}
+	c.refuse(&FilterError{Option: c.option, Message: message, DeepSpeed: fmt.Sprintf("Hostname '%s' not found in hostfile", s.host)})
+	return Host{}, false
+}
+
+// has is whether the host has all the slots by the hostfile.
+func (c *selection) has(host Host, slots []int) bool {
+	all := true
+	for _, slot := range slots {
+		if slices.Contains(host.Slots, slot) {
+			continue
+		}
+		all = false
+		message := fmt.Sprintf("host %s has no slot %d, its %d slots count from 0", host.Name, slot, len(host.Slots))
+		if host.Slots == nil {
+			message = fmt.Sprintf("nobody said how many slots %s has; write it as %[1]s:N in -w", host.Name)
+		}
+		c.refuse(&FilterError{Option: c.option, Message: message, DeepSpeed: fmt.Sprintf("No slot '%d' specified on host '%s'", slot, host.Name)})
+	}
+	return all
+}
+
+func (c *selection) noteUnchecked(host Host, slots []int) {
+	if host.Slots == nil {
+		return
+	}
+	for _, slot := range slots {
+		if !slices.Contains(host.Slots, slot) {
+			c.notes = append(c.notes, Note{ID: "include-unchecked-slots", Line: host.Line, Message: fmt.Sprintf(
+				"--include takes slot %d of %s, which has slots=%d by the hostfile; DeepSpeed 0.15.2 to 0.19.6 does not check that, and the rank will find no such device", slot, host.Name, len(host.Slots))})
+		}
+	}
+}
+
+func (c *selection) refuse(e *FilterError) {
+	c.bad = multierror.Append(c.bad, e)
+	c.bad.ErrorFormat = oneALine
+}
+
+// written is how --include has to name all of a host.
+func written(host Host) string {
+	if len(host.Slots) == 0 {
+		return host.Name + ":0 or whatever slots it has"
+	}
+	slots := make([]string, len(host.Slots))
+	for i, slot := range host.Slots {
+		slots[i] = fmt.Sprint(slot)
+	}
+	return host.Name + ":" + strings.Join(slots, ",")
+}

@@ -1,0 +1,147 @@
+package launch
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// LookedUp is what a name or an address resolves to on a node, in the order
+// given. A name that nobody asked for there, or had no answer for in time, is
+// not known.
+func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bool) {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{address}, true
+	}
+	if names == nil {
+		return nil, false
+	}
+	at := slices.IndexFunc(names.Lookups, func(l facts.Lookup) bool { return hostfile.Bare(l.Name) == host })
+	if at < 0 || names.Lookups[at].Unanswered {
+		return nil, false
+	}
+	for _, text := range names.Lookups[at].Addresses {
+		if address, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	return addresses, true
+}
+
+// SharedAddresses counts the machines that hold each address, of those that
+// more than one holds: docker0's 172.17.0.1, or a twin. Two entries that are
+// one machine count once, and so does one address on two of its interfaces.
+// Loopback addresses are every machine's own; IPv6 link-local ones mean nothing
+// without an interface, and may be the same on any two links.
+func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
+	first := map[netip.Addr]string{} // address → the machine that was met first
+	holders := map[netip.Addr]map[string]bool{}
+	for _, node := range nodes {
+		if node.Net == nil {
+			continue
+		}
+		machine, known := Machine(node)
+		if !known {
+			machine = "entry " + node.Name
+		}
+		for _, i := range node.Net.Interfaces {
+			for _, text := range i.Addresses {
+				prefix, err := netip.ParsePrefix(text)
+				address := prefix.Addr().Unmap()
+				if err != nil || address.IsLoopback() || address.Is6() && address.IsLinkLocalUnicast() {
+					continue
+				}
+				switch earlier, met := first[address]; {
+				case !met:
+					first[address] = machine
+				case earlier != machine && holders[address] == nil:
+					holders[address] = map[string]bool{earlier: true, machine: true}
+				case earlier != machine:
+					holders[address][machine] = true
+				}
+			}
+		}
+	}
+	shared := map[netip.Addr]int{}
+	for address, machines := range holders {
+		shared[address] = len(machines)
+	}
+	return shared
+}
+
+// Machine is what two entries of a hostfile have in common when they are one
+// machine: boot id, machine id and network namespace, by which containers with
+// networks of their own are distinct. It is not known of a node that does not
+// tell them.
+func Machine(node *facts.Node) (machine string, known bool) {
+	if node.Host == nil || node.Host.BootID == "" || node.Host.NetNamespace == "" {
+		return "", false
+	}
+	return node.Host.BootID + " " + node.Host.MachineID + " " + node.Host.NetNamespace, true
+}
+
+// HeldAddress is one address and the interface that holds it.
+type HeldAddress struct {
+	*facts.Interface
+	netip.Prefix
+}
+
+// HeldAddresses lists the addresses of a node in the order in which the C library
+// hands them out: all IPv4 addresses, interface by interface, then all IPv6 ones,
+// within an interface as they were added. NCCL, gloo, tensorpipe and hostname all
+// walk this list and take the first that suits them.
+//
+// Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of
+// the kernel's dump; seen with glibc 2.36 on Linux 6.18.
+func HeldAddresses(node *facts.Node) []HeldAddress {
+	interfaces := inKernelOrder(node)
+	held := make([]HeldAddress, 0, len(interfaces)+1) // mostly one each, and ::1
+	for _, isIPv4 := range []bool{true, false} {
+		for i := range interfaces {
+			for _, text := range interfaces[i].Addresses {
+				if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() == isIPv4 {
+					held = append(held, HeldAddress{&interfaces[i], prefix})
+				}
+			}
+		}
+	}
+	return held
+}
+
+// inKernelOrder is the interfaces of a node as its kernel walks them. Probes tell
+// them in the order of newer kernels, which costs nothing then.
+func inKernelOrder(node *facts.Node) []facts.Interface {
+	interfaces, inTurn := node.Net.Interfaces, byIndex
+	if kernel := node.Host; kernel != nil && hostfile.Before(KernelRelease(kernel.Kernel), "6.9") {
+		inTurn = byHash
+	}
+	for i := 1; i < len(interfaces); i++ {
+		if inTurn(&interfaces[i-1], &interfaces[i]) > 0 {
+			return slices.SortedStableFunc(slices.Values(interfaces), func(a, b facts.Interface) int { return inTurn(&a, &b) })
+		}
+	}
+	return interfaces
+}
+
+func byIndex(a, b *facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
+
+// byHash is the order of kernels before 6.9, which walk a hash table of 256
+// buckets, the newest interface of a bucket first: a bridge that docker made as
+// number 258 comes before the adapter that has been number 2 since the start.
+//
+// Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c,
+// list_netdevice; 6.9, commit cdb2f80f1c10.
+func byHash(a, b *facts.Interface) int {
+	const buckets = 256
+	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
+}
+
+// KernelRelease is the version that a kernel's name begins with ("5.14.0-362.el9_3").
+func KernelRelease(kernel string) string {
+	version, _, _ := strings.Cut(kernel, "-")
+	return version
+}

@@ -1,0 +1,193 @@
+package args
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"preflight/launch"
+)
+
+// Typed is a launch command as its own program reads it.
+type Typed struct {
+	// Options are everything but Hosts, which the hostfile says. Notes are the
+	// traps of the command alone.
+	launch.Options
+	// Hostfile is the path that will be read, "" for a program that reads none.
+	// HostfileGiven is whether the command names it.
+	Hostfile      string
+	HostfileGiven bool
+}
+
+// Surroundings is what a program looks at beside its command line.
+type Surroundings struct {
+	Getenv   func(name string) string
+	ReadFile func(path string) ([]byte, error)
+	// Python is the version of the interpreter that reads the command line, "" for
+	// 3.11: later ones take abbreviations less far.
+	Python string
+}
+
+// program is one that a launch is typed with.
+type program struct {
+	is     string // one of the Program constants
+	prog   string // how its messages begin
+	legacy bool   // torch.distributed.launch rather than run
+	outer  string // accelerate's own parser, where launch is a subcommand of it
+	words  []string
+}
+
+// understood is for the error about all that is not.
+const understood = "deepspeed, torchrun or accelerate launch, bare or behind python -m"
+
+// Parse reads a launch command as its program would: deepspeed, torchrun or
+// accelerate, by whatever path, or python -m with the module behind one of them.
+// The version is DeepSpeed's, "" for the newest. An error is, or holds, a
+// [*UsageError].
+//
+// The rules of Python's argparse are those of CPython 3.11, and its words too
+// where a later one says the same otherwise.
+func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
+	if len(words) == 0 {
+		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
+	}
+	p, interpreter, err := recognise(words)
+	if err != nil {
+		return Typed{}, err
+	}
+	var typed Typed
+	switch p.is {
+	case launch.ProgramTorchrun:
+		typed, err = parseTorchrun(p, around)
+	case launch.ProgramAccelerate:
+		typed, err = parseAccelerate(p, deepspeed, around)
+	default:
+		typed, err = parseDeepSpeed(p.prog, p.words, deepspeed, around)
+	}
+	if err != nil {
+		return Typed{}, err
+	}
+	typed.DeepSpeed = deepspeed
+	// Accelerate starts whatever deepspeed is in PATH.
+	if typed.Hostfile == "" || p.is == launch.ProgramDeepSpeed {
+		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
+	}
+	return typed, nil
+}
+
+// anyRelease stands for all of DeepSpeed's at once: every option that one of them has.
+const anyRelease = "any"
+
+// HostfileOf is the path of the hostfile that a command will read, "" for a program that
+// reads none. It asks for no release of DeepSpeed: what names one may lie beside that very
+// file. An error is, or holds, a [*UsageError]; a release may still take such a command,
+// where an abbreviation means one option in it and several in all of them.
+func HostfileOf(words []string, around Surroundings) (string, error) {
+	typed, err := Parse(words, anyRelease, around)
+	return typed.Hostfile, err
+}
+
+var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
+
+// recognise says which program a command starts, and with which interpreter
+// where an absolute path says so.
+func recognise(words []string) (p program, interpreter string, err error) {
+	name := path.Base(words[0])
+	if !pythonName.MatchString(name) {
+		p, err = script(name, words[1:])
+		return p, "", err
+	}
+	if path.IsAbs(words[0]) {
+		interpreter = words[0]
+	}
+	isModule, what, rest := pythonRuns(words[1:])
+	switch {
+	case isModule:
+		p, err = module(name, what, rest)
+	case what != "":
+		if p, err = script(path.Base(what), rest); err != nil {
+			err = &launch.UsageError{Program: name, Message: fmt.Sprintf("%s would be one process that meets nobody: start it by %s", what, understood)}
+		}
+	default:
+		err = &launch.UsageError{Program: name, Message: "names no script and no module to run: begin the command with " + understood}
+	}
+	return p, interpreter, err
+}
+
+// script is a program by the name of its file.
+func script(name string, words []string) (program, error) {
+	switch name {
+	case "deepspeed", "deepspeed.pt", "ds":
+		return program{is: launch.ProgramDeepSpeed, prog: name, words: words}, nil
+	case "torchrun":
+		return program{is: launch.ProgramTorchrun, prog: name, words: words}, nil
+	case "accelerate":
+		return subcommand(words)
+	case "accelerate-launch":
+		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+	case "env":
+		return program{}, &launch.UsageError{Program: name, Message: "variables are set before preflight itself, which hands them on: NAME=value preflight … -- deepspeed …"}
+	}
+	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts: begin the command with " + understood}
+}
+
+// module is a program by its module's name.
+func module(python, name string, words []string) (program, error) {
+	switch name {
+	case "deepspeed.launcher.runner":
+		return program{is: launch.ProgramDeepSpeed, prog: "runner.py", words: words}, nil
+	case "torch.distributed.run":
+		return program{is: launch.ProgramTorchrun, prog: "run.py", words: words}, nil
+	case "torch.distributed.launch":
+		return program{is: launch.ProgramTorchrun, prog: "launch.py", legacy: true, words: words}, nil
+	case "accelerate.commands.launch":
+		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+	case "accelerate.commands.accelerate_cli":
+		return subcommand(words)
+	case "deepspeed", "accelerate":
+		run := map[string]string{"deepspeed": "deepspeed.launcher.runner", "accelerate": "accelerate.commands.launch"}[name]
+		return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s runs nothing: write -m %s", name, run),
+			Original: fmt.Sprintf("No module named %s.__main__; '%[1]s' is a package and cannot be directly executed", name)}
+	}
+	return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s would be one process that meets nobody: start it by %s, with --module", name, understood)}
+}
+
+// subcommand is the one of accelerate that launches.
+func subcommand(words []string) (program, error) {
+	if len(words) == 0 || words[0] != "launch" {
+		return program{}, &launch.UsageError{Program: launch.ProgramAccelerate, Message: "only accelerate launch starts a training: write accelerate launch …"}
+	}
+	return program{is: launch.ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
+}
+
+// pythonRuns finds what a python is to run among its own options, and what
+// it hands to that. Nothing at all is "".
+//
+// Source: CPython 3.11, Python/getopt.c, SHORT_OPTS.
+func pythonRuns(words []string) (isModule bool, what string, rest []string) {
+	const valued = "cmWX"
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if !strings.HasPrefix(word, "-") || word == "-" {
+			return false, word, words[i+1:]
+		}
+		at := strings.IndexAny(word, valued)
+		if at < 0 {
+			continue
+		}
+		value := word[at+1:]
+		if value == "" && i+1 < len(words) {
+			i++
+			value = words[i]
+		}
+		switch word[at] {
+		case 'm':
+			return true, value, words[i+1:]
+		case 'c':
+			return false, "", nil
+		}
+	}
+	return false, "", nil
+}

@@ -1,0 +1,114 @@
+package args
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// TestParsePrograms is which program a command starts, and with which interpreter.
+func TestParsePrograms(t *testing.T) {
+	for _, c := range []struct{ command, program, interpreter, script string }{
+		{"deepspeed train.py", launch.ProgramDeepSpeed, "", "train.py"},
+		{"/opt/venv/bin/deepspeed train.py", launch.ProgramDeepSpeed, "", "train.py"},
+		{"./bin/ds train.py", launch.ProgramDeepSpeed, "", "train.py"},
+		{"deepspeed.pt train.py", launch.ProgramDeepSpeed, "", "train.py"},
+		{"torchrun train.py", launch.ProgramTorchrun, "", "train.py"},
+		{"python -m deepspeed.launcher.runner train.py", launch.ProgramDeepSpeed, "", "train.py"},
+		{"/usr/bin/python3 -m deepspeed.launcher.runner train.py", launch.ProgramDeepSpeed, "/usr/bin/python3", "train.py"},
+		{"/usr/bin/python3.11 -u -W ignore -X dev -m torch.distributed.run train.py", launch.ProgramTorchrun, "/usr/bin/python3.11", "train.py"},
+		{"python3 -Wignore -um torch.distributed.launch -m pkg", launch.ProgramTorchrun, "", "pkg"},
+		{"python3 -mtorch.distributed.run -m pkg", launch.ProgramTorchrun, "", "pkg"},
+		{"/opt/bin/python /usr/local/bin/deepspeed train.py", launch.ProgramDeepSpeed, "/opt/bin/python", "train.py"},
+		{"accelerate launch --num_processes 2 train.py", launch.ProgramAccelerate, "", "train.py"},
+		{"accelerate-launch --num_processes 2 train.py", launch.ProgramAccelerate, "", "train.py"},
+		{"/usr/bin/python3 -m accelerate.commands.launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
+		{"/usr/bin/python3 -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
+		// Accelerate starts the deepspeed in PATH, whatever python it runs with.
+		{"/usr/bin/python3 -m accelerate.commands.launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py", launch.ProgramAccelerate, "", "train.py"},
+	} {
+		got, err := Parse(split(t, c.command), "0.19.8", bare)
+		if err != nil || got.Program != c.program || got.Interpreter != c.interpreter || got.Script != c.script || got.DeepSpeed != "0.19.8" {
+			t.Errorf("%s: %s by %q runs %q, %v", c.command, got.Program, got.Interpreter, got.Script, err)
+		}
+	}
+}
+
+// TestParseRefusesPrograms is what preflight cannot judge, with the way out.
+func TestParseRefusesPrograms(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"", "preflight: no command was given: begin it with "},
+		{"srun deepspeed train.py", "srun: preflight cannot judge what this starts: begin the command with "},
+		{"env A=b deepspeed train.py", "env: variables are set before preflight itself"},
+		{"python train.py", "python: train.py would be one process that meets nobody: start it by "},
+		{"python -m pkg.train", "python: -m pkg.train would be one process that meets nobody: start it by "},
+		{"python -m deepspeed train.py", "python: -m deepspeed runs nothing: write -m deepspeed.launcher.runner"},
+		{"python3 -u", "python3: names no script and no module to run"},
+		{"python3 -c 'import deepspeed' -m deepspeed.launcher.runner", "python3: names no script and no module to run"},
+		{"accelerate config", "accelerate: only accelerate launch starts a training"},
+	} {
+		_, err := Parse(split(t, c.command), "", bare)
+		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.command, err)
+		}
+	}
+}
+
+// TestRanksPython is torchrun's PYTHON_EXEC.
+func TestRanksPython(t *testing.T) {
+	for value, want := range map[string]string{"": "/usr/bin/python3", "/e/python": "/e/python", "python3.12": "/usr/bin/python3"} {
+		got, err := Parse(split(t, "/usr/bin/python3 -m torch.distributed.run train.py"), "", surroundings(map[string]string{"PYTHON_EXEC": value}, nil))
+		if err != nil || got.Interpreter != want {
+			t.Errorf("PYTHON_EXEC=%s: %q, %v", value, got.Interpreter, err)
+		}
+	}
+}
+
+// TestHostfileOf: no release has to be known, and what one alone takes is read.
+func TestHostfileOf(t *testing.T) {
+	for line, want := range map[string]string{
+		"deepspeed train.py": hostfile.DefaultPath,
+		"deepspeed --hostfile conf/hosts train.py --hostfile other":           "conf/hosts",
+		"python -m deepspeed.launcher.runner -H=conf/hosts train.py":          "conf/hosts",
+		"deepspeed --elastic_training -H conf/hosts train.py":                 "conf/hosts", // until 0.19.8
+		"deepspeed --venv_script v --min_elastic_nodes 1 --hostf h train.py":  "h",
+		"torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint w1 train.py": "",
+	} {
+		got, err := HostfileOf(strings.Fields(line), Surroundings{Getenv: func(string) string { return "" }})
+		if err != nil || got != want {
+			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
+		}
+	}
+	// An abbreviation of --save_pid until 0.10.2, and after it of --ssh_port as well.
+	if got, err := HostfileOf(strings.Fields("deepspeed --s --hostfile h train.py"), Surroundings{}); err == nil {
+		t.Errorf("an option that may be two is taken: %q", got)
+	}
+}
+
+// Refused tells before the hosts are known, and nothing of what torchrun starts.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		command, release string
+		refused          bool
+	}{
+		{"deepspeed --elastic_training train.py", "0.19.7", true},
+		{"deepspeed --elastic_training --master_addr h train.py", "0.19.7", false},
+		{"deepspeed train.py it's", "0.10.1", true},
+		{"deepspeed train.py it's", "0.12.5", false},
+		{"torchrun train.py it's", "0.10.1", false},
+		{"torchrun --nnodes 2 --rdzv-backend etcd train.py it's", "0.10.1", false},
+		{"accelerate launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py it's", "0.10.1", true},
+		{"accelerate launch --multi_gpu --num_processes 4 train.py it's", "0.10.1", false},
+	} {
+		typed, err := Parse(strings.Fields(c.command), c.release, bare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := typed.Refused(); (err != nil) != c.refused {
+			t.Errorf("%s, %s: %v", c.release, c.command, err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package launch
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// SlotsUsed is a function that tells which accelerators the launch gives to the ranks
+// of a node, as the ranks count them; nil where nothing says, or where their number is
+// the accelerators' own, as with torchrun's --nproc_per_node=gpu.
+func (p Prediction) SlotsUsed() func(*facts.Node) []int {
+	slots := make(map[string][]int, len(p.Hosts))
+	if perNode := p.perNode(); perNode == "" || isNumber(perNode) {
+		for i, host := range p.Hosts {
+			slots[host.Name] = p.devices(i)
+		}
+	}
+	if p.Local && len(p.Hosts) > 0 {
+		return func(*facts.Node) []int { return p.Hosts[0].Slots }
+	}
+	return func(node *facts.Node) []int { return slots[node.Name] }
+}
+
+// GPUsUsed is a function that tells which GPUs the ranks of a node take, by their
+// places among the cards that NVML shows; all where nothing says which. A slot is
+// taken for such a place: CUDA counts alike where a node's GPUs are of one model. Where
+// no launch.py sets CUDA_VISIBLE_DEVICES, the GPUs that it shows are counted.
+func (p Prediction) GPUsUsed() func(*facts.Node) []int {
+	slotsOf := p.SlotsUsed()
+	return func(node *facts.Node) []int {
+		cards := node.NVML.Cards
+		used := slotsOf(node)
+		if !p.ChoosesDevices() {
+			used = throughVisible(used, RankEnv(node.Env, p.Exports)["CUDA_VISIBLE_DEVICES"].Value, cards)
+		}
+		if used == nil {
+			used = hostfile.FirstSlots(len(cards))
+		}
+		return slices.DeleteFunc(slices.Clone(used), func(place int) bool { return place >= len(cards) })
+	}
+}
+
+// throughVisible are the GPUs that a process finds at the slots, of those that its
+// CUDA_VISIBLE_DEVICES shows it; "" is none, and shows all.
+func throughVisible(slots []int, visible string, cards []facts.Card) []int {
+	shown, known := Visible(visible, len(cards), cards)
+	if visible == "" || !known {
+		return slots
+	}
+	behind := []int{}
+	for i, place := range shown {
+		if slots == nil || slices.Contains(slots, i) {
+			behind = append(behind, place)
+		}
+	}
+	return behind
+}
+
+// Accelerators is how many accelerators a rank of the launch finds on a machine,
+// whoever made them: NVIDIA's as the driver tells them. Where it was not asked or
+// failed, device nodes are counted, as a container may be given a few of a
+// machine's; but where there is no container, a GPU that the driver holds counts
+// without its node too, because CUDA makes that on first use. Not known are those
+// of a machine that was not looked at, and of a WSL whose driver tells nothing: it
+// shows all of them as one device.
+//
+// Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
+func Accelerators(machine *facts.Node) (count int, known bool) {
+	gpu := machine.GPU
+	if gpu == nil {
+		return 0, false
+	}
+	others := slices.DeleteFunc(slices.Clone(gpu.Others), func(device string) bool { return device == WindowsGPUs })
+	if nvml := machine.NVML; nvml != nil && nvml.Asked && nvml.Failure == nil {
+		return len(nvml.Cards) + len(others), true
+	}
+	if len(others) < len(gpu.Others) {
+		return 0, false
+	}
+	count = len(gpu.Devices)
+	if machine.Host != nil && machine.Host.Container == "" {
+		count = max(count, len(gpu.Driver))
+	}
+	return count + len(others), true
+}
+
+// WindowsGPUs is the door of WSL 2 to the GPUs of Windows.
+const WindowsGPUs = "/dev/dxg"
+
+// ChoosesDevices is whether the ranks are started by DeepSpeed's launch.py, which
+// sets CUDA_VISIBLE_DEVICES to the slots, whatever it was. Other launchers leave the
+// choice to LOCAL_RANK, and the variable to whoever set it.
+func (p Prediction) ChoosesDevices() bool {
+	return !p.Torchrun() && (p.Local || p.NoSSH || p.StartedBy().LaunchPy)
+}
+
+// Visible are those of count accelerators that CUDA shows to a process with a value
+// of CUDA_VISIBLE_DEVICES, in the order in which the process counts them: those that it
+// names up to the first that is not there, by index or by the beginning of a UUID;
+// named twice, none. Not known is what names a MIG instance, and a UUID where the
+// cards did not tell theirs.
+//
+// Source: NVIDIA, CUDA C++ Programming Guide 12.8, CUDA environment variables.
+func Visible(value string, count int, cards []facts.Card) (shown []int, known bool) {
+	for _, name := range strings.Split(value, ",") {
+		name = strings.TrimSpace(name)
+		index, err := strconv.Atoi(name)
+		switch {
+		case strings.HasPrefix(name, "MIG-"), strings.HasPrefix(name, "GPU-") && !allNamed(cards):
+			return nil, false
+		case strings.HasPrefix(name, "GPU-"):
+			index = slices.IndexFunc(cards, func(c facts.Card) bool { return strings.HasPrefix(c.UUID, name) })
+		case err != nil:
+			index = -1
+		}
+		if index < 0 || index >= count {
+			return shown, true
+		}
+		if slices.Contains(shown, index) {
+			return nil, true
+		}
+		shown = append(shown, index)
+	}
+	return shown, true
+}
+
+// allNamed is whether every card's UUID is known.
+func allNamed(cards []facts.Card) bool {
+	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
+}
+
+// exporting is the accelerator whose variables are exported: the launching
+// machine's, where a login node without one has DeepSpeed take the CPU for it. One
+// that was not looked at is taken to have some.
+//
+// Source: deepspeed/launcher/runner.py, main, get_accelerator().export_envs(), and
+// accelerator/real_accelerator.py, 0.14.1 to 0.19.8.
+func (r runner) exporting(head *facts.Node) string {
+	if r.Accelerator == "" && head != nil && !r.before(cpuFallback) {
+		if count, known := Accelerators(head); known && count == 0 {
+			return "cpu"
+		}
+	}
+	return cmp.Or(r.Accelerator, "cuda")
+}

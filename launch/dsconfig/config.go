@@ -1,0 +1,197 @@
+package dsconfig
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"preflight/hostfile"
+)
+
+// Config is what a DeepSpeed configuration means for the launch. Numbers are nil
+// where it does not say, or says "auto".
+type Config struct {
+	Path string `json:"path"`
+	// Problems end the launch or the training, in DeepSpeed's own order.
+	Problems     []Problem `json:"problems,omitempty"`
+	TrainBatch   *int      `json:"train_batch_size,omitempty"`
+	MicroBatch   *int      `json:"train_micro_batch_size_per_gpu,omitempty"`
+	Accumulation *int      `json:"gradient_accumulation_steps,omitempty"`
+	ZeroStage    int       `json:"zero_stage"`
+	// Offload are the places that ZeRO moves states to.
+	Offload []Offload `json:"offload,omitempty"`
+	// Ops are the extensions that DeepSpeed compiles for it on first use, by
+	// DeepSpeed's names: cpu_adam, fused_adam, async_io.
+	Ops []string `json:"ops,omitempty"`
+}
+
+// Offload is one place of ZeRO-Offload or ZeRO-Infinity.
+type Offload struct {
+	What   string `json:"what"`   // optimizer or param
+	Device string `json:"device"` // cpu or nvme
+	// Path is nvme's directory as it is written: a relative one hangs on where each
+	// rank runs.
+	Path string `json:"path,omitempty"`
+}
+
+// Problem is something in a DeepSpeed configuration that will not do what
+// it seems to.
+type Problem struct {
+	Key      string `json:"key"`   // "zero_optimization.stage", "" for the file as a whole
+	Fatal    bool   `json:"fatal"` // training ends on it; otherwise it is silently ignored
+	Message  string `json:"message"`
+	Original string `json:"said,omitempty"` // what DeepSpeed itself would say
+}
+
+// Read reads a DeepSpeed configuration as the given release does, "" for
+// the newest. worldSize is the number of ranks, 0 when it is not known; batch
+// sizes are then not judged, nor where the configuration itself splits the model.
+// A file that cannot be read as a whole has one problem and nothing else.
+//
+// "auto" is what Hugging Face's Trainer and accelerate fill in before DeepSpeed
+// sees it. It is not judged.
+//
+// Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.7.0 to 0.19.8, and
+// runtime/engine.py, _configure_optimizer.
+func Read(path, text, deepspeed string, worldSize int) *Config {
+	read := &reader{release: deepspeed, worldSize: worldSize, config: &Config{Path: path}}
+	root, problem := parse(text, deepspeed)
+	if problem != nil {
+		read.config.Problems = []Problem{*problem}
+		return read.config
+	}
+	read.root = root
+	for _, step := range []func(*reader){
+		(*reader).removedKeys, (*reader).elasticity, (*reader).dataTypes, (*reader).sections,
+		(*reader).batch, (*reader).masterWeights, (*reader).optimizer, (*reader).offload,
+		(*reader).ops, (*reader).unknownKeys,
+	} {
+		step(read)
+	}
+	return read.config
+}
+
+// reader goes through one configuration in DeepSpeed's order. Each step
+// reports on its own keys, also where an earlier one would have ended DeepSpeed:
+// so that they can be fixed all at once.
+type reader struct {
+	release   string
+	worldSize int
+	root      *object
+	config    *Config
+}
+
+// fatal notes what training ends on; said is the exception as Python prints it.
+func (r *reader) fatal(key, said, format string, values ...any) {
+	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: said})
+}
+
+// ignored notes what is read and does nothing.
+func (r *reader) ignored(key, format string, values ...any) {
+	r.config.Problems = append(r.config.Problems, Problem{Key: key, Message: fmt.Sprintf(format, values...)})
+}
+
+// failed is whether a key, or one below it, has ended DeepSpeed already.
+func (r *reader) failed(key string) bool {
+	return slices.ContainsFunc(r.config.Problems, func(p Problem) bool {
+		return p.Fatal && (p.Key == key || len(p.Key) > len(key) && p.Key[:len(key)+1] == key+".")
+	})
+}
+
+// since is whether the release is at least this one; the newest is.
+func (r *reader) since(release string) bool { return !hostfile.Before(r.release, release) }
+
+// removedKeys are refused by name since DeepSpeed 0.19.7, before anything else is read.
+func (r *reader) removedKeys() {
+	for _, gone := range removedSettings {
+		section, key := r.root, gone.name
+		if gone.section != "" {
+			section, key = r.root.object(gone.section), gone.section+"."+gone.name
+		}
+		if section != nil && section.has(gone.name) && r.since(gone.refused) {
+			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.said,
+				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.refused)
+		}
+	}
+}
+
+// elasticity takes the batch sizes over where it is enabled, and refuses to find
+// any (elasticity was removed in 0.19.8).
+func (r *reader) elasticity() {
+	section := r.root.object("elasticity")
+	if r.since("0.19.8") || section == nil || section.values["enabled"] != true || section.values["ignore_non_elastic_batch_info"] == true {
+		return
+	}
+	for _, key := range batchKeys {
+		if r.root.has(key) {
+			r.fatal("elasticity", "deepspeed.elasticity.config.ElasticityConfigError: One or more batch related parameters were found in your ds_config (train_batch_size, "+
+				"train_micro_batch_size_per_gpu, and/or gradient_accumulation_steps). These parameters *will not be used* since elastic training is enabled, "+
+				"which takes control of these parameters.",
+				"elasticity sets the batch sizes, and %s is given too: take that out, or set elasticity.ignore_non_elastic_batch_info", key)
+			return
+		}
+	}
+}
+
+// offload are the places states are moved to, and those that are named in vain.
+func (r *reader) offload() {
+	zero := r.root.object("zero_optimization")
+	if zero == nil {
+		return
+	}
+	stage := r.config.ZeroStage
+	for _, what := range []string{"optimizer", "param"} {
+		key := "offload_" + what
+		place := Offload{What: what, Device: offloadDevice(zero, what)}
+		if place.Device == "" || r.failed("zero_optimization."+key) {
+			continue
+		}
+		where := "zero_optimization." + key
+		needed := map[string]int{"optimizer": 1, "param": 3}[what]
+		if stage < needed {
+			r.ignored(where, "%s does nothing with ZeRO stage %d: it needs stage %d", where, stage, needed)
+			continue
+		}
+		if place.Device == "nvme" && stage < 3 {
+			r.ignored(where+".device", "only ZeRO stage 3 uses NVMe: with stage %d the optimizer's states go to the CPU's memory", stage)
+			place.Device = "cpu"
+		}
+		if place.Device == "nvme" {
+			if place.Path = r.nvmePath(zero.object(key), where); place.Path == "" {
+				continue
+			}
+		}
+		r.config.Offload = append(r.config.Offload, place)
+	}
+}
+
+// nvmePath is the directory of an offload to NVMe, "" for none.
+func (r *reader) nvmePath(section *object, where string) string {
+	named, isText := section.values["nvme_path"].(string)
+	switch {
+	case named == "auto":
+		return ""
+	case !isText:
+		r.fatal(where+".nvme_path", "TypeError: expected str, bytes or os.PathLike object, not NoneType",
+			"%s names no nvme_path, the directory that the states go to", where)
+		return ""
+	}
+	return path.Clean(named)
+}
+
+// offloadDevice is cpu, nvme or "": by the section, or by the flag of old that
+// stands for it.
+func offloadDevice(zero *object, what string) string {
+	old := map[string]string{"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
+	if zero.values[old] == true {
+		return "cpu"
+	}
+	section := zero.object("offload_" + what)
+	if section == nil {
+		return ""
+	}
+	if device, _ := section.values["device"].(string); device == "cpu" || device == "nvme" {
+		return device
+	}
+	return ""
+}

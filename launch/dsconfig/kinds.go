@@ -1,0 +1,269 @@
+package dsconfig
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// kind is what pydantic accepts for a setting. The zero value accepts anything.
+type kind struct {
+	// takes returns what is wrong with a value in the words of pydantic 1 and 2,
+	// both "" when nothing is.
+	check func(value any) (old, new string)
+	below *section
+	none  bool // null is accepted as well
+}
+
+func (k kind) orNone() kind {
+	k.none = true
+	return k
+}
+
+// below is an object with settings of its own.
+func below(s *section) kind { return kind{below: s} }
+
+var (
+	flag        = kind{check: checkFlag}
+	text        = kind{check: checkText}
+	filePath    = kind{check: checkPath}
+	list        = kind{check: checkList}
+	dict        = kind{check: checkDict}
+	whole       = number(true)
+	wholeFrom0  = number(true, from(0))
+	wholeAbove0 = number(true, above(0))
+	real        = number(false)
+	share       = number(false, from(0), upTo(1))
+	shareWithin = number(false, above(0), under(1))
+	stage       = kind{check: checkStage}
+	device      = kind{check: checkDevice}
+	lossScale   = kind{check: checkLossScale}
+)
+
+func checkList(value any) (old, new string) {
+	if _, isList := value.([]any); isList {
+		return "", ""
+	}
+	return "value is not a valid list", "Input should be a valid list"
+}
+
+// takesDict: pydantic 1 makes a dictionary of an empty list.
+func checkDict(value any) (old, new string) {
+	switch v := value.(type) {
+	case *object:
+		return "", ""
+	case []any:
+		if len(v) == 0 {
+			return "", "Input should be a valid dictionary"
+		}
+	}
+	return "value is not a valid dict", "Input should be a valid dictionary"
+}
+
+func checkFlag(value any) (old, new string) {
+	if _, isFlag := parseFlag(value); isFlag {
+		return "", ""
+	}
+	old, new = "value could not be parsed to a boolean", "Input should be a valid boolean"
+	switch value.(type) {
+	case int, string:
+		new += ", unable to interpret input"
+	}
+	return old, new
+}
+
+// parseFlag is the truth that pydantic sees in a value, if it sees one.
+func parseFlag(value any) (on, isFlag bool) {
+	switch v := value.(type) {
+	case bool:
+		return v, true
+	case int:
+		return v == 1, v == 0 || v == 1
+	case string:
+		on = slices.Contains([]string{"1", "on", "t", "true", "y", "yes"}, strings.ToLower(v))
+		return on, on || slices.Contains([]string{"0", "off", "f", "false", "n", "no"}, strings.ToLower(v))
+	}
+	return false, false
+}
+
+// takesText: pydantic 1 makes texts of numbers.
+func checkText(value any) (old, new string) {
+	switch value.(type) {
+	case string:
+		return "", ""
+	case int, float64, bool:
+		return "", "Input should be a valid string"
+	}
+	return "str type expected", "Input should be a valid string"
+}
+
+func checkPath(value any) (string, string) {
+	if _, isText := value.(string); isText {
+		return "", ""
+	}
+	return "value is not a valid path", "Input is not a valid path"
+}
+
+// bound is one limit of a number.
+type bound struct {
+	words string
+	holds func(n float64) bool
+	limit float64
+}
+
+func from(limit float64) bound {
+	return bound{"greater than or equal to", func(n float64) bool { return n >= limit }, limit}
+}
+
+func above(limit float64) bound {
+	return bound{"greater than", func(n float64) bool { return n > limit }, limit}
+}
+
+func upTo(limit float64) bound {
+	return bound{"less than or equal to", func(n float64) bool { return n <= limit }, limit}
+}
+
+func under(limit float64) bound {
+	return bound{"less than", func(n float64) bool { return n < limit }, limit}
+}
+
+// number accepts what pydantic makes a number of, within bounds.
+func number(isWhole bool, bounds ...bound) kind {
+	return kind{check: func(value any) (old, new string) {
+		n, old, new := parseNumber(value, isWhole)
+		for _, b := range bounds {
+			if b.holds(n) {
+				continue
+			}
+			limit := strconv.FormatFloat(b.limit, 'f', -1, 64)
+			if new == "" {
+				new = "Input should be " + b.words + " " + limit
+			}
+			if !isWhole {
+				limit += ".0"
+			}
+			if old == "" {
+				old = "ensure this value is " + b.words + " " + limit
+			}
+		}
+		return old, new
+	}}
+}
+
+// parseNumber is the number that a value stands for: true is 1, "3" is 3.
+// Pydantic 1 cuts fractions off, pydantic 2 refuses them where a whole number is
+// wanted.
+func parseNumber(value any, isWhole bool) (n float64, old, new string) {
+	old, new, as := "value is not a valid float", "Input should be a valid number", "a number"
+	if isWhole {
+		old, new, as = "value is not a valid integer", "Input should be a valid integer", "an integer"
+	}
+	switch v := value.(type) {
+	case int:
+		return float64(v), "", ""
+	case bool:
+		return map[bool]float64{true: 1}[v], "", ""
+	case float64:
+		if isWhole && v != math.Trunc(v) {
+			return math.Trunc(v), "", new + ", got a number with a fractional part"
+		}
+		return v, "", ""
+	case string:
+		n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+		if err != nil || isWhole && strings.ContainsAny(v, ".eE") {
+			return 0, old, new + ", unable to parse string as " + as
+		}
+		return n, "", ""
+	}
+	return 0, old, new
+}
+
+// takesStage: an enumeration of numbers, whose last one has two names. Pydantic 2
+// makes numbers of texts for it, pydantic 1 does not.
+func checkStage(value any) (old, new string) {
+	const wantOld, wantNew = "value is not a valid enumeration member; permitted: 0, 1, 2, 3", "Input should be 0, 1, 2, 3 or 3"
+	n, problem, _ := parseNumber(value, false)
+	if problem != "" || n != math.Trunc(n) || n < 0 || n > 3 {
+		return wantOld, wantNew
+	}
+	if _, isText := value.(string); isText {
+		return wantOld, ""
+	}
+	return "", ""
+}
+
+func checkDevice(value any) (old, new string) {
+	if text, isText := value.(string); isText && slices.Contains([]string{"none", "cpu", "nvme"}, text) {
+		return "", ""
+	}
+	return "value is not a valid enumeration member; permitted: 'none', 'cpu', 'nvme'", "Input should be 'none', 'cpu' or 'nvme'"
+}
+
+// checkLossScale and takesScaleStep are stricter than numbers are.
+//
+// Source: deepspeed/runtime/precision_config.py, the validators of
+// DeepSpeedFP16Config, since 0.18.8 and 0.19.3.
+func checkLossScale(value any) (old, new string) {
+	n, problem, _ := parseNumber(value, false)
+	_, isFlag := value.(bool)
+	switch {
+	case isFlag:
+		new = "Value error, fp16.loss_scale must be a number, not bool"
+	case problem != "":
+		new = "Value error, fp16.loss_scale must be a number"
+	case n < 0:
+		new = "Value error, fp16.loss_scale must be >= 0 (0 enables dynamic loss scaling)"
+	}
+	return "", new
+}
+
+func checkScaleStep(name string) kind {
+	return kind{check: func(value any) (old, new string) {
+		_, problem, new := parseNumber(value, true)
+		if _, isFlag := value.(bool); isFlag {
+			return "", "Value error, fp16." + name + " must be an integer, not bool"
+		}
+		if problem != "" {
+			new = "Value error, fp16." + name + " must be an integer"
+		}
+		return "", new
+	}}
+}
+
+// pythonRepr is repr() of what a message quotes.
+func pythonRepr(value any) string {
+	switch v := value.(type) {
+	case string:
+		return hostfile.PythonRepr(v)
+	case []string:
+		var all []string
+		for _, text := range v {
+			all = append(all, pythonRepr(text))
+		}
+		return "[" + strings.Join(all, ", ") + "]"
+	}
+	return fmt.Sprint(value)
+}
+
+// pythonType is the name of a value's type in Python.
+func pythonType(value any) string {
+	switch value.(type) {
+	case nil:
+		return "NoneType"
+	case bool:
+		return "bool"
+	case int:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case []any:
+		return "list"
+	}
+	return "dict"
+}

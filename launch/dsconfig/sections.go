@@ -1,0 +1,334 @@
+package dsconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"preflight/hostfile"
+)
+
+// violation is one line of pydantic's complaint; key is "" for the whole section.
+type violation struct {
+	key, text string
+	message   string // for a person
+}
+
+// sections goes through the sections of the file in DeepSpeed's order: one mistake
+// in those that pydantic reads ends it.
+func (r *reader) sections() {
+	for _, top := range topLevel.settings {
+		value, given := r.root.values[top.name]
+		if !given || top.kind.below == nil || !r.knows(top) || top.name == "bfloat16" && r.root.values["bf16"] != nil {
+			continue
+		}
+		if value = r.normalized(top.name, value); value == nil {
+			continue
+		}
+		object, isObject := value.(*object)
+		if !isObject {
+			r.noObject(top, value)
+			continue
+		}
+		if r.isStrict(top.kind.below) {
+			r.refuse(top.name, top.kind.below, object)
+		}
+		switch top.name {
+		case "zero_optimization":
+			r.zero(object)
+		case "bf16", "bfloat16":
+			r.precision(object)
+		case "flops_profiler":
+			r.profiler(object)
+		case "checkpoint":
+			r.checkpoint(object)
+		}
+	}
+}
+
+// normalized is a section as DeepSpeed takes it: zero_optimization may be true
+// or false, and null is no section to a few.
+func (r *reader) normalized(name string, value any) any {
+	enabled, isFlag := value.(bool)
+	switch {
+	case name == "zero_optimization" && isFlag:
+		return &object{names: []string{"stage"}, values: map[string]any{"stage": map[bool]int{true: 1}[enabled]}}
+	case value == nil && slices.Contains([]string{"aio", "bf16", "compile"}, name):
+		return nil
+	case value == nil:
+		return null{}
+	}
+	return value
+}
+
+// null is null where an object is needed.
+type null struct{}
+
+func (r *reader) noObject(top setting, value any) {
+	name := pythonType(value)
+	if _, isNull := value.(null); isNull {
+		name = "NoneType"
+	}
+	said := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
+	if r.isStrict(top.kind.below) {
+		said = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
+	}
+	r.fatal(top.name, said, "%s must be an object: write %q: { … }", top.name, top.name)
+}
+
+// isStrict is whether the release refuses what the section does not know.
+func (r *reader) isStrict(s *section) bool {
+	return s.model != "" && (s.strict == "" || r.since(s.strict))
+}
+
+// knows is whether the release knows the setting.
+func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.since, s.until) }
+
+// refuse reports what pydantic says of a section: all of it in one exception.
+func (r *reader) refuse(name string, s *section, o *object) {
+	mistakes := r.violations(s, o, "")
+	if len(mistakes) == 0 {
+		mistakes = r.contradictions(s, o)
+	}
+	if s.monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
+		// The class above them all goes on after the error, and fails.
+		r.fatal(name, "AttributeError: 'NoneType' object has no attribute 'enabled'", "%s.%s: %s", name, mistakes[0].key, mistakes[0].message)
+		return
+	}
+	model, prefix := s.model, ""
+	if s.monitor && r.since("0.8.1") {
+		model, prefix = "DeepSpeedMonitorConfig", name+"."
+	}
+	exception, plural := "pydantic_core._pydantic_core.ValidationError", "s"
+	if r.pydantic1() {
+		exception = "pydantic.error_wrappers.ValidationError"
+	}
+	if len(mistakes) == 1 {
+		plural = ""
+	}
+	for _, m := range mistakes {
+		key, line := name, m.text
+		if m.key != "" {
+			key += "." + m.key
+			line = prefix + m.key + ": " + m.text
+		}
+		r.fatal(key, fmt.Sprintf("%s: %d validation error%s for %s: %s", exception, len(mistakes), plural, model, line), "%s: %s", key, m.message)
+	}
+}
+
+// pydantic1 is whether the release speaks as pydantic 1 does, by itself or by the
+// copy in pydantic 2.
+func (r *reader) pydantic1() bool { return hostfile.Before(r.release, "0.15.0") }
+
+// violations are those of the known settings in their own order, then the unknown
+// ones: in the file's order, or with pydantic 1 sorted.
+func (r *reader) violations(s *section, o *object, at string) []violation {
+	var found []violation
+	known := map[string]bool{}
+	for _, setting := range s.settings {
+		if !r.knows(setting) {
+			continue
+		}
+		for _, name := range []string{setting.name, setting.field} {
+			known[name] = true
+			value, given := o.values[name]
+			if !given || value == "auto" {
+				continue
+			}
+			if r.pydantic1() {
+				name = setting.name // it tells the alias, whatever was written
+			}
+			found = append(found, r.violationsOf(setting, at+name, value)...)
+			break
+		}
+	}
+	names := o.names
+	if r.pydantic1() {
+		names = slices.Sorted(slices.Values(names))
+	}
+	for _, name := range names {
+		if known[name] || o.values[name] == "auto" {
+			continue
+		}
+		text := "Extra inputs are not permitted"
+		if r.pydantic1() {
+			text = "extra fields not permitted"
+		}
+		found = append(found, violation{at + name, text, r.unknown(s, name) + ", and it refuses the file"})
+	}
+	return found
+}
+
+// violationsOf is what is wrong with one value, and below it.
+func (r *reader) violationsOf(s setting, at string, value any) []violation {
+	if value == nil && s.kind.none {
+		return nil
+	}
+	old, new := "", ""
+	if section := s.kind.below; section != nil {
+		if object, isObject := value.(*object); isObject {
+			return r.violations(section, object, at+".")
+		}
+		old, new = checkDict(value)
+		new += " or instance of " + section.model
+	} else if s.kind.check != nil {
+		old, new = s.kind.check(value)
+	}
+	said := new
+	if r.pydantic1() {
+		said = old
+		if value == nil {
+			said = "none is not an allowed value"
+		}
+	}
+	if said == "" {
+		return nil
+	}
+	return []violation{{at, said, "the value " + pythonRepr(value) + " is refused (" + said + ")"}}
+}
+
+// contradictions are what a section as a whole is refused for once each of its
+// settings is in order, the first of them.
+//
+// Source: deepspeed/runtime/zero/config.py and precision_config.py, the validators
+// of whole classes (that of 0.14 and before never struck).
+func (r *reader) contradictions(s *section, o *object) []violation {
+	at := stageOf(o)
+	switch {
+	case r.pydantic1():
+	case s == &zeroSection && o.has("compute_grad_norm") && !r.on(s, o, "compute_grad_norm") && at != 1 && at != 2:
+		return []violation{{"", "Value error, compute_grad_norm=false is supported only with ZeRO Stage 1 or 2", "compute_grad_norm can be false with stage 1 or 2 only"}}
+	case s == &zeroSection && at != 3 && o.object("offload_optimizer") != nil:
+		ratio, given := o.object("offload_optimizer").values["ratio"]
+		if n, _, _ := parseNumber(ratio, false); given && ratio != "auto" && n < 1 {
+			return []violation{{"", "Assertion failed, Partial offloading only supported for ZeRO Stage 3.", "offload_optimizer.ratio below 1 needs stage 3"}}
+		}
+	case s == &fp16Section && r.since("0.19.3") && r.on(s, o, "enabled"):
+		scale, _, _ := parseNumber(o.values["loss_scale"], false)
+		for _, name := range []string{"loss_scale_window", "min_loss_scale"} {
+			n, _, _ := parseNumber(o.values[name], true)
+			if o.has(name) && o.values[name] != "auto" && scale == 0 && n <= 0 {
+				text := "fp16." + name + " must be > 0 when dynamic loss scaling is enabled (loss_scale=0)"
+				return []violation{{"", "Value error, " + text, text}}
+			}
+		}
+	}
+	return nil
+}
+
+// on is whether a flag is set: as pydantic takes it where the section is of a
+// class, else by Python's idea of truth.
+func (r *reader) on(s *section, o *object, name string) bool {
+	if o == nil {
+		return false
+	}
+	value := o.values[name]
+	if r.isStrict(s) {
+		on, _ := parseFlag(value)
+		return on
+	}
+	switch v := value.(type) {
+	case *object:
+		return len(v.names) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return value != nil && value != false && value != 0 && value != ""
+}
+
+// stageOf is the stage of ZeRO that a section names, 0 for none.
+func stageOf(zero *object) int {
+	n, _, _ := parseNumber(zero.values["stage"], false)
+	return int(n)
+}
+
+// zero takes the stage in, and refuses a key of old beside the one that replaced
+// it (config_utils.py, _process_deprecated_field).
+func (r *reader) zero(o *object) {
+	if r.failed("zero_optimization") {
+		return
+	}
+	r.config.ZeroStage = stageOf(o)
+	for _, twin := range [][2]string{
+		{"cpu_offload_param", "offload_param"}, {"cpu_offload", "offload_optimizer"},
+		{"stage3_gather_fp16_weights_on_model_save", "gather_16bit_weights_on_model_save"},
+	} {
+		if o.has(twin[0]) && (o.has(twin[1]) || o.has("stage3_"+twin[1])) {
+			r.fatal("zero_optimization."+twin[0],
+				fmt.Sprintf("AssertionError: Cannot provide deprecated parameter '%s' and replacing parameter '%s' together", twin[0], twin[1]),
+				"zero_optimization.%s was replaced by %s, and both are given: take the old one out", twin[0], twin[1])
+		}
+	}
+}
+
+// precision: one half precision at a time.
+func (r *reader) precision(bf16 *object) {
+	if r.on(&fp16Section, r.root.object("fp16"), "enabled") && r.on(&bf16Section, bf16, "enabled") && !r.failed("fp16") && !r.failed("bf16") {
+		r.fatal("bf16.enabled", "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
+			"bf16 and fp16 are both enabled: set one of them to false")
+	}
+}
+
+// unknownKeys are what DeepSpeed silently ignores: a spelling mistake as
+// a rule, or a key of another release. Keys that look like comments are meant so.
+func (r *reader) unknownKeys() {
+	r.ignoredKeys(&topLevel, r.root, "")
+	for _, top := range topLevel.settings {
+		below := r.root.object(top.name)
+		if below != nil && top.kind.below != nil && r.knows(top) && !r.isStrict(top.kind.below) {
+			r.ignoredKeys(top.kind.below, below, top.name+".")
+		}
+	}
+}
+
+func (r *reader) ignoredKeys(s *section, o *object, at string) {
+	for _, name := range o.names {
+		if !r.isKnown(s, name) && !r.failed(at+name) && !isComment(name) {
+			r.ignored(at+name, "%s: %s, and silently ignores it", at+name, r.unknown(s, name))
+		}
+	}
+}
+
+func isComment(name string) bool {
+	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "//") || strings.Contains(strings.ToLower(name), "comment")
+}
+
+func (r *reader) isKnown(s *section, name string) bool {
+	for _, setting := range s.settings {
+		if (setting.name == name || setting.field == name) && r.knows(setting) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknown says of a key that the release does not know which other release does,
+// or which key may be meant.
+func (r *reader) unknown(s *section, name string) string {
+	release := "DeepSpeed " + r.release
+	if r.release == "" {
+		release = "the newest DeepSpeed"
+	}
+	nearest, least := "", max(2, len(name)/4)+1
+	for _, setting := range s.settings {
+		switch {
+		case setting.name == name && setting.since != "" && !r.since(setting.since):
+			return fmt.Sprintf("%s does not know it, which came with %s", release, setting.since)
+		case setting.name == name && setting.until != "":
+			return fmt.Sprintf("%s does not know it, which went with %s", release, setting.until)
+		case !r.knows(setting):
+			continue
+		}
+		for _, known := range []string{setting.name, setting.field} {
+			if distance := levenshtein.ComputeDistance(name, known); known != "" && distance < least {
+				nearest, least = known, distance
+			}
+		}
+	}
+	if nearest == "" {
+		return release + " does not know it"
+	}
+	return fmt.Sprintf("%s does not know it: is %q meant?", release, nearest)
+}

@@ -1,0 +1,102 @@
+package launch
+
+import (
+	"fmt"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// cpuFallback is the first release that takes the CPU for its accelerator where it
+// finds no other (accelerator/real_accelerator.py).
+const cpuFallback = "0.14.1"
+
+// WithoutHostfile is what becomes of a launch that names no other machine. A deepspeed
+// that finds no hostfile takes every accelerator of the launching machine, or
+// those that CUDA_VISIBLE_DEVICES names where no option chooses, and meets at
+// 127.0.0.1 whatever --master_addr says. Its CPU accelerator counts the NUMA nodes
+// that have processors, where numactl is installed. A torchrun says itself how
+// many processes there are. Slots are nil where nothing was counted.
+//
+// Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py,
+// device_count, 0.19.8.
+func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
+	slots := o.devices(head)
+	o.Hosts = []hostfile.Host{{Name: "localhost", Slots: slots}}
+	if o.isTorchrun() {
+		return o, nil
+	}
+	o.MasterAddr = "127.0.0.1"
+	f := &o.Filter
+	chosen := f.Include != "" || f.Exclude != "" || f.NumNodes.N > 1 || f.NumGPUs.N > 0
+	if visible, _ := lookup(head.Env, "CUDA_VISIBLE_DEVICES"); visible != "" && !chosen {
+		f.Include = "localhost:" + visible
+	}
+	limited := f.NumNodes.Given && f.NumNodes.N >= 0 || f.NumGPUs.Given && f.NumGPUs.N >= 0
+	switch {
+	case limited && (f.Include != "" || f.Exclude != ""):
+		return o, nil // what the filter refuses comes first
+	case slots != nil && len(slots) == 0:
+		return o, &UsageError{Program: ProgramDeepSpeed, Original: "RuntimeError: Unable to proceed, no GPU resources available",
+			Message: "there is no hostfile, and this machine shows no accelerator: name the hostfile with --hostfile, or install the driver here"}
+	case f.NumNodes.N > 1:
+		return o, &UsageError{Program: ProgramDeepSpeed, Original: "ValueError: Num nodes is >1 but no extra nodes available via hostfile",
+			Message: fmt.Sprintf("--num_nodes %d, and there is no hostfile to say which: name it with --hostfile", f.NumNodes.N)}
+	}
+	return o, nil
+}
+
+// devices are the slots of the launching machine, nil when nothing was counted.
+func (o Options) devices(head *facts.Node) []int {
+	count := 0
+	if o.Accelerator != "cpu" {
+		var known bool
+		if count, known = Accelerators(head); !known {
+			return nil
+		}
+	}
+	if count == 0 && o.isTorchrun() {
+		return nil
+	}
+	if count == 0 && (o.Accelerator == "cpu" || o.Accelerator == "" && !hostfile.Before(o.DeepSpeed, cpuFallback)) {
+		if head.Host == nil {
+			return nil
+		}
+		for _, node := range head.Host.NUMA {
+			if node.CPUs != "" {
+				count++
+			}
+		}
+		count = max(count, 1)
+	}
+	return hostfile.FirstSlots(count)
+}
+
+// isTorchrun is whether the ranks are started by torchrun: see Prediction.Torchrun.
+func (o Options) isTorchrun() bool { return Prediction{Rendezvous: o.Rendezvous}.Torchrun() }
+
+// Resolved is the prediction once the nodes have shown what they have. Where nobody
+// said which accelerator is meant and no node that was reached has one, DeepSpeed
+// takes the CPU, and so does whatever torchrun starts: its ranks talk by gloo.
+//
+// Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
+func (p Prediction) Resolved(nodes []facts.Node) Prediction {
+	if !p.AcceleratorAssumed || !p.Torchrun() && hostfile.Before(p.DeepSpeed, cpuFallback) {
+		return p
+	}
+	seen := false
+	for i := range nodes {
+		if !nodes[i].Reached {
+			continue
+		}
+		count, known := Accelerators(&nodes[i])
+		if !known || count > 0 {
+			return p
+		}
+		seen = true
+	}
+	if seen {
+		p.Accelerator = "cpu"
+	}
+	return p
+}

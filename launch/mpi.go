@@ -1,0 +1,217 @@
+package launch
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// The commands of the MPI launchers take the whole hostfile: DeepSpeed refuses
+// filters with them.
+//
+// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, v0.6.0
+// to 0.19.8.
+
+func (r runner) openMPICommand() []string {
+	if r.HostsFile == "" {
+		return nil
+	}
+	argv := []string{"mpirun", "-n", r.total(), "-hostfile", r.HostsFile, "--mca", "btl", "^openib"}
+	if !r.choosesInterface() {
+		argv = append(argv, "--mca", "btl_tcp_if_include", "eth0")
+	}
+	return slices.Concat(argv, r.words, r.exported("-x"), r.scriptCommand())
+}
+
+// exported are the exports, each behind an option.
+func (r runner) exported(option string) []string {
+	var words []string
+	for _, s := range r.exports {
+		words = append(words, option, s.Name+"="+s.Value)
+	}
+	return words
+}
+
+// choosesInterface is whether --launcher_args name the interface for Open MPI,
+// which keeps DeepSpeed since v0.15.3 from naming eth0.
+func (r runner) choosesInterface() bool {
+	if r.before("0.15.3") {
+		return false
+	}
+	for i, word := range r.words {
+		if (word == "-mca" || word == "--mca") && i+1 < len(r.words) && r.words[i+1] == "btl_tcp_if_include" {
+			return true
+		}
+	}
+	return false
+}
+
+func (r runner) mvapichCommand() []string {
+	argv := []string{"mpirun", "-np", r.total(), "-ppn", r.perNode(), "--hostfile", "/tmp/deepspeed_mvapich_hostfile"}
+	return slices.Concat(argv, r.words, r.exported("-env"), r.scriptCommand())
+}
+
+// mpichCommand has had four forms: without exports, with them, one command a
+// rank, and one for all that asks the environment for its rank.
+func (r runner) mpichCommand() []string {
+	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
+	hosts := []string{"-hosts", strings.Join(hostNames(r.Hosts), ",")}
+	argv, exports := []string{"mpirun"}, r.exported("-genv")
+	switch {
+	case r.before("0.9.2"):
+		return slices.Concat(argv, counts, r.words, r.scriptCommand())
+	case r.before("0.9.3"):
+		return slices.Concat(argv, counts, hosts, r.words, exports, r.scriptCommand())
+	case r.before("0.13.2"):
+		return slices.Concat(argv, r.words, exports, r.rendezvousEnv(), r.rankCommands(true))
+	}
+	return slices.Concat(argv, counts, r.words, exports, r.rendezvousEnv(), hosts, r.mpichHelper())
+}
+
+// mpichHelper finds its rank in the environment and starts the script.
+func (r runner) mpichHelper() []string {
+	var argv []string
+	helper := []string{packagePlaceholder + "/launcher/launcher_helper.py", "--launcher", r.launcher}
+	if r.NoPython {
+		helper = append(helper, "--no_python")
+	} else {
+		argv = []string{r.python, "-u"}
+		if r.Module {
+			argv = append(argv, "-m")
+			helper = append(helper, "--module")
+		}
+	}
+	return slices.Concat(argv, helper, []string{r.Script}, r.arguments)
+}
+
+// impiCommand is nil where ranks are bound to cores: which ones hangs on the
+// processors and memory of the launching machine.
+func (r runner) impiCommand() []string {
+	if r.BindCores {
+		return nil
+	}
+	argv := slices.Concat([]string{"mpirun", "-ppn", r.perNode()}, r.words)
+	for _, s := range r.exports {
+		argv = append(argv, "-genv", s.Name, s.Value)
+	}
+	argv = append(argv, r.rendezvousEnv()...)
+	if !r.before("0.11.2") {
+		argv = append(argv, "-genv", "I_MPI_PIN", "0")
+	}
+	argv = append(argv, "-hosts", strings.Join(hostNames(r.Hosts), ","))
+	return append(argv, r.rankCommands(false)...)
+}
+
+// rendezvousEnv is the endpoint of the rendezvous and how many ranks there are.
+func (r runner) rendezvousEnv() []string {
+	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
+		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}
+}
+
+// rankCommands is one command a rank, with a colon between them.
+func (r runner) rankCommands(named bool) []string {
+	var argv []string
+	rank := 0
+	for _, host := range r.Hosts {
+		for local := range host.Slots {
+			if rank > 0 {
+				argv = append(argv, ":")
+			}
+			argv = append(argv, "-n", "1")
+			if named {
+				argv = append(argv, "-host", host.Name)
+			}
+			argv = append(argv, "-env", "RANK", strconv.Itoa(rank), "-env", "LOCAL_RANK", strconv.Itoa(local))
+			argv = append(argv, r.scriptCommand()...)
+			rank++
+		}
+	}
+	return argv
+}
+
+// scriptCommand starts the script itself, without launch.py.
+func (r runner) scriptCommand() []string {
+	var argv []string
+	if !r.NoPython {
+		argv = []string{r.python, "-u"}
+		if r.Module {
+			argv = append(argv, "-m")
+		}
+	}
+	return slices.Concat(argv, []string{r.Script}, r.arguments)
+}
+
+// total is the slots of the whole hostfile.
+func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
+
+// perNode is the slots of the first host, which are those of all.
+func (r runner) perNode() string { return strconv.Itoa(len(r.Hosts[0].Slots)) }
+
+func slotsOf(hosts []hostfile.Host) int {
+	total := 0
+	for _, host := range hosts {
+		total += len(host.Slots)
+	}
+	return total
+}
+
+func sameSlots(hosts []hostfile.Host) bool {
+	return !slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return len(host.Slots) != len(hosts[0].Slots) })
+}
+
+// What MPI launchers export before anything else (multinode_runner.py, __init__ of
+// OpenMPIRunner and MVAPICHRunner) and after it (IMPIRunner.get_cmd).
+
+func openMPIPresets(Exporter) []string { return []string{"UCX_TLS=tcp"} }
+
+func mvapichPresets(x Exporter) []string {
+	presets := []string{"MV2_SMP_USE_CMA=0", "MV2_DEBUG_SHOW_BACKTRACE=1", "MV2_SUPPORT_DL=1", "MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_CUDA_USE_NAIVE=0"}
+	if x.Accelerator == "cuda" || hostfile.Before(x.DeepSpeed, "0.8.1") {
+		presets = slices.Insert(presets, 2, "MV2_USE_CUDA=1")
+	}
+	return presets
+}
+
+func impiOverrides(x Exporter) []string {
+	if hostfile.Before(x.DeepSpeed, "0.11.2") {
+		return nil
+	}
+	return []string{"I_MPI_PIN=0"}
+}
+
+func (r runner) openMPIRefuses() error {
+	if !r.within("0.16.4", "0.18.4") || r.env == nil || r.underMPI() {
+		return nil
+	}
+	return DeepSpeedRefuses("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
+		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
+}
+
+// underMPI is whether Open MPI has started the launching machine's shell.
+func (r runner) underMPI() bool {
+	return r.has("OMPI_COMM_WORLD_LOCAL_RANK") && r.has("OMPI_COMM_WORLD_RANK") && r.has("OMPI_COMM_WORLD_SIZE")
+}
+
+func (r runner) openMPINotes() []hostfile.Note {
+	var notes []hostfile.Note
+	if r.within("0.16.4", "0.18.4") && r.env == nil {
+		notes = append(notes, note("openmpi-needs-mpi", "DeepSpeed 0.16.4 to 0.18.3 refuses --launcher openmpi unless Open MPI itself has started it: use another release, or --launcher pdsh"))
+	}
+	if !r.choosesInterface() {
+		way := "name the network with --launcher_args '--mca btl_tcp_if_include NETWORK/BITS'"
+		if r.before("0.15.3") {
+			way = "use DeepSpeed 0.15.3 or newer and name the network with --launcher_args"
+		}
+		notes = append(notes, note("openmpi-eth0", "DeepSpeed tells Open MPI to use eth0, whatever the nodes call their interfaces: %s", way))
+	}
+	return notes
+}
+
+func (r runner) mpichNotes() []hostfile.Note {
+	if !r.before(r.by.exportsSince) {
+		return nil
+	}
+	return []hostfile.Note{note("exports-forgotten", "DeepSpeed 0.8.2 to 0.9.1 hands no variables on with --launcher mpich: set them in the nodes' own environment")}
+}

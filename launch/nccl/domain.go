@@ -1,0 +1,94 @@
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// nvlinkDomains are the nodes whose GPUs NVLink joins, as in NVIDIA's racks of 72.
+type nvlinkDomains struct {
+	nodes map[string]int // of each domain; nil where NVLink ends at a node
+	seen  int            // nodes whose domain is known
+	// altered is whether a variable has NCCL take other domains than the driver tells.
+	altered bool
+}
+
+// findDomains are the domains that NCCL will use: since 2.21 and unless
+// NCCL_MNNVL_ENABLE is 0, if every GPU of the launch has its place in a fabric with a
+// name. One without keeps NCCL from it everywhere. A node that tells nothing is taken to
+// be like the others. A machine that is its own fabric, as of eight GPUs, has no name.
+//
+// Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and
+// fillInfo; 2.21 to 2.24, init.cc, checkMNNVL.
+func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
+	found := nvlinkDomains{nodes: map[string]int{}}
+	for i := range nodes {
+		node := &nodes[i]
+		if node.NVML == nil || node.NVML.Failure != nil || len(t.gpusUsed(node)) == 0 {
+			continue
+		}
+		domain := t.domainOf(node)
+		if domain == "" || !t.leavesNode(node) {
+			return nvlinkDomains{}
+		}
+		found.seen++
+		found.nodes[domain]++
+		env := launch.RankEnv(node.Env, t.Exports)
+		for _, name := range []string{"NCCL_MNNVL_UUID", "NCCL_MNNVL_CLIQUE_ID", "NCCL_MNNVL_CROSS_CLIQUE"} {
+			found.altered = found.altered || env[name].Value != ""
+		}
+	}
+	return found
+}
+
+// domainOf is the name of the domain that all GPUs of a node are in which the launch
+// uses: cluster and clique, "" where they are in none or several.
+func (t Transports) domainOf(node *facts.Node) string {
+	domain := ""
+	for _, place := range t.gpusUsed(node) {
+		fabric := node.NVML.Cards[place].Fabric
+		if fabric == nil || fabric.State != "completed" || fabric.Cluster == "" {
+			return ""
+		}
+		own := fmt.Sprintf("%s/%d", fabric.Cluster, fabric.Clique)
+		if domain != "" && domain != own {
+			return ""
+		}
+		domain = own
+	}
+	return domain
+}
+
+// leavesNode is whether NCCL on a node takes NVLink to others, if it is there.
+func (t Transports) leavesNode(node *facts.Node) bool {
+	env := launch.RankEnv(node.Env, t.Exports)
+	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
+	return !hostfile.Before(Version(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
+}
+
+// acrossDomain is what a node's ranks use where NVLink leads to some of the others or
+// to all, and a network to the rest.
+func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport {
+	if node.NVML == nil || node.NVML.Failure != nil || t.domains.nodes == nil {
+		return network
+	}
+	nvlink := Transport{Name: "NVLink", Detail: "between all nodes", Why: "GPUs of one cluster and clique; whether IMEX has them reach each other is not tried"}
+	joined := t.domains.nodes[t.domainOf(node)]
+	switch {
+	case joined < 2:
+		return network
+	case joined == t.domains.seen:
+		return nvlink
+	}
+	nvlink.Detail = fmt.Sprintf("in domains of %d nodes", joined)
+	if network.Name != "" {
+		nvlink.Detail += strings.TrimSuffix("; between them "+network.Name+", "+network.Detail, ", ")
+		nvlink.Why = strings.TrimSuffix(nvlink.Why+"; "+network.Why, "; ")
+	}
+	return nvlink
+}

@@ -1,0 +1,115 @@
+package nccl
+
+import (
+	"net/netip"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// GIDIndex is the index of the GID that NCCL will use on a port. For RoCE it is
+// NCCL_IB_GID_INDEX where that is set and not negative, 0 by default before
+// 2.21, and since then found by a walk through the table that as a rule ends at
+// the first IPv4 address of RoCE v2. For InfiniBand it is 0, or since 2.22 the
+// one with a routable FLID. env is what the ranks see; nccl is a version, "" for
+// the newest.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbGetGidIndex and
+// ncclUpdateGidIndex, the walk alike since 2.21.5; 2.20.5, transport/net_ib.cc.
+func GIDIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int {
+	if port.LinkLayer == "InfiniBand" {
+		return flidIndex(port, env, nccl)
+	}
+	given, set := parameter(env["NCCL_IB_GID_INDEX"])
+	if set && given >= 0 || hostfile.Before(nccl, "2.21") {
+		return int(given)
+	}
+	walk := gidWalk{wantsIPv4: env["NCCL_IB_ADDR_FAMILY"].Value != "AF_INET6", version: 2}
+	if version, set := parameter(env["NCCL_IB_ROCE_VERSION_NUM"]); set {
+		walk.version = version
+	}
+	walk.within = addressRange(env["NCCL_IB_ADDR_RANGE"].Value, walk.wantsIPv4)
+	current := gidEntry{} // index 0, which may be empty
+	for _, gid := range port.GIDs {
+		entry := newGIDEntry(gid)
+		if gid.Index == 0 || walk.improves(current, entry) {
+			current = entry
+		}
+	}
+	return current.index
+}
+
+// flidIndex is the rule for InfiniBand. Bytes 4 and 5 of a GID are its FLID.
+func flidIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int {
+	routable := int64(1)
+	if given, set := parameter(env["NCCL_IB_ROUTABLE_FLID_GID_INDEX"]); set {
+		routable = given
+	}
+	if hostfile.Before(nccl, "2.22") {
+		return 0
+	}
+	for _, gid := range port.GIDs {
+		if raw := newGIDEntry(gid).address.As16(); int64(gid.Index) == routable && (raw[4] != 0 || raw[5] != 0) {
+			return gid.Index
+		}
+	}
+	return 0
+}
+
+// gidEntry is a slot of the GID table. The zero value is an empty one.
+type gidEntry struct {
+	index   int
+	address netip.Addr
+	version int64 // of RoCE, 0 where the kernel does not tell
+}
+
+func newGIDEntry(gid facts.GID) gidEntry {
+	entry := gidEntry{index: gid.Index, address: netip.IPv6Unspecified()}
+	if address, err := netip.ParseAddr(gid.GID); err == nil {
+		entry.address = address
+	}
+	switch {
+	case strings.HasPrefix(gid.Type, "IB/RoCE v1"), strings.HasPrefix(gid.Type, "RoCE v1"):
+		entry.version = 1
+	case strings.HasPrefix(gid.Type, "RoCE v2"):
+		entry.version = 2
+	}
+	return entry
+}
+
+func (e gidEntry) isIPv4() bool { return e.address.Is4In6() }
+
+func (e gidEntry) isValid() bool {
+	return e.address.IsValid() && !e.address.IsUnspecified() && !e.address.IsLinkLocalUnicast()
+}
+
+// gidWalk is what NCCL looks for in a GID table.
+type gidWalk struct {
+	wantsIPv4 bool
+	version   int64
+	within    netip.Prefix // the zero value is anywhere
+}
+
+// improves is whether the walk moves on from the current entry to the next.
+func (w gidWalk) improves(current, next gidEntry) bool {
+	fits := next.isIPv4() == w.wantsIPv4 && (!w.within.IsValid() || w.within.Contains(next.address.Unmap()))
+	switch {
+	case !fits:
+		return false
+	case current.isIPv4() != next.isIPv4():
+		return true // the right family, whatever the version
+	}
+	return next.isValid() && next.version == w.version && (current.version != next.version || !current.isValid())
+}
+
+// addressRange reads NCCL_IB_ADDR_RANGE, "10.0.0.0/16". What NCCL cannot read, or
+// is of the other family, it ignores.
+func addressRange(text string, isIPv4 bool) netip.Prefix {
+	base, bits, _ := strings.Cut(text, "/")
+	address, _ := netip.ParseAddr(base) // the zero address makes an invalid prefix
+	if address.Is4() != isIPv4 {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(address, leadingInt(bits))
+}

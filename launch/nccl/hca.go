@@ -1,0 +1,138 @@
+package nccl
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// HCAPort is one port of an RDMA adapter as NCCL's NET/IB takes it.
+type HCAPort struct {
+	Adapter *facts.HCA
+	*facts.IBPort
+}
+
+// Name is the port as NCCL_IB_HCA and NCCL's log spell it: "mlx5_0:1".
+func (h HCAPort) Name() string { return fmt.Sprintf("%s:%d", h.Adapter.Name, h.Port) }
+
+// HCAPorts are the ports of a node that the ranks would have NET/IB take, whether or
+// not anything keeps it from opening them (see [NetworkOf] for that):
+// ACTIVE, of link layer InfiniBand or Ethernet, selected by NCCL_IB_HCA, at most 32
+// of them (16 before 2.18.5). Since 2.29.7 they come in the order of their PCI
+// addresses, unless NCCL_IB_DEVICE_PCI_ORDER is 0, before that in the one of libibverbs,
+// which by and large is that of their names.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices and
+// ncclIbCompareDevs; 2.12 to 2.28, transport/net_ib.cc, ncclIbInit.
+func HCAPorts(p launch.Prediction, node *facts.Node) []HCAPort {
+	if node.IB == nil {
+		return nil
+	}
+	return hcaPorts(node.IB, launch.RankEnv(node.Env, p.Exports), Version(node))
+}
+
+func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort {
+	filter, limit := parseNameFilter(env["NCCL_IB_HCA"].Value, maxHCAs), maxHCAs
+	if hostfile.Before(nccl, "2.18.5") {
+		limit = 16
+	}
+	var ports []HCAPort
+	for _, adapter := range byNumber(ib.Devices) {
+		for i := range adapter.Ports {
+			port := HCAPort{adapter, &adapter.Ports[i]}
+			taken := port.State == "ACTIVE" && (port.LinkLayer == "InfiniBand" || port.LinkLayer == "Ethernet")
+			if taken && len(ports) < limit && filter.selects(Device{adapter.Name, port.Port}) {
+				ports = append(ports, port)
+			}
+		}
+	}
+	given, set := Number(env["NCCL_IB_DEVICE_PCI_ORDER"].Value)
+	if !hostfile.Before(nccl, "2.29.7") && (!set || given != 0) {
+		slices.SortStableFunc(ports, func(a, b HCAPort) int { return byPCIAddress(a.Adapter, b.Adapter) })
+	}
+	return ports
+}
+
+// byNumber are the adapters by their names, mlx5_2 before mlx5_10.
+func byNumber(devices []facts.HCA) []*facts.HCA {
+	sorted := make([]*facts.HCA, len(devices))
+	for i := range devices {
+		sorted[i] = &devices[i]
+	}
+	stem := func(h *facts.HCA) string { return strings.TrimRight(h.Name, "0123456789") }
+	slices.SortStableFunc(sorted, func(a, b *facts.HCA) int {
+		return cmp.Or(cmp.Compare(stem(a), stem(b)), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	return sorted
+}
+
+// byPCIAddress puts what is on no PCI bus last.
+func byPCIAddress(a, b *facts.HCA) int {
+	if len(a.Path) == 0 || len(b.Path) == 0 {
+		return cmp.Compare(len(b.Path), len(a.Path))
+	}
+	one, other := a.Path[len(a.Path)-1], b.Path[len(b.Path)-1]
+	return cmp.Or(cmp.Compare(len(one), len(other)), cmp.Compare(one, other)) // a longer one has a higher domain
+}
+
+// NICs are the ports as NCCL puts them together: since 2.20 those of one card and one
+// link layer are a network device of their own, two at most, and four since 2.24;
+// NCCL_IB_MERGE_NICS=0 and, since 2.22, NCCL_NET_MERGE_LEVEL=LOC leave each by itself.
+// What tells a card apart is its PCI address without the function, and without the
+// device too where NCCL_IB_MERGE_VFS is not 0, which takes virtual functions together.
+//
+// Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7,
+// graph/topo.cc, ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
+func (n Network) NICs() [][]HCAPort {
+	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env["NCCL_IB_MERGE_NICS"]) && (hostfile.Before(n.nccl, "2.22") || n.env["NCCL_NET_MERGE_LEVEL"].Value != "LOC")
+	withVFs, most := !isZero(n.env["NCCL_IB_MERGE_VFS"]), 4
+	if hostfile.Before(n.nccl, "2.24") {
+		most = 2
+	}
+	nics := make([][]HCAPort, 0, len(n.Ports))
+	for i, port := range n.Ports {
+		card := cardOf(port.Adapter, withVFs)
+		at := slices.IndexFunc(nics, func(nic []HCAPort) bool {
+			return len(nic) < most && nic[0].LinkLayer == port.LinkLayer && cardOf(nic[0].Adapter, withVFs) == card
+		})
+		if at < 0 || !merges || card == "" {
+			nics = append(nics, n.Ports[i:i+1:i+1])
+			continue
+		}
+		nics[at] = append(nics[at], port)
+	}
+	return nics
+}
+
+// cardOf is the PCI address of an adapter's card, "0000:4e:00." or, with virtual
+// functions, "0000:4e:"; "" for what is on no PCI bus.
+func cardOf(adapter *facts.HCA, withVFs bool) string {
+	if len(adapter.Path) == 0 {
+		return ""
+	}
+	address := adapter.Path[len(adapter.Path)-1]
+	cut := strings.LastIndexByte(address, '.')
+	if withVFs {
+		cut = strings.LastIndexByte(address, ':')
+	}
+	return address[:cut+1]
+}
+
+func isZero(setting facts.Setting) bool {
+	value, set := parameter(setting)
+	return set && value == 0
+}
+
+// Version is the version of the NCCL that the ranks of a node get, "" for not known,
+// which every rule takes for the newest.
+func Version(node *facts.Node) string {
+	if node.Python == nil || len(node.Python.NCCL) == 0 {
+		return ""
+	}
+	return node.Python.NCCL[0].Version
+}

@@ -1,0 +1,181 @@
+package nccl
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Inside is what NCCL will use between the GPUs of a node that the launch uses:
+// NVLink or PCIe where they may access each other's memory, else shared memory.
+// Where an adapter beside two GPUs is faster than what lies between them, NCCL goes
+// by that; which is so, speeds decide that nobody has measured.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc,
+// p2pCanConnect; transport/shm.cc, shmCanConnect.
+func (t Transports) Inside(node *facts.Node) Transport {
+	if t.Accelerator == "cpu" || node.NVML == nil || node.NVML.Failure != nil {
+		return Transport{}
+	}
+	cards := t.gpusUsed(node)
+	if len(cards) < 2 || slices.ContainsFunc(cards, func(i int) bool { return node.NVML.Cards[i].MIG == "enabled" }) {
+		return Transport{}
+	}
+	env := launch.RankEnv(node.Env, t.Exports)
+	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
+	m.farthest, m.by = peerLevel(node, env, len(cards))
+	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
+	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
+	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
+		m.rest, m.restWhy = "the network", cite(t.Prediction, env["NCCL_SHM_DISABLE"])
+	}
+	return m.transport()
+}
+
+func isOne(setting facts.Setting) bool {
+	value, _ := Number(setting.Value)
+	return value == 1
+}
+
+// matrix is the GPUs of a node by pairs.
+type matrix struct {
+	prediction    launch.Prediction
+	nvml          *facts.NVML
+	cards         []int
+	farthest      int           // in pathTypes, that NCCL goes for peer access
+	by            facts.Setting // what says so, zero for NCCL's own rule
+	noNVB         bool
+	fromFile      bool   // whether a file says how far GPUs without NVLink are apart
+	rest, restWhy string // what pairs without peer access use
+}
+
+// The ways between two GPUs, best first.
+const (
+	overNVLink = iota
+	overPCIe
+	overRest
+	overUnknown
+)
+
+// transportOf is how two GPUs talk and, where they have no peer access, why not.
+func (m matrix) transportOf(i, j int) (way int, why string) {
+	kind := pathType(Joined(m.nvml, i, j))
+	if kind != pathType("NVL") && m.throughAnother(i, j) {
+		kind = pathType("NVB")
+	}
+	peers := PeerAccess(m.nvml, i, j)
+	linked := kind == pathType("NVL") || kind == pathType("NVB")
+	switch {
+	case kind < 0 || !linked && (peers == "" || m.fromFile):
+		return overUnknown, ""
+	case kind > m.farthest && m.by.Name != "":
+		return overRest, cite(m.prediction, m.by)
+	case kind > m.farthest:
+		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
+	case peers != "ok" && peers != "":
+		return overRest, "the driver gives no peer access: " + peers
+	case linked:
+		return overNVLink, ""
+	}
+	return overPCIe, ""
+}
+
+// throughAnother is whether a third GPU that the launch uses has NVLink to both.
+func (m matrix) throughAnother(i, j int) bool {
+	linked := func(a, b int) bool { return ByNVLink(Joined(m.nvml, a, b)) }
+	return !m.noNVB && slices.ContainsFunc(m.cards, func(k int) bool { return k != i && k != j && linked(i, k) && linked(k, j) })
+}
+
+// transport sums the pairs up.
+func (m matrix) transport() Transport {
+	var pairs [overUnknown][][2]int
+	why := ""
+	for a, i := range m.cards {
+		for _, j := range m.cards[a+1:] {
+			way, reason := m.transportOf(i, j)
+			if way == overUnknown {
+				return Transport{}
+			}
+			pairs[way] = append(pairs[way], [2]int{i, j})
+			why = cmp.Or(why, reason)
+		}
+	}
+	names := [overUnknown]string{"NVLink", "PCIe", m.rest}
+	best := slices.IndexFunc(pairs[:], func(of [][2]int) bool { return len(of) > 0 })
+	everyone := "all " + strconv.Itoa(len(m.cards)) + " GPUs"
+	if len(m.cards) == 2 {
+		everyone = "both GPUs"
+	}
+	t := Transport{Name: names[best], Why: why}
+	if len(pairs[overRest]) > 0 && m.restWhy != "" {
+		t.Why = strings.TrimPrefix(t.Why+"; "+m.restWhy, "; ")
+	}
+	links := m.labels(pairs[best])
+	if best == overRest {
+		links = ""
+	}
+	if len(pairs[best]) == len(m.cards)*(len(m.cards)-1)/2 {
+		t.Detail = strings.TrimSpace(links + " between " + everyone)
+		return t
+	}
+	var others []string
+	for way := best + 1; way < overUnknown; way++ {
+		if len(pairs[way]) > 0 {
+			others = append(others, names[way])
+		}
+	}
+	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(pairs[best]), strings.Join(others, " or "))
+	return t
+}
+
+// labels are the kinds of connection of some pairs: "NV18", "PIX to PHB". Of pairs
+// that have NVLink by way of a third GPU only the others are named.
+func (m matrix) labels(pairs [][2]int) string {
+	var kinds []string
+	for _, pair := range pairs {
+		kind := Joined(m.nvml, pair[0], pair[1])
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if slices.ContainsFunc(kinds, ByNVLink) {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !ByNVLink(kind) })
+	}
+	near := func(a, b string) int {
+		return cmp.Or(cmp.Compare(pathType(a), pathType(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}
+	slices.SortFunc(kinds, near)
+	if len(kinds) == 1 {
+		return kinds[0]
+	}
+	return kinds[0] + " to " + kinds[len(kinds)-1]
+}
+
+// islands are the groups of GPUs in which every pair is among the given ones,
+// "within GPUs 0,1 and 2,3", or where they make no such groups their number.
+func (m matrix) islands(pairs [][2]int) string {
+	inside := 0
+	var islands []string
+	for _, card := range m.cards {
+		var members []string
+		for _, other := range m.cards {
+			if other == card || slices.Contains(pairs, [2]int{card, other}) || slices.Contains(pairs, [2]int{other, card}) {
+				members = append(members, strconv.Itoa(other))
+			}
+		}
+		island := strings.Join(members, ",")
+		if len(members) > 1 && !slices.Contains(islands, island) {
+			islands = append(islands, island)
+			inside += len(members) * (len(members) - 1) / 2
+		}
+	}
+	if inside != len(pairs) { // some are in several
+		return fmt.Sprintf("between %d of %d pairs of GPUs", len(pairs), len(m.cards)*(len(m.cards)-1)/2)
+	}
+	return "within GPUs " + strings.Join(islands, " and ")
+}

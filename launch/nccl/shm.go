@@ -1,0 +1,164 @@
+package nccl
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// opPool is how much one proxy reserves in /dev/shm since a release.
+type opPool struct {
+	since string
+	label string
+	bytes int64
+}
+
+// opPools are sizeof(struct ncclProxyOpsPool) of src/include/proxy.h, newest
+// first, at NVIDIA/nccl's tags from v2.14.3-1 to v2.30.7-1.
+var opPools = []opPool{
+	{"2.28", "2.28-2.30", 34210176},
+	{"2.26", "2.26-2.27", 33030528},
+	{"2.25", "2.25", 31850880},
+	{"2.24", "2.24", 14156128},
+	{"2.23", "2.23", 10486112},
+	{"2.21", "2.21-2.22", 7340384},
+	{"2.20", "2.20", 5767520},
+	{"2.14", "2.14-2.19", 4194656},
+}
+
+const (
+	// beyondPools is the first release that opPools says nothing of.
+	beyondPools = "2.31"
+	// shmReference is the counter that NCCL appends to every file in /dev/shm
+	// (misc/shmutils.cc, ncclShmOpen).
+	shmReference = 4
+	// shmDirection is what one direction of one channel takes between two
+	// GPUs that cannot reach each other directly: a sender's page, and the
+	// receiver's page and its LL, LL128 and SIMPLE buffers, at NCCL's default
+	// buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
+	shmDirection = 4096 + shmReference + 4096 + 524288 + 4915200 + 4194304 + shmReference
+	// leastChannels: NCCL doubles the rings it found, and it finds at least
+	// one (graph/connect.cc, ncclTopoPostset, 2.30.7).
+	leastChannels = 2
+)
+
+// SHMUse is what NCCL reserves in one node's /dev/shm.
+type SHMUse struct {
+	// Bytes are certain: no launch takes less. 0 for a job on one node, whose
+	// only use is Segments.
+	Bytes int64
+	// Block is one op pool as NCCL asks for it and names it when there is no
+	// room; 0 where there is none.
+	Block int64
+	// Segments come on top where the node's GPUs cannot reach each other
+	// directly (no NVLink or peer access, NCCL_P2P_DISABLE) and NCCL does not
+	// use cuMem host memory: two channels of rings over all ranks, which is
+	// again the least it takes.
+	Segments int64
+	// Arithmetic says how Bytes came about, for a person to check.
+	Arithmetic string
+}
+
+// SHMNeed is what NCCL of a version reserves in /dev/shm of a node with so
+// many ranks, in a job of so many nodes. The proxy of every rank and
+// communicator has a pool of operations there as soon as it talks to another
+// node. 0 communicators is taken for 1, that of the default process group;
+// every further group that works on GPUs (tensor, pipeline, expert parallelism)
+// adds one on its ranks.
+//
+// A version that is unknown or newer than the table gets its newest row, and
+// one before 2.14 its oldest; the arithmetic says so.
+//
+// Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
+func SHMNeed(nccl string, ranks, nodes, communicators int) SHMUse {
+	communicators = max(communicators, 1)
+	var use SHMUse
+	if ranks > 1 {
+		use.Segments = int64(ranks) * leastChannels * shmDirection
+	}
+	if nodes < 2 {
+		use.Arithmetic = "one node: NCCL needs no op pool in /dev/shm"
+		return use
+	}
+	pool, which := poolOf(nccl)
+	use.Block = pool.bytes + shmReference
+	use.Bytes = int64(ranks) * int64(communicators) * use.Block
+	use.Arithmetic = fmt.Sprintf("%s × %s × %.1f MiB op pool (%s)",
+		count(ranks, "rank"), count(communicators, "communicator"), float64(pool.bytes)/(1<<20), which)
+	return use
+}
+
+func poolOf(nccl string) (pool opPool, which string) {
+	newest, oldest := opPools[0], opPools[len(opPools)-1]
+	if nccl == "" {
+		return newest, "NCCL version unknown, taken as " + newest.label
+	}
+	if _, err := version.NewVersion(nccl); err != nil {
+		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
+	}
+	for _, row := range opPools {
+		if !hostfile.Before(nccl, row.since) {
+			if row == newest && !hostfile.Before(nccl, beyondPools) {
+				return row, fmt.Sprintf("NCCL %s is newer than the table, taken as %s", nccl, row.label)
+			}
+			return row, "NCCL " + row.label
+		}
+	}
+	return oldest, fmt.Sprintf("NCCL %s is older than the table, taken as %s", nccl, oldest.label)
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// CuMemHostProbed is whether every process of such a library tries for itself
+// whether cuMem host memory works, on the NUMA node of its own GPU. Ranks of
+// one machine whose NUMA nodes are not alike then choose different transports.
+//
+// driverCUDA is the CUDA version of the driver ("12.6"). What is "" is not
+// known and taken for the newest, so that the trial is not ruled out. env is
+// what the ranks see.
+//
+// Source: NVIDIA/nccl, misc/cudawrap.cc, ncclCuMemHostEnable: the trial is in
+// v2.26.3-1 and later (issue 2190, PR 2059), in builds by CUDA 12.2 or later,
+// by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
+// NCCL_CUMEM_ENABLE first.
+func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env map[string]facts.Setting) bool {
+	if hostfile.Before(library.Version, "2.26.3") || hostfile.Before(library.CUDA, "12.2") || hostfile.Before(driverCUDA, "12.2") {
+		return false
+	}
+	if enable, set := parameter(env["NCCL_CUMEM_ENABLE"]); set && enable == 0 {
+		return false
+	}
+	if host, set := parameter(env["NCCL_CUMEM_HOST_ENABLE"]); set && host != -1 {
+		return host != 0
+	}
+	return !hostfile.Before(driverCUDA, "12.6")
+}
+
+// parameter is the value of a numeric variable as NCCL reads it: 0 where it is no number.
+func parameter(setting facts.Setting) (value int64, set bool) {
+	value, _ = Number(setting.Value)
+	return value, setting.Value != ""
+}
+
+// Number is what NCCL makes of a numeric variable, by strtoll with base 0
+// (misc/param.cc, ncclLoadParam), and whether the text starts with a number at
+// all; what follows the number does not matter to it.
+func Number(text string) (value int64, isNumber bool) {
+	text = strings.TrimLeft(text, " \t\n\v\f\r")
+	for end := len(text); end > 0; end-- {
+		if value, err := strconv.ParseInt(text[:end], 0, 64); err == nil {
+			return value, true
+		}
+	}
+	return 0, false
+}

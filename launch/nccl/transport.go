@@ -1,0 +1,178 @@
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Transport is the way in which ranks talk to each other, and why it is that one.
+type Transport struct {
+	// Name is NVLink, PCIe, shared memory, InfiniBand, RoCE, sockets or a network
+	// plugin's own; "" where there is nobody to talk to or nothing was seen.
+	Name string `json:"name"`
+	// Detail is what of it: "NV18 between all 8 GPUs", "mlx5_0 … mlx5_7, 8 × 400 Gbit/s, GPUDirect".
+	Detail string `json:"detail,omitempty"`
+	Why    string `json:"why,omitempty"`
+}
+
+// Transports tells of the nodes of a fleet by what their ranks will talk.
+type Transports struct {
+	launch.Prediction
+	gpusUsed func(*facts.Node) []int
+	domains  nvlinkDomains
+}
+
+// NewTransports looks at the whole fleet first: NVLink may join GPUs of several nodes.
+func NewTransports(p launch.Prediction, nodes []facts.Node) Transports {
+	t := Transports{Prediction: p, gpusUsed: p.GPUsUsed()}
+	t.domains = t.findDomains(nodes)
+	return t
+}
+
+// Between is what the ranks of a node will use to reach the others: NCCL's choice, or
+// gloo's sockets where they compute on the processor.
+func (t Transports) Between(node *facts.Node) Transport {
+	switch {
+	case len(t.Hosts) < 2:
+		return Transport{}
+	case t.Accelerator == "cpu":
+		choice := Gloo(t.Prediction, node)
+		return sockets(node, []Choice{choice}, "gloo talks TCP")
+	case t.domains.altered:
+		return Transport{}
+	}
+	return t.acrossDomain(node, overNetwork(t.Prediction, node))
+}
+
+// overNetwork is the network that NCCL takes, whoever needs it.
+func overNetwork(p launch.Prediction, node *facts.Node) Transport {
+	if node.IB == nil {
+		return Transport{}
+	}
+	network := NetworkOf(p, node)
+	switch {
+	case network.Plugin != "":
+		return Transport{Name: network.Plugin, Detail: pluginPath(node.IB, network.Plugin), Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
+	case len(network.Ports) > 0:
+		return overPorts(node, network)
+	case network.Demanded:
+		return Transport{} // it ends there: a check says so
+	}
+	return sockets(node, Sockets(p, node), network.whyNot())
+}
+
+// overPorts is InfiniBand or RoCE in words.
+func overPorts(node *facts.Node, network Network) Transport {
+	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.NICs())}
+	for _, port := range network.Ports {
+		if name := layerName(port.LinkLayer); name != t.Name {
+			t.Name = "InfiniBand and RoCE"
+		}
+	}
+	switch direct := network.GPUDirect(node); {
+	case direct.By != "":
+		t.Detail += ", GPUDirect"
+	case direct.Why != "":
+		t.Detail += ", no GPUDirect"
+		t.Why = direct.Why
+	}
+	return t
+}
+
+func layerName(linkLayer string) string {
+	if linkLayer == "Ethernet" {
+		return "RoCE"
+	}
+	return "InfiniBand"
+}
+
+// spelledPorts are NICs and what they carry: "mlx5_0 … mlx5_7, 8 × 400 Gbit/s".
+func spelledPorts(nics [][]HCAPort) string {
+	var names []string
+	var rates []int64
+	for _, nic := range nics {
+		var parts []string
+		rate := int64(0)
+		for _, port := range nic {
+			parts, rate = append(parts, port.Adapter.Name), rate+port.Rate
+		}
+		names, rates = append(names, strings.Join(slices.Compact(parts), "+")), append(rates, rate)
+	}
+	text := strings.Join(names, ", ")
+	if len(names) > 3 {
+		text = names[0] + " … " + names[len(names)-1]
+	}
+	return text + ", " + spelledRates(rates)
+}
+
+// spelledRates sums up rates in bit/s: "8 × 400 Gbit/s", "100 to 400 Gbit/s".
+func spelledRates(rates []int64) string {
+	least, most := slices.Min(rates), slices.Max(rates)
+	switch {
+	case least != most:
+		return fmt.Sprintf("%d ports of %g to %g Gbit/s", len(rates), float64(least)/1e9, float64(most)/1e9)
+	case len(rates) == 1:
+		return fmt.Sprintf("%g Gbit/s", float64(most)/1e9)
+	}
+	return fmt.Sprintf("%d × %g Gbit/s", len(rates), float64(most)/1e9)
+}
+
+func pluginPath(ib *facts.IB, plugin string) string {
+	for _, library := range ib.Libraries {
+		if library.Name == plugin {
+			return library.Path
+		}
+	}
+	return ""
+}
+
+// withoutPlugin is what NCCL turns to where the plugin has no device.
+func withoutPlugin(n Network) string {
+	if len(n.Ports) == 0 {
+		return "sockets"
+	}
+	return layerName(n.Ports[0].LinkLayer)
+}
+
+// sockets are TCP over the chosen interfaces. Addresses differ from node to node,
+// and are left out.
+func sockets(node *facts.Node, choices []Choice, why string) Transport {
+	var parts []string
+	for _, choice := range choices {
+		if choice.Interface == "" {
+			return Transport{} // not seen, or an error, of which checks speak
+		}
+		part := choice.Interface
+		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
+		if at >= 0 && node.Net.Interfaces[at].Speed != nil {
+			part += fmt.Sprintf(", %g Gbit/s", float64(*node.Net.Interfaces[at].Speed)/1e9)
+		}
+		parts = append(parts, part)
+	}
+	return Transport{Name: "sockets", Detail: strings.Join(parts, "; "), Why: why}
+}
+
+// whyNot is why NET/IB has no device, in words.
+func (n Network) whyNot() string {
+	switch n.Obstacle {
+	case ObstacleDisabled:
+		return cite(n.prediction, n.Setting)
+	case ObstacleHCA:
+		return cite(n.prediction, n.Setting) + " selects no active port"
+	case ObstacleInactive:
+		return "no InfiniBand or RoCE port is active"
+	case ObstacleNoLibrary:
+		return "libibverbs.so.1 is not there"
+	case ObstacleNoDriver:
+		return "libibverbs has no driver for the adapters: libmlx5.so.1 is not there"
+	case ObstacleNoVerbs:
+		return "no /dev/infiniband/uverbs* leads to the adapters"
+	case ObstacleRefused:
+		return "this session may not open /dev/infiniband/uverbs*"
+	}
+	return "there is no RDMA adapter"
+}

@@ -1,0 +1,178 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// pdshCommand has pdsh run launch.py on every host. All that follows the options
+// of pdsh is one command for the shell of each node, where %n has become its rank.
+//
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.get_cmd, v0.6.0 to
+// 0.19.8.
+func (r runner) pdshCommand() []string {
+	argv := []string{"pdsh"}
+	if !r.before("0.6.6") {
+		argv = append(argv, "-S")
+	}
+	argv = append(argv, "-f", "1024", "-w", strings.Join(hostNames(r.active), ","))
+	argv = append(argv, r.words...)
+	if !r.before("0.17.1") && r.VenvScript != "" {
+		argv = append(argv, "source "+r.VenvScript+r.afterVenvScript())
+	}
+	var exports strings.Builder
+	for _, s := range r.exports {
+		exports.WriteString("export " + s.Name + "=" + s.Value + "; ")
+	}
+	argv = append(argv, exports.String(), "cd "+r.WorkDir+";", r.python, "-u", "-m", "deepspeed.launcher.launch",
+		"--world_info="+worldInfo(r.active), "--node_rank=%n", "--master_addr="+r.masterAddr(), "--master_port="+strconv.Itoa(r.masterPort()))
+	argv = append(argv, r.launchOptions(!r.before("0.16.2"))...)
+	argv = append(argv, r.Script)
+	for _, argument := range r.arguments {
+		argv = append(argv, r.pdshArgument(argument))
+	}
+	return argv
+}
+
+// afterVenvScript is what ends the command that reads --venv_script, forgotten at
+// first.
+func (r runner) afterVenvScript() string {
+	if r.before("0.17.5") {
+		return ""
+	}
+	return ";"
+}
+
+// pdshArgument is an argument of the script as it is put into the command for the
+// shells of the nodes (PDSHRunner.parse_user_args): since v0.12.5 in double quotes
+// when it holds a blank, before in single ones unless it begins with "-".
+func (r runner) pdshArgument(argument string) string {
+	switch {
+	case r.before("0.12.5") && strings.HasPrefix(argument, "-"):
+		return argument
+	case r.before("0.12.5"):
+		return "'" + argument + "'"
+	case strings.Contains(argument, " "):
+		return `"` + strings.ReplaceAll(argument, `"`, `\"`) + `"`
+	}
+	return argument
+}
+
+// pdshEnvironment is what pdsh goes by.
+func (r runner) pdshEnvironment() []facts.Setting {
+	settings := []facts.Setting{{Name: "PDSH_RCMD_TYPE", Value: "ssh", Source: "deepspeed"}}
+	if r.SSHPort == 0 {
+		return settings
+	}
+	before, _ := lookup(r.env, sshArgsAppend)
+	blanks := " "
+	switch {
+	case r.before("0.11.0"):
+		before = ""
+	case !r.before("0.14.1"):
+		blanks = strings.Repeat(" ", 13) // the indentation of a line that the source continues
+	}
+	return append(settings, facts.Setting{Name: sshArgsAppend, Value: before + blanks + "-p " + strconv.Itoa(r.SSHPort), Source: "deepspeed"})
+}
+
+// sshArgsAppend is what pdsh adds to the command line of its ssh.
+const sshArgsAppend = "PDSH_SSH_ARGS_APPEND"
+
+// pythonPath is PYTHONPATH once the runner has put the working directory first.
+func pythonPath(workDir string, env *facts.Env) string {
+	if already, set := lookup(env, "PYTHONPATH"); set {
+		return workDir + ":" + already
+	}
+	return workDir
+}
+
+// lookup is a variable of an environment that may not have been seen.
+func lookup(env *facts.Env, name string) (value string, set bool) {
+	if env == nil {
+		return "", false
+	}
+	i := slices.IndexFunc(env.Vars, func(s facts.Setting) bool { return s.Name == name })
+	if i < 0 {
+		return "", false
+	}
+	return env.Vars[i].Value, true
+}
+
+func hostNames(hosts []hostfile.Host) []string {
+	var names []string
+	for _, host := range hosts {
+		names = append(names, host.Name)
+	}
+	return names
+}
+
+func (r runner) pdshRefuses() error {
+	if !r.appendsBlindly() || r.env == nil || r.has(sshArgsAppend) {
+		return nil
+	}
+	return DeepSpeedRefuses("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
+}
+
+// appendsBlindly is whether --ssh_port is appended to a variable that nobody may
+// have set.
+func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
+
+// pdshNotes are about pdsh itself.
+func (r runner) pdshNotes() []hostfile.Note {
+	notes := r.shellNotes()
+	for _, word := range r.words {
+		switch {
+		case strings.HasPrefix(word, "-w"), strings.HasPrefix(word, "-a"), strings.HasPrefix(word, "-A"), strings.HasPrefix(word, "-g"):
+			notes = append(notes, note("launcher-args-hosts", "%q of --launcher_args adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile", word))
+		case strings.HasPrefix(word, "-x"), strings.HasPrefix(word, "-X"):
+			notes = append(notes, note("launcher-args-hosts", "%q of --launcher_args leaves hosts out, and those behind them get ranks that are not theirs: use --exclude", word))
+		case strings.HasPrefix(word, "-R"):
+			notes = append(notes, note("launcher-args-module", "%q of --launcher_args has pdsh use another module than ssh: leave it out", word))
+		case strings.HasPrefix(word, "-f"):
+			notes = append(notes, note("launcher-args-fanout", "%q of --launcher_args replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out", word))
+		case strings.HasPrefix(word, "-u"):
+			notes = append(notes, note("launcher-args-timeout", "%q of --launcher_args ends the training after so many seconds: leave it out", word))
+		}
+	}
+	if r.VenvScript != "" && r.within("0.17.1", "0.17.5") {
+		notes = append(notes, note("venv-script-unended", `DeepSpeed 0.17.1 to 0.17.4 forgets the ";" behind --venv_script, so that the export that follows, of %s, is an argument of the script: write --venv_script '%s;'`, r.exports[0].Name, r.VenvScript))
+	}
+	if r.appendsBlindly() && r.env == nil {
+		notes = append(notes, note("ssh-port-append", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 dies where PDSH_SSH_ARGS_APPEND is not set (KeyError): export it, an empty one will do"))
+	}
+	return notes
+}
+
+// shellNotes are words that pdsh and the shells of the nodes read once more.
+func (r runner) shellNotes() []hostfile.Note {
+	var notes []hostfile.Note
+	if !isShellSafe(r.Script) {
+		notes = append(notes, note("script-reread", "%q is read again by pdsh and the shell of every node, which split it or make another path of it: rename it without blanks and signs", r.Script))
+	}
+	var torn []string
+	shown := redacted(r.arguments)
+	for i, argument := range r.arguments {
+		if word := r.pdshArgument(argument); word == "" || !survivesShell(argument, word) {
+			torn = append(torn, fmt.Sprintf("%q", shown[i]))
+		}
+	}
+	if torn != nil {
+		notes = append(notes, note("argument-reread", "%s of the script's arguments: pdsh replaces %%n, %%h, %%u and %%%%, and the shell of every node parses it once more, so that the script gets something else: quote it once more, and double each %% before n, h, u and %%", strings.Join(torn, ", ")))
+	}
+	if !isShellSafe(r.WorkDir) {
+		notes = append(notes, note("workdir-reread", "the command changes to %q without quotes, which the shell of every node reads as something else, and python then starts in the home directory: launch from a directory without blanks and signs in its path", r.WorkDir))
+	}
+	if !isShellSafe(r.python) {
+		notes = append(notes, note("interpreter-reread", "the command calls %q without quotes, which the shell of every node reads as something else: use a python without blanks and signs in its path", r.python))
+	}
+	return notes
+}
+
+// isShellSafe is whether a word that nobody quotes arrives as it is; one that is
+// not known does.
+func isShellSafe(word string) bool { return word == "" || survivesShell(word, word) }

@@ -1,0 +1,181 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+)
+
+// The ways in which ranks find each other, the values of Options.Rendezvous that
+// are known here; torchrun has others (etcd, etcd-v2, and those of plugins).
+const (
+	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher hands out
+	RendezvousStatic    = "static"    // torchrun --rdzv_backend=static, with --node_rank on every node
+	RendezvousC10d      = "c10d"      // torchrun --rdzv_backend=c10d
+)
+
+const (
+	// defaultC10dPort is of c10d_rendezvous_backend.py, DEFAULT_PORT.
+	defaultC10dPort = 29400
+	// defaultStaticHost is of torch/distributed/run.py, --master_addr.
+	defaultStaticHost = "127.0.0.1"
+)
+
+// Endpoint is the endpoint of the rendezvous.
+type Endpoint struct {
+	Host  string // a name or an address, as the ranks get it; "" with Error
+	Port  int
+	Rule  string // how it comes about, for a person
+	Error string // why there is none
+}
+
+// Endpoint is the endpoint of the rendezvous, first being the node of rank 0.
+func (p Prediction) Endpoint(first *facts.Node) Endpoint {
+	switch p.Rendezvous {
+	case RendezvousStatic:
+		return p.staticEndpoint()
+	case RendezvousC10d:
+		host, port, err := ParseEndpoint(p.RdzvEndpoint, defaultC10dPort)
+		if err != nil {
+			return Endpoint{Error: err.Error()}
+		}
+		rule := "--rdzv_endpoint=" + p.RdzvEndpoint
+		if strings.TrimSpace(p.RdzvEndpoint) == "" {
+			rule = "torchrun's default without --rdzv_endpoint: every node meets itself"
+		}
+		return Endpoint{Host: host, Port: port, Rule: rule}
+	}
+	if p.HasExternalRendezvous() {
+		return Endpoint{Error: fmt.Sprintf("the rendezvous %s is kept by a service of its own, at %s, and the ranks meet where that says", p.Rendezvous, cmp.Or(p.RdzvEndpoint, "no endpoint"))}
+	}
+	return p.deepspeedEndpoint(first)
+}
+
+// HasExternalRendezvous is whether the rendezvous is kept by a service of which nothing is
+// predicted: by a backend of torchrun's other than its own two.
+func (p Prediction) HasExternalRendezvous() bool {
+	return p.Torchrun() && p.Rendezvous != RendezvousStatic && p.Rendezvous != RendezvousC10d
+}
+
+// EndpointHost is the host of the rendezvous where the command line says it, "" where
+// a node has to be looked at first.
+func (p Prediction) EndpointHost() string {
+	switch {
+	case p.Torchrun():
+		return p.Endpoint(nil).Host
+	case p.discoversMaster():
+		return ""
+	}
+	return p.MasterAddr
+}
+
+// staticEndpoint is --rdzv_endpoint, else --master_addr and --master_port.
+//
+// Source: pytorch/pytorch 2.15, distributed/run.py, get_rdzv_endpoint;
+// elastic/rendezvous/static_tcp_rendezvous.py, create_rdzv_handler.
+func (p Prediction) staticEndpoint() Endpoint {
+	endpoint, rule := p.RdzvEndpoint, "--rdzv_endpoint="+p.RdzvEndpoint
+	if endpoint == "" {
+		endpoint = fmt.Sprintf("%s:%d", cmp.Or(p.MasterAddr, defaultStaticHost), p.MasterPort)
+		rule = "--master_addr and --master_port"
+		if p.MasterAddr == "" {
+			rule = "torchrun's default without --master_addr: every node meets itself"
+		}
+	}
+	const none = -1
+	host, port, err := ParseEndpoint(endpoint, none)
+	switch {
+	case strings.TrimSpace(endpoint) == "":
+		return Endpoint{Error: "ValueError: endpoint is absent in RendezvousParametersTry add --master_port and --master_addr to the cmd request"}
+	case err != nil:
+		return Endpoint{Error: err.Error()}
+	case port == none:
+		return Endpoint{Error: fmt.Sprintf("ValueError: Port is absent in endpoint: %s. Try launching with --master_port", endpoint)}
+	}
+	return Endpoint{Host: host, Port: port, Rule: rule}
+}
+
+// discoversMaster is whether the ranks themselves find out where their rendezvous is.
+func (p Prediction) discoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
+
+// deepspeedEndpoint is --master_addr, else the first word that `ssh first
+// hostname -I` prints, whatever prints it: what start-up files print comes before
+// the addresses. It is the same for a single host, whose ranks then run on the
+// launching machine.
+//
+// Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
+func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
+	asks := "DeepSpeed takes the first word that `hostname -I` prints on " + first.Name
+	port := p.MasterPort
+	switch {
+	case p.discoversMaster():
+		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 takes the first word of its own `hostname -I`", p.Launcher)
+		port = DefaultMasterPort
+	case p.MasterAddr != "":
+		return Endpoint{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
+	case first.SSH != nil:
+		if words := strings.Fields(strings.Join(first.SSH.Noise, " ")); len(words) > 0 {
+			return Endpoint{Host: words[0], Port: port, Rule: asks + ": a start-up file printed it"}
+		}
+	}
+	if first.Net == nil {
+		return Endpoint{Port: port, Rule: asks, Error: "the network of " + first.Name + " was not seen, so that nobody knows what `hostname -I` prints there"}
+	}
+	addresses := hostnameI(first)
+	if len(addresses) == 0 {
+		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface but the loopback is up and has an address)", first.Name)}
+	}
+	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
+}
+
+// hostnameI is what `hostname -I` prints: the addresses of all interfaces that
+// are up, loopbacks and IPv6 link-local addresses left out.
+//
+// Source: Debian's hostname 3.23, run on interfaces of all these kinds.
+func hostnameI(node *facts.Node) []HeldAddress {
+	return slices.DeleteFunc(HeldAddresses(node), func(h HeldAddress) bool {
+		return h.Loopback || !h.Up || h.Addr().Is6() && h.Addr().IsLinkLocalUnicast()
+	})
+}
+
+// The forms that torch accepts. Its \w knows all alphabets.
+var (
+	endpointHost = regexp.MustCompile(`^[\p{L}\p{N}_.:-]+$`)
+	endpointPort = regexp.MustCompile(`^[0-9]{1,5}$`)
+)
+
+// ParseEndpoint reads the value of torchrun's --rdzv_endpoint, host[:port], as
+// torchrun does: an IPv6 address may stand in brackets and must where a port is
+// left out, nothing at all is localhost. The errors are torch's own. A host that
+// is no name and no address passes here and fails when it is looked up.
+//
+// Source: pytorch/pytorch, elastic/rendezvous/utils.py,
+// parse_rendezvous_endpoint, alike in 1.13, 2.4 and 2.15.
+func ParseEndpoint(endpoint string, defaultPort int) (host string, port int, err error) {
+	endpoint = strings.TrimSpace(endpoint)
+	if endpoint == "" {
+		return "localhost", defaultPort, nil
+	}
+	host, port = endpoint, defaultPort
+	isBare := strings.HasPrefix(endpoint, "[") && strings.HasSuffix(endpoint, "]")
+	if colon := strings.LastIndexByte(endpoint, ':'); colon >= 0 && !isBare {
+		text := endpoint[colon+1:]
+		number, err := strconv.Atoi(text)
+		if err != nil || !endpointPort.MatchString(text) || number > 65535 {
+			return "", 0, fmt.Errorf("ValueError: The port number of the rendezvous endpoint '%s' must be an integer between 0 and 65536", endpoint)
+		}
+		host, port = endpoint[:colon], number
+	}
+	if inside, opened := strings.CutPrefix(host, "["); opened && strings.HasSuffix(inside, "]") {
+		host = strings.TrimSuffix(inside, "]")
+	}
+	if !endpointHost.MatchString(host) {
+		return "", 0, fmt.Errorf("ValueError: The hostname of the rendezvous endpoint '%s' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address", endpoint)
+	}
+	return host, port, nil
+}

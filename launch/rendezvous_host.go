@@ -1,0 +1,142 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// Serves is whether a node will hold itself for the host of the store at the
+// rendezvous, and by which rule. Under torchrun's c10d mode every node decides for
+// itself, so that none may, or several; what was not seen counts as no, and the
+// rule says so.
+func (p Prediction) Serves(m Endpoint, node, first *facts.Node) (serves bool, why string) {
+	switch {
+	case p.Rendezvous == RendezvousC10d:
+		return matchesHostname(m.Host, node)
+	case node.Name == first.Name:
+		return true, "it is node 0, which serves"
+	}
+	return false, "only node 0 serves"
+}
+
+// matchesHostname is how a node recognises itself in the host of an endpoint.
+//
+// Source: pytorch/pytorch, elastic/rendezvous/utils.py,
+// _matches_machine_hostname, alike in 2.0, 2.4 and 2.15. In 1.13 the addresses
+// of the endpoint's name do not count.
+func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
+	address, isAddress := netip.ParseAddr(host)
+	switch {
+	case host == "localhost", isAddress == nil && address.IsLoopback():
+		return true, fmt.Sprintf("every node takes %s for itself", host)
+	case node.Names == nil:
+		return false, "not known: how it resolves names was not seen"
+	case host == node.Names.Own:
+		return true, fmt.Sprintf("its hostname %s is the endpoint's", host)
+	}
+	own, known := LookedUp(node.Names, node.Names.Own)
+	switch {
+	case !known:
+		return false, fmt.Sprintf("not known: what its own hostname %s resolves to was not seen", node.Names.Own)
+	case len(own) == 0:
+		return false, fmt.Sprintf("its own hostname %s does not resolve, and torchrun dies of it (socket.gaierror)", node.Names.Own)
+	case host == node.Names.FQDN:
+		return true, fmt.Sprintf("the full name of its hostname %s is the endpoint's", node.Names.Own)
+	case isAddress == nil && slices.Contains(own, address):
+		return true, fmt.Sprintf("its hostname %s resolves to %s", node.Names.Own, host)
+	}
+	return sharesAddress(host, node, own)
+}
+
+// sharesAddress is the rest of the rule: what the endpoint's name resolves to on
+// the node is compared with what the node's own name does.
+func sharesAddress(host string, node *facts.Node, own []netip.Addr) (shares bool, why string) {
+	no := fmt.Sprintf("no address of its hostname %s (%s) is %s", node.Names.Own, listed(own), host)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false, no
+	}
+	if node.Python != nil && node.Python.Torch != nil && hostfile.Before(node.Python.Torch.Version, "2.0") {
+		return false, fmt.Sprintf("its hostname is %s, and torch before 2.0 does not compare what %s resolves to", node.Names.Own, host)
+	}
+	theirs, known := LookedUp(node.Names, host)
+	if !known {
+		return false, fmt.Sprintf("not known: what %s resolves to on it was not seen", host)
+	}
+	for _, address := range theirs {
+		if slices.Contains(own, address) {
+			return true, fmt.Sprintf("its hostname %s and %s both resolve to %s", node.Names.Own, host, address)
+		}
+	}
+	if len(theirs) == 0 {
+		return false, fmt.Sprintf("its hostname is %s, and %s does not resolve on it", node.Names.Own, host)
+	}
+	return false, fmt.Sprintf("%s (%s)", no, listed(theirs))
+}
+
+func listed(addresses []netip.Addr) string {
+	var all []string
+	for _, address := range addresses {
+		all = append(all, address.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// SecondRendezvous is who hosts torchrun's second rendezvous in c10d mode: group rank 0,
+// which is not the endpoint's host but the node whose full name comes first in
+// the order of characters. It publishes that name, and every node has to resolve
+// it. Nodes whose names were not seen are left out; nil and "" without any.
+//
+// Source: pytorch/pytorch 2.15, elastic/rendezvous/dynamic_rendezvous.py,
+// _NodeDescGenerator and mark_rendezvous_complete. Python's socket.getfqdn
+// prefers an alias with a dot to a canonical name without; facts have no aliases.
+func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqdn string) {
+	for _, node := range nodes {
+		if node.Names == nil {
+			continue
+		}
+		name := cmp.Or(node.Names.FQDN, node.Names.Own)
+		if name != "" && (host == nil || name < fqdn) {
+			host, fqdn = node, name
+		}
+	}
+	return host, fqdn
+}
+
+// StoreGeneration is the store protocol of a torch release, the newest for "" and
+// for what is no version.
+//
+// Source: pytorch/pytorch, TCPStoreBackend.hpp: VALIDATE came with pull request
+// 107607, PING with 129261 and 129985.
+func StoreGeneration(torch string) facts.Generation {
+	switch {
+	case hostfile.Before(torch, "2.1"):
+		return facts.GenerationLegacy
+	case hostfile.Before(torch, "2.5"):
+		return facts.GenerationValidates
+	}
+	return facts.GenerationPings
+}
+
+// StoreMismatch is what happens when a client of one generation connects to a server of
+// another, "" when they understand each other.
+//
+// Source: pytorch/pytorch, TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp.
+func StoreMismatch(client, server facts.Generation) string {
+	switch {
+	case client == server:
+		return ""
+	case client == facts.GenerationLegacy:
+		return "the store takes a client without a greeting for a stranger: it closes the connection (Connection reset by peer), or with libuv never answers, so that the client hangs"
+	case server == facts.GenerationLegacy:
+		return "the store reads the client's greeting as a key of some terabytes: the connection is reset, or rank 0 runs out of memory, or both hang"
+	case client == facts.GenerationPings:
+		return "the store does not know the client's ping and closes the connection: the client tries again until its timeout (failed to connect/validate)"
+	}
+	return "" // a newer store knows all that a client of 2.1 to 2.4 asks
+}

@@ -1,0 +1,214 @@
+package launch
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/launch/launchtest"
+)
+
+// deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery,
+// 0.19.6 of development.
+func TestDeepSpeedMeeting(t *testing.T) {
+	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
+	const asks = "DeepSpeed takes the first word that `hostname -I` prints on w1"
+	for _, c := range []struct {
+		name  string
+		p     Prediction
+		net   *facts.Net
+		noise []string
+		want  Endpoint
+	}{
+		{"the first address", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, nil,
+			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: asks + ": docker0's"}},
+		{"the first word of noise", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, []string{"", "  Welcome to w1", "have fun"},
+			Endpoint{Host: "Welcome", Port: 29500, Rule: asks + ": a start-up file printed it"}},
+		{"empty lines are no words", Prediction{Launcher: "pdsh", MasterPort: 29500}, docker, []string{"", " "},
+			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: asks + ": docker0's"}},
+		{"noise, nothing seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, []string{"hi"},
+			Endpoint{Host: "hi", Port: 29500, Rule: asks + ": a start-up file printed it"}},
+		{"given", Prediction{Launcher: "pdsh", MasterAddr: "w1.cluster", MasterPort: 4000}, docker, []string{"hi"},
+			Endpoint{Host: "w1.cluster", Port: 4000, Rule: "--master_addr"}},
+		{"a single host asks ssh too", Prediction{Launcher: "pdsh", Local: true, MasterPort: 29500}, docker, nil,
+			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: asks + ": docker0's"}},
+		{"mpich passes it on", Prediction{Launcher: "mpich", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, nil,
+			Endpoint{Host: "10.0.0.1", Port: 4000, Rule: "--master_addr"}},
+		{"openmpi does not, and rank 0 has no login", Prediction{Launcher: "openmpi", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, []string{"hi"},
+			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 takes the first word of its own `hostname -I`: docker0's"}},
+		{"IPv6 only", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("eth0 fd00::1/64"), nil,
+			Endpoint{Host: "fd00::1", Port: 29500, Rule: asks + ": eth0's"}},
+		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
+			Endpoint{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface but the loopback is up and has an address)"}},
+		{"not seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, nil,
+			Endpoint{Port: 29500, Rule: asks, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
+	} {
+		first := launchtest.Node(c.net, nil)
+		first.SSH = &facts.SSH{Noise: c.noise}
+		if diff := cmp.Diff(c.want, c.p.Endpoint(first)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+// Debian's hostname 3.23 printed this line on these interfaces, added in another
+// order than their names and their indexes.
+func TestHostnameI(t *testing.T) {
+	net := launchtest.Net(
+		"lo 127.0.0.1/8 10.0.0.9/32 ::1/128",
+		"z0 10.9.0.1/24 10.1.0.1/24 2001:db8::5/64 fe80::7a:dcff:fe26:72aa/64",
+		"a1 10.2.0.1/16 fd01::1/64 fe80::d4c6:3aff:fe86:bd00/64",
+		"~b2 127.0.9.9/8 169.254.3.3/16 fec0::1/64 fe80::b482:a3ff:fe5f:93cf/64",
+		"!e4 10.77.0.1/24")
+	want := []string{"10.9.0.1", "10.1.0.1", "10.2.0.1", "127.0.9.9", "169.254.3.3", "2001:db8::5", "fd01::1", "fec0::1"}
+	var got []string
+	for _, h := range hostnameI(launchtest.Node(net, nil)) {
+		got = append(got, h.Addr().String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// pytorch/pytorch 2.15, distributed/run.py, static_tcp_rendezvous.py and
+// c10d_rendezvous_backend.py.
+func TestTorchrunMeeting(t *testing.T) {
+	const itself = "every node meets itself"
+	for _, c := range []struct {
+		name string
+		p    Prediction
+		want Endpoint
+	}{
+		{"static", Prediction{Rendezvous: "static", MasterAddr: "w1", MasterPort: 4000},
+			Endpoint{Host: "w1", Port: 4000, Rule: "--master_addr and --master_port"}},
+		{"static, IPv6", Prediction{Rendezvous: "static", MasterAddr: "fd00::1", MasterPort: 4000},
+			Endpoint{Host: "fd00::1", Port: 4000, Rule: "--master_addr and --master_port"}},
+		{"static by default", Prediction{Rendezvous: "static", MasterPort: 29500},
+			Endpoint{Host: "127.0.0.1", Port: 29500, Rule: "torchrun's default without --master_addr: " + itself}},
+		{"static by endpoint", Prediction{Rendezvous: "static", MasterAddr: "w1", MasterPort: 29500, RdzvEndpoint: "w2:5000"},
+			Endpoint{Host: "w2", Port: 5000, Rule: "--rdzv_endpoint=w2:5000"}},
+		{"static without a port", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: "w2"},
+			Endpoint{Error: "ValueError: Port is absent in endpoint: w2. Try launching with --master_port"}},
+		{"static, blank", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: " "},
+			Endpoint{Error: "ValueError: endpoint is absent in RendezvousParametersTry add --master_port and --master_addr to the cmd request"}},
+		{"static, unreadable", Prediction{Rendezvous: "static", MasterPort: 29500, RdzvEndpoint: "w2:x"},
+			Endpoint{Error: "ValueError: The port number of the rendezvous endpoint 'w2:x' must be an integer between 0 and 65536"}},
+		{"c10d", Prediction{Rendezvous: "c10d", MasterAddr: "10.0.0.9", MasterPort: 29500, RdzvEndpoint: "w1"},
+			Endpoint{Host: "w1", Port: 29400, Rule: "--rdzv_endpoint=w1"}},
+		{"c10d with a port", Prediction{Rendezvous: "c10d", RdzvEndpoint: "w1:5000"},
+			Endpoint{Host: "w1", Port: 5000, Rule: "--rdzv_endpoint=w1:5000"}},
+		{"c10d by default", Prediction{Rendezvous: "c10d", MasterAddr: "10.0.0.9", MasterPort: 29500},
+			Endpoint{Host: "localhost", Port: 29400, Rule: "torchrun's default without --rdzv_endpoint: " + itself}},
+		{"c10d, unreadable", Prediction{Rendezvous: "c10d", RdzvEndpoint: "u@w1"},
+			Endpoint{Error: "ValueError: The hostname of the rendezvous endpoint 'u@w1' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"}},
+		{"in a service", Prediction{Rendezvous: "etcd-v2", RdzvEndpoint: "e:2379", MasterAddr: "w1", MasterPort: 29500},
+			Endpoint{Error: "the rendezvous etcd-v2 is kept by a service of its own, at e:2379, and the ranks meet where that says"}},
+		{"in a service nowhere", Prediction{Rendezvous: "etcd"},
+			Endpoint{Error: "the rendezvous etcd is kept by a service of its own, at no endpoint, and the ranks meet where that says"}},
+	} {
+		if diff := cmp.Diff(c.want, c.p.Endpoint(&facts.Node{Name: "w1"})); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestMeetingHost(t *testing.T) {
+	for _, c := range []struct {
+		p    Prediction
+		want string
+	}{
+		{Prediction{Launcher: "pdsh"}, ""},
+		{Prediction{Launcher: "pdsh", MasterAddr: "w1"}, "w1"},
+		{Prediction{Launcher: "slurm", MasterAddr: "w1"}, ""},
+		{Prediction{Launcher: "slurm", Local: true, MasterAddr: "w1"}, "w1"},
+		{Prediction{Launcher: "pdsh", Rendezvous: "static", MasterAddr: "w1", MasterPort: 1}, "w1"},
+		{Prediction{Launcher: "pdsh", Rendezvous: "c10d", MasterAddr: "w1"}, "localhost"},
+		{Prediction{Launcher: "slurm", Rendezvous: "c10d", RdzvEndpoint: "w2:1"}, "w2"},
+		{Prediction{Rendezvous: "etcd-v2", RdzvEndpoint: "e:1", MasterAddr: "w1"}, ""},
+	} {
+		if got := c.p.EndpointHost(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p, got, c.want)
+		}
+	}
+}
+
+const (
+	badPort = "ValueError: The port number of the rendezvous endpoint '%s' must be an integer between 0 and 65536"
+	badHost = "ValueError: The hostname of the rendezvous endpoint '%s' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"
+)
+
+// pytorch/pytorch, parse_rendezvous_endpoint; every row was given to that of 2.15.
+func TestParseEndpoint(t *testing.T) {
+	for _, c := range []struct {
+		endpoint string
+		want     string // host and port, or the error
+	}{
+		{"", "localhost 29400"},
+		{"  ", "localhost 29400"},
+		{"w1", "w1 29400"},
+		{" w1:29500\n", "w1 29500"},
+		{"w1.cluster:0", "w1.cluster 0"},
+		{"10.0.0.1:65535", "10.0.0.1 65535"},
+		{"10.0.0.1:65536", badPort},
+		{"w1:", badPort},
+		{"w1:x", badPort},
+		{"w1:+1", badPort},
+		{"w1:123456", badPort},
+		{"w1:000001", badPort},
+		{"w1:00001", "w1 1"},
+		{"[fd00::1]", "fd00::1 29400"},
+		{"[fd00::1]:29500", "fd00::1 29500"},
+		{"fd00::1", "fd00: 1"}, // the trap of a missing bracket
+		{"fd00::1:29500", "fd00::1 29500"},
+		{"fd00::", badPort},
+		{"[]", badHost},
+		{"[w1", badHost},
+		{":29500", badHost},
+		{"user@w1:29500", badHost},
+		{"fe80::1%eth0:29500", badHost},
+		{"w_1-a:29500", "w_1-a 29500"},
+		{"wö:29500", "wö 29500"},
+		{"w 1:29500", badHost},
+	} {
+		got := ""
+		host, port, err := ParseEndpoint(c.endpoint, 29400)
+		if got = fmt.Sprintf("%s %d", host, port); err != nil {
+			got = err.Error()
+		}
+		want := c.want
+		if strings.Contains(want, "%s") {
+			want = fmt.Sprintf(want, strings.TrimSpace(c.endpoint))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q: (-want +got)\n%s", c.endpoint, diff)
+		}
+	}
+}
+
+// What is accepted has a host of the allowed characters and a port in range, and
+// reads the same when it is written in full.
+func FuzzParseEndpoint(f *testing.F) {
+	for _, seed := range []string{"", "w1", "w1:29500", "[fd00::1]:1", "[fd00::1]", "fd00::1", "a:b:c", "[[a]]", "w1:65536", ":1", "[", "]:1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, endpoint string) {
+		host, port, err := ParseEndpoint(endpoint, 29400)
+		if err != nil {
+			return
+		}
+		if host == "" || port < 0 || port > 65535 || strings.ContainsAny(host, "[]@%/ \t\n") {
+			t.Fatalf("%q: %q, %d", endpoint, host, port)
+		}
+		full := fmt.Sprintf("%s:%d", host, port)
+		if address, err := netip.ParseAddr(host); err == nil && address.Is6() {
+			full = fmt.Sprintf("[%s]:%d", host, port)
+		}
+		if again, samePort, err := ParseEndpoint(full, 0); err != nil || again != host || samePort != port {
+			t.Fatalf("%q: %q, %d; again by %q: %q, %d, %v", endpoint, host, port, full, again, samePort, err)
+		}
+	})
+}

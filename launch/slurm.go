@@ -1,0 +1,83 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/hostfile"
+)
+
+// slurmCommand has srun start the script, with the whole environment and the
+// exports over it. Which nodes run is srun's choice unless a filter has named
+// them, which before v0.19.7 it did in DeepSpeed's grammar and with an option that
+// srun does not have. --module and --no_python are forgotten.
+//
+// Source: deepspeed/launcher/multinode_runner.py, SlurmRunner.get_cmd, v0.7.4 to
+// 0.19.8.
+func (r runner) slurmCommand() []string {
+	argv := []string{"srun", "-n", strconv.Itoa(slotsOf(r.active))}
+	perNode := "--gpus-per-node"
+	if r.before("0.19.7") {
+		argv, perNode = []string{"srun", "-n", r.total()}, "--gpus"
+	}
+	argv = append(argv, r.words...)
+	if r.before("0.19.7") {
+		if r.Filter.Include != "" {
+			argv = append(argv, "--include", r.Filter.Include)
+		}
+		if r.Filter.Exclude != "" {
+			argv = append(argv, "--exclude", r.Filter.Exclude)
+		}
+	} else if r.Filter.Include != "" || r.Filter.Exclude != "" {
+		argv = append(argv, "--nodelist", strings.Join(hostNames(r.active), ","), "--nodes", strconv.Itoa(len(r.active)))
+	}
+	if r.Filter.NumNodes.N > 0 {
+		argv = append(argv, "--nodes", strconv.Itoa(r.Filter.NumNodes.N))
+	}
+	if r.Filter.NumGPUs.N > 0 {
+		argv = append(argv, perNode, strconv.Itoa(r.Filter.NumGPUs.N))
+	}
+	exports := "--export=ALL"
+	for _, s := range r.exports {
+		exports += "," + s.Name + "=" + s.Value
+	}
+	return slices.Concat(argv, []string{exports, r.python, "-u", r.Script}, r.arguments)
+}
+
+// slurmRefuses is SlurmRunner.validate_active_resources.
+func (r runner) slurmRefuses() error {
+	if r.before("0.19.7") {
+		return nil
+	}
+	counts := make([]string, len(r.active))
+	for i, host := range r.active {
+		counts[i] = fmt.Sprintf("%s: %d", hostfile.PythonRepr(host.Name), len(host.Slots))
+		for j, slot := range host.Slots {
+			if slot != j {
+				return DeepSpeedRefuses(fmt.Sprintf("ValueError: slurm backend cannot select specific device ids, got [%s] on %s. Filter whole hosts, or keep the first N slots on every host.", joined(host.Slots), host.Name),
+					"--launcher slurm cannot start ranks on slots %s of %s alone: leave out whole hosts, or give every host its first slots by --num_gpus", joined(host.Slots), host.Name)
+			}
+		}
+	}
+	if !sameSlots(r.active) {
+		return DeepSpeedRefuses(fmt.Sprintf("ValueError: slurm backend needs the same slot count on every host, got {%s}.", strings.Join(counts, ", ")),
+			"--launcher slurm starts as many ranks on every host, and their slots differ: make them equal in the hostfile, or by --num_gpus")
+	}
+	return nil
+}
+
+func (r runner) slurmNotes() []hostfile.Note {
+	filtered := r.Filter.Include != "" || r.Filter.Exclude != ""
+	switch {
+	case r.asksForAllSlots() && filtered:
+		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", cmp.Or(r.Filter.Include, r.Filter.Exclude))}
+	case r.asksForAllSlots() && r.Filter.Given():
+		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total())}
+	case !filtered:
+		return []hostfile.Note{note("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice")}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// pythonError is what Python says, in its own words.
+type pythonError string
+
+func (e pythonError) Error() string { return string(e) }
+
+// For a text that ends too early.
+const (
+	errNoClosingQuotation = pythonError("No closing quotation")
+	errNoEscapedCharacter = pythonError("No escaped character")
+)
+
+// SplitWords splits a text into words as Python's shlex.split does, which is how
+// DeepSpeed reads --launcher_args: by blanks, with the quotes and backslashes of a
+// POSIX shell, nothing expanded and no comments. The errors have Python's words.
+//
+// Source: CPython 3.12, Lib/shlex.py, shlex.read_token with posix and
+// whitespace_split set.
+func SplitWords(text string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inWord, escaped, quote := false, false, rune(0)
+	for _, r := range text {
+		switch {
+		case escaped:
+			// Between double quotes a backslash stays unless it hides one of two.
+			if quote != 0 && r != '\\' && r != quote {
+				word.WriteByte('\\')
+			}
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, inWord = r, true
+		case strings.ContainsRune(" \t\r\n", r):
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			inWord = false
+		default:
+			word.WriteRune(r)
+			inWord = true
+		}
+	}
+	switch {
+	case escaped:
+		return nil, errNoEscapedCharacter
+	case quote != 0:
+		return nil, errNoClosingQuotation
+	case inWord:
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// survivesShell is whether a value reaches a program as it is when its word goes
+// through pdsh and the shell of a node: pdsh replaces %h, %u, %n and %% in every
+// word, and the shell expands, splits and unquotes what ssh has joined with
+// blanks.
+//
+// Source: pdsh 2.34, src/pdsh/dsh.c, and POSIX.1-2017, XCU 2.2 and 2.6; braces are
+// bash's. Tried with bash 5.2.
+func survivesShell(value, word string) bool {
+	if slices.ContainsFunc([]string{"%h", "%u", "%n", "%%"}, func(mark string) bool { return strings.Contains(word, mark) }) || hasShellSyntax(word) {
+		return false
+	}
+	if word == "" {
+		return true // NAME= sets what it says; an argument is another matter
+	}
+	words, err := SplitWords(word)
+	return err == nil && len(words) == 1 && words[0] == value
+}
+
+// hasShellSyntax is whether a shell finds something to expand or to obey in a word.
+func hasShellSyntax(word string) bool {
+	var quote rune
+	escaped := false
+	for i, r := range word {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped = true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == '\'':
+		case r == '$' || r == '`':
+			return true
+		case quote != 0:
+		case r == '\'' || r == '"':
+			quote = r
+		case strings.ContainsRune(";&|<>()*?[\t\n\r ", r), r == '#' && i == 0, r == '{' && braces(word[i:]):
+			return true
+		case r == '~' && (i == 0 || strings.ContainsRune("=:", rune(word[i-1]))):
+			return true
+		}
+	}
+	return false
+}
+
+// braces is whether bash makes several words of what begins with a brace.
+func braces(text string) bool {
+	inside, _, closed := strings.Cut(text, "}")
+	return closed && (strings.Contains(inside, ",") || strings.Contains(inside, ".."))
+}
+
+// redacted are arguments as a report may show them, without what may be a secret:
+// reports are kept and passed around, and DeepSpeed itself never reads one. What
+// is started is what was typed.
+func redacted(arguments []string) []string {
+	shown := slices.Clone(arguments)
+	for i, argument := range arguments {
+		if i > 0 && announcesSecret(arguments[:i]) && !strings.HasPrefix(argument, "-") {
+			shown[i] = facts.Hidden
+			continue
+		}
+		shown[i] = redactedWord(argument)
+	}
+	return shown
+}
+
+// announcesSecret is whether the next word is the value of a secret: of an option,
+// or of a variable that the launchers of MPICH take as two words.
+func announcesSecret(before []string) bool {
+	name := before[len(before)-1]
+	variable := len(before) > 1 && slices.Contains([]string{"-env", "-genv"}, before[len(before)-2])
+	return (variable || strings.HasPrefix(name, "-")) && !strings.ContainsAny(name, "=:") && facts.Secret(name)
+}
+
+// redactedWord hides all that follows the first secret of a word: a word may be a
+// setting or a list of them, an address with a query, a header, or JSON.
+func redactedWord(word string) string {
+	from := 0
+	for i, r := range word {
+		if (r == '=' || r == ':') && facts.Secret(word[from:i]) && i+1 < len(word) {
+			return facts.HideUsers(word[:i+1]) + facts.Hidden
+		}
+		if strings.ContainsRune("=:, ;&?/{}[]()\n\t", r) {
+			from = i + 1
+		}
+	}
+	return facts.HideUsers(word)
+}
