@@ -10,108 +10,253 @@ import (
 	"testing"
 )
 
-// rule forbids some imports in one room, with the reason a person would want
-// to read when the test stops them.
-type rule struct {
-	room      string
-	forbidden []string // packages, or "ours" for any room that is not in allowed
-	allowed   []string
-	why       string
+// room is what one package may import, and why: the reason is for whoever is stopped.
+type room struct {
+	path  string   // below the module, "." for its root
+	ours  []string // what of ours: a package, or with /... a room and all below it
+	never []string // what of others' it must not
+	why   string
 }
 
-var rules = []rule{
-	{"hostfile", []string{"ours"}, nil, "the grammar stands alone: it is what everything else starts from"},
-	{"facts", []string{"ours"}, nil, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"hostsys", []string{"ours"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
-	{"launch", []string{"ours", "os", "os/exec", "net"}, []string{"hostfile", "facts"},
-		"launch predicts by rule alone, so that every rule is a table test"},
-	{"remote", []string{"ours"}, []string{"hostfile", "hostsys"}, "remote reaches nodes and knows nothing of what is looked at there"},
-	{"probe", []string{"ours"}, []string{"facts", "hostsys"}, "a probe observes: a check or a connection in it would be judging or calling home"},
-	{"drill", []string{"ours"}, []string{"facts", "hostsys"}, "a drill tries and reports; judging is for checks"},
-	{"fleet", []string{"ours"}, []string{"remote", "drill", "probe", "facts", "launch", "hostfile"},
+// What several rooms must not import.
+var (
+	acts  = []string{"os", "os/exec", "net"}
+	clock = append([]string{"time"}, acts...)
+)
+
+// Of ours, what checks of every family stand on.
+var judging = []string{
+	"checks", "checks/compare", "checks/fix", "checks/names", "checks/proof", "checks/ranks", "checks/remedy",
+	"facts", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
+}
+
+// Of ours, what a finished report is made of.
+var finished = []string{
+	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/store",
+	"explain", "facts", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
+}
+
+const (
+	pure   = "checks are pure: no clock, no I/O, the same fleet gives the same report; families know nothing of each other"
+	leaf   = "a leaf: every family stands on it, so it stands on none"
+	byRule = "launch predicts by rule alone, so that every rule is a table test"
+	looks  = "a probe observes: a check or a connection in it would be judging or calling home; one part of a machine needs no other"
+	draws  = "rendering a finished report must not be able to change it"
+	tries  = "a drill tries and reports; judging is for checks"
+)
+
+// rooms has a row for every package of ours.
+var rooms = []room{
+	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
+	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+
+	{"launch", []string{"facts", "hostfile", "launch/dsconfig"}, acts, byRule},
+	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
+	{"launch/dsconfig", []string{"hostfile"}, acts, byRule},
+	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
+
+	{"remote", []string{"hostfile", "hostsys"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
+
+	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
+	{"probe/machine", []string{"facts"}, nil, looks},
+	{"probe/host", []string{"facts", "hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/network", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
+	{"probe/gpu", []string{"facts", "hostsys", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/python", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
+	{"probe/launch", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
+	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
+	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
+
+	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill/c10d", []string{"facts"}, nil, tries},
+	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill/outcome", []string{"facts"}, nil, tries},
+
+	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"checks", []string{"ours", "os", "net", "os/exec", "time"}, []string{"facts", "launch", "hostfile"},
-		"checks are pure: no clock, no I/O, the same fleet gives the same report"},
-	{"explain", []string{"ours", "os", "net", "os/exec"}, []string{"checks"}, "a log is read as it is handed over; nothing is opened, reached or run"},
-	{"report", []string{"ours", "os", "net", "os/exec"}, []string{"checks", "explain", "facts", "hostfile", "launch"},
-		"rendering a finished report must not be able to change it"},
-	{"testhosts", []string{"ours"}, []string{"hostfile"}, "a stand-in that uses our own code would agree with its mistakes"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+
+	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
+	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
+	{"checks/fix", []string{"hostfile"}, clock, "commands are values that quote themselves, whatever they repair"},
+	{"checks/names", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
+	{"checks/proof", []string{"facts", "hostfile"}, clock, leaf},
+	{"checks/ranks", []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
+	{"checks/remedy", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
+	{"checks/ssh", judging, clock, pure},
+	{"checks/host", judging, clock, pure},
+	{"checks/software", judging, clock, pure},
+	{"checks/launcher", judging, clock, pure},
+	{"checks/gpu", judging, clock, pure},
+	{"checks/network", judging, clock, pure},
+	{"checks/fabric", judging, clock, pure},
+	{"checks/store", append([]string{"checks/engine"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
+	{"checks/agreement", []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
+		"what a team has stated or recorded is held against facts, whatever a family makes of them"},
+	{"checks/advice", judging, clock, "advice is what this run has proven: it asks the proof, not a family"},
+	{"checks/engine", []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
+		"the engine runs whatever checks it is handed, and knows none by name"},
+	{"checks/catalogue", []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/launcher", "checks/network", "checks/software", "checks/ssh", "checks/engine"},
+		clock, "a list: whoever needs one check needs no other"},
+
+	{"explain", []string{"checks", "checks/catalogue"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+
+	{"report", finished, acts, draws},
+	{"report/ci", append([]string{"report"}, finished...), acts, draws},
+	{"report/html", append([]string{"report"}, finished...), acts, draws},
+	{"report/formats", []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
+
+	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "launch/...", "probe", "remote/..."}, nil,
+		"the story of a run: flags and rendering are whoever's who tells it"},
+
+	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
+	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
+	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report"}, nil, "what is shown while a run is under way, which it must not change"},
+
+	{"testhosts/...", []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
+
+	{"portable", nil, nil, "it is linked into what must start on any glibc"},
+	{"examples", nil, nil, "tests alone: examples are used as their readers use them, from outside"},
+	{"packaging", nil, nil, "tests alone: packages are looked at from outside"},
+	{"oracle", nil, nil, "tests alone: the real thing says whether we are right"},
 }
 
-// probeParts look at one part of a machine each, and probe at all of them.
-var probeParts = []string{"probe", "probe/gpu", "probe/host", "probe/launch", "probe/network", "probe/python"}
+// programs may wire whatever they need, but what is listed with them.
+var programs = map[string][]string{
+	"cmd/preflight":     nil,
+	"explain/score":     {"os/exec"},
+	"portable/floor":    {"os/exec"},
+	"packaging/sbom":    {"os/exec"},
+	"testhosts/bench":   nil,
+	"testhosts/cluster": nil,
+}
+
+// forTests are what only tests import.
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample"}
+
+// onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
+var onlyIn = []struct {
+	imported string
+	by       []string
+	why      string
+}{
+	{"preflight/testhosts/...", []string{"cmd/preflight", "testhosts/..."}, "testhosts is for tests, the demo and benchmarks only"},
+	{"github.com/spf13/viper", []string{"cmd/preflight/..."}, "configuration is read in one place"},
+	{"github.com/spf13/cobra", []string{"cmd/preflight/..."}, "flags are the command line's"},
+	{"github.com/NVIDIA/go-nvml/...", []string{"probe/nvml"}, "a driver is asked in a process that may hang and die of it"},
+	{"golang.org/x/crypto/ssh/...", []string{"remote/...", "testhosts/..."}, "ssh is one carrier of several"},
+}
 
 func TestImportRules(t *testing.T) {
-	checked := map[string]bool{}
+	met := map[string]bool{}
 	for _, pkg := range packages(t) {
-		path := strings.TrimPrefix(pkg.ImportPath, "preflight/")
-		room, _, _ := strings.Cut(path, "/")
-		if pkg.Name == "main" || pkg.Name == "sample" {
-			continue // a program of a room, and what its tests share, may wire whatever it needs
+		where := "."
+		if pkg.ImportPath != "preflight" {
+			where = strings.TrimPrefix(pkg.ImportPath, "preflight/")
 		}
-		for _, r := range rules {
-			if r.room != room {
-				continue
+		for _, rule := range onlyIn {
+			if at := slices.IndexFunc(pkg.Imports, matches(rule.imported)); at >= 0 && !slices.ContainsFunc(rule.by, covers(where)) {
+				t.Errorf("%s imports %s: %s", where, pkg.Imports[at], rule.why)
 			}
-			checked[room] = true
-			for _, imported := range pkg.Imports {
-				if r.breaks(imported) {
-					t.Errorf("%s imports %s: %s", path, imported, r.why)
+		}
+		if slices.Contains(forTests, where) {
+			met[where] = true
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if slices.Contains(forTests, strings.TrimPrefix(imported, "preflight/")) {
+				t.Errorf("%s imports %s, which is for tests", where, imported)
+			}
+		}
+		if never, program := programs[where]; program {
+			met[where] = true
+			for _, dep := range pkg.Deps {
+				if slices.ContainsFunc(never, covers(dep)) {
+					t.Errorf("%s is linked with %s, which it has no use for", where, dep)
 				}
 			}
+			continue
 		}
-		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "preflight/testhosts") {
-			t.Errorf("%s imports testhosts, which is for tests, the demo and benchmarks only", path)
+		at := slices.IndexFunc(rooms, func(r room) bool { return covers(where)(r.path) })
+		if at < 0 {
+			t.Errorf("%s has no row: say what it may import, and why", where)
+			continue
 		}
-		if path != "cmd/preflight" && slices.Contains(pkg.Imports, "github.com/spf13/viper") {
-			t.Errorf("%s imports viper: configuration is read in one place", path)
-		}
-		for _, fixture := range []string{"probe/fixture", "remote/fixture"} {
-			if slices.Contains(pkg.Imports, "preflight/"+fixture) {
-				t.Errorf("%s imports %s, which is for tests only", path, fixture)
+		met[rooms[at].path] = true
+		for _, imported := range pkg.Imports {
+			if rooms[at].forbids(imported) {
+				t.Errorf("%s imports %s: %s", where, imported, rooms[at].why)
 			}
 		}
-		if path == "remote" && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
-			return strings.HasPrefix(imported, "preflight/remote/") || strings.Contains(imported, "crypto/ssh")
-		}) {
-			t.Error("remote imports a carrier: what carries the wire is nothing to it, and an agent needs none")
-		}
-		if path == "fleet/agent" && slices.Contains(pkg.Imports, "preflight/launch") {
-			t.Errorf("%s imports launch: what runs on a node needs none of it", path)
-		}
-		if path != "probe" && slices.Contains(probeParts, path) && slices.ContainsFunc(pkg.Imports, func(imported string) bool {
-			return slices.Contains(probeParts, strings.TrimPrefix(imported, "preflight/"))
-		}) {
-			t.Errorf("%s imports another part of the probe: what two of them need is for probe/machine", path)
-		}
-		if path != "probe/nvml" && slices.ContainsFunc(pkg.Imports, func(imported string) bool { return strings.HasPrefix(imported, "github.com/NVIDIA/go-nvml/") }) {
-			t.Errorf("%s imports go-nvml: a driver is asked in a process that may hang and die of it", path)
+	}
+	for _, r := range rooms {
+		if !met[r.path] {
+			t.Errorf("there is no package %s", r.path)
 		}
 	}
-	for _, room := range []string{"hostfile", "facts", "hostsys", "launch", "remote", "probe", "drill", "fleet", "checks", "explain", "report", "testhosts"} {
-		if !checked[room] {
-			t.Errorf("no package of %s was looked at", room)
+	for _, where := range forTests {
+		if !met[where] {
+			t.Errorf("there is no package %s for tests", where)
+		}
+	}
+	for where := range programs {
+		if !met[where] {
+			t.Errorf("there is no program %s", where)
 		}
 	}
 }
 
-func (r rule) breaks(imported string) bool {
-	room, ours := strings.CutPrefix(imported, "preflight/")
-	room, _, _ = strings.Cut(room, "/")
-	if slices.Contains(r.forbidden, imported) || ours && slices.Contains(r.forbidden, room) {
+// forbids is whether a room must not import that.
+func (r room) forbids(imported string) bool {
+	if slices.Contains(r.never, imported) {
 		return true
 	}
-	return ours && slices.Contains(r.forbidden, "ours") && room != r.room && !slices.Contains(r.allowed, room)
+	below, ours := strings.CutPrefix(imported, "preflight/")
+	if imported == "preflight" {
+		below, ours = ".", true
+	}
+	return ours && !slices.ContainsFunc(r.ours, covers(below))
+}
+
+// matches is whether a path is the pattern, or with /... behind it below it.
+func matches(pattern string) func(path string) bool {
+	return func(path string) bool { return covers(path)(pattern) }
+}
+
+// covers is the same from the other side.
+func covers(where string) func(pattern string) bool {
+	return func(pattern string) bool {
+		above, all := strings.CutSuffix(pattern, "/...")
+		return where == above || all && strings.HasPrefix(where, above+"/")
+	}
+}
+
+// TestCovers: a rule that matched nothing would forbid nothing.
+func TestCovers(t *testing.T) {
+	for where, pattern := range map[string]string{"drill": "drill/...", "drill/c10d": "drill/...", "checks/fix": "checks/fix"} {
+		if !covers(where)(pattern) {
+			t.Errorf("%s is not covered by %s", where, pattern)
+		}
+	}
+	for where, pattern := range map[string]string{"drilling": "drill/...", "drill/c10d": "drill", "a/b": "b"} {
+		if covers(where)(pattern) {
+			t.Errorf("%s is covered by %s", where, pattern)
+		}
+	}
 }
 
 type goPackage struct {
 	ImportPath, Name string
 	Imports          []string // of the package itself, without its tests
+	Deps             []string // and of what these import
 }
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports,Deps", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"preflight"
 	"preflight/checks"
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // drill is one change to a node of a running cluster, and the one finding it must yield.
@@ -29,7 +30,7 @@ type drill struct {
 func drills(cluster *testhosts.Cluster) []drill {
 	return []drill{
 		{"driver bump", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
-			newer := testhosts.H100s(8)
+			newer := gpus.H100s(8)
 			newer.Driver, newer.Module, newer.FabricManager, newer.CUDA = "570.86.15", "570.86.15", "570.86.15", "12.8"
 			return n.SetDriver(newer)
 		}), checks.Finding{
@@ -42,7 +43,7 @@ func drills(cluster *testhosts.Cluster) []drill {
 			Got: "net.interfaces.eth0.mtu 9000", Want: "net.interfaces.eth0.mtu 1500",
 		}},
 		{"GPU lost", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
-			lost := testhosts.H100s(8)
+			lost := gpus.H100s(8)
 			lost.Cards[3].Lost = true
 			return n.SetDriver(lost)
 		}), checks.Finding{
@@ -133,7 +134,7 @@ func onHead(ctx context.Context, cluster *testhosts.Cluster, script string, args
 func TestDrift(t *testing.T) {
 	cluster := raise(t, "drift")
 	for _, node := range cluster.Nodes {
-		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
+		if _, err := node.SetDriver(gpus.H100s(8)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := node.OtherPackage(t.Context(), "protobuf", oldProtobuf); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // driverDeadline is the --timeout of the runs below: long enough for a driver's
@@ -23,61 +24,61 @@ const driverDeadline = 8 * time.Second
 // nvidia-smi is asked as well, which tells it in words of its own.
 var drivers = []struct {
 	name    string
-	change  func(*testhosts.GPUs)
+	change  func(*gpus.Machine)
 	verdict checks.Verdict
 	check   string
 	smi     bool
 }{
-	{"an old library tells less", func(g *testhosts.GPUs) {
+	{"an old library tells less", func(g *gpus.Machine) {
 		g.Without = []string{"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetRemappedRows"}
 	}, "", "", true},
-	{"the module is not loaded", func(g *testhosts.GPUs) { g.Module = "" }, checks.Fail, "gpu-driver-loads", true},
-	{"library and module differ", func(g *testhosts.GPUs) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads", true},
-	{"an unknown error", func(g *testhosts.GPUs) { g.Init = 999 }, checks.Fail, "gpu-driver-loads", true},
-	{"no library", func(g *testhosts.GPUs) { g.NoLibrary = true }, checks.Fail, "gpu-driver-loads", false},
-	{"no NVML, but nvidia-smi", func(g *testhosts.GPUs) { g.NoNVML = true }, "", "", false},
-	{"no /dev/nvidia-uvm", func(g *testhosts.GPUs) { g.NoUVM = true }, checks.Warn, "gpu-driver-loads", false},
-	{"no permission", func(g *testhosts.GPUs) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", false},
-	{"no device", func(g *testhosts.GPUs) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", false},
-	{"init hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", false},
-	{"one GPU's UUID hangs", func(g *testhosts.GPUs) { g.Hang = testhosts.NVMLCall{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads", true},
-	{"a call crashes", func(g *testhosts.GPUs) { g.Crash = testhosts.NVMLCall{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", false},
-	{"a GPU fell off the bus", func(g *testhosts.GPUs) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy", true},
-	{"a GPU is not there", func(g *testhosts.GPUs) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", false},
-	{"errors that ECC could not correct", func(g *testhosts.GPUs) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy", true},
-	{"no spare rows are left", func(g *testhosts.GPUs) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", false},
-	{"somebody uses a GPU", func(g *testhosts.GPUs) {
+	{"the module is not loaded", func(g *gpus.Machine) { g.Module = "" }, checks.Fail, "gpu-driver-loads", true},
+	{"library and module differ", func(g *gpus.Machine) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads", true},
+	{"an unknown error", func(g *gpus.Machine) { g.Init = 999 }, checks.Fail, "gpu-driver-loads", true},
+	{"no library", func(g *gpus.Machine) { g.NoLibrary = true }, checks.Fail, "gpu-driver-loads", false},
+	{"no NVML, but nvidia-smi", func(g *gpus.Machine) { g.NoNVML = true }, "", "", false},
+	{"no /dev/nvidia-uvm", func(g *gpus.Machine) { g.NoUVM = true }, checks.Warn, "gpu-driver-loads", false},
+	{"no permission", func(g *gpus.Machine) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", false},
+	{"no device", func(g *gpus.Machine) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", false},
+	{"init hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", false},
+	{"one GPU's UUID hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads", true},
+	{"a call crashes", func(g *gpus.Machine) { g.Crash = gpus.Call{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", false},
+	{"a GPU fell off the bus", func(g *gpus.Machine) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy", true},
+	{"a GPU is not there", func(g *gpus.Machine) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", false},
+	{"errors that ECC could not correct", func(g *gpus.Machine) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy", true},
+	{"no spare rows are left", func(g *gpus.Machine) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", false},
+	{"somebody uses a GPU", func(g *gpus.Machine) {
 		g.Cards[1].MemoryUsed = 40 << 30
-		g.Cards[1].Processes = []testhosts.GPUProcess{{PID: 4242, Name: "python3", Kind: "compute", Memory: 40 << 30}}
+		g.Cards[1].Processes = []gpus.Process{{PID: 4242, Name: "python3", Kind: "compute", Memory: 40 << 30}}
 	}, checks.Fail, "gpu-idle", true},
-	{"compute mode prohibited", func(g *testhosts.GPUs) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", false},
-	{"MIG", func(g *testhosts.GPUs) {
+	{"compute mode prohibited", func(g *gpus.Machine) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", false},
+	{"MIG", func(g *gpus.Machine) {
 		g.Cards[0].MIG, g.Cards[0].MIGPending, g.Cards[0].MIGDevices = "enabled", "enabled", []string{"1g.10gb"}
 	}, checks.Fail, "gpu-mode", true},
-	{"a GPU is too hot", func(g *testhosts.GPUs) {
+	{"a GPU is too hot", func(g *gpus.Machine) {
 		g.Cards[6].Throttle, g.Cards[6].Celsius = []string{"hw-slowdown", "hw-thermal"}, 89
 	}, checks.Warn, "gpu-throttle", false},
-	{"less power than it could have", func(g *testhosts.GPUs) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", false},
-	{"links are down", func(g *testhosts.GPUs) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links", false},
-	{"half the lanes", func(g *testhosts.GPUs) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", false},
-	{"two GPUs cannot reach each other", func(g *testhosts.GPUs) {
+	{"less power than it could have", func(g *gpus.Machine) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", false},
+	{"links are down", func(g *gpus.Machine) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links", false},
+	{"half the lanes", func(g *gpus.Machine) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", false},
+	{"two GPUs cannot reach each other", func(g *gpus.Machine) {
 		g.Cards[0].Apart, g.Cards[1].Apart = map[int]int{1: 4}, map[int]int{0: 4}
 	}, checks.Fail, "gpu-peer-access", false},
-	{"the fabric manager does not run", func(g *testhosts.GPUs) {
+	{"the fabric manager does not run", func(g *gpus.Machine) {
 		g.FabricManagerRuns = false
 		for i := range g.Cards {
-			g.Cards[i].Fabric = &testhosts.GPUFabric{State: 1}
+			g.Cards[i].Fabric = &gpus.Fabric{State: 1}
 		}
 	}, checks.Fail, "gpu-fabric", false},
-	{"another fabric manager than driver", func(g *testhosts.GPUs) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric", false},
-	{"another driver", func(g *testhosts.GPUs) {
+	{"another fabric manager than driver", func(g *gpus.Machine) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric", false},
+	{"another driver", func(g *gpus.Machine) {
 		g.Driver, g.Module, g.FabricManager = "535.161.08", "535.161.08", "535.161.08"
 	}, checks.Warn, "gpu-driver-same", false},
-	{"a driver too old for torch", func(g *testhosts.GPUs) {
+	{"a driver too old for torch", func(g *gpus.Machine) {
 		g.Driver, g.Module, g.FabricManager, g.CUDA = "470.239.06", "470.239.06", "470.239.06", "11.4"
 	}, checks.Fail, "gpu-driver-runs-cuda", false},
-	{"another model", func(g *testhosts.GPUs) {
-		*g = testhosts.A100s(8)
+	{"another model", func(g *gpus.Machine) {
+		*g = gpus.A100s(8)
 		g.Driver, g.Module, g.FabricManager, g.CUDA, g.OpenModule = "550.54.15", "550.54.15", "550.54.15", "12.4", true
 	}, checks.Warn, "gpu-model-same", false},
 }
@@ -85,16 +86,16 @@ var drivers = []struct {
 // machines are what whole fleets are made of, with nothing wrong, and a torch
 // that runs on them. GeForce come without persistence mode.
 var machines = map[string]struct {
-	gpus        testhosts.GPUs
+	gpus        gpus.Machine
 	torch, cuda string
 	want        []string
 }{
-	"A100 behind switches":             {testhosts.A100s(8), "2.5.1+cu121", "12.1", nil},
-	"A100 on PCIe":                     {testhosts.A100PCIes(4), "2.5.1+cu121", "12.1", nil},
-	"L4":                               {testhosts.L4s(2), "2.5.1+cu124", "12.4", nil},
-	"GB200":                            {testhosts.GB200s(4), "2.7.0+cu128", "12.8", nil},
-	"V100 with a driver of long ago":   {testhosts.V100s(8), "1.13.1+cu117", "11.7", nil},
-	"GeForce, which reach nobody else": {testhosts.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
+	"A100 behind switches":             {gpus.A100s(8), "2.5.1+cu121", "12.1", nil},
+	"A100 on PCIe":                     {gpus.A100PCIes(4), "2.5.1+cu121", "12.1", nil},
+	"L4":                               {gpus.L4s(2), "2.5.1+cu124", "12.4", nil},
+	"GB200":                            {gpus.GB200s(4), "2.7.0+cu128", "12.8", nil},
+	"V100 with a driver of long ago":   {gpus.V100s(8), "1.13.1+cu117", "11.7", nil},
+	"GeForce, which reach nobody else": {gpus.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
 }
 
 // TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
@@ -103,7 +104,7 @@ func TestGPUs(t *testing.T) {
 	cluster := raise(t, "gpus")
 	deliver(t, cluster, static(t))
 	for _, node := range cluster.Nodes {
-		if _, err := node.SetDriver(testhosts.H100s(8)); err != nil {
+		if _, err := node.SetDriver(gpus.H100s(8)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := node.CUDATorch(t.Context(), "2.5.1+cu124", "12.4"); err != nil {
@@ -139,7 +140,7 @@ func TestGPUs(t *testing.T) {
 	}
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
-			sick := testhosts.H100s(8)
+			sick := gpus.H100s(8)
 			d.change(&sick)
 			plantOn(t, cluster, "w3", driver(sick))
 			want := []string{}
@@ -170,6 +171,6 @@ func TestGPUs(t *testing.T) {
 }
 
 // driver gives a node GPUs and their driver.
-func driver(gpus testhosts.GPUs) plant {
+func driver(gpus gpus.Machine) plant {
 	return plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) })
 }

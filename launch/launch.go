@@ -289,7 +289,3 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
 }
-
-// Before is [hostfile.Before]: versions of torch, NCCL and drivers are compared as
-// DeepSpeed's are.
-func Before(text, release string) bool { return hostfile.Before(text, release) }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 // runnerRelease is one DeepSpeed, and the venv that has what it imports.
@@ -163,7 +163,7 @@ func (r runnerRelease) try(t *testing.T, root string, seed uint64) answered {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d := dealer{Rand: rand.New(rand.NewPCG(seed, 19)), root: root, accelerators: r.accelerators, devices: r.devices, namesEnvFile: !launch.Before(r.version, "0.10.1")}
+	d := dealer{Rand: rand.New(rand.NewPCG(seed, 19)), root: root, accelerators: r.accelerators, devices: r.devices, namesEnvFile: !hostfile.Before(r.version, "0.10.1")}
 	commands := handPicked(root)
 	for range commandsEach {
 		commands = append(commands, d.deal())

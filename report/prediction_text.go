@@ -159,7 +159,7 @@ func (p *page) command(f Prediction) {
 	}
 	text := ""
 	for _, setting := range f.CommandEnv {
-		text += setting.Name + "=" + fix.ShellWord(setting.Value) + " "
+		text += setting.Name + "=" + fix.Quote(setting.Value) + " "
 	}
 	p.line("\ncommand")
 	text += strings.TrimSpace(shell(" ", f.Command))
@@ -177,7 +177,7 @@ func (p *page) command(f Prediction) {
 func shell(separator string, words []string) string {
 	text := ""
 	for _, word := range words {
-		text += separator + fix.ShellWord(word)
+		text += separator + fix.Quote(word)
 	}
 	return text
 }

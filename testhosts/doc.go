@@ -10,10 +10,8 @@
 // mount and kill an administrator would use. What can be shown with a Fleet
 // should be; a Cluster is for what only a kernel and a real sshd can do.
 //
-// A machine with GPUs is a value, [GPUs], that says how many there are, what their
-// driver tells and what is wrong with them. A node shows it ([Node.SetDriver]), and a
-// library that programs load in place of NVIDIA's answers from it ([BuildNVML]),
-// so that nobody needs a GPU to meet a sick one. CUDA is not stood in for.
+// A machine with GPUs is a value of package gpus. A node shows it ([Node.SetDriver]), so
+// that nobody needs a GPU to meet a sick one.
 //
 // Both kinds hand their client a home of its own, with a key and a known_hosts
 // that is right: host keys are checked here, never bypassed, and the home of the

@@ -212,3 +212,111 @@ func ExitsWithoutStatus(h *host) {
 		obey(s, command)
 	}
 }
+
+// Truncates hangs up once the command has printed this many bytes.
+func Truncates(after int) Fault {
+	return cutOutput(after, func(s *session) { s.conn.Close() })
+}
+
+// Freezes goes silent once the command has printed this many bytes: nothing is
+// read, nothing written, and the connection stays (a SIGSTOP, a dead disk).
+func Freezes(after int) Fault {
+	return cutOutput(after, func(s *session) { s.conn.freeze() })
+}
+
+// Killed says a signal (named without SIG) ended the command once it has
+// printed this many bytes.
+func Killed(signal string, after int) Fault {
+	return cutOutput(after, func(s *session) {
+		s.exitBySignal(signal)
+		s.channel.Close()
+	})
+}
+
+// Exits ends every command with this status and this on stderr, unheard.
+func Exits(status int, stderr string) Fault {
+	return func(h *host) {
+		h.run = func(s *session, _ string) {
+			io.WriteString(s.channel.Stderr(), stderr)
+			s.exit(status)
+		}
+	}
+}
+
+// cutOutput lets the first bytes of the command's output pass and then acts.
+func cutOutput(after int, act func(*session)) Fault {
+	return func(h *host) {
+		h.run = func(s *session, command string) {
+			s.stdout = &cutter{to: s.channel, left: after, act: func() { act(s) }}
+			if after == 0 {
+				act(s)
+			}
+			obey(s, command)
+		}
+	}
+}
+
+type cutter struct {
+	to   io.Writer
+	left int
+	act  func()
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if len(p) < c.left {
+		c.left -= len(p)
+		return c.to.Write(p)
+	}
+	n, err := c.to.Write(p[:c.left])
+	if err != nil {
+		return n, err
+	}
+	c.act()
+	c.left = 0
+	return n, net.ErrClosed
+}
+
+// The faults of this file are about the machine behind the login. They bend
+// PATH, so they hold for commands called by their bare name.
+
+// WrongArch says uname -m is this.
+func WrongArch(machine string) Fault {
+	return shim("uname", "#!/bin/sh\n/bin/uname \"$@\" | sed \"s/$(/bin/uname -m)/"+machine+"/g\"\n")
+}
+
+// WrongOS says uname -s is this.
+func WrongOS(system string) Fault {
+	return shim("uname", "#!/bin/sh\n/bin/uname \"$@\" | sed \"s/Linux/"+system+"/g\"\n")
+}
+
+// NoExec lets no file become executable: running one fails with EACCES, as on
+// a file system mounted noexec.
+func NoExec(h *host) {
+	shim("chmod", "#!/bin/sh\n/bin/chmod \"$@\" && shift && exec /bin/chmod a-x \"$@\"\n")(h)
+}
+
+// DiskFull fails like a full disk wherever the usual commands would write one:
+// cat, gzip, dd, head and mktemp.
+func DiskFull(h *host) {
+	for _, name := range []string{"cat", "gzip", "gunzip", "dd", "head", "mktemp"} {
+		shim(name, "#!/bin/sh\necho '"+name+": write error: No space left on device' >&2\nexit 1\n")(h)
+	}
+}
+
+// Lacks does not have these commands installed.
+func Lacks(commands ...string) Fault {
+	return func(h *host) { h.lacks = commands }
+}
+
+// Homeless has a home directory that is not there and cannot be made, for root
+// neither.
+func Homeless(h *host) { h.Home = "/proc/homeless" }
+
+func shim(name, script string) Fault {
+	return func(h *host) {
+		if h.shims == nil {
+			h.shims = map[string]string{}
+		}
+		h.shims[name] = script
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 
@@ -129,4 +130,157 @@ func (h *host) answerChannel(ctx context.Context, conn *valve, channel ssh.NewCh
 		h.fleet.t.Errorf("testhosts: %s: unexpected channel %q", h.Name, channel.ChannelType())
 		channel.Reject(ssh.UnknownChannelType, "unknown channel type")
 	}
+}
+
+// execAnswer is what a host does when a command is asked for.
+type execAnswer int
+
+const (
+	runs    execAnswer = iota
+	refuses            // says no
+	ignores            // says nothing, ever
+)
+
+// session is one session channel on its way to running one command.
+type session struct {
+	*host
+	ctx     context.Context // ends with the connection
+	conn    *valve
+	channel ssh.Channel
+	stdout  io.Writer
+	pty     bool
+	ended   bool // how it ended has been said
+}
+
+// serveSession answers the requests of one session. As in OpenSSH a session
+// runs one command; asking for a shell or a subsystem is unexpected here.
+func (h *host) serveSession(ctx context.Context, conn *valve, open ssh.NewChannel) {
+	channel, requests, err := open.Accept()
+	if err != nil {
+		return
+	}
+	defer channel.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &session{host: h, ctx: ctx, conn: conn, channel: channel, stdout: channel}
+	done := make(chan struct{})
+	started := false
+	for {
+		select {
+		case <-done:
+			return
+		case request, ok := <-requests:
+			if !ok {
+				cancel()
+				if started {
+					<-done
+				}
+				return
+			}
+			command, exec := s.answer(request)
+			if exec && !started {
+				started = true
+				go func() {
+					defer close(done)
+					h.run(s, command)
+				}()
+			}
+		}
+	}
+}
+
+// answer replies to one request and reports the command when it was an exec.
+func (s *session) answer(request *ssh.Request) (command string, exec bool) {
+	accept := false
+	switch request.Type {
+	case "exec":
+		s.execs.Add(1)
+		var payload struct{ Command string }
+		if err := ssh.Unmarshal(request.Payload, &payload); err != nil {
+			s.fleet.t.Errorf("testhosts: %s: malformed exec: %v", s.Name, err)
+			break
+		}
+		if s.onExec == ignores {
+			return "", false
+		}
+		command, exec, accept = payload.Command, s.onExec == runs, s.onExec == runs
+	case "env": // sshd takes what AcceptEnv lists, which is nothing here
+	case "pty-req":
+		s.pty, accept = true, true
+	case "signal", "window-change", "keepalive@openssh.com":
+	default:
+		s.fleet.t.Errorf("testhosts: %s: unexpected session request %q", s.Name, request.Type)
+	}
+	if request.WantReply {
+		request.Reply(accept, nil)
+	}
+	return command, exec
+}
+
+// exit says the command ended with this status.
+func (s *session) exit(status int) {
+	s.end("exit-status", struct{ Status uint32 }{uint32(status)})
+}
+
+// exitBySignal says a signal ended the command; the name comes without SIG.
+func (s *session) exitBySignal(name string) {
+	s.end("exit-signal", struct {
+		Signal  string
+		Core    bool
+		Message string
+		Lang    string
+	}{Signal: name})
+}
+
+func (s *session) end(request string, payload any) {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.channel.SendRequest(request, false, ssh.Marshal(payload))
+}
+
+// forward connects a client of a jump host to a host behind it. Nothing
+// leaves the process, so a host behind another can be reached no other way.
+func (h *host) forward(ctx context.Context, channel ssh.NewChannel) {
+	var to struct {
+		Host       string
+		Port       uint32
+		Originator string
+		OriginPort uint32
+	}
+	if err := ssh.Unmarshal(channel.ExtraData(), &to); err != nil {
+		h.fleet.t.Errorf("testhosts: %s: malformed direct-tcpip: %v", h.Name, err)
+		channel.Reject(ssh.ConnectionFailed, "malformed")
+		return
+	}
+	target := h.fleet.byName[to.Host]
+	switch {
+	case target == nil:
+		channel.Reject(ssh.ConnectionFailed, "Name or service not known")
+		return
+	case target.Behind != h.Name:
+		channel.Reject(ssh.Prohibited, "administratively prohibited")
+		return
+	case target.absent || int(to.Port) != h.fleet.Port:
+		channel.Reject(ssh.ConnectionFailed, "Connection refused")
+		return
+	case target.control != nil: // its kernel answers nobody
+		<-ctx.Done()
+		return
+	}
+	client, requests, err := channel.Accept()
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests) // ends with the channel
+	h.forwards.Add(1)
+	near, far := net.Pipe()
+	stop := context.AfterFunc(ctx, func() { near.Close() })
+	defer stop()
+	h.fleet.running.Go(func() { target.serve(far) })
+	var pumps sync.WaitGroup
+	pumps.Go(func() { io.Copy(near, client); near.Close() })
+	pumps.Go(func() { io.Copy(client, near); client.Close() })
+	pumps.Wait()
 }

@@ -1,8 +1,14 @@
 package testhosts
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // RemoveAuthorizedKey forgets the key everybody logs in with.
@@ -60,4 +66,59 @@ func (n *Node) LockAccount() (Undo, error) {
 	return n.edit("/etc/shadow", func(text string) string {
 		return strings.Replace(text, "root:*:", "root:!:", 1)
 	})
+}
+
+// knownHostsPath is where every machine has the host keys of all.
+const knownHostsPath = "/root/.ssh/known_hosts"
+
+// knownLine is the node's line of known_hosts.
+func (n *Node) knownLine(public ssh.PublicKey) string {
+	return knownLine([]string{n.Name, n.Address}, public)
+}
+
+// raisedLine is the node's line as the cluster was raised with it.
+func (n *Node) raisedLine() (string, error) {
+	text, err := os.ReadFile(filepath.Join(n.cluster.dir, n.Name, "etc/ssh/ssh_host_ed25519_key.pub"))
+	if err != nil {
+		return "", err
+	}
+	public, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return "", err
+	}
+	return n.knownLine(public), nil
+}
+
+// knowAgain has every machine know peer by the key it was raised with. Who
+// still has that line is left alone, whatever else is in the file.
+func (c *Cluster) knowAgain(ctx context.Context, peer *Node) error {
+	line, err := peer.raisedLine()
+	if err != nil {
+		return fmt.Errorf("the host key of %s: %w", peer.Name, err)
+	}
+	var failures []error
+	for _, n := range c.Machines() {
+		if !n.hasKnown(line) {
+			failures = append(failures, n.relearn(ctx, peer, line))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (n *Node) hasKnown(line string) bool {
+	var text []byte
+	n.inside(func() (err error) {
+		text, err = os.ReadFile(knownHostsPath)
+		return err
+	}) // a file that cannot be read knows nobody
+	return strings.Contains("\n"+string(text), "\n"+line)
+}
+
+// relearn replaces what the node knows of peer by that line. The old lines are
+// ssh-keygen's to find, because they may be hashed.
+func (n *Node) relearn(ctx context.Context, peer *Node, line string) error {
+	_, err := n.Run(ctx, "/bin/sh", "-c", `set -e
+[ ! -e "$1" ] || { ssh-keygen -f "$1" -R "$2"; ssh-keygen -f "$1" -R "$3"; rm -f "$1.old"; }
+printf %s "$4" >>"$1"`, "sh", knownHostsPath, peer.Name, peer.Address, line)
+	return err
 }

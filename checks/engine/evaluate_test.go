@@ -155,16 +155,6 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-func TestShellWord(t *testing.T) {
-	for word, want := range map[string]string{
-		"w3": "w3", "user@w3.a": "user@w3.a", "": "''", "w[1,3]": "'w[1,3]'", "a b": "'a b'", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'",
-	} {
-		if got := fix.ShellWord(word); got != want {
-			t.Errorf("ShellWord(%q) = %s, want %s", word, got, want)
-		}
-	}
-}
-
 // Readers of the JSON must never meet null where the schema has a list.
 func TestReportHasNoNullLists(t *testing.T) {
 	for name, fleet := range map[string]fleettest.Fleet{"healthy": fleettest.Healthy(2), "empty": fleettest.Healthy(0)} {

@@ -186,3 +186,12 @@ func constant(e ast.Expr) (text string, is bool) {
 	}
 	return "", false
 }
+func TestQuote(t *testing.T) {
+	for word, want := range map[string]string{
+		"w3": "w3", "user@w3.a": "user@w3.a", "": "''", "w[1,3]": "'w[1,3]'", "a b": "'a b'", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'",
+	} {
+		if got := Quote(word); got != want {
+			t.Errorf("Quote(%q) = %s, want %s", word, got, want)
+		}
+	}
+}

@@ -130,7 +130,7 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 			continue
 		}
 		code, built := launch.TorchCode(torch, arch, card.Capability)
-		translated := code == launch.CodePTX && node.NVML.CUDA != "" && launch.Before(node.NVML.CUDA, torch.CUDA)
+		translated := code == launch.CodePTX && node.NVML.CUDA != "" && hostfile.Before(node.NVML.CUDA, torch.CUDA)
 		if code != launch.CodeNone && !translated {
 			continue
 		}
@@ -215,7 +215,7 @@ func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 // Jetson have a libcuda.so.1.1.
 func bridged(node *facts.Node) bool {
 	first := firstLibcuda(node)
-	return first != nil && node.GPU.Module != "" && first.Version != "" && !launch.Before(first.Version, "100") && first.Version != node.GPU.Module
+	return first != nil && node.GPU.Module != "" && first.Version != "" && !hostfile.Before(first.Version, "100") && first.Version != node.GPU.Module
 }
 
 // judgeLibcuda is of a libcuda that cannot work with the kernel module: CUDA's
@@ -240,7 +240,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	f.Got = fmt.Sprintf("libcuda %s from %s (%s), kernel module %s", first.Version, first.Path, first.From, node.GPU.Module)
 	f.Want = "libcuda " + node.GPU.Module
 	switch {
-	case launch.Before(first.Version, node.GPU.Module):
+	case hostfile.Before(first.Version, node.GPU.Module):
 		f.Summary = "ranks load a libcuda that is older than the kernel module"
 		f.WouldSee = unlikeDriver
 	case len(consumer(node)) > 0:

@@ -10,7 +10,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 // judgedGPUs are the nodes whose GPUs a check may judge: those whose driver told
@@ -139,5 +139,5 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 		return false
 	}
 	asleep := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
-	return launch.Before(card.Capability, "8.0") || asleep && launch.Before(card.Capability, "9.0")
+	return hostfile.Before(card.Capability, "8.0") || asleep && hostfile.Before(card.Capability, "9.0")
 }

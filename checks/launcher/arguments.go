@@ -22,7 +22,7 @@ func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
 	}
 	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
-	if launch.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
+	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
 		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
 	}
 	return []checks.Finding{f}

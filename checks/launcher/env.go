@@ -222,7 +222,7 @@ func namedEnvFile(view checks.View) []checks.Finding {
 	switch {
 	case name == "":
 		return nil
-	case launch.Before(view.Launch.DeepSpeed, "0.10.1"):
+	case hostfile.Before(view.Launch.DeepSpeed, "0.10.1"):
 		f.Summary = "DeepSpeed reads DS_ENV_FILE since 0.10.1 only"
 		f.Want = "a .deepspeed_env in the home or the working directory"
 		f.Remedy = []fix.Command{fix.Here("cat %s >> ~/.deepspeed_env", fix.Path(name))}

@@ -12,7 +12,6 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
@@ -117,7 +116,7 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	var findings []checks.Finding
 	for _, variable := range pdshVariables {
 		value := headVariable(view, variable.Name)
-		unread := pdsh != nil && variable.Since != "" && launch.Before(pdsh.Version, variable.Since)
+		unread := pdsh != nil && variable.Since != "" && hostfile.Before(pdsh.Version, variable.Since)
 		if !variable.Alters(value) || unread || variable.Tried && view.Head.Rehearsal != nil {
 			continue
 		}

@@ -113,7 +113,7 @@ func tornElastic(view checks.View) []checks.Finding {
 		case !node.Reached:
 		case !seen:
 			findings = append(findings, checks.UnknownFor(node, "which torch it has was not seen, and elastic training starts with torch before 2.3 only"))
-		case version != "" && !launch.Before(version, "2.3"):
+		case version != "" && !hostfile.Before(version, "2.3"):
 			findings = append(findings, checks.Finding{
 				Verdict:  checks.Fail,
 				Nodes:    []string{node.Name},

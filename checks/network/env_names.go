@@ -8,7 +8,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/compare"
-	"preflight/launch"
+	"preflight/hostfile"
 	"preflight/launch/nccl"
 )
 
@@ -147,7 +147,7 @@ func knownNames(table string) map[string]bool {
 // wrongNames warns of names that no library reads: known dead ones, misspelt
 // ones, and those that torch 2.2 renamed.
 func wrongNames(r envOfRanks) []checks.Finding {
-	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !launch.Before(r.node.Python.Torch.Version, "2.2")
+	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !hostfile.Before(r.node.Python.Torch.Version, "2.2")
 	var findings []checks.Finding
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
 		instead, isDead := deadNames[name]

@@ -6,7 +6,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/ranks"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 	"preflight/launch/nccl"
 )
 
@@ -95,7 +95,7 @@ func confFile(r envOfRanks) []checks.Finding {
 	if strings.HasPrefix(file, "~") {
 		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
 	}
-	if file != "" && launch.Before(ranks.NCCLVersion(r.node), "2.23") {
+	if file != "" && hostfile.Before(ranks.NCCLVersion(r.node), "2.23") {
 		f := r.finding(name, "NCCL reads this variable since 2.23 only")
 		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + ranks.NCCLVersion(r.node)
 		findings = append(findings, f)

@@ -7,7 +7,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 // DriverPackages are Ubuntu's packages of a driver's branch ("550.54.15" is of 550)
@@ -35,7 +35,7 @@ func openOnly(node *facts.Node) bool {
 	if node.Host != nil && node.Host.Arch == "aarch64" {
 		least = "9.0"
 	}
-	return slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Capability != "" && !launch.Before(card.Capability, least) })
+	return slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Capability != "" && !hostfile.Before(card.Capability, least) })
 }
 
 // IsUbuntu is whether the packages of driverPackages are a node's. Debian, and what NVIDIA

@@ -8,7 +8,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 // Pip is that of the launch's interpreter.
@@ -19,7 +19,7 @@ func Pip(view checks.View) fix.Pip {
 		python = nodes[0].Python.Path
 	}
 	return fix.Pip{Python: python, Managed: slices.ContainsFunc(nodes, func(n *facts.Node) bool {
-		return n.Python.Prefix == "/usr" && !launch.Before(n.Python.Version, "3.11")
+		return n.Python.Prefix == "/usr" && !hostfile.Before(n.Python.Version, "3.11")
 	})}
 }
 

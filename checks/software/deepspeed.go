@@ -11,7 +11,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 var DeepSpeedSame = checks.Check{
@@ -76,7 +76,7 @@ var importBreaks = []importBreak{
 
 func (b importBreak) strikes(deepspeed, other string) bool {
 	within := func(version, from, until string) bool {
-		return (from == "" || !launch.Before(version, from)) && (until == "" || launch.Before(version, until))
+		return (from == "" || !hostfile.Before(version, from)) && (until == "" || hostfile.Before(version, until))
 	}
 	return other != "" && within(deepspeed, b.since, b.before) && within(other, b.from, b.until)
 }

@@ -12,6 +12,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -66,7 +67,7 @@ func needsCUDA(view checks.View, ops []string) []string {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(ops), func(op string) bool {
-		return op == "utils" || strings.HasPrefix(op, "cpu_") && !launch.Before(view.Launch.DeepSpeed, "0.19.8")
+		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(view.Launch.DeepSpeed, "0.19.8")
 	})
 }
 
@@ -107,7 +108,7 @@ func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 		ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda-"+torch))
 	f.Got = fmt.Sprintf("CUDA %s in %s (by %s), torch for CUDA %s", t.CUDA, t.CUDAHome, t.CUDAFrom, torch)
 	f.Want = fmt.Sprintf("a toolkit of CUDA %s, for %s", compare.Release(torch, 1), strings.Join(ops, ", "))
-	if !launch.Before(t.view.Launch.DeepSpeed, "0.12.3") {
+	if !hostfile.Before(t.view.Launch.DeepSpeed, "0.12.3") {
 		f.Verdict = checks.Warn
 		f.WouldSee = fmt.Sprintf("RuntimeError: Error building extension '%s', or ImportError: undefined symbol when it is loaded", ops[0])
 	}

@@ -12,7 +12,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 var NCCLSame = checks.Check{
@@ -123,7 +123,7 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
 		Want:    want,
 	}
-	if !launch.Before(first.Version, want) {
+	if !hostfile.Before(first.Version, want) {
 		f.Verdict = checks.Warn
 		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
 	}

@@ -9,7 +9,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
-	"preflight/launch"
+	"preflight/hostfile"
 )
 
 var ProtobufWorks = checks.Check{
@@ -35,7 +35,7 @@ func judgeProtobuf(view checks.View) []checks.Finding {
 		if protobuf == nil {
 			continue
 		}
-		if len(protobuf.OldGenerated) > 0 && !launch.Before(protobuf.Runtime, "4") {
+		if len(protobuf.OldGenerated) > 0 && !hostfile.Before(protobuf.Runtime, "4") {
 			f := checks.Finding{
 				Nodes:   []string{node.Name},
 				Summary: "generated code is too old for the protobuf runtime",

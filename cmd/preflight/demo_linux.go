@@ -15,6 +15,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // demoFault is one thing the demo breaks on purpose.
@@ -48,7 +49,7 @@ var demoFaults = []demoFault{
 		return n.Drop(ctx, "1:21", "23:65535")
 	}},
 	{"w8", "a driver that was upgraded while its old kernel module is still loaded", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		driver := testhosts.H100s(8)
+		driver := gpus.H100s(8)
 		driver.Module = "535.161.08"
 		return n.SetDriver(driver)
 	}},

@@ -91,15 +91,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch near := usage.Meant(args[0], names); {
 	case near != "":
-		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), fix.ShellWord(args[0]))
+		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), fix.Quote(args[0]))
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := cmd.CommandPath() + " -H hostfile"
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return usage.WithHint(stray, "a file to write is given as: %s -o %s", typed, fix.ShellWord(args[0]))
+		return usage.WithHint(stray, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
 	}
-	return usage.WithHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.ShellWord(args[0]))
+	return usage.WithHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
 }
 
 // arguments refuses too few and too many words, and says how they are given.

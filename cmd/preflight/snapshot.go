@@ -107,9 +107,9 @@ func lacking(saved checks.Report) string {
 // despite is the way out for who wants the file written anew all the same, as a fleet with
 // a node that is gone for good does.
 func despite(saved checks.Report, kept, partial string) string {
-	way := "to replace it all the same: mv " + fix.ShellWord(partial) + " " + fix.ShellWord(kept)
+	way := "to replace it all the same: mv " + fix.Quote(partial) + " " + fix.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
-		way = "to leave them out: --exclude " + fix.ShellWord(strings.Join(lost, "@")) + "; " + way
+		way = "to leave them out: --exclude " + fix.Quote(strings.Join(lost, "@")) + "; " + way
 	}
 	return way
 }

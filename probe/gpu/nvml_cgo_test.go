@@ -18,24 +18,24 @@ import (
 	"preflight/probe/fixture"
 	"preflight/probe/machine"
 	"preflight/probe/nvml"
-	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // driver is the child that asks a stand-in for the driver. Tests of those who
 // hang wait for shortQuiet; it must outlast the start of a process.
-func driver(t *testing.T, scenario testhosts.GPUs) hostsys.Child {
+func driver(t *testing.T, scenario gpus.Machine) hostsys.Child {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := testhosts.BuildNVML(dir, scenario); err != nil {
+	if _, err := gpus.BuildNVML(dir, scenario); err != nil {
 		t.Fatal(err)
 	}
 	asker := nvmlChild()
-	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
+	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, gpus.ScenarioVariable+"="+filepath.Join(dir, gpus.ScenarioName))
 	return asker
 }
 
 // showDriver has every child ask that stand-in.
-func showDriver(t *testing.T, scenario testhosts.GPUs) {
+func showDriver(t *testing.T, scenario gpus.Machine) {
 	t.Helper()
 	asker := driver(t, scenario)
 	for _, variable := range asker.Env[len(asker.Env)-2:] {
@@ -46,7 +46,7 @@ func showDriver(t *testing.T, scenario testhosts.GPUs) {
 
 const shortQuiet = 3 * time.Second
 
-func ask(t *testing.T, scenario testhosts.GPUs) *facts.NVML {
+func ask(t *testing.T, scenario gpus.Machine) *facts.NVML {
 	t.Helper()
 	seen, err := askNVML(t.Context(), driver(t, scenario).Stream, shortQuiet)
 	if err != nil {
@@ -57,7 +57,7 @@ func ask(t *testing.T, scenario testhosts.GPUs) *facts.NVML {
 
 func TestDriverTellsAllOfAHealthyMachine(t *testing.T) {
 	t.Parallel()
-	seen := ask(t, testhosts.H100s(8))
+	seen := ask(t, gpus.H100s(8))
 	if seen.Failure != nil || len(seen.Cards) != 8 {
 		t.Fatalf("%d cards and failure %+v, want 8 and none", len(seen.Cards), seen.Failure)
 	}
@@ -95,21 +95,21 @@ func TestDriverTellsAllOfAHealthyMachine(t *testing.T) {
 
 func TestDriverThatDoesNotInitialise(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*testhosts.GPUs)
+		change func(*gpus.Machine)
 		kind   string
 		code   int
 	}{
-		"not loaded":     {func(g *testhosts.GPUs) { g.Module = "" }, facts.FailureNoDriver, 9},
-		"mismatch":       {func(g *testhosts.GPUs) { g.Module = "535.161.08" }, facts.FailureMismatch, 18},
-		"unknown error":  {func(g *testhosts.GPUs) { g.Init = 999 }, facts.FailureUnknown, 999},
-		"no permission":  {func(g *testhosts.GPUs) { g.Init = 4 }, facts.FailureNoPermission, 4},
-		"lost":           {func(g *testhosts.GPUs) { g.Init = 15 }, facts.FailureLost, 15},
-		"not found":      {func(g *testhosts.GPUs) { g.Init = 6 }, facts.FailureNotFound, 6},
-		"a code of ours": {func(g *testhosts.GPUs) { g.Init = 17 }, facts.FailureOther, 17},
+		"not loaded":     {func(g *gpus.Machine) { g.Module = "" }, facts.FailureNoDriver, 9},
+		"mismatch":       {func(g *gpus.Machine) { g.Module = "535.161.08" }, facts.FailureMismatch, 18},
+		"unknown error":  {func(g *gpus.Machine) { g.Init = 999 }, facts.FailureUnknown, 999},
+		"no permission":  {func(g *gpus.Machine) { g.Init = 4 }, facts.FailureNoPermission, 4},
+		"lost":           {func(g *gpus.Machine) { g.Init = 15 }, facts.FailureLost, 15},
+		"not found":      {func(g *gpus.Machine) { g.Init = 6 }, facts.FailureNotFound, 6},
+		"a code of ours": {func(g *gpus.Machine) { g.Init = 17 }, facts.FailureOther, 17},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario := testhosts.H100s(2)
+			scenario := gpus.H100s(2)
 			test.change(&scenario)
 			seen := ask(t, scenario)
 			if seen.Failure == nil || seen.Failure.Text == "" {
@@ -129,18 +129,18 @@ func TestDriverThatDoesNotInitialise(t *testing.T) {
 
 func TestDriverThatHangsIsKilledAndNamed(t *testing.T) {
 	for name, test := range map[string]struct {
-		hang  testhosts.NVMLCall
+		hang  gpus.Call
 		text  string
 		cards int
 	}{
-		"at its start":        {testhosts.NVMLCall{Function: "nvmlInit_v2", GPU: -1}, "the driver did not answer within 3", 0},
-		"at GPU 3's handle":   {testhosts.NVMLCall{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}, "GPU 3 did not answer within 3", 4},
-		"within GPU 3":        {testhosts.NVMLCall{Function: "nvmlDeviceGetUUID", GPU: 3}, "GPU 3 did not answer within 3", 4},
-		"between two of them": {testhosts.NVMLCall{Function: "nvmlDeviceGetP2PStatus", GPU: 0}, "GPU 0 did not answer within 3", 8},
+		"at its start":        {gpus.Call{Function: "nvmlInit_v2", GPU: -1}, "the driver did not answer within 3", 0},
+		"at GPU 3's handle":   {gpus.Call{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}, "GPU 3 did not answer within 3", 4},
+		"within GPU 3":        {gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3}, "GPU 3 did not answer within 3", 4},
+		"between two of them": {gpus.Call{Function: "nvmlDeviceGetP2PStatus", GPU: 0}, "GPU 0 did not answer within 3", 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario := testhosts.H100s(8)
+			scenario := gpus.H100s(8)
 			scenario.Hang = test.hang
 			seen := ask(t, scenario)
 			want := &facts.NVMLFailure{Kind: facts.FailureHung, Call: test.hang.Function}
@@ -171,8 +171,8 @@ func TestDriverThatHangsIsKilledAndNamed(t *testing.T) {
 func TestDriverThatCrashesIsNamed(t *testing.T) {
 	t.Run("by a signal", func(t *testing.T) {
 		t.Parallel()
-		scenario := testhosts.H100s(4)
-		scenario.Crash = testhosts.NVMLCall{Function: "nvmlDeviceGetMemoryInfo_v2", GPU: 2}
+		scenario := gpus.H100s(4)
+		scenario.Crash = gpus.Call{Function: "nvmlDeviceGetMemoryInfo_v2", GPU: 2}
 		seen := ask(t, scenario)
 		want := &facts.NVMLFailure{
 			Kind: facts.FailureCrashed, Call: "nvmlDeviceGetMemoryInfo_v2",
@@ -187,7 +187,7 @@ func TestDriverThatCrashesIsNamed(t *testing.T) {
 	})
 	t.Run("by a missing symbol", func(t *testing.T) {
 		t.Parallel()
-		scenario := testhosts.H100s(4)
+		scenario := gpus.H100s(4)
 		scenario.Without = []string{"nvmlDeviceGetCount_v2"} // which every NVML there is has under one name
 		seen := ask(t, scenario)
 		if seen.Failure == nil || seen.Failure.Kind != facts.FailureCrashed || !strings.Contains(seen.Failure.Text, "symbol lookup error: ") {
@@ -198,7 +198,7 @@ func TestDriverThatCrashesIsNamed(t *testing.T) {
 
 func TestLostGPULeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	scenario := testhosts.A100PCIes(4)
+	scenario := gpus.A100PCIes(4)
 	scenario.Cards[1].Lost = true
 	seen := ask(t, scenario)
 	if seen.Failure != nil || len(seen.Cards) != 4 {
@@ -236,7 +236,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 // GPUs is remembered too.
 func TestRefusedCallsLeaveTheCard(t *testing.T) {
 	t.Parallel()
-	scenario := testhosts.GB200s(2)
+	scenario := gpus.GB200s(2)
 	scenario.Cards[1].Fails = map[string]int{"nvmlDeviceGetPowerUsage": 999, "nvmlDeviceGetP2PStatus": 10}
 	scenario.Cards[1].Recovery = "drain-and-reset"
 	seen := ask(t, scenario)
@@ -265,7 +265,7 @@ func TestRefusedCallsLeaveTheCard(t *testing.T) {
 // GPUs that the driver keeps from us keep their numbers.
 func TestHiddenGPUsAreCounted(t *testing.T) {
 	t.Parallel()
-	scenario := testhosts.H100s(4)
+	scenario := gpus.H100s(4)
 	for _, i := range []int{0, 2} {
 		scenario.Cards[i].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
 	}
@@ -283,7 +283,7 @@ func TestHiddenGPUsAreCounted(t *testing.T) {
 }
 
 func TestNodesOfGPUsThatAreNotShown(t *testing.T) {
-	scenario := testhosts.H100s(2)
+	scenario := gpus.H100s(2)
 	scenario.Cards[0].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
 	showDriver(t, scenario)
 	seen, err := CollectNVML(t.Context(), fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
@@ -297,7 +297,7 @@ func TestNodesOfGPUsThatAreNotShown(t *testing.T) {
 
 func TestOldDriverDegradesFieldByField(t *testing.T) {
 	t.Parallel()
-	seen := ask(t, testhosts.V100s(8))
+	seen := ask(t, gpus.V100s(8))
 	if seen.Failure != nil || len(seen.Cards) != 8 || seen.Driver == "" {
 		t.Fatalf("driver %q, %d cards and failure %+v, want 8 cards and no failure", seen.Driver, len(seen.Cards), seen.Failure)
 	}
@@ -317,7 +317,7 @@ func TestOldDriverDegradesFieldByField(t *testing.T) {
 // which there is nothing to ask: no missing function may end the child.
 func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	t.Parallel()
-	scenario := testhosts.H100s(2)
+	scenario := gpus.H100s(2)
 	needed := []string{"nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
 	for {
 		var said bytes.Buffer
@@ -353,14 +353,14 @@ func TestLibraryWithEverFewerFunctions(t *testing.T) {
 
 func TestDriverIsAskedLazilyWhateverTheSessionBinds(t *testing.T) {
 	t.Setenv("LD_BIND_NOW", "1")
-	if seen := ask(t, testhosts.L4s(1)); len(seen.Cards) != 1 {
+	if seen := ask(t, gpus.L4s(1)); len(seen.Cards) != 1 {
 		t.Errorf("%+v, want one card", seen)
 	}
 }
 
 func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	// A driver that would be named if it were asked.
-	hung := testhosts.H100s(1)
+	hung := gpus.H100s(1)
 	hung.Init = 999
 	showDriver(t, hung)
 	empty := machine.Options{Root: t.TempDir()}
@@ -377,11 +377,11 @@ func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 // BenchmarkDriver is the whole of asking for eight GPUs, process start included.
 func BenchmarkDriver(b *testing.B) {
 	dir := b.TempDir()
-	if _, err := testhosts.BuildNVML(dir, testhosts.H100s(8)); err != nil {
+	if _, err := gpus.BuildNVML(dir, gpus.H100s(8)); err != nil {
 		b.Fatal(err)
 	}
 	asker := nvmlChild()
-	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
+	asker.Env = append(asker.Env, "LD_LIBRARY_PATH="+dir, gpus.ScenarioVariable+"="+filepath.Join(dir, gpus.ScenarioName))
 	for b.Loop() {
 		if seen, err := askNVML(b.Context(), asker.Stream, nvmlQuiet); err != nil || len(seen.Cards) != 8 {
 			b.Fatal(err, seen)

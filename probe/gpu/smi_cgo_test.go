@@ -11,17 +11,17 @@ import (
 
 	"preflight/facts"
 	"preflight/probe/fixture"
-	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // wornOut are machines with something amiss in every corner that is told.
-func wornOut() testhosts.GPUs {
-	machine := testhosts.A100s(4)
+func wornOut() gpus.Machine {
+	machine := gpus.A100s(4)
 	first, second, third := &machine.Cards[0], &machine.Cards[1], &machine.Cards[2]
 	first.Throttle, first.Persistence, first.ComputeMode, first.Link.Width, first.Link.Replays = []string{"hw-slowdown", "sw-thermal", "hw-power-brake"}, false, "exclusive-process", 8, 41
-	first.Processes = []testhosts.GPUProcess{{PID: 4242, Name: "/usr/bin/python3", Kind: "compute", Memory: 20 << 30}, {PID: 77, Name: "Xorg", Kind: "graphics", Memory: 8 << 20}}
-	second.ECC = &testhosts.GPUECC{Enabled: true, Corrected: 4, Uncorrected: 1, AggregateCorrected: 90, AggregateUncorrected: 2}
-	second.Remapped = &testhosts.GPURemapped{Corrected: 1, Uncorrected: 3, Pending: true, Failed: true}
+	first.Processes = []gpus.Process{{PID: 4242, Name: "/usr/bin/python3", Kind: "compute", Memory: 20 << 30}, {PID: 77, Name: "Xorg", Kind: "graphics", Memory: 8 << 20}}
+	second.ECC = &gpus.ECC{Enabled: true, Corrected: 4, Uncorrected: 1, AggregateCorrected: 90, AggregateUncorrected: 2}
+	second.Remapped = &gpus.Remapped{Corrected: 1, Uncorrected: 3, Pending: true, Failed: true}
 	second.NVLinks[5].Speed, second.NVLinks[7].CRC, second.NVLinks[7].Replays = 12500, 912, 3
 	for _, card := range machine.Cards {
 		card.NVLinks[2].Down = true
@@ -44,9 +44,9 @@ func TestSMITellsWhatNVMLTells(t *testing.T) {
 		cmpopts.IgnoreFields(facts.NVMLFailure{}, "Call", "Text"),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Throttle" }, cmpopts.SortSlices(func(a, b string) bool { return a < b })),
 	}
-	for name, scenario := range map[string]testhosts.GPUs{
-		"H100": testhosts.H100s(8), "A100 PCIe": testhosts.A100PCIes(4), "A100": testhosts.A100s(8), "worn out": wornOut(),
-		"L4": testhosts.L4s(2), "V100": testhosts.V100s(4), "RTX 4090": testhosts.RTX4090s(2), "GB200": testhosts.GB200s(4),
+	for name, scenario := range map[string]gpus.Machine{
+		"H100": gpus.H100s(8), "A100 PCIe": gpus.A100PCIes(4), "A100": gpus.A100s(8), "worn out": wornOut(),
+		"L4": gpus.L4s(2), "V100": gpus.V100s(4), "RTX 4090": gpus.RTX4090s(2), "GB200": gpus.GB200s(4),
 	} {
 		t.Run(name, func(t *testing.T) {
 			byNVML := ask(t, scenario)

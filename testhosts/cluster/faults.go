@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 type fault struct {
@@ -33,7 +34,7 @@ func secondNIC(name, network string, first bool) func(*testhosts.Node) (testhost
 // gpuFaults give a node GPUs and a driver, in every way that there is one.
 func gpuFaults() []fault {
 	var all []fault
-	for _, scenario := range testhosts.GPUScenarios {
+	for _, scenario := range gpus.Scenarios {
 		all = append(all, fault{scenario.Name, scenario.Does, plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(scenario.GPUs()) })})
 	}
 	return all

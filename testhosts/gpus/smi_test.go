@@ -1,4 +1,4 @@
-package testhosts_test
+package gpus_test
 
 import (
 	"encoding/xml"
@@ -11,24 +11,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // named is a new machine of that name.
-func named(t *testing.T, name string) testhosts.GPUs {
+func named(t *testing.T, name string) gpus.Machine {
 	t.Helper()
-	for _, scenario := range testhosts.GPUScenarios {
+	for _, scenario := range gpus.Scenarios {
 		if scenario.Name == name {
 			return scenario.GPUs()
 		}
 	}
 	t.Fatalf("there is no scenario %s", name)
-	return testhosts.GPUs{}
+	return gpus.Machine{}
 }
 
 // runSMI runs the stand-in and returns what it prints and its exit code, which is
 // -1 for a signal.
-func runSMI(t *testing.T, scenario testhosts.GPUs, arguments ...string) (output string, code int) {
+func runSMI(t *testing.T, scenario gpus.Machine, arguments ...string) (output string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
 	if err := os.WriteFile(path, scenario.SMI(), 0o755); err != nil {
@@ -63,29 +63,29 @@ func TestSMIWords(t *testing.T) {
 			}
 		}
 	}
-	lost := testhosts.V100s(8)
+	lost := gpus.V100s(8)
 	lost.Cards[3].Lost = true
 	want := "Unable to determine the device handle for GPU 0000:35:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
 	if words, code := runSMI(t, lost, "-q", "-x"); words != want || code != 15 {
 		t.Errorf("a lost card and an old driver: exit code %d, %q", code, words)
 	}
-	if words, code := runSMI(t, testhosts.L4s(1), "--frobnicate"); code != 2 || !strings.HasPrefix(words, "Invalid combination of input arguments.") {
+	if words, code := runSMI(t, gpus.L4s(1), "--frobnicate"); code != 2 || !strings.HasPrefix(words, "Invalid combination of input arguments.") {
 		t.Errorf("an argument that it does not know: exit code %d, %q", code, words)
 	}
 }
 
 func TestSMITables(t *testing.T) {
 	t.Parallel()
-	mig := testhosts.A100s(2)
+	mig := gpus.A100s(2)
 	mig.Cards[1].MIG, mig.Cards[1].MIGDevices = "enabled", []string{"3g.40gb"}
 	mig.Cards[0].NVLinks[2].Down = true
-	pairs, lost, linked := testhosts.A100PCIes(3), testhosts.L4s(2), testhosts.H100s(1)
+	pairs, lost, linked := gpus.A100PCIes(3), gpus.L4s(2), gpus.H100s(1)
 	pairs.Cards[0].Apart = map[int]int{2: 3}
 	lost.Cards[0].Lost = true
-	linked.Cards[0].NVLinks = []testhosts.NVLink{{Speed: 26562, Replays: 7, Recover: 8, CRC: 9}, {Speed: 26562, Down: true}}
+	linked.Cards[0].NVLinks = []gpus.NVLink{{Speed: 26562, Replays: 7, Recover: 8, CRC: 9}, {Speed: 26562, Down: true}}
 	tests := []struct {
 		name     string
-		scenario testhosts.GPUs
+		scenario gpus.Machine
 		argument []string
 		want     []string // lines, spaces within them as one
 	}{
@@ -125,7 +125,7 @@ func TestSMITables(t *testing.T) {
 		{"capabilities", pairs, []string{"--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader"}, []string{
 			"00000000:14:00.0, 8.0", "00000000:15:00.0, 8.0", "00000000:34:00.0, 8.0",
 		}},
-		{"table", testhosts.L4s(1), nil, []string{
+		{"table", gpus.L4s(1), nil, []string{
 			"| NVIDIA-SMI 550.54.15 Driver Version: 550.54.15 CUDA Version: 12.4 |",
 			"| 0 NVIDIA L4 00000000:31:00.0 1MiB / 23034MiB 0% |",
 		}},
@@ -165,21 +165,21 @@ func TestSMIDocument(t *testing.T) {
 			Instance []int  `xml:"mig_devices>mig_device>index"`
 		} `xml:"gpu"`
 	}
-	spoilt := testhosts.H100s(3)
+	spoilt := gpus.H100s(3)
 	card := &spoilt.Cards[0]
 	card.Name = `<H&"100">` // a document, whatever is in it
 	card.ECC.Uncorrected, card.Remapped.Pending, card.Throttle, card.Power.Limit = 3, true, []string{"sw-power-cap"}, 350
 	card.Fabric.State, card.MIGDevices = 2, []string{"1g.10gb", "1g.10gb"}
-	card.Processes = []testhosts.GPUProcess{{PID: 7, Name: "python3", Kind: "compute", Memory: 1 << 30}}
+	card.Processes = []gpus.Process{{PID: 7, Name: "python3", Kind: "compute", Memory: 1 << 30}}
 	spoilt.Cards[1].Unbound = true
 
 	tests := map[string]struct {
-		scenario testhosts.GPUs
+		scenario gpus.Machine
 		want     string // how many cards there are, and of the first
 	}{
 		"spoilt":     {spoilt, `2 550.54.15 00000000:1B:00.0 <H&"100"> 3 Yes Active - 350.00 W - In Progress python3 [0 1]`},
-		"old driver": {testhosts.V100s(3), `3 450.80.02 00000000:05:00.0 Tesla V100-SXM2-32GB 0 - - Active - 300.00 W - - []`},
-		"consumer":   {testhosts.RTX4090s(3), `3 550.54.15 00000000:21:00.0 NVIDIA GeForce RTX 4090 N/A - Not Active - 450.00 W - N/A - []`},
+		"old driver": {gpus.V100s(3), `3 450.80.02 00000000:05:00.0 Tesla V100-SXM2-32GB 0 - - Active - 300.00 W - - []`},
+		"consumer":   {gpus.RTX4090s(3), `3 550.54.15 00000000:21:00.0 NVIDIA GeForce RTX 4090 N/A - Not Active - 450.00 W - N/A - []`},
 	}
 	for name, test := range tests {
 		output, _ := runSMI(t, test.scenario, "-q", "-x")

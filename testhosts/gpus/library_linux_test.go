@@ -1,4 +1,4 @@
-package testhosts_test
+package gpus_test
 
 import (
 	"errors"
@@ -13,56 +13,56 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // askNVML loads the stand-in as any program loads NVML and returns what it says
 // to each question of testdata/ask_nvml.py, the words for the start left out.
-func askNVML(t *testing.T, scenario testhosts.GPUs, questions ...string) (answers string, err error) {
+func askNVML(t *testing.T, scenario gpus.Machine, questions ...string) (answers string, err error) {
 	t.Helper()
 	cmd := nvmlCommand(t, scenario, questions...)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimPrefix(string(out), "nvmlInit_v2:\n"), err
 }
 
-func nvmlCommand(t *testing.T, scenario testhosts.GPUs, questions ...string) *exec.Cmd {
+func nvmlCommand(t *testing.T, scenario gpus.Machine, questions ...string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := testhosts.BuildNVML(dir, scenario); err != nil {
+	if _, err := gpus.BuildNVML(dir, scenario); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("python3", append([]string{"testdata/ask_nvml.py", "nvmlInit_v2"}, questions...)...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, testhosts.ScenarioVariable+"="+filepath.Join(dir, testhosts.ScenarioName))
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, gpus.ScenarioVariable+"="+filepath.Join(dir, gpus.ScenarioName))
 	return cmd
 }
 
 func TestNVMLAnswers(t *testing.T) {
 	t.Parallel()
-	spoilt := testhosts.H100s(2)
+	spoilt := gpus.H100s(2)
 	card := &spoilt.Cards[1]
-	card.ECC = &testhosts.GPUECC{Enabled: true, Corrected: 5, Uncorrected: 6, AggregateCorrected: 7, AggregateUncorrected: 8}
-	card.Remapped = &testhosts.GPURemapped{Corrected: 1, Uncorrected: 2, Failed: true}
-	card.Processes = []testhosts.GPUProcess{{PID: 11, Kind: "compute", Memory: 1 << 30}, {PID: 12, Kind: "graphics", Memory: 1 << 20}, {PID: 13, Kind: "compute", Memory: 1}}
+	card.ECC = &gpus.ECC{Enabled: true, Corrected: 5, Uncorrected: 6, AggregateCorrected: 7, AggregateUncorrected: 8}
+	card.Remapped = &gpus.Remapped{Corrected: 1, Uncorrected: 2, Failed: true}
+	card.Processes = []gpus.Process{{PID: 11, Kind: "compute", Memory: 1 << 30}, {PID: 12, Kind: "graphics", Memory: 1 << 20}, {PID: 13, Kind: "compute", Memory: 1}}
 	card.Throttle = []string{"sw-power-cap", "hw-thermal"}
 	card.ComputeMode, card.Persistence, card.MIG, card.MIGPending = "exclusive-process", false, "disabled", "enabled"
-	card.NVLinks[3] = testhosts.NVLink{Down: true, Speed: 1, Kind: "gpu", Remote: "0001:02:03.4", Replays: 9, Recover: 10, CRC: 11}
-	card.Fabric = &testhosts.GPUFabric{State: 3, Status: 15, Clique: 7, Health: 77, Cluster: "01020304-0506-0708-090a-0b0c0d0e0fff"}
+	card.NVLinks[3] = gpus.NVLink{Down: true, Speed: 1, Kind: "gpu", Remote: "0001:02:03.4", Replays: 9, Recover: 10, CRC: 11}
+	card.Fabric = &gpus.Fabric{State: 3, Status: 15, Clique: 7, Health: 77, Cluster: "01020304-0506-0708-090a-0b0c0d0e0fff"}
 	card.Apart = map[int]int{0: 4}
 	card.Clock.AppSM = 1234
-	mig := testhosts.A100s(1)
+	mig := gpus.A100s(1)
 	mig.Cards[0].MIG, mig.Cards[0].MIGDevices = "enabled", []string{"1g.10gb", "3g.40gb"}
-	retired := testhosts.V100s(1)
-	retired.Cards[0].Retired = &testhosts.GPURetired{SingleBit: 3, DoubleBit: 1, Pending: true}
+	retired := gpus.V100s(1)
+	retired.Cards[0].Retired = &gpus.Retired{SingleBit: 3, DoubleBit: 1, Pending: true}
 
-	recovering := testhosts.GB200s(2)
+	recovering := gpus.GB200s(2)
 	recovering.Cards[1].Recovery = "drain-and-reset"
 
 	tests := []struct {
 		name     string
-		scenario testhosts.GPUs
+		scenario gpus.Machine
 		want     string // the questions with their answers
 	}{
-		{"machine", testhosts.H100s(8), `
+		{"machine", gpus.H100s(8), `
 			nvmlSystemGetDriverVersion: 550.54.15
 			nvmlSystemGetNVMLVersion: 12.550.54.15
 			nvmlSystemGetCudaDriverVersion_v2: 12040
@@ -70,7 +70,7 @@ func TestNVMLAnswers(t *testing.T) {
 			nvmlDeviceGetName:8: 2 Invalid Argument
 			nvmlShutdown:
 			nvmlDeviceGetCount_v2: 1 Uninitialized`},
-		{"card", testhosts.H100s(8), `
+		{"card", gpus.H100s(8), `
 			nvmlDeviceGetName:7: NVIDIA H100 80GB HBM3
 			nvmlDeviceGetUUID:1: GPU-51c0ffef-5f2c-4b1e-9d30-000000000001
 			nvmlDeviceGetSerial:1: 1650523000001
@@ -155,14 +155,14 @@ func TestNVMLAnswers(t *testing.T) {
 		{"recovery", recovering, `
 			nvmlDeviceGetFieldValues:0:230: 0 0
 			nvmlDeviceGetFieldValues:1:230: 0 4`},
-		{"PCIe", testhosts.A100PCIes(8), `
+		{"PCIe", gpus.A100PCIes(8), `
 			nvmlDeviceGetFieldValues:0:230: 3 0
 			nvmlDeviceGetTopologyCommonAncestor:0:gpu1: 10
 			nvmlDeviceGetTopologyCommonAncestor:1:gpu2: 40
 			nvmlDeviceGetTopologyCommonAncestor:0:gpu7: 50
 			nvmlDeviceGetNvLinkState:0:0: 3 Not Supported
 			nvmlDeviceGetFieldValues:0:91: 3 0`},
-		{"consumer cards", testhosts.RTX4090s(2), `
+		{"consumer cards", gpus.RTX4090s(2), `
 			nvmlDeviceGetSerial:0: 3 Not Supported
 			nvmlDeviceGetEccMode:0: 3 Not Supported
 			nvmlDeviceGetMigMode:0: 3 Not Supported
@@ -208,7 +208,7 @@ func TestNVMLTroubles(t *testing.T) {
 		})
 	}
 	t.Run("a call that fails", func(t *testing.T) {
-		scenario := testhosts.L4s(2)
+		scenario := gpus.L4s(2)
 		scenario.Cards[1].Fails = map[string]int{"nvmlDeviceGetName": 999}
 		got, err := askNVML(t, scenario, "nvmlDeviceGetName:0", "nvmlDeviceGetName:1")
 		if diff := cmp.Diff("nvmlDeviceGetName:0: NVIDIA L4\nnvmlDeviceGetName:1: 999 Unknown Error\n", got); diff != "" || err != nil {
@@ -232,10 +232,10 @@ func TestNVMLCrashes(t *testing.T) {
 // A hung call is known by what was said before it, and by the sleep that follows.
 func TestNVMLHangs(t *testing.T) {
 	t.Parallel()
-	handle := testhosts.H100s(4)
-	handle.Hang = testhosts.NVMLCall{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}
+	handle := gpus.H100s(4)
+	handle.Hang = gpus.Call{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}
 	for name, test := range map[string]struct {
-		scenario  testhosts.GPUs
+		scenario  gpus.Machine
 		questions []string
 		want      string
 	}{
@@ -275,9 +275,9 @@ func awaitSyscall(t *testing.T, pid, number int) {
 
 func TestBuildNVMLSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	scenario := testhosts.L4s(1)
+	scenario := gpus.L4s(1)
 	scenario.Without = []string{"nvmlShutdown"} // built by no other test
-	_, err := testhosts.BuildNVML(t.TempDir(), scenario)
+	_, err := gpus.BuildNVML(t.TempDir(), scenario)
 	if err == nil || !strings.Contains(err.Error(), "there is no C compiler, cc: install gcc and libc6-dev") {
 		t.Errorf("got %v", err)
 	}

@@ -1,21 +1,138 @@
-package testhosts
+package gpus
 
 import (
 	"bytes"
+	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
+
+//go:embed nvml/*.c nvml/*.h
+var nvmlSource embed.FS
+
+// nvmlName is the library's file and its soname.
+const nvmlName = "libnvidia-ml.so.1"
+
+// ScenarioName is the file beside the library that BuildNVML writes the scenario to.
+const ScenarioName = "nvml-stub.scenario"
+
+// BuildNVML writes a stand-in for NVIDIA's management library into a directory,
+// and beside it what it shall say, and returns the library's path. Whoever loads
+// it has [ScenarioVariable] in the environment, with the path of that file. It
+// takes a C compiler, and one second of it for each set of missing functions.
+func BuildNVML(dir string, scenario Machine) (library string, err error) {
+	binary, err := CompiledNVML(scenario.Without)
+	if err != nil {
+		return "", err
+	}
+	library = filepath.Join(dir, nvmlName)
+	if err := os.WriteFile(library, binary, 0o755); err != nil {
+		return "", err
+	}
+	return library, os.WriteFile(filepath.Join(dir, ScenarioName), scenario.ScenarioFile(), 0o644)
+}
+
+// compiled has the libraries of this process by the functions that they lack.
+var compiled struct {
+	sync.Mutex
+	libraries map[string][]byte
+}
+
+func CompiledNVML(without []string) ([]byte, error) {
+	compiled.Lock()
+	defer compiled.Unlock()
+	lacks := strings.Join(slices.Sorted(slices.Values(without)), " ")
+	if binary, ok := compiled.libraries[lacks]; ok {
+		return binary, nil
+	}
+	binary, err := compileNVML(without)
+	if err != nil {
+		return nil, fmt.Errorf("build the stand-in for NVML: %w", err)
+	}
+	if compiled.libraries == nil {
+		compiled.libraries = map[string][]byte{}
+	}
+	compiled.libraries[lacks] = binary
+	return binary, nil
+}
+
+// ErrNoCompiler is what there is no library without.
+var ErrNoCompiler = errors.New("there is no C compiler, cc: install gcc and libc6-dev, as testhosts/apt.sh does")
+
+func compileNVML(without []string) (binary []byte, err error) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return nil, ErrNoCompiler
+	}
+	dir, err := os.MkdirTemp("", "nvml")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.CopyFS(dir, nvmlSource); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "exports"), exportsWithout(without), 0o600); err != nil {
+		return nil, err
+	}
+	sources, err := fs.Glob(nvmlSource, "nvml/*.c")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(cc, append([]string{
+		"-shared", "-fPIC", "-Wl,-soname," + nvmlName, "-Wl,--version-script,exports", "-o", nvmlName,
+	}, sources...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(out))
+	}
+	return os.ReadFile(filepath.Join(dir, nvmlName))
+}
+
+// exportsWithout is a linker's version script that hides what an old library
+// lacks: a name in full goes before a pattern.
+func exportsWithout(functions []string) []byte {
+	var script bytes.Buffer
+	script.WriteString("{ global: nvml*; local: ")
+	for _, function := range functions {
+		script.WriteString(function + "; ")
+	}
+	script.WriteString("*; };\n")
+	return script.Bytes()
+}
+
+// Libraries are the driver's user half: NVML, and a libcuda with nothing in it.
+func (g Machine) Libraries() (Tree, error) {
+	if g.NoLibrary {
+		return nil, nil
+	}
+	libcuda := "libcuda.so." + g.Driver
+	files := Tree{"libcuda.so.1": linkTo + libcuda, libcuda: ""}
+	if g.NoNVML {
+		return files, nil
+	}
+	nvml, err := CompiledNVML(g.Without)
+	files["libnvidia-ml.so.1"] = linkTo + "libnvidia-ml.so." + g.Driver
+	files["libnvidia-ml.so."+g.Driver] = string(nvml)
+	return files, err
+}
 
 // ScenarioVariable names the file that the stub library reads instead of
 // /etc/nvml-stub.scenario.
 const ScenarioVariable = "NVML_STUB_SCENARIO"
 
-// scenarioFile is what the stub library reads: one "key value" a line. Lines from
+// ScenarioFile is what the stub library reads: one "key value" a line. Lines from
 // "gpu" to the next "gpu" or "mig" are of that card or of that instance of the card above.
 // A key that is absent is a thing that is not supported.
-func (g GPUs) scenarioFile() []byte {
+func (g Machine) ScenarioFile() []byte {
 	g = g.driven()
 	var file scenario
 	file.add("init", "%d", g.initCode())
@@ -42,13 +159,13 @@ func (s *scenario) addString(key, value string) {
 	}
 }
 
-func (s *scenario) addCall(key string, call NVMLCall) {
+func (s *scenario) addCall(key string, call Call) {
 	if call.Function != "" {
 		s.add(key, "%s %d", call.Function, call.GPU)
 	}
 }
 
-func (g GPUs) addCard(s *scenario, i int) {
+func (g Machine) addCard(s *scenario, i int) {
 	card := g.Cards[i]
 	s.add("gpu", "%d", i)
 	if card.Lost {
@@ -90,7 +207,7 @@ func (g GPUs) addCard(s *scenario, i int) {
 }
 
 // addMemoryHealth adds error correction and what it took out of use.
-func (card GPU) addMemoryHealth(s *scenario) {
+func (card Card) addMemoryHealth(s *scenario) {
 	if ecc := card.ECC; ecc != nil {
 		s.add("ecc", "%d %d %d %d %d %d", bit(ecc.Enabled), bit(ecc.Pending), ecc.Corrected, ecc.Uncorrected, ecc.AggregateCorrected, ecc.AggregateUncorrected)
 	}
@@ -103,7 +220,7 @@ func (card GPU) addMemoryHealth(s *scenario) {
 }
 
 // addNeighbours adds the card's links and its fabric.
-func (card GPU) addNeighbours(s *scenario) {
+func (card Card) addNeighbours(s *scenario) {
 	if len(card.NVLinks) > 0 {
 		s.add("nvlinks", "%d", len(card.NVLinks))
 	}
@@ -118,7 +235,7 @@ func (card GPU) addNeighbours(s *scenario) {
 
 // addUsers adds the card's processes, and last, for they open a part of the file
 // that is their own, its MIG instances.
-func (card GPU) addUsers(s *scenario) {
+func (card Card) addUsers(s *scenario) {
 	counts := map[string]int{}
 	for _, process := range card.Processes {
 		s.add(fmt.Sprintf("%s.%d", process.Kind, counts[process.Kind]), "%d %d", process.PID, process.Memory)
@@ -137,7 +254,7 @@ func (card GPU) addUsers(s *scenario) {
 }
 
 // migUUID is made from the card's.
-func (card GPU) migUUID(i int) string {
+func (card Card) migUUID(i int) string {
 	return fmt.Sprintf("MIG-%s%02x", strings.TrimPrefix(card.UUID, "GPU-")[:len(card.UUID)-6], i)
 }
 
@@ -146,7 +263,7 @@ var throttleReasons = []string{
 	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost", "sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
 }
 
-func (card GPU) throttleMask() (mask int) {
+func (card Card) throttleMask() (mask int) {
 	for i, reason := range throttleReasons {
 		if slices.Contains(card.Throttle, reason) {
 			mask |= 1 << i

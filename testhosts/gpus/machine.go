@@ -1,13 +1,22 @@
-package testhosts
+// Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
+// says how many cards there are, what their driver tells and what is wrong with them; it
+// answers as NVML would, in a library that programs load in its place ([BuildNVML]), as
+// nvidia-smi would, and as /proc, /sys and /dev of a machine that has them.
+//
+// It refuses to know where that is shown: testhosts lays it over a node. CUDA is not
+// stood in for.
+package gpus
 
-import "slices"
+import (
+	"slices"
+)
 
-// GPUs is what a machine's NVIDIA GPUs and their driver are like. It is the one
+// Machine is what a machine's NVIDIA GPUs and their driver are like. It is the one
 // source of what each stand-in says: the stub library ([BuildNVML]), the stand-in
-// nvidia-smi ([GPUs.SMI]) and the files of a namespace host ([Node.SetDriver]).
+// nvidia-smi ([Machine.SMI]) and the files of a namespace host (testhosts.Node.SetDriver).
 // The constructors ([H100s] and its neighbours) make healthy machines; a test
 // changes what it wants sick.
-type GPUs struct {
+type Machine struct {
 	Driver string // version of the driver's user half: "550.54.15"
 	CUDA   string // the newest CUDA it runs: "12.4"
 	// Module is the version of the loaded kernel module, "" when none is loaded.
@@ -21,8 +30,8 @@ type GPUs struct {
 	// NoLibrary leaves out the driver's user half, NoNVML and NoSMI a part of it.
 	NoLibrary, NoNVML, NoSMI bool
 
-	Cards      []GPU // in NVML's order
-	NVSwitches int   // on the PCI bus
+	Cards      []Card // in NVML's order
+	NVSwitches int    // on the PCI bus
 	// IOMMU is the type of the cards' IOMMU groups: DMA-FQ, identity, "" where they
 	// are in none. ACS has the bridges above them send what cards say to each other
 	// up to the root complex.
@@ -38,21 +47,21 @@ type GPUs struct {
 	Init int
 	// Hang and Crash name calls that never return and that end in a segmentation
 	// fault. nvidia-smi does either, too, where one is named.
-	Hang, Crash NVMLCall
+	Hang, Crash Call
 	// Without are functions that the library does not have, as an old one.
 	Without []string
 }
 
-// NVMLCall is a call of an NVML function, none when Function is "".
-type NVMLCall struct {
+// Call is a call of an NVML function, none when Function is "".
+type Call struct {
 	Function string // "nvmlDeviceGetUUID"
 	// GPU is the index of the card that it is made for, -1 for whichever.
 	GPU int
 }
 
-// GPU is one card. What is nil, "" or absent it does not support, but where a
+// Card is one card. What is nil, "" or absent it does not support, but where a
 // comment says otherwise.
-type GPU struct {
+type Card struct {
 	Name       string // "NVIDIA H100 80GB HBM3"
 	Brand      string // "NVIDIA"
 	Arch       string // "Hopper", as nvidia-smi names it
@@ -69,15 +78,15 @@ type GPU struct {
 
 	Memory, MemoryUsed, MemoryReserved int64 // bytes
 
-	Link      GPULink
-	Clock     GPUClock
-	Power     GPUPower
+	Link      Link
+	Clock     Clock
+	Power     Power
 	Celsius   int
 	SlowAt    int      // °C
 	Throttle  []string // gpu-idle, sw-power-cap, hw-slowdown, sw-thermal, hw-thermal, hw-power-brake, …
 	Busy      int      // percent
 	PState    string   // "P0"
-	Processes []GPUProcess
+	Processes []Process
 
 	Persistence bool
 	ComputeMode string // default, exclusive-process, prohibited
@@ -85,12 +94,12 @@ type GPU struct {
 	MIG, MIGPending string
 	MIGDevices      []string // names: "1g.10gb"
 
-	ECC      *GPUECC
-	Retired  *GPURetired  // of cards before Ampere
-	Remapped *GPURemapped // of Ampere and later
+	ECC      *ECC
+	Retired  *Retired  // of cards before Ampere
+	Remapped *Remapped // of Ampere and later
 
 	NVLinks []NVLink
-	Fabric  *GPUFabric
+	Fabric  *Fabric
 	// Apart is why other cards' memory cannot be reached, by their index, as NVML
 	// counts reasons: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not supported.
 	Apart map[int]int
@@ -107,36 +116,36 @@ type GPU struct {
 	Fails map[string]int
 }
 
-// GPULink is a card's PCI link: generations and widths in lanes, now and at most.
-type GPULink struct{ Generation, MaxGeneration, Width, MaxWidth, Replays int }
+// Link is a card's PCI link: generations and widths in lanes, now and at most.
+type Link struct{ Generation, MaxGeneration, Width, MaxWidth, Replays int }
 
-// GPUClock is in MHz. AppSM is 0 where nobody set one.
-type GPUClock struct{ SM, MaxSM, Memory, MaxMemory, AppSM int }
+// Clock is in MHz. AppSM is 0 where nobody set one.
+type Clock struct{ SM, MaxSM, Memory, MaxMemory, AppSM int }
 
-// GPUPower is in watts.
-type GPUPower struct{ Draw, Limit, Default, Min, Max float64 }
+// Power is in watts.
+type Power struct{ Draw, Limit, Default, Min, Max float64 }
 
-// GPUECC is error correction: errors since the driver came and since the card was made.
-type GPUECC struct {
+// ECC is error correction: errors since the driver came and since the card was made.
+type ECC struct {
 	Enabled, Pending                         bool
 	Corrected, Uncorrected                   int64
 	AggregateCorrected, AggregateUncorrected int64
 }
 
-// GPURetired counts pages taken out of use.
-type GPURetired struct {
+// Retired counts pages taken out of use.
+type Retired struct {
 	SingleBit, DoubleBit int
 	Pending              bool
 }
 
-// GPURemapped counts rows replaced by spare ones.
-type GPURemapped struct {
+// Remapped counts rows replaced by spare ones.
+type Remapped struct {
 	Corrected, Uncorrected int
 	Pending, Failed        bool
 }
 
-// GPUProcess is a process that uses a card.
-type GPUProcess struct {
+// Process is a process that uses a card.
+type Process struct {
 	PID    int
 	Name   string
 	Kind   string // compute, graphics, mps
@@ -154,8 +163,8 @@ type NVLink struct {
 	CRC     int
 }
 
-// GPUFabric is a card's place in a fabric of NVSwitches, as NVML numbers it.
-type GPUFabric struct {
+// Fabric is a card's place in a fabric of NVSwitches, as NVML numbers it.
+type Fabric struct {
 	State   int    // 0 not supported, 1 not started, 2 in progress, 3 completed
 	Status  int    // nvmlReturn_t, of a completed one
 	Cluster string // UUID
@@ -164,13 +173,13 @@ type GPUFabric struct {
 }
 
 // Address is the card's own on the PCI bus, as sysfs spells it: "0000:1b:00.0".
-func (g GPU) Address() string { return g.Path[len(g.Path)-1] }
+func (g Card) Address() string { return g.Path[len(g.Path)-1] }
 
 // handleFunction gives a card's handle out: of one that has none, nothing else is told.
 const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
 
 // handleCode is what that returns.
-func (g GPU) handleCode() int {
+func (g Card) handleCode() int {
 	if g.Lost {
 		return nvmlLost
 	}
@@ -178,7 +187,7 @@ func (g GPU) handleCode() int {
 }
 
 // initCode is what nvmlInit_v2 returns.
-func (g GPUs) initCode() int {
+func (g Machine) initCode() int {
 	switch {
 	case g.Module == "":
 		return nvmlDriverNotLoaded
@@ -200,7 +209,7 @@ const (
 
 // topology is how far apart two cards are on the PCI bus, as
 // nvmlGpuTopologyLevel_t numbers it.
-func topology(a, b GPU) int {
+func topology(a, b Card) int {
 	common := 0
 	for common < min(len(a.Path), len(b.Path)) && a.Path[common] == b.Path[common] {
 		common++
@@ -219,7 +228,7 @@ func topology(a, b GPU) int {
 }
 
 // driven is the machine as its driver knows it, without the cards that it has not got.
-func (g GPUs) driven() GPUs {
-	g.Cards = slices.DeleteFunc(slices.Clone(g.Cards), func(card GPU) bool { return card.Unbound })
+func (g Machine) driven() Machine {
+	g.Cards = slices.DeleteFunc(slices.Clone(g.Cards), func(card Card) bool { return card.Unbound })
 	return g
 }

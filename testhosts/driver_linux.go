@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"preflight/testhosts/gpus"
 )
 
 // driverState is where a node keeps what its driver is like and the upper
@@ -24,7 +26,7 @@ const driverState = "/run/driver"
 // fabric manager. NVML and nvidia-smi answer; CUDA does not. It replaces the
 // driver that was set before, and to undo it brings that one back; what was done to
 // /dev or /usr/bin in between is to be undone first.
-func (n *Node) SetDriver(scenario GPUs) (Undo, error) {
+func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	before, err := n.driver()
 	if err == nil {
 		err = n.changeDriver(before, &scenario)
@@ -46,15 +48,15 @@ func (n *Node) SetGPUs(count int) (Undo, error) {
 	if count < 1 || count > 8 {
 		return nil, fmt.Errorf("%s: %d GPUs cannot be shown: 1 to 8", n.Name, count)
 	}
-	scenario := H100s(count)
-	if _, err := compiledNVML(nil); errors.Is(err, errNoCompiler) {
+	scenario := gpus.H100s(count)
+	if _, err := gpus.CompiledNVML(nil); errors.Is(err, gpus.ErrNoCompiler) {
 		scenario.NoNVML = true
 	}
 	return n.SetDriver(scenario)
 }
 
 // driver is what was set last, nil for nothing.
-func (n *Node) driver() (*GPUs, error) {
+func (n *Node) driver() (*gpus.Machine, error) {
 	var text []byte
 	err := n.inside(func() (err error) {
 		text, err = os.ReadFile(driverState + "/scenario.json")
@@ -66,12 +68,12 @@ func (n *Node) driver() (*GPUs, error) {
 	if err != nil {
 		return nil, err
 	}
-	scenario := &GPUs{}
+	scenario := &gpus.Machine{}
 	return scenario, json.Unmarshal(text, scenario)
 }
 
 // changeDriver takes a driver away, where there is one, and puts another there.
-func (n *Node) changeDriver(from, to *GPUs) error {
+func (n *Node) changeDriver(from, to *gpus.Machine) error {
 	if from != nil {
 		if err := n.removeDriver(*from); err != nil {
 			return err
@@ -83,8 +85,8 @@ func (n *Node) changeDriver(from, to *GPUs) error {
 	return n.installDriver(*to)
 }
 
-func (n *Node) installDriver(scenario GPUs) error {
-	libraries, err := scenario.libraries()
+func (n *Node) installDriver(scenario gpus.Machine) error {
+	libraries, err := scenario.Libraries()
 	if err != nil {
 		return err
 	}
@@ -99,13 +101,13 @@ func (n *Node) installDriver(scenario GPUs) error {
 		return nil
 	}
 	if _, err := n.Run(context.Background(), "nv-fabricmanager"); err != nil {
-		return errors.Join(err, n.removeDriver(GPUs{}))
+		return errors.Join(err, n.removeDriver(gpus.Machine{}))
 	}
 	return nil
 }
 
 // layDriver runs in the node. What fails half way is taken down again.
-func layDriver(g GPUs, libraries tree, text []byte) (err error) {
+func layDriver(g gpus.Machine, libraries gpus.Tree, text []byte) (err error) {
 	if err := os.Mkdir(driverState, 0o700); err != nil {
 		return err
 	}
@@ -128,20 +130,20 @@ func layDriver(g GPUs, libraries tree, text []byte) (err error) {
 	}
 	laid = append(laid, procDriver)
 	return errors.Join(
-		g.procFiles().write(procDriver),
-		os.WriteFile(scenarioPath, g.scenarioFile(), 0o644),
+		g.ProcFiles().Write(procDriver),
+		os.WriteFile(scenarioPath, g.ScenarioFile(), 0o644),
 		os.WriteFile(driverState+"/scenario.json", text, 0o600))
 }
 
 const (
 	procDriver   = "/proc/driver"
-	scenarioPath = "/etc/" + ScenarioName
+	scenarioPath = "/etc/" + gpus.ScenarioName
 )
 
-func (n *Node) removeDriver(scenario GPUs) error {
+func (n *Node) removeDriver(scenario gpus.Machine) error {
 	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
 		// It may be dead already, as everything is that runs on a node that was killed.
-		const stop = `read -r pid <` + fabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
+		const stop = `read -r pid <` + gpus.FabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
 		if _, err := n.Run(context.Background(), "/bin/sh", "-c", stop); err != nil {
 			return err
 		}
@@ -161,7 +163,7 @@ func uncover(laid []string) error {
 	for _, dir := range slices.Backward(laid) {
 		failed = errors.Join(failed, unix.Unmount(dir, unix.MNT_DETACH))
 	}
-	for _, left := range []string{scenarioPath, filepath.Dir(fabricManagerPID), driverState} {
+	for _, left := range []string{scenarioPath, filepath.Dir(gpus.FabricManagerPID), driverState} {
 		failed = errors.Join(failed, os.RemoveAll(left))
 	}
 	return failed
@@ -175,17 +177,17 @@ type driverLayer struct {
 
 // driverLayers are the directories of every machine that one with GPUs has more in. What
 // a driver of the machine itself shows there is hidden.
-func driverLayers(g GPUs, libraries tree) []driverLayer {
-	add := func(dir string, files tree) driverLayer {
-		return driverLayer{dir, func(upper string) error { return errors.Join(files.write(upper), hideNVIDIA(dir, upper)) }}
+func driverLayers(g gpus.Machine, libraries gpus.Tree) []driverLayer {
+	add := func(dir string, files gpus.Tree) driverLayer {
+		return driverLayer{dir, func(upper string) error { return errors.Join(files.Write(upper), hideNVIDIA(dir, upper)) }}
 	}
 	return []driverLayer{
 		{"/dev", func(upper string) error { return errors.Join(makeDevices(g, upper), hideNVIDIA("/dev", upper)) }},
-		add("/sys/module", g.sysModule()),
-		add("/sys/devices", g.pciDevices()),
-		add("/sys/bus/pci/devices", g.pciLinks()),
+		add("/sys/module", g.SysModule()),
+		add("/sys/devices", g.PCIDevices()),
+		add("/sys/bus/pci/devices", g.PCILinks()),
 		add(libraryDirectory(), libraries),
-		add("/usr/bin", g.programs()),
+		add("/usr/bin", g.Programs()),
 	}
 }
 
@@ -213,8 +215,8 @@ func hideNVIDIA(dir, upper string) error {
 
 // makeDevices makes nodes of the driver's names that are /dev/null in truth: those
 // of its own kind cannot be opened where it is not loaded.
-func makeDevices(g GPUs, upper string) error {
-	for _, name := range g.deviceNames() {
+func makeDevices(g gpus.Machine, upper string) error {
+	for _, name := range g.DeviceNames() {
 		path := filepath.Join(upper, name)
 		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(path, 0o666)); err != nil {
 			return err

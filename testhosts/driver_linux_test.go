@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // driverLook looks at all that a node shows of its GPUs, each as whoever asks for
@@ -56,9 +57,9 @@ devpts
 `
 
 // scenario is a new machine of that name; there is one.
-func scenario(name string) testhosts.GPUs {
-	at := slices.IndexFunc(testhosts.GPUScenarios, func(s testhosts.GPUScenario) bool { return s.Name == name })
-	return testhosts.GPUScenarios[at].GPUs()
+func scenario(name string) gpus.Machine {
+	at := slices.IndexFunc(gpus.Scenarios, func(s gpus.Scenario) bool { return s.Name == name })
+	return gpus.Scenarios[at].GPUs()
 }
 
 func TestSetDriver(t *testing.T) {
@@ -69,7 +70,7 @@ func TestSetDriver(t *testing.T) {
 		return strings.ReplaceAll(onHead(t, c, "ssh "+n.Name+" <<'look' 2>/dev/null\n"+driverLook+"\nlook"), machine, "MACHINE")
 	}
 	bare := look(w1)
-	set := func(scenario testhosts.GPUs) testhosts.Undo {
+	set := func(scenario gpus.Machine) testhosts.Undo {
 		t.Helper()
 		undo, err := w1.SetDriver(scenario)
 		if err != nil {
@@ -84,7 +85,7 @@ func TestSetDriver(t *testing.T) {
 		}
 	}
 
-	toBare := set(testhosts.H100s(8))
+	toBare := set(gpus.H100s(8))
 	expect(eightH100)
 	if diff := cmp.Diff(bare, look(w2)); diff != "" {
 		t.Errorf("the other node: %s", diff)
@@ -135,7 +136,7 @@ func TestScenariosLeaveNothing(t *testing.T) {
 		return seen
 	}
 	before := look()
-	for _, scenario := range testhosts.GPUScenarios {
+	for _, scenario := range gpus.Scenarios {
 		undo, err := w1.SetDriver(scenario.GPUs())
 		if err != nil {
 			t.Errorf("%s: %v", scenario.Name, err)

@@ -1,4 +1,4 @@
-package testhosts
+package gpus
 
 import (
 	"fmt"
@@ -7,24 +7,24 @@ import (
 
 // H100s is a machine with n, at most 8, H100 SXM behind four NVSwitches, as in a
 // DGX H100. PCI addresses are that machine's.
-func H100s(n int) GPUs {
+func H100s(n int) Machine {
 	buses := []int{0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf}
-	machine := GPUs{
+	machine := Machine{
 		Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true,
 		NVSwitches: 4, FabricManager: "550.54.15", FabricManagerRuns: true,
 	}
 	for i := range n {
-		card := healthy(GPU{
+		card := healthy(Card{
 			Name: "NVIDIA H100 80GB HBM3", Brand: "NVIDIA", Arch: "Hopper", Device: 0x2330, Capability: "9.0", VBIOS: "96.00.89.00.01",
 			Memory: 81559 * miB, MemoryReserved: 551 * miB,
-			Link:  GPULink{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
-			Clock: GPUClock{SM: 345, MaxSM: 1980, Memory: 2619, MaxMemory: 2619},
-			Power: GPUPower{Draw: 70, Limit: 700, Default: 700, Min: 200, Max: 700}, SlowAt: 87,
+			Link:  Link{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
+			Clock: Clock{SM: 345, MaxSM: 1980, Memory: 2619, MaxMemory: 2619},
+			Power: Power{Draw: 70, Limit: 700, Default: 700, Min: 200, Max: 700}, SlowAt: 87,
 			MIG: "disabled", MIGPending: "disabled",
 			Path: ownRootPort(buses[i]),
 		}, i, 8)
 		card.NVLinks = toSwitches(machine.NVSwitches, 18, 26562)
-		card.Fabric = &GPUFabric{State: 3, Cluster: "00000000-0000-0000-0000-000000000000", Health: fabricHealthy}
+		card.Fabric = &Fabric{State: 3, Cluster: "00000000-0000-0000-0000-000000000000", Health: fabricHealthy}
 		machine.Cards = append(machine.Cards, card)
 	}
 	return machine
@@ -32,16 +32,16 @@ func H100s(n int) GPUs {
 
 // A100s is a machine with n, at most 8, A100 SXM behind six NVSwitches, two cards
 // to a PCIe switch, as in a DGX A100.
-func A100s(n int) GPUs {
+func A100s(n int) Machine {
 	buses := []int{0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7, 0xbd}
-	machine := GPUs{
+	machine := Machine{
 		Driver: "535.161.08", CUDA: "12.2", Module: "535.161.08",
 		NVSwitches: 6, FabricManager: "535.161.08", FabricManagerRuns: true,
 	}
 	for i := range n {
-		card := healthy(a100(GPU{
+		card := healthy(a100(Card{
 			Name: "NVIDIA A100-SXM4-80GB", Device: 0x20b2, VBIOS: "92.00.9E.00.01",
-			Power: GPUPower{Draw: 62, Limit: 400, Default: 400, Min: 100, Max: 400},
+			Power: Power{Draw: 62, Limit: 400, Default: 400, Min: 100, Max: 400},
 			Path:  switchPort(buses[i&^1]-4, buses[i], i%2),
 		}), i, 8)
 		card.NVLinks = toSwitches(machine.NVSwitches, 12, 25000)
@@ -51,12 +51,12 @@ func A100s(n int) GPUs {
 }
 
 // A100PCIes is a machine with n, at most 8, A100 cards that nothing but PCIe joins.
-func A100PCIes(n int) GPUs {
-	machine := GPUs{Driver: "535.161.08", CUDA: "12.2", Module: "535.161.08"}
+func A100PCIes(n int) Machine {
+	machine := Machine{Driver: "535.161.08", CUDA: "12.2", Module: "535.161.08"}
 	for i := range n {
-		machine.Cards = append(machine.Cards, healthy(a100(GPU{
+		machine.Cards = append(machine.Cards, healthy(a100(Card{
 			Name: "NVIDIA A100 80GB PCIe", Device: 0x20b5, VBIOS: "92.00.90.00.04",
-			Power: GPUPower{Draw: 44, Limit: 300, Default: 300, Min: 150, Max: 300},
+			Power: Power{Draw: 44, Limit: 300, Default: 300, Min: 150, Max: 300},
 			Path:  switchPort(0x20*(i/2)+0x11, 0x20*(i/2)+0x14+i%2, i%2),
 		}), i, 8))
 	}
@@ -64,25 +64,25 @@ func A100PCIes(n int) GPUs {
 }
 
 // a100 adds what both of them have alike.
-func a100(card GPU) GPU {
+func a100(card Card) Card {
 	card.Brand, card.Arch, card.Capability = "NVIDIA", "Ampere", "8.0"
 	card.Memory, card.MemoryReserved = 81920*miB, 637*miB
-	card.Link = GPULink{Generation: 4, MaxGeneration: 4, Width: 16, MaxWidth: 16}
-	card.Clock = GPUClock{SM: 210, MaxSM: 1410, Memory: 1512, MaxMemory: 1512}
+	card.Link = Link{Generation: 4, MaxGeneration: 4, Width: 16, MaxWidth: 16}
+	card.Clock = Clock{SM: 210, MaxSM: 1410, Memory: 1512, MaxMemory: 1512}
 	card.SlowAt, card.MIG, card.MIGPending = 89, "disabled", "disabled"
 	return card
 }
 
 // L4s is a machine with n, at most 8, L4: small cards without NVLink or MIG.
-func L4s(n int) GPUs {
-	machine := GPUs{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true}
+func L4s(n int) Machine {
+	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true}
 	for i := range n {
-		machine.Cards = append(machine.Cards, healthy(GPU{
+		machine.Cards = append(machine.Cards, healthy(Card{
 			Name: "NVIDIA L4", Brand: "NVIDIA", Arch: "Ada Lovelace", Device: 0x27b8, Capability: "8.9", VBIOS: "95.04.65.00.04",
 			Memory: 23034 * miB, MemoryReserved: 434 * miB,
-			Link:  GPULink{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
-			Clock: GPUClock{SM: 210, MaxSM: 2040, Memory: 405, MaxMemory: 6251},
-			Power: GPUPower{Draw: 12, Limit: 72, Default: 72, Min: 40, Max: 72}, SlowAt: 92,
+			Link:  Link{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
+			Clock: Clock{SM: 210, MaxSM: 2040, Memory: 405, MaxMemory: 6251},
+			Power: Power{Draw: 12, Limit: 72, Default: 72, Min: 40, Max: 72}, SlowAt: 92,
 			Path: ownRootPort(0x31 + 0x10*i),
 		}, i, 2))
 	}
@@ -91,22 +91,22 @@ func L4s(n int) GPUs {
 
 // GB200s is one tray of an NVL72 rack: n, at most 4, GB200 whose NVSwitches are in
 // trays of their own and show nowhere here. The rack is one fabric.
-func GB200s(n int) GPUs {
-	machine := GPUs{Driver: "570.124.06", CUDA: "12.8", Module: "570.124.06", OpenModule: true}
+func GB200s(n int) Machine {
+	machine := Machine{Driver: "570.124.06", CUDA: "12.8", Module: "570.124.06", OpenModule: true}
 	for i := range n {
 		root := fmt.Sprintf("%04x", []int{0x8, 0x9, 0x18, 0x19}[i])
-		card := healthy(GPU{
+		card := healthy(Card{
 			Name: "NVIDIA GB200", Brand: "NVIDIA", Arch: "Blackwell", Device: 0x2941, Capability: "10.0", VBIOS: "97.00.88.00.0F",
 			Memory: 189471 * miB, MemoryReserved: 673 * miB,
-			Link:  GPULink{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
-			Clock: GPUClock{SM: 120, MaxSM: 2062, Memory: 3996, MaxMemory: 3996},
-			Power: GPUPower{Draw: 155, Limit: 1200, Default: 1200, Min: 200, Max: 1200}, SlowAt: 87,
+			Link:  Link{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
+			Clock: Clock{SM: 120, MaxSM: 2062, Memory: 3996, MaxMemory: 3996},
+			Power: Power{Draw: 155, Limit: 1200, Default: 1200, Min: 200, Max: 1200}, SlowAt: 87,
 			MIG: "disabled", MIGPending: "disabled", Recovery: "none",
 			Path: []string{"pci" + root + ":00", root + ":00:00.0", root + ":01:00.0"},
 		}, i, 4)
 		card.CPUs = []string{"0-71", "72-143"}[card.NUMA]
 		card.NVLinks = slices.Repeat([]NVLink{{Speed: 53125, Kind: "switch"}}, 18)
-		card.Fabric = &GPUFabric{State: 3, Cluster: "9c6f5af3-53bf-49b5-a436-b66766c413c3", Clique: 4026, Health: fabricHealthy}
+		card.Fabric = &Fabric{State: 3, Cluster: "9c6f5af3-53bf-49b5-a436-b66766c413c3", Clique: 4026, Health: fabricHealthy}
 		machine.Cards = append(machine.Cards, card)
 	}
 	return machine
@@ -114,18 +114,18 @@ func GB200s(n int) GPUs {
 
 // V100s is a machine with n, at most 8, V100 SXM that are linked with each other,
 // and a driver of 2020, whose library lacks every function that came later.
-func V100s(n int) GPUs {
-	machine := GPUs{Driver: "450.80.02", CUDA: "11.0", Module: "450.80.02", Without: slices.Clone(since450)}
+func V100s(n int) Machine {
+	machine := Machine{Driver: "450.80.02", CUDA: "11.0", Module: "450.80.02", Without: slices.Clone(since450)}
 	for i := range n {
-		card := healthy(GPU{
+		card := healthy(Card{
 			Name: "Tesla V100-SXM2-32GB", Brand: "Tesla", Device: 0x1db5, Capability: "7.0", VBIOS: "88.00.80.00.01",
 			Memory: 32510 * miB,
-			Link:   GPULink{Generation: 3, MaxGeneration: 3, Width: 16, MaxWidth: 16},
-			Clock:  GPUClock{SM: 135, MaxSM: 1530, Memory: 877, MaxMemory: 877},
-			Power:  GPUPower{Draw: 42, Limit: 300, Default: 300, Min: 150, Max: 300}, SlowAt: 87,
+			Link:   Link{Generation: 3, MaxGeneration: 3, Width: 16, MaxWidth: 16},
+			Clock:  Clock{SM: 135, MaxSM: 1530, Memory: 877, MaxMemory: 877},
+			Power:  Power{Draw: 42, Limit: 300, Default: 300, Min: 150, Max: 300}, SlowAt: 87,
 			Path: ownRootPort(0x05 + 0x10*i),
 		}, i, 8)
-		card.Remapped, card.Retired = nil, &GPURetired{}
+		card.Remapped, card.Retired = nil, &Retired{}
 		machine.Cards = append(machine.Cards, card)
 	}
 	linkNeighbours(machine.Cards, 25781)
@@ -142,15 +142,15 @@ var since450 = []string{
 
 // RTX4090s is a machine with n, at most 8, consumer cards: no error correction, no
 // NVLink, and no access to each other's memory.
-func RTX4090s(n int) GPUs {
-	machine := GPUs{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15"}
+func RTX4090s(n int) Machine {
+	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15"}
 	for i := range n {
-		card := healthy(GPU{
+		card := healthy(Card{
 			Name: "NVIDIA GeForce RTX 4090", Brand: "GeForce", Arch: "Ada Lovelace", Device: 0x2684, Capability: "8.9", VBIOS: "95.02.3C.00.8C",
 			Memory: 24564 * miB, MemoryReserved: 347 * miB,
-			Link:  GPULink{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
-			Clock: GPUClock{SM: 210, MaxSM: 3105, Memory: 405, MaxMemory: 10501},
-			Power: GPUPower{Draw: 21, Limit: 450, Default: 450, Min: 10, Max: 600}, SlowAt: 99,
+			Link:  Link{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
+			Clock: Clock{SM: 210, MaxSM: 3105, Memory: 405, MaxMemory: 10501},
+			Power: Power{Draw: 21, Limit: 450, Default: 450, Min: 10, Max: 600}, SlowAt: 99,
 			Path: ownRootPort(0x21 + 0x10*i),
 		}, i, 4)
 		card.Serial, card.ECC, card.Remapped, card.Persistence = "", nil, nil, false
@@ -173,14 +173,14 @@ const fabricHealthy = 2 | 2<<2 | 2<<4 | 2<<6 | 1<<8
 
 // healthy adds to a card what all have alike: it idles, nobody uses it, nothing is
 // broken. It is the i-th of a machine that takes so many, half at either socket.
-func healthy(card GPU, i, of int) GPU {
+func healthy(card Card, i, of int) Card {
 	card.UUID = fmt.Sprintf("GPU-%08x-5f2c-4b1e-9d30-%012x", 0x51c0ffee+i, i)
 	card.Serial = fmt.Sprintf("165052300%04d", i)
 	card.NUMA = min(i/(of/2), 1)
 	card.CPUs = []string{"0-55,112-167", "56-111,168-223"}[card.NUMA]
 	card.MemoryUsed, card.Celsius, card.PState = 1*miB, 31+i, "P0"
 	card.Throttle, card.Persistence, card.ComputeMode = []string{"gpu-idle"}, true, "default"
-	card.ECC, card.Remapped = &GPUECC{Enabled: true, Pending: true}, &GPURemapped{}
+	card.ECC, card.Remapped = &ECC{Enabled: true, Pending: true}, &Remapped{}
 	return card
 }
 
@@ -212,7 +212,7 @@ func switchAddress(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0xf5+i) 
 
 // linkNeighbours gives each card one link to each of six others, the nearest in
 // a ring on either side.
-func linkNeighbours(cards []GPU, speed int) {
+func linkNeighbours(cards []Card, speed int) {
 	for i := range cards {
 		for _, step := range []int{1, 2, 3} {
 			for _, j := range []int{i + step, i - step} {

@@ -1,4 +1,4 @@
-package testhosts
+package gpus
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// tree is files to be by name: texts, or links where a text begins with "-> ".
-type tree map[string]string
+// Tree is files to be by name: texts, or links where a text begins with "-> ".
+type Tree map[string]string
 
 const linkTo = "-> "
 
-func (t tree) write(root string) error {
+func (t Tree) Write(root string) error {
 	for name, text := range t {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -37,8 +37,8 @@ func (t tree) write(root string) error {
 	return nil
 }
 
-// deviceNames are the names of the driver's nodes in /dev.
-func (g GPUs) deviceNames() []string {
+// DeviceNames are the names of the driver's nodes in /dev.
+func (g Machine) DeviceNames() []string {
 	if g.Module == "" {
 		return nil
 	}
@@ -52,8 +52,8 @@ func (g GPUs) deviceNames() []string {
 	return names
 }
 
-// procFiles are those of /proc/driver, in the words of NVIDIA's kernel modules 535 to 570.
-func (g GPUs) procFiles() tree {
+// ProcFiles are those of /proc/driver, in the words of NVIDIA's kernel modules 535 to 570.
+func (g Machine) ProcFiles() Tree {
 	if g.Module == "" {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (g GPUs) procFiles() tree {
 	if g.OpenModule {
 		version = fmt.Sprintf("NVIDIA UNIX Open Kernel Module for %s  %s  Release Build  (dvs-builder@U16)  Tue Mar  5 22:15:33 UTC 2024", machine, g.Module)
 	}
-	files := tree{
+	files := Tree{
 		"nvidia/params":  "EnableMSI: 1\nNVreg_RegistryDwords: \"\"\n",
 		"nvidia/version": "NVRM version: " + version + "\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
 	}
@@ -74,15 +74,15 @@ func (g GPUs) procFiles() tree {
 	return files
 }
 
-// sysModule is what the loaded modules have in /sys/module.
-func (g GPUs) sysModule() tree {
+// SysModule is what the loaded modules have in /sys/module.
+func (g Machine) SysModule() Tree {
 	switch {
 	case g.Module == "" && g.Bound != "":
-		return tree{strings.ReplaceAll(g.Bound, "-", "_") + "/initstate": "live\n"}
+		return Tree{strings.ReplaceAll(g.Bound, "-", "_") + "/initstate": "live\n"}
 	case g.Module == "":
 		return nil
 	}
-	files := tree{"nvidia/version": g.Module + "\n", "nvidia/initstate": "live\n", "nvidia_modeset/initstate": "live\n"}
+	files := Tree{"nvidia/version": g.Module + "\n", "nvidia/initstate": "live\n", "nvidia_modeset/initstate": "live\n"}
 	if !g.NoUVM {
 		files["nvidia_uvm/initstate"] = "live\n"
 	}
@@ -90,17 +90,17 @@ func (g GPUs) sysModule() tree {
 }
 
 // boundTo is the kernel driver of the cards.
-func (g GPUs) boundTo() string {
+func (g Machine) boundTo() string {
 	if g.Module != "" {
 		return "nvidia"
 	}
 	return g.Bound
 }
 
-// pciDevices is the cards, the NVSwitches and the bridges above them as they lie in
+// PCIDevices is the cards, the NVSwitches and the bridges above them as they lie in
 // /sys/devices, and pciLinks the links to them from /sys/bus/pci/devices.
-func (g GPUs) pciDevices() tree {
-	files := tree{}
+func (g Machine) PCIDevices() Tree {
+	files := Tree{}
 	for _, card := range g.Cards {
 		for depth, address := range card.Path[1:] {
 			dir := filepath.Join(card.Path[:depth+2]...)
@@ -127,7 +127,7 @@ func (g GPUs) pciDevices() tree {
 
 // bridgeConfig is the configuration space of a bridge, in which access control is
 // the first extended capability (PCI Express Base Specification, 7.7.8).
-func (g GPUs) bridgeConfig() string {
+func (g Machine) bridgeConfig() string {
 	config := make([]byte, 4096)
 	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // the capability, version 1, the last
 	if g.ACS {
@@ -136,14 +136,14 @@ func (g GPUs) bridgeConfig() string {
 	return string(config)
 }
 
-func (t tree) addPCI(dir, vendor, device, class string, numa int) {
+func (t Tree) addPCI(dir, vendor, device, class string, numa int) {
 	t[dir+"/vendor"], t[dir+"/device"], t[dir+"/class"] = vendor+"\n", device+"\n", class+"\n"
 	t[dir+"/numa_node"] = fmt.Sprintf("%d\n", numa)
 }
 
-func (g GPUs) pciLinks() tree {
-	links := tree{}
-	for name := range g.pciDevices() {
+func (g Machine) PCILinks() Tree {
+	links := Tree{}
+	for name := range g.PCIDevices() {
 		dir, file := filepath.Split(name)
 		if file != "vendor" {
 			continue
@@ -154,9 +154,9 @@ func (g GPUs) pciLinks() tree {
 	return links
 }
 
-// programs is what the driver's packages add to /usr/bin.
-func (g GPUs) programs() tree {
-	files := tree{}
+// Programs is what the driver's packages add to /usr/bin.
+func (g Machine) Programs() Tree {
+	files := Tree{}
 	if !g.NoLibrary && !g.NoSMI {
 		files["nvidia-smi"] = string(g.SMI())
 	}
@@ -166,7 +166,7 @@ func (g GPUs) programs() tree {
 	return files
 }
 
-const fabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
+const FabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 
 // fabricManager is a program that tells its version or leaves a process of its own
 // name behind, as the real one does, and its number in the same file.
@@ -178,6 +178,6 @@ case $1 in
 esac
 mkdir -p /run/nvidia-fabricmanager
 setsid "$0" --stay </dev/null >/dev/null 2>&1 &
-echo $! >` + fabricManagerPID + `
+echo $! >` + FabricManagerPID + `
 until read -r name </proc/$!/comm && [ "$name" = nv-fabricmanage ]; do sleep 0.01; done
 `

@@ -1,4 +1,4 @@
-package testhosts
+package gpus
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 // XML is the document that nvidia-smi -q -x prints, as the driver's generation
 // words it: up to 530 in version 11 of NVIDIA's format, later in version 12.
-func (g GPUs) XML() []byte {
+func (g Machine) XML() []byte {
 	g = g.driven()
 	root := tag("nvidia_smi_log",
 		leaf("timestamp", "Sat Jan  6 09:00:00 2024"),
@@ -31,7 +31,7 @@ func (g GPUs) XML() []byte {
 }
 
 // modern is whether nvidia-smi speaks of event reasons and of the GPU's own power.
-func (g GPUs) modern() bool { return g.Driver >= "535" }
+func (g Machine) modern() bool { return g.Driver >= "535" }
 
 // element is a node of the document: a text or others.
 type element struct {
@@ -70,7 +70,7 @@ func orNA(text string) string {
 // busID is a PCI address as NVML spells it, with a long domain and in capitals.
 func busID(address string) string { return "0000" + strings.ToUpper(address) }
 
-func (g GPUs) cardXML(i int) element {
+func (g Machine) cardXML(i int) element {
 	card := g.Cards[i]
 	parts := []element{
 		leaf("product_name", "%s", card.Name),
@@ -110,7 +110,7 @@ func (g GPUs) cardXML(i int) element {
 }
 
 // memoryXML says what is reserved where the driver is of an age that does.
-func (card GPU) memoryXML() element {
+func (card Card) memoryXML() element {
 	usage := tag("fb_memory_usage", leaf("total", "%d MiB", card.Memory/miB))
 	if card.MemoryReserved > 0 {
 		usage.children = append(usage.children, leaf("reserved", "%d MiB", card.MemoryReserved/miB))
@@ -120,7 +120,7 @@ func (card GPU) memoryXML() element {
 	return usage
 }
 
-func (card GPU) migXML() element {
+func (card Card) migXML() element {
 	if len(card.MIGDevices) == 0 {
 		return leaf("mig_devices", "None")
 	}
@@ -133,7 +133,7 @@ func (card GPU) migXML() element {
 	return tag("mig_devices", devices...)
 }
 
-func (card GPU) pciXML() element {
+func (card Card) pciXML() element {
 	id, link := busID(card.Address()), card.Link
 	return tag("pci",
 		leaf("pci_bus", "%s", id[9:11]), leaf("pci_device", "%s", id[12:14]), leaf("pci_domain", "%s", id[4:8]),
@@ -147,7 +147,7 @@ func (card GPU) pciXML() element {
 
 // reasonsXML tells for every reason whether it holds, under the name that the
 // document's version has for them.
-func (card GPU) reasonsXML(modern bool) element {
+func (card Card) reasonsXML(modern bool) element {
 	prefix := map[bool]string{true: "clocks_event_reason", false: "clocks_throttle_reason"}[modern]
 	all := tag(prefix + "s")
 	for i, name := range []string{
@@ -160,7 +160,7 @@ func (card GPU) reasonsXML(modern bool) element {
 	return all
 }
 
-func (card GPU) memoryHealthXML() []element {
+func (card Card) memoryHealthXML() []element {
 	mode, errors := [2]string{"N/A", "N/A"}, [4]string{"N/A", "N/A", "N/A", "N/A"}
 	if ecc := card.ECC; ecc != nil {
 		mode = [2]string{enabled(ecc.Enabled), enabled(ecc.Pending)}
@@ -194,7 +194,7 @@ func (card GPU) memoryHealthXML() []element {
 	}
 }
 
-func (card GPU) powerXML(modern bool) element {
+func (card Card) powerXML(modern bool) element {
 	name, limit := "power_readings", "power_limit"
 	if modern {
 		name, limit = "gpu_power_readings", "current_power_limit"
@@ -212,7 +212,7 @@ func (card GPU) powerXML(modern bool) element {
 	return readings
 }
 
-func (card GPU) clocksXML() []element {
+func (card Card) clocksXML() []element {
 	clocks := func(name string, sm, memory int) element {
 		return tag(name, leaf("graphics_clock", "%d MHz", sm), leaf("sm_clock", "%d MHz", sm), leaf("mem_clock", "%d MHz", memory))
 	}
@@ -223,7 +223,7 @@ func (card GPU) clocksXML() []element {
 	return []element{clocks("clocks", card.Clock.SM, card.Clock.Memory), applications, clocks("max_clocks", card.Clock.MaxSM, card.Clock.MaxMemory)}
 }
 
-func (card GPU) fabricXML() element {
+func (card Card) fabricXML() element {
 	if card.Fabric == nil || card.Fabric.State == 0 {
 		return tag("fabric", leaf("state", "N/A"), leaf("status", "N/A"))
 	}
@@ -239,7 +239,7 @@ func (card GPU) fabricXML() element {
 		leaf("cliqueId", "%d", card.Fabric.Clique), leaf("clusterUuid", "%s", card.Fabric.Cluster))
 }
 
-func (card GPU) processesXML() element {
+func (card Card) processesXML() element {
 	if len(card.Processes) == 0 {
 		return leaf("processes", "")
 	}
