@@ -39,7 +39,7 @@ func TestFoundIsWhatTheReportWeighs(t *testing.T) {
 	onHead := fleettest.Says("a", on...)
 	onHead.OnHead, onHead.Needs = true, []facts.Section{facts.SectionHost}
 	notTried := fleettest.Says("a", on...)
-	notTried.Needs = []facts.Section{facts.SectionThroughput}
+	notTried.Needs = []facts.Section{facts.SectionThroughput} // which is there all the same
 	waived := checks.Policy{Today: "2026-11-22", Waivers: []checks.Waiver{{Check: "a", Until: "2026-12-31"}}}
 	for name, c := range map[string]struct {
 		a                 checks.Check
@@ -55,6 +55,10 @@ func TestFoundIsWhatTheReportWeighs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet := fleettest.Healthy(2)
+			for i := range fleet.Nodes {
+				fleet.Nodes[i].Throughput = &facts.Throughput{}
+			}
+			fleet.NotTried = map[facts.Section]string{facts.SectionThroughput: "nobody asked for it"}
 			var failing, reported bool
 			b := asks("b", []string{"a"}, func(v checks.View) { failing, reported = v.Failing("a")["w1"], v.Reported("a")["w1"] })
 			Evaluate([]checks.Check{b, c.a}, fleet.Fleet, fleet.Launch, c.policy)
