@@ -1,6 +1,7 @@
 package names
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,7 +12,56 @@ import (
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/nccl"
 )
+
+// AddressesOf is every address of a node that means something elsewhere.
+func AddressesOf(node *facts.Node) []netip.Addr {
+	var addresses []netip.Addr
+	for _, i := range node.Net.Interfaces {
+		for _, text := range i.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && !prefix.Addr().IsLoopback() && !(prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast()) {
+				addresses = append(addresses, prefix.Addr())
+			}
+		}
+	}
+	return addresses
+}
+
+// NetworkOf is the network that an interface's address is in.
+func NetworkOf(node *facts.Node, address string) (network netip.Prefix, known bool) {
+	_, network, known = HolderOf(node, address)
+	return network, known
+}
+
+// HolderOf is the interface of a node that holds an address, and the network
+// that it is in there.
+func HolderOf(node *facts.Node, address string) (held *facts.Interface, network netip.Prefix, known bool) {
+	for i := range node.Net.Interfaces {
+		for _, text := range node.Net.Interfaces[i].Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && prefix.Addr().String() == address {
+				return &node.Net.Interfaces[i], prefix.Masked(), true
+			}
+		}
+	}
+	return nil, netip.Prefix{}, false
+}
+
+// InterfaceOf is a node's interface of some name, the zero one where none was seen.
+func InterfaceOf(net *facts.Net, name string) facts.Interface {
+	if net != nil {
+		for _, i := range net.Interfaces {
+			if i.Name == name {
+				return i
+			}
+		}
+	}
+	return facts.Interface{}
+}
+
+func PeerInterface(node *facts.Node) string { return nccl.PeerAddress(node).Interface }
 
 // LookupOf is what a node said of a name, without a user; asked is whether it
 // was asked at all.
@@ -86,6 +136,11 @@ func SplitEndpoint(endpoint string) (host, port string) {
 		return endpoint, ""
 	}
 	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
+}
+
+// Unresolved is what torch says of a host that it finds no address of.
+func Unresolved(host string, port any) string {
+	return fmt.Sprintf("The IPv4 network addresses of (%s, %v) cannot be retrieved (gai error: -2 - Name or service not known).", host, port)
 }
 
 // FirstHost is the node that will hold rank 0.

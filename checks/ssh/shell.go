@@ -13,32 +13,22 @@ import (
 	"preflight/facts"
 )
 
-var Shell = checks.Check{
-	ID:       "ssh-shell",
-	Rung:     4,
-	Stopped:  stoppedAt,
-	Title:    "every node's non-interactive shell is POSIX-like and prints nothing",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionSSH},
+var Shell = onLadder(checks.Check{
+	ID:    "ssh-shell",
+	Title: "every node's non-interactive shell is POSIX-like and prints nothing",
 	Doc: "Runs one command through the login shell, as the launcher will. Whatever start-up files print on stdout lands in front of every remote " +
 		"command's output. Without --master_addr DeepSpeed takes the first word that `hostname -I` prints on the first node for the master address, " +
 		"so noise there breaks the launch (fail); elsewhere it only muddles logs (warn).",
 	WouldSee: "{node}: ssh exited with exit code 255",
-	Run: func(v checks.View) []checks.Finding {
-		findings := stopped("ssh-shell")(v)
-		for _, node := range v.Nodes {
-			if node.SSH.Cause == "" && len(node.SSH.Noise) > 0 {
-				findings = append(findings, noisy(node, v))
-			}
-		}
-		return findings
-	},
-}
+}, noisy)
 
 // noisy judges what a login printed before the command it was asked to run.
 // The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is
 // the first word of the output, whatever printed it.
-func noisy(node *facts.Node, v checks.View) checks.Finding {
+func noisy(v checks.View, node *facts.Node) []checks.Finding {
+	if len(node.SSH.Noise) == 0 {
+		return nil
+	}
 	finding := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
@@ -53,15 +43,15 @@ func noisy(node *facts.Node, v checks.View) checks.Finding {
 	}
 	words := strings.Fields(strings.Join(node.SSH.Noise, " "))
 	if v.Launch.MasterAddr != "" || len(words) == 0 || node.Name != names.FirstHost(v) {
-		return finding
+		return []checks.Finding{finding}
 	}
 	finding.Verdict = checks.Fail
 	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
-	finding.WouldSee = fmt.Sprintf("The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: -2 - Name or service not known).", words[0], v.Launch.MasterPort)
+	finding.WouldSee = names.Unresolved(words[0], v.Launch.MasterPort)
 	if node.Address != "" {
 		finding.Remedy = append(finding.Remedy, fix.Here("deepspeed --master_addr=%s …", fix.Host(node.Address)))
 	}
-	return finding
+	return []checks.Finding{finding}
 }
 
 // offeredFile is the file of a key as remote describes it; what an agent holds
