@@ -154,17 +154,21 @@ func FirstHost(v checks.View) string {
 	return ""
 }
 
+// First is the first node of some kind, nil when there is none.
+func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
+	if at := slices.IndexFunc(nodes, is); at >= 0 {
+		return nodes[at]
+	}
+	return nil
+}
+
 // NodeZero is the node of rank 0. Where it did not show what the check needs its
 // own unknown says why; where it is no node of the fleet the finding does.
 func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	first := FirstHost(view)
-	for _, node := range view.Nodes {
-		if node.Name == first {
-			return node, nil
-		}
-	}
-	if slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
-		return nil, nil
+	isFirst := func(n *facts.Node) bool { return n.Name == first }
+	if node := First(view.Nodes, isFirst); node != nil || slices.ContainsFunc(view.Everywhere(), isFirst) {
+		return node, nil
 	}
 	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
 }

@@ -7,6 +7,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/launch"
@@ -39,7 +40,7 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	f.Verdict = checks.Fail
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 	f.WouldSee = "Bootstrap : no socket interface found"
-	f.Remedy = append(f.Remedy, ncclFix(r.fleet.view.Launch, r.fleet.ifnames(), name)...) // taken out first, then set
+	f.Remedy = append(f.Remedy, setForAll(r.fleet.view.Launch, name, r.fleet.ifnames())...) // taken out first, then set
 	return []checks.Finding{f}
 }
 
@@ -51,7 +52,7 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
 	}
-	usable := addressed(r.node.Net)
+	usable := nccl.Addressed(r.node.Net)
 	var findings []checks.Finding
 	for _, name := range []string{"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"} {
 		if r.value(name) == "" {
@@ -68,7 +69,7 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 			f.Verdict = checks.Fail
 			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
 			f.WouldSee = "Unable to find address for: " + item
-			f.Remedy = append(f.Remedy, exactFix(r.fleet.view, name)...)
+			f.Remedy = append(f.Remedy, setForAll(r.fleet.view.Launch, name, sharedName(r.fleet.view))...)
 			findings = append(findings, f)
 			break
 		}
@@ -76,40 +77,20 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// addressed is the interfaces that have an address.
-func addressed(net *facts.Net) []string {
-	var names []string
-	for _, i := range net.Interfaces {
-		if len(i.Addresses) > 0 {
-			names = append(names, i.Name)
-		}
-	}
-	return names
+// outward leaves the loopback out: nobody means it.
+func outward(net *facts.Net, interfaces []string) []string {
+	return slices.DeleteFunc(slices.Clone(interfaces), func(name string) bool { return names.InterfaceOf(net, name).Loopback })
 }
 
-// outward leaves the loopback out of names: nobody means it.
-func outward(net *facts.Net, names []string) []string {
-	isLoopback := func(name string) bool {
-		return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name && i.Loopback })
-	}
-	return slices.DeleteFunc(slices.Clone(names), isLoopback)
-}
-
-// ncclFix sets NCCL's interfaces for the whole fleet at once where a list is
-// known to select the peers' network everywhere; else a person has to look.
-func ncclFix(p launch.Prediction, list, name string) []fix.Command {
-	if list == "" {
+// setForAll sets interfaces for the whole fleet at once where a value is known
+// to select the peers' network everywhere; else a person has to look.
+func setForAll(p launch.Prediction, name, value string) []fix.Command {
+	if value == "" {
 		return []fix.Command{fix.On("ip -br addr")}
 	}
-	line := ranks.ExportLine(p, name, list)
-	if strings.HasPrefix(list, "=") {
+	line := ranks.ExportLine(p, name, value)
+	if strings.HasPrefix(value, "=") {
 		line = line.Remark(exactMark)
 	}
 	return []fix.Command{line}
-}
-
-// exactFix is the like for gloo and tensorpipe, which want one whole name that
-// is right everywhere.
-func exactFix(view checks.View, name string) []fix.Command {
-	return ncclFix(view.Launch, sharedName(view), name)
 }

@@ -73,7 +73,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
-		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
+		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile,
 	} {
 		findings = append(findings, rule(r)...)
 	}

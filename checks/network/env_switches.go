@@ -1,6 +1,7 @@
 package network
 
 import (
+	"slices"
 	"strings"
 
 	"preflight/checks"
@@ -10,52 +11,51 @@ import (
 	"preflight/launch/nccl"
 )
 
-// missingAdapters finds settings that demand InfiniBand where there is none.
-func missingAdapters(r envOfRanks) []checks.Finding {
-	if r.node.IB == nil || len(r.node.IB.Devices) > 0 {
-		return nil
-	}
-	var findings []checks.Finding
-	if strings.EqualFold(r.value("NCCL_NET"), "IB") {
-		f := r.finding("NCCL_NET", "NCCL_NET demands InfiniBand, and this node has no RDMA adapter")
-		f.Verdict = checks.Fail
-		f.WouldSee = "Failed to initialize any NET plugin"
-		findings = append(findings, f)
-	}
-	if disabled, isNumber := nccl.Number(r.value("NCCL_IB_DISABLE")); isNumber && disabled == 0 {
-		f := r.finding("NCCL_IB_DISABLE", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter")
-		f.WouldSee = "NET/IB : No device found, and everything over TCP"
-		findings = append(findings, f)
-	}
-	return findings
-}
-
-// costs are switches that were a cure once and slow down every later run.
-var costs = []struct {
-	Name      string
-	Is        func(value string) bool
-	NeedsRDMA bool
-	Summary   string
+// switches are settings that contradict the machine, that leaked into the launch, or that
+// were a workaround once and slow down every later run.
+var switches = []struct {
+	name     string
+	harms    func(node *facts.Node, value string) bool
+	verdict  checks.Verdict // "" is a warning
+	summary  string
+	wouldSee string
 }{
-	{"NCCL_P2P_DISABLE", ranks.IsOn, false, "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access"},
-	{"NCCL_SHM_DISABLE", ranks.IsOn, false, "NCCL_SHM_DISABLE=1 sends what stays on a node over the network"},
-	{"NCCL_IB_DISABLE", ranks.IsOn, true, "NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP"},
-	{"NCCL_NET", func(value string) bool { return strings.EqualFold(value, "Socket") }, true,
-		"NCCL_NET=Socket leaves working RDMA ports unused, and everything goes over TCP"},
-	{"CUDA_LAUNCH_BLOCKING", ranks.IsOn, false, "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait"},
-	{"TORCH_DISTRIBUTED_DEBUG", func(value string) bool { return strings.EqualFold(value, "DETAIL") }, false,
-		"TORCH_DISTRIBUTED_DEBUG=DETAIL checks every collective with another one"},
+	{"NCCL_NET", func(node *facts.Node, value string) bool { return lacksRDMA(node) && strings.EqualFold(value, "IB") }, checks.Fail,
+		"NCCL_NET demands InfiniBand, and this node has no RDMA adapter", "Failed to initialize any NET plugin"},
+	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool {
+		disabled, isNumber := nccl.Number(value)
+		return lacksRDMA(node) && isNumber && disabled == 0
+	}, "", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter", "NET/IB : No device found, and everything over TCP"},
+	{"NCCL_P2P_DISABLE", isOn, "", "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access", slower},
+	{"NCCL_SHM_DISABLE", isOn, "", "NCCL_SHM_DISABLE=1 sends what stays on a node over the network", slower},
+	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool { return hasActivePort(node.IB) && ranks.IsOn(value) }, "",
+		"NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP", slower},
+	{"NCCL_NET", func(node *facts.Node, value string) bool {
+		return hasActivePort(node.IB) && strings.EqualFold(value, "Socket")
+	}, "", "NCCL_NET=Socket leaves working RDMA ports unused, and everything goes over TCP", slower},
+	{"CUDA_LAUNCH_BLOCKING", isOn, "", "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait", slower},
+	{"TORCH_DISTRIBUTED_DEBUG", func(_ *facts.Node, value string) bool { return strings.EqualFold(value, "DETAIL") }, "",
+		"TORCH_DISTRIBUTED_DEBUG=DETAIL checks every collective with another one", slower},
+	// Set by torchrun for its own workers, it makes every rank a client of a store that nobody serves.
+	{"TORCHELASTIC_USE_AGENT_STORE", func(_ *facts.Node, value string) bool { return value == "True" }, checks.Fail,
+		"a variable of torchrun leaked into the launch: no rank will serve the store",
+		"The client socket has timed out … while trying to connect, on every node, rank 0 included"},
 }
 
-func costlySwitches(r envOfRanks) []checks.Finding {
+const slower = "no message: the run is slower than its machines"
+
+func isOn(_ *facts.Node, value string) bool { return ranks.IsOn(value) }
+
+func lacksRDMA(node *facts.Node) bool { return node.IB != nil && len(node.IB.Devices) == 0 }
+
+func harmfulSwitches(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
-	for _, cost := range costs {
-		if !cost.Is(r.value(cost.Name)) || cost.NeedsRDMA && !hasActivePort(r.node.IB) {
-			continue
+	for _, each := range switches {
+		if each.harms(r.node, r.value(each.name)) {
+			f := r.finding(each.name, each.summary)
+			f.Verdict, f.WouldSee = each.verdict, each.wouldSee
+			findings = append(findings, f)
 		}
-		f := r.finding(cost.Name, cost.Summary)
-		f.WouldSee = "no message: the run is slower than its machines"
-		findings = append(findings, f)
 	}
 	return findings
 }
@@ -65,26 +65,11 @@ func hasActivePort(ib *facts.IB) bool {
 		return false
 	}
 	for _, device := range ib.Devices {
-		for _, port := range device.Ports {
-			if port.State == "ACTIVE" {
-				return true
-			}
+		if slices.ContainsFunc(device.Ports, func(port facts.IBPort) bool { return port.State == "ACTIVE" }) {
+			return true
 		}
 	}
 	return false
-}
-
-// leakedStore: set by torchrun for its own workers, it makes every rank a
-// client of a store that nobody serves.
-func leakedStore(r envOfRanks) []checks.Finding {
-	const name = "TORCHELASTIC_USE_AGENT_STORE"
-	if r.value(name) != "True" {
-		return nil
-	}
-	f := r.finding(name, "a variable of torchrun leaked into the launch: no rank will serve the store")
-	f.Verdict = checks.Fail
-	f.WouldSee = "The client socket has timed out … while trying to connect, on every node, rank 0 included"
-	return []checks.Finding{f}
 }
 
 // confFile: NCCL_CONF_FILE is read since NCCL 2.23, and taken literally.

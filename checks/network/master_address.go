@@ -101,17 +101,14 @@ func (m masterPlace) mayServe(node *facts.Node) bool {
 
 // holder is the node that holds an address, nil when none does.
 func (m masterPlace) holder(address netip.Addr) *facts.Node {
-	for _, node := range append([]*facts.Node{m.first}, m.view.Nodes...) {
-		if slices.Contains(names.AddressesOf(node), address) {
-			return node
-		}
-	}
-	return nil
+	return names.First(append([]*facts.Node{m.first}, m.view.Nodes...), func(node *facts.Node) bool {
+		return slices.Contains(names.AddressesOf(node), address)
+	})
 }
 
-// cure is where the ranks should meet instead, with what speaks for it, and the
+// remedy is where the ranks should meet instead, with what speaks for it, and the
 // command that has them do so.
-func (m masterPlace) cure() (want string, commands []fix.Command) {
+func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	address := nccl.PeerAddress(m.first).Address
 	if seen := m.first.PeerRendezvous; seen != nil {
 		address, _ = names.SplitEndpoint(seen.Endpoint)
@@ -131,7 +128,7 @@ func (m masterPlace) cure() (want string, commands []fix.Command) {
 }
 
 // meetAt is the command that has the ranks meet at an address. A launcher that
-// passes no address on cannot be told.
+// passes no address on has to be another.
 func meetAt(view checks.View, address string, port int) fix.Command {
 	host := address
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
@@ -143,10 +140,10 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	case launch.RendezvousStatic:
 		return fix.Here("torchrun --master_addr=%s --master_port=%s …", fix.Host(address), fix.Number(port))
 	}
-	told := view.Launch
-	told.MasterAddr = address
-	if told.EndpointHost() != address {
-		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(told.Launcher))
+	changed := view.Launch
+	changed.MasterAddr = address
+	if changed.EndpointHost() != address {
+		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(changed.Launcher))
 	}
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
@@ -157,8 +154,7 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 	others, barred := 0, 0
 	var elsewhere []string // of those that are barred here
-	for i := range m.view.All {
-		node := &m.view.All[i]
+	for _, node := range m.view.Everywhere() {
 		if node.Rendezvous == nil || node == holder || node == m.first {
 			continue
 		}

@@ -27,7 +27,11 @@ func (m masterPlace) judgeName() []checks.Finding {
 	if home == nil {
 		return nil // that nobody serves, or several do, is for rendezvous to say
 	}
-	switch place := names.MostlyLedTo(m.view.Nodes, m.resolved); {
+	resolved := func(node *facts.Node) []string {
+		lookup, _ := names.LookupOf(node, m.Host)
+		return lookup.Addresses
+	}
+	switch place := names.MostlyLedTo(m.view.Nodes, resolved); {
 	case planned.Together() || place == nil || names.LeadsTo(place, home) || m.isNameOf(home):
 		return m.misled(home)
 	case m.ledTo(place) != nil:
@@ -42,8 +46,7 @@ func (m masterPlace) judgeName() []checks.Finding {
 // as they did not get there.
 func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	var findings []checks.Finding
-	for i := range m.view.All {
-		node := &m.view.All[i]
+	for _, node := range m.view.Everywhere() {
 		lookup, asked := names.LookupOf(node, m.Host)
 		switch {
 		case !asked, proof.IsCounted(node.Rendezvous):
@@ -62,20 +65,9 @@ func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	return findings
 }
 
-// resolved is what a node takes the meeting's name for.
-func (m masterPlace) resolved(node *facts.Node) []string {
-	lookup, _ := names.LookupOf(node, m.Host)
-	return lookup.Addresses
-}
-
 // ledTo is the node that one of these addresses leads to.
 func (m masterPlace) ledTo(addresses []string) *facts.Node {
-	for _, node := range m.view.Nodes {
-		if names.LeadsTo(addresses, node) {
-			return node
-		}
-	}
-	return nil
+	return names.First(m.view.Nodes, func(node *facts.Node) bool { return names.LeadsTo(addresses, node) })
 }
 
 // home is the one node that will serve the store, nil when there is no such.
@@ -106,9 +98,9 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 		Nodes:    []string{node.Name},
 		Summary:  fmt.Sprintf("%s, where the ranks will meet, does not lead to node 0", m.Host),
 		Got:      strings.Join(lookup.Addresses, " "),
-		WouldSee: fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port),
+		WouldSee: timedOut(m.Host, m.Port),
 	}
-	_, f.Remedy = m.cure()
+	_, f.Remedy = m.remedy()
 	if right := names.AddressesOf(home); len(right) > 0 {
 		f.Want = right[0].String()
 	}
@@ -116,7 +108,7 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 	if len(lookup.Addresses) == 0 {
 		f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", m.Host)
 		f.Got = lookup.Error
-		f.WouldSee = fmt.Sprintf("The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: -2 - Name or service not known).", m.Host, m.Port)
+		f.WouldSee = names.Unresolved(m.Host, m.Port)
 	}
 	return f
 }
@@ -144,11 +136,10 @@ func (m masterPlace) place(holder *facts.Node) string {
 	if holder == nil {
 		return m.Host
 	}
-	held, _, known := names.HolderOf(holder, m.Host)
-	if !known {
-		return m.Host
+	if held, _, known := names.HolderOf(holder, m.Host); known {
+		return fmt.Sprintf("%s (%s)", m.Host, held.Name)
 	}
-	return fmt.Sprintf("%s (%s)", m.Host, held.Name)
+	return m.Host
 }
 
 // holds says what can be said of all nodes where some were not seen.
@@ -161,16 +152,10 @@ func (m masterPlace) holds() string {
 
 // finding says what is wrong with the address, and where the ranks could meet.
 func (m masterPlace) finding(summary, consequence string) checks.Finding {
-	f := checks.Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: m.Rule}
-	switch {
-	case m.Rule == "":
-		f.Got = consequence
-	case consequence != "":
-		f.Got = m.Rule + "; " + consequence
-	}
+	f := checks.Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: strings.Trim(m.Rule+"; "+consequence, "; ")}
 	if m.Host != "" {
-		f.WouldSee = fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %d).", m.Host, m.Port)
+		f.WouldSee = timedOut(m.Host, m.Port)
 	}
-	f.Want, f.Remedy = m.cure()
+	f.Want, f.Remedy = m.remedy()
 	return f
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"preflight/checks"
@@ -47,29 +48,16 @@ func judgeChoices(view checks.View) []checks.Finding {
 			findings = append(findings, p.untried(node)...)
 		}
 	}
-	findings = append(findings, p.findings(faulty)...)
+	kind := func(m misplacement) string {
+		return m.fault + "\x00" + m.choice.Interface + "\x00" + names.PeerInterface(m.node)
+	}
+	for _, group := range proof.Gather(faulty, kind) {
+		findings = append(findings, p.finding(group))
+	}
 	return append(findings, p.sideways()...)
 }
 
-// findings puts misplacements into words, those of one kind on interfaces of
-// one name together.
-func (p *placement) findings(faulty []misplacement) []checks.Finding {
-	var findings []checks.Finding
-	gathered := map[string][]misplacement{}
-	var order []string
-	for _, m := range faulty {
-		key := m.fault + "\x00" + m.choice.Interface + "\x00" + nccl.PeerAddress(m.node).Interface
-		if gathered[key] == nil {
-			order = append(order, key)
-		}
-		gathered[key] = append(gathered[key], m)
-	}
-	for _, key := range order {
-		findings = append(findings, p.finding(gathered[key]))
-	}
-	return findings
-}
-
+// finding puts misplacements of one kind on interfaces of one name into words.
 func (p *placement) finding(group []misplacement) checks.Finding {
 	first := group[0]
 	f := checks.Finding{Got: first.choice.Rule}
@@ -85,7 +73,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
-	f.Want, f.Remedy = p.cure(first.node)
+	f.Want, f.Remedy = p.remedy(first.node)
 	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
 		f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, strings.TrimPrefix(f.Want, peer.Interface))
 	}
@@ -94,20 +82,18 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 
 // spelledChoice is an interface with its address where all have the same one.
 func spelledChoice(choice nccl.Choice, addresses []string) string {
-	for _, address := range addresses {
-		if address != addresses[0] {
-			return choice.Interface
-		}
-	}
-	if choice.Interface == "" {
+	switch {
+	case slices.ContainsFunc(addresses, func(address string) bool { return address != addresses[0] }):
+		return choice.Interface
+	case choice.Interface == "":
 		return choice.Address
 	}
 	return fmt.Sprintf("%s (%s)", choice.Interface, choice.Address)
 }
 
-// cure is how to have the ranks listen where the peers call, and what speaks
+// remedy is how to have the ranks listen where the peers call, and what speaks
 // for it.
-func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command) {
+func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Command) {
 	look := fix.On("ip -br addr")
 	peer := nccl.PeerAddress(node)
 	want = peer.Interface + ", by which the node was reached"
@@ -138,12 +124,12 @@ func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command)
 func (p *placement) setInterface(peer string) []fix.Command {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
-			return ncclFix(p.view.Launch, name, "GLOO_SOCKET_IFNAME")
+			return setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 		}
 		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
 	}
 	if list := ifnameList(p.view); list != "" {
-		return ncclFix(p.view.Launch, list, "NCCL_SOCKET_IFNAME")
+		return setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", list)
 	}
 	return onlyHere(peer)
 }
@@ -161,7 +147,7 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, spelledChoice(choice, nil)),
 		Got:     choice.Rule,
 	}
-	f.Want, f.Remedy = p.cure(node)
+	f.Want, f.Remedy = p.remedy(node)
 	return []checks.Finding{f}
 }
 

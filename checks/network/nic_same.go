@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
@@ -38,10 +40,11 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 			nodes = append(nodes, node)
 		}
 	}
+	list := ifnameList(view)
 	for _, d := range compare.Differences(compare.Among(nodes, "interface", names.PeerInterface)) {
 		f := d.Finding("names of the interface to the peers")
-		f.Remedy = ncclFix(view.Launch, ifnameList(view), "NCCL_SOCKET_IFNAME")
-		if ifnameList(view) == "" && !d.Split {
+		f.Remedy = setForAll(view.Launch, "NCCL_SOCKET_IFNAME", list)
+		if list == "" && !d.Split {
 			f.Remedy = onlyHere(d.Deviations[0].Got)
 		}
 		findings = append(findings, f)
@@ -59,27 +62,13 @@ func onlyHere(name string) []fix.Command {
 
 // ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the
 // peers' interface on every node seen, "" when there is none.
-func ifnameList(view checks.View) string {
-	nodes, interfaces := placed(view)
-	return nccl.IfnameFor(nodes, func(n *facts.Node) string { return interfaces[n] })
-}
+func ifnameList(view checks.View) string { return nccl.IfnameFor(placed(view), names.PeerInterface) }
 
 // sharedName is the name that the peers' interface has on every node seen, ""
 // when it has several. Gloo and tensorpipe take whole names only.
-func sharedName(view checks.View) string {
-	nodes, interfaces := placed(view)
-	return proof.Common(nodes, func(n *facts.Node) string { return interfaces[n] })
-}
+func sharedName(view checks.View) string { return proof.Common(placed(view), names.PeerInterface) }
 
 // placed is the nodes of which it is known what leads to their peers.
-func placed(view checks.View) (nodes []*facts.Node, interfaces map[*facts.Node]string) {
-	interfaces = map[*facts.Node]string{}
-	for i := range view.All {
-		node := &view.All[i]
-		if name := names.PeerInterface(node); name != "" {
-			nodes = append(nodes, node)
-			interfaces[node] = name
-		}
-	}
-	return nodes, interfaces
+func placed(view checks.View) []*facts.Node {
+	return slices.DeleteFunc(view.Everywhere(), func(node *facts.Node) bool { return names.PeerInterface(node) == "" })
 }

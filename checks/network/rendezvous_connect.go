@@ -19,14 +19,14 @@ import (
 // the other nodes gets in, else the callers.
 func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
-	var astray []*facts.Node
+	var misled []*facts.Node
 	for _, node := range nodes {
 		if g.isWrongAddress(node) {
-			findings = append(findings, g.astray(node))
-			astray = append(astray, node)
+			findings = append(findings, g.misled(node))
+			misled = append(misled, node)
 		}
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(astray, n) })
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(misled, n) })
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
 	if len(others) > 0 && len(others) == len(g.nodes)-1 {
 		nodes = others // that nobody else gets in either says more
@@ -49,8 +49,8 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// astray calls another machine than the one that serves.
-func (g meeting) astray(node *facts.Node) checks.Finding {
+// misled calls another machine than the one that serves.
+func (g meeting) misled(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{node.Name},
 		Summary:  fmt.Sprintf("takes %s, where the ranks will meet, for another machine than %s", g.host, g.server.Name),
@@ -69,22 +69,20 @@ func (g meeting) selfless(outcome facts.PathOutcome) checks.Finding {
 		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
 		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.server))), fix.On("sudo iptables -S INPUT")},
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(g.server)), fix.On("sudo iptables -S INPUT")},
 	}
 }
 
 // cutOff: these nodes do not get through where others do.
 func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
+	first := g.caller(callers[0])
 	f := checks.Finding{
 		Nodes:    callers,
 		Summary:  fmt.Sprintf("no answer from the store on %s at %s", g.server.Name, g.endpoint()),
-		Got:      g.otherPorts(callers),
+		Got:      cmp.Or(g.otherPorts(callers), g.part(first).Error),
 		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(g.address(g.caller(callers[0])))), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
-	}
-	if f.Got == "" {
-		f.Got = g.part(g.caller(callers[0])).Error
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(first)), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
 	}
 	switch outcome {
 	case facts.PathUnroutable:
@@ -100,20 +98,23 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 }
 
 func (g meeting) caller(name string) *facts.Node {
-	return g.nodes[slices.IndexFunc(g.nodes, func(n *facts.Node) bool { return n.Name == name })]
+	return names.First(g.nodes, func(n *facts.Node) bool { return n.Name == name })
+}
+
+// address is what a node calls when it calls the endpoint.
+func (g meeting) address(node *facts.Node) fix.Host {
+	return fix.Host(append(slices.Clone(g.part(node).Addresses), g.host)[0])
 }
 
 // otherPorts says whether the server answers the callers elsewhere, which
 // makes it a matter of this port.
 func (g meeting) otherPorts(callers []string) string {
-	for _, node := range g.nodes {
-		if !slices.Contains(callers, node.Name) {
-			continue
-		}
-		if node.Mesh == nil {
+	for _, name := range callers {
+		mesh := g.caller(name).Mesh
+		if mesh == nil {
 			return ""
 		}
-		if _, answered := node.Mesh.Reached[g.server.Name]; !answered {
+		if _, answered := mesh.Reached[g.server.Name]; !answered {
 			return ""
 		}
 	}
@@ -134,7 +135,7 @@ func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
 		WouldSee: g.timedOut(),
 	}
-	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.cure()
+	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
 	if place != g.host {
 		f.Remedy = append(f.Remedy, names.LookUp(g.host))
 	}
@@ -166,7 +167,12 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 // wins over what iptables has below it, and over nothing of firewalld.
 func (g meeting) open() []fix.Command {
 	command, from := fix.Code("iptables"), fix.Code("")
-	if network, known := g.network(); known {
+	// The network on which the server's peers are.
+	network, known := netip.Prefix{}, false
+	if g.server.Net != nil {
+		network, known = names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address)
+	}
+	if known {
 		from = fix.Code(" -s %s", fix.Name(network.String()))
 		if network.Addr().Is6() {
 			command = fix.Code("ip6tables")
@@ -177,12 +183,4 @@ func (g meeting) open() []fix.Command {
 		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
 		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
 	}
-}
-
-// network is the one on which the server's peers are.
-func (g meeting) network() (network netip.Prefix, known bool) {
-	if g.server.Net == nil {
-		return netip.Prefix{}, false
-	}
-	return names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address)
 }

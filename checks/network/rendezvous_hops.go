@@ -15,10 +15,12 @@ import (
 )
 
 // timedOut is what torch says of a store that it cannot get through to, and
-// rejected what it says where it is told at once.
-func (g meeting) timedOut() string {
-	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %s).", g.host, g.port)
+// meeting.rejected what it says where an error comes at once.
+func timedOut(host string, port any) string {
+	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %v).", host, port)
 }
+
+func (g meeting) timedOut() string { return timedOut(g.host, g.port) }
 
 func (g meeting) rejected(errno string) string {
 	return fmt.Sprintf("The client socket has failed to connect to any network address of (%s, %s). … (errno: %s).", g.host, g.port, errno)
@@ -44,17 +46,18 @@ func (g meeting) unserved() []checks.Finding {
 // the host.
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
+		Nodes:    namesOf(g.nodes),
 		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
+		Got:      g.whys(g.nodes),
+		Want:     "one node whose hostname is the endpoint's, or leads to it",
 		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("hostname; getent ahosts $(hostname)")},
 	}
-	f.Nodes, f.Got = namesOf(g.nodes), g.whys(g.nodes)
 	if len(g.servers) > 1 {
 		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
 		f.Nodes, f.Got = namesOf(g.servers), g.whys(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
-	f.Want = "one node whose hostname is the endpoint's, or leads to it"
-	f.Remedy = []fix.Command{fix.On("hostname; getent ahosts $(hostname)")}
 	if name := g.ownName(); name != "" {
 		f.Remedy = append(f.Remedy, fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port)))
 	}
@@ -78,11 +81,11 @@ func (g meeting) whys(nodes []*facts.Node) string {
 // resolve it.
 func (g meeting) ownName() string {
 	first := names.FirstHost(g.view)
-	at := slices.IndexFunc(g.nodes, func(n *facts.Node) bool { return n.Name == first })
-	if at < 0 || g.nodes[at].Names == nil {
+	node := g.caller(first)
+	if node == nil || node.Names == nil {
 		return ""
 	}
-	own := g.nodes[at].Names.Own
+	own := node.Names.Own
 	for _, node := range g.nodes {
 		lookup, asked := names.LookupOf(node, own)
 		isTwin := node.Name != first && node.Names != nil && node.Names.Own == own
@@ -93,51 +96,33 @@ func (g meeting) ownName() string {
 	return own
 }
 
-func (g meeting) unresolved(nodes []*facts.Node) []checks.Finding {
+// stopped is about nodes that did not find the store, found somebody who does not speak
+// its protocol, or got no answer from it in time.
+func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range nodes {
-		f := checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host),
-			Got:      g.part(node).Error,
-			WouldSee: fmt.Sprintf("The IPv4 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known).", g.host, g.port),
-			Remedy:   []fix.Command{names.LookUp(g.host)},
-		}
-		if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
-			f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
+		seen := g.part(node)
+		f := checks.Finding{Nodes: []string{node.Name}, Got: seen.Error}
+		switch seen.Failed {
+		case facts.HopResolve:
+			f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host)
+			f.WouldSee = names.Unresolved(g.host, g.port)
+			f.Remedy = []fix.Command{names.LookUp(g.host)}
+			if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
+				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
+			}
+		case facts.HopValidate:
+			f.Summary = fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name)
+			f.Got = strings.Trim(seen.Address+": "+seen.Error, ": ")
+			f.Want = "the store: no second machine with this address, no proxy and no translation on the way"
+			f.WouldSee = fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port)
+			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)}
+		case facts.HopJoin:
+			f.Summary = fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name)
+			f.WouldSee = "Connection reset by peer, or a timeout of the store"
+			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))}
 		}
 		findings = append(findings, f)
-	}
-	return findings
-}
-
-// misled found somebody who does not speak the store's protocol.
-func (g meeting) misled(nodes []*facts.Node) []checks.Finding {
-	var findings []checks.Finding
-	for _, node := range nodes {
-		findings = append(findings, checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name),
-			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
-			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
-			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
-			Remedy:   []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)},
-		})
-	}
-	return findings
-}
-
-// uncounted found the store and got no answer from it in time.
-func (g meeting) uncounted(nodes []*facts.Node) []checks.Finding {
-	var findings []checks.Finding
-	for _, node := range nodes {
-		findings = append(findings, checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name),
-			Got:      g.part(node).Error,
-			WouldSee: "Connection reset by peer, or a timeout of the store",
-			Remedy:   []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))},
-		})
 	}
 	return findings
 }
