@@ -52,7 +52,7 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 		f.WouldSee = "nothing for certain: ranks that are set up differently"
 		findings = append(findings, f)
 	}
-	return append(findings, strayFiles(view, findings)...)
+	return append(findings, rareFiles(view, findings)...)
 }
 
 func isCompared(name string) bool {

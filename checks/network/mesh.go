@@ -41,7 +41,7 @@ var NodeMesh = checks.Check{
 }
 
 // absent is about nodes that nobody could call, and those that could not
-// call. Where the ranks of a node are misplaced, another check says so.
+// call. Where the ranks of a node are misplaced, another check reports it.
 func (m *meshCalls) absent() []checks.Finding {
 	var findings []checks.Finding
 	explained := map[string][]string{} // check → nodes

@@ -66,7 +66,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 		f.Nodes = append(f.Nodes, m.node.Name)
 		addresses = append(addresses, m.choice.Address)
 	}
-	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, spelledChoice(first.choice, addresses), first.fault)
+	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, choiceText(first.choice, addresses), first.fault)
 	if first.choice.Error != "" {
 		f.Summary, f.WouldSee = p.library+" finds no interface to use", first.choice.Error
 	}
@@ -80,8 +80,8 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	return f
 }
 
-// spelledChoice is an interface with its address where all have the same one.
-func spelledChoice(choice nccl.Choice, addresses []string) string {
+// choiceText is an interface with its address where all have the same one.
+func choiceText(choice nccl.Choice, addresses []string) string {
 	switch {
 	case slices.ContainsFunc(addresses, func(address string) bool { return address != addresses[0] }):
 		return choice.Interface
@@ -144,7 +144,7 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, spelledChoice(choice, nil)),
+		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, choiceText(choice, nil)),
 		Got:     choice.Rule,
 	}
 	f.Want, f.Remedy = p.remedy(node)

@@ -52,7 +52,7 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 	return findings
 }
 
-// exactMark explains what looks like a slip of the pen.
+// exactMark explains what looks like a typing error.
 const exactMark = "the second = means: exactly this name"
 
 // onlyHere has NCCL take one interface on the nodes of a finding.
@@ -62,7 +62,11 @@ func onlyHere(name string) []fix.Command {
 
 // ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the
 // peers' interface on every node seen, "" when there is none.
-func ifnameList(view checks.View) string { return nccl.IfnameFor(placed(view), names.PeerInterface) }
+func ifnameList(view checks.View) string {
+	return checks.Remember(view, ifnames{}, func() string { return nccl.IfnameFor(placed(view), names.PeerInterface) })
+}
+
+type ifnames struct{}
 
 // sharedName is the name that the peers' interface has on every node seen, ""
 // when it has several. Gloo and tensorpipe take whole names only.

@@ -36,11 +36,9 @@ func blackHoles(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, proof.LosesPackets) }) {
 		return nil
 	}
-	var nodes []string
 	var sent []proof.Attempt
 	seen := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
-		nodes = append(nodes, node.Name)
 		seen[node.Name] = node
 	}
 	for _, node := range view.Nodes {
@@ -62,7 +60,7 @@ func blackHoles(view checks.View) []checks.Finding {
 		}
 	}
 	var findings []checks.Finding
-	for _, s := range proof.Suspects(nodes, sent) {
+	for _, s := range proof.Suspects(namesOf(view.Nodes), sent) {
 		first := s.Failed[0]
 		f := checks.Finding{
 			Nodes:   s.Nodes,
@@ -98,29 +96,14 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
 			f.Remedy = []fix.Command{fix.On("ip link show")}
-			if name := sameInterface(networks[network], d.Nodes); !d.Split && name != "" {
+			odd := slices.DeleteFunc(slices.Clone(networks[network]), func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
+			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
 				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
 			}
 			findings = append(findings, f)
 		}
 	}
 	return findings
-}
-
-// sameInterface is the interface that all the named nodes listened at, "" when
-// they differ.
-func sameInterface(nodes []*facts.Node, names []string) string {
-	same := ""
-	for _, node := range nodes {
-		switch {
-		case !slices.Contains(names, node.Name):
-		case same != "" && same != node.Mesh.Interface:
-			return ""
-		default:
-			same = node.Mesh.Interface
-		}
-	}
-	return same
 }
 
 // meshInterface is the interface a node listened at.
@@ -131,10 +114,9 @@ func meshInterface(node *facts.Node) facts.Interface {
 // fullPing fills a packet on the way between two nodes: the smaller of their
 // MTUs less the headers of IP and ICMP.
 func fullPing(from, to *facts.Node, mss int) fix.Command {
-	const ipv4, ipv6 = 28, 48
-	headers := ipv4
+	headers := 28
 	if strings.Contains(to.Mesh.Address, ":") {
-		headers = ipv6
+		headers = 48
 	}
 	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss where an MTU was not seen
 	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).

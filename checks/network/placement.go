@@ -27,7 +27,7 @@ type misplacement struct {
 
 // misplaced is the nodes whose rank address is of no use to their peers, each
 // with the ID of the check that says why. What fails on calling them there has
-// that cause, and is not to be said again.
+// that cause, and is not to be reported again.
 func misplaced(view checks.View) map[string]string {
 	p := newPlacement(view)
 	nodes := map[string]string{}
@@ -53,7 +53,6 @@ type placement struct {
 	answered   map[string]bool     // those of them that somebody got an answer from
 	unanswered map[string][]string // node → who got no answer there, and one at the address that leads to the peers
 	isIPv6     bool                // what most of the ranks' addresses are: ssh may well go by the other family
-	env        *envFleet           // for the rules of env-sane
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -62,7 +61,7 @@ func newPlacement(view checks.View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
-		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{}, env: newEnvFleet(view),
+		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
 	}
 	if view.Launch.Accelerator == "cpu" {
 		p.library = "gloo"
@@ -106,20 +105,22 @@ func (p *placement) record(caller *facts.Node) {
 // of says what is wrong with a node's rank address, or why it is not known.
 func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m = misplacement{node: node, choice: p.choices[node]}
-	takesOwnName := p.library == "gloo" && ranks.Env(p.view, node)["GLOO_SOCKET_IFNAME"].Value == ""
+	env := envOfRanks{view: p.view, node: node, vars: ranks.Env(p.view, node)}
+	takesOwnName := p.library == "gloo" && env.value("GLOO_SOCKET_IFNAME") == ""
 	if takesOwnName && node.Names == nil {
-		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that has said so
+		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that reports it
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)
-	if m.fault == "" && p.isUnanswered(node) {
+	// Peers that reach the node otherwise get no answer at its rank address.
+	if m.fault == "" && p.unanswered[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address {
 		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
 	switch {
 	case m.fault == "":
-	case len(ncclInterfaces(p.ranks(node)))+len(exactInterfaces(p.ranks(node))) > 0 && m.choice.Error != "":
+	case m.choice.Error != "" && len(ncclInterfaces(env))+len(exactInterfaces(env)) > 0:
 		m.explainedBy = EnvSane.ID
 	case takesOwnName && len(names.Own(p.view, node)) > 0:
 		m.explainedBy = "host-names"
@@ -127,10 +128,6 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 		m.explainedBy = "nic-choice"
 	}
 	return m, ""
-}
-
-func (p *placement) ranks(node *facts.Node) envOfRanks {
-	return envOfRanks{node, ranks.Env(p.view, node), p.env}
 }
 
 // fault is what the facts of all nodes say against an address, "" when nothing.
@@ -159,12 +156,6 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 		return "a network inside the machine"
 	}
 	return ""
-}
-
-// isUnanswered is whether peers that reach the node otherwise get no answer at its
-// rank address.
-func (p *placement) isUnanswered(node *facts.Node) bool {
-	return p.unanswered[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address
 }
 
 // isInside is whether an interface is of those that containers and virtual

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -153,4 +155,174 @@ func namesOf(nodes []*facts.Node) []string {
 		names = append(names, node.Name)
 	}
 	return names
+}
+
+// unconnected names who keeps callers from the store: the server where none of
+// the other nodes gets in, else the callers.
+func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
+	var findings []checks.Finding
+	var misled []*facts.Node
+	for _, node := range nodes {
+		if g.isWrongAddress(node) {
+			findings = append(findings, g.misled(node))
+			misled = append(misled, node)
+		}
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(misled, n) })
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
+	if len(others) > 0 && len(others) == len(g.nodes)-1 {
+		nodes = others // that nobody else gets in either says more
+		if g.elsewhere != nil {
+			return append(findings, g.foreign(others))
+		}
+	}
+	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return string(g.part(n).Outcome) }) {
+		outcome := facts.PathOutcome(group.Value)
+		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
+		switch {
+		case len(callers) == 0:
+			findings = append(findings, g.selfless(outcome))
+		case len(callers) == len(g.nodes)-1 && outcome != facts.PathUnroutable && outcome != facts.PathBroken:
+			findings = append(findings, g.closed(outcome, callers))
+		default:
+			findings = append(findings, g.cutOff(outcome, callers))
+		}
+	}
+	return findings
+}
+
+// misled calls another machine than the one that serves.
+func (g meeting) misled(node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("takes %s, where the ranks will meet, for another machine than %s", g.host, g.server.Name),
+		Got:      strings.Join(g.part(node).Addresses, " "),
+		Want:     nccl.PeerAddress(g.server).Address,
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{names.LookUp(g.host), fix.On("sudoedit /etc/hosts")},
+	}
+}
+
+// selfless: rank 0 is a client of its own store and calls it like the others.
+func (g meeting) selfless(outcome facts.PathOutcome) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("serves the store and cannot call itself at %s", g.endpoint()),
+		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
+		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(g.server)), fix.On("sudo iptables -S INPUT")},
+	}
+}
+
+// cutOff: these nodes do not get through where others do.
+func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
+	first := g.caller(callers[0])
+	f := checks.Finding{
+		Nodes:    callers,
+		Summary:  fmt.Sprintf("no answer from the store on %s at %s", g.server.Name, g.endpoint()),
+		Got:      cmp.Or(g.otherPorts(callers), g.part(first).Error),
+		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(first)), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
+	}
+	switch outcome {
+	case facts.PathUnroutable:
+		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
+		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("is refused by the store on %s at %s, which listens", g.server.Name, g.endpoint())
+	}
+	return f
+}
+
+func (g meeting) caller(name string) *facts.Node {
+	return names.First(g.nodes, func(n *facts.Node) bool { return n.Name == name })
+}
+
+// address is what a node calls when it calls the endpoint.
+func (g meeting) address(node *facts.Node) fix.Host {
+	return fix.Host(append(slices.Clone(g.part(node).Addresses), g.host)[0])
+}
+
+// otherPorts says whether the server answers the callers elsewhere, which
+// makes it a matter of this port.
+func (g meeting) otherPorts(callers []string) string {
+	for _, name := range callers {
+		mesh := g.caller(name).Mesh
+		if mesh == nil {
+			return ""
+		}
+		if _, answered := mesh.Reached[g.server.Name]; !answered {
+			return ""
+		}
+	}
+	return fmt.Sprintf("other ports of %s answer the same nodes", g.server.Name)
+}
+
+// foreign: nobody gets in, and the endpoint is no address of the server. What
+// holds it, a load balancer or a translation, does not lead there.
+func (g meeting) foreign(callers []*facts.Node) checks.Finding {
+	place := strings.Join(g.elsewhere, " ")
+	if place != g.host {
+		place = fmt.Sprintf("%s (%s)", g.host, place)
+	}
+	outcome := compare.GroupBy(callers, func(n *facts.Node) string { return string(g.part(n).Outcome) })[0].Value
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("the ranks will meet at %s, no address of %s, and nobody gets through to its store there", place, g.server.Name),
+		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
+		WouldSee: g.timedOut(),
+	}
+	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
+	if place != g.host {
+		f.Remedy = append(f.Remedy, names.LookUp(g.host))
+	}
+	return f
+}
+
+// closed: nobody gets in from outside.
+func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Got:      g.otherPorts(callers),
+		Want:     fmt.Sprintf("TCP port %s open to all nodes", g.port),
+		WouldSee: g.timedOut(),
+		Remedy:   g.open(),
+	}
+	switch outcome {
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("calls to port %s are reset on the way in, although a store listens there: a firewall on it, or a translated address", g.port)
+	default:
+		f.Summary = fmt.Sprintf("a firewall on it does not open port %s: nobody else gets an answer there", g.port)
+	}
+	return f
+}
+
+// open lets the peers' network in on the port. A rule that iptables puts first
+// wins over what iptables has below it, and over nothing of firewalld.
+func (g meeting) open() []fix.Command {
+	command, from := fix.Code("iptables"), fix.Code("")
+	// The network on which the server's peers are.
+	network, known := netip.Prefix{}, false
+	if g.server.Net != nil {
+		network, known = names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address)
+	}
+	if known {
+		from = fix.Code(" -s %s", fix.Name(network.String()))
+		if network.Addr().Is6() {
+			command = fix.Code("ip6tables")
+		}
+	}
+	return []fix.Command{
+		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
+	}
 }
