@@ -17,6 +17,9 @@ import (
 
 // AddressesOf is every address of a node that means something elsewhere.
 func AddressesOf(node *facts.Node) []netip.Addr {
+	if node.Net == nil {
+		return nil
+	}
 	var addresses []netip.Addr
 	for _, i := range node.Net.Interfaces {
 		for _, text := range i.Addresses {
@@ -38,6 +41,9 @@ func NetworkOf(node *facts.Node, address string) (network netip.Prefix, known bo
 // HolderOf is the interface of a node that holds an address, and the network
 // that it is in there.
 func HolderOf(node *facts.Node, address string) (held *facts.Interface, network netip.Prefix, known bool) {
+	if node.Net == nil {
+		return nil, netip.Prefix{}, false
+	}
 	for i := range node.Net.Interfaces {
 		for _, text := range node.Net.Interfaces[i].Addresses {
 			prefix, err := netip.ParsePrefix(text)
@@ -63,26 +69,23 @@ func InterfaceOf(net *facts.Net, name string) facts.Interface {
 
 func PeerInterface(node *facts.Node) string { return nccl.PeerAddress(node).Interface }
 
-// LookupOf is what a node said of a name, without a user; asked is whether it
+// LookupOf is what a node reports of a name, without a user; asked is whether it
 // was asked at all.
 func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
-	if node.Names == nil {
-		return facts.Lookup{}, false
+	if node.Names != nil {
+		for _, lookup := range node.Names.Lookups {
+			if hostfile.Bare(lookup.Name) == name {
+				return lookup, true
+			}
+		}
 	}
-	at := slices.IndexFunc(node.Names.Lookups, func(l facts.Lookup) bool { return hostfile.Bare(l.Name) == name })
-	if at < 0 {
-		return facts.Lookup{}, false
-	}
-	return node.Names.Lookups[at], true
+	return facts.Lookup{}, false
 }
 
 // LeadsTo is whether any of these addresses is the node's: one that it holds,
 // or the one that it was reached at.
 func LeadsTo(addresses []string, node *facts.Node) bool {
-	var right []netip.Addr
-	if node.Net != nil {
-		right = AddressesOf(node)
-	}
+	right := AddressesOf(node)
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
 		right = append(right, reached.Unmap())
 	}
@@ -188,6 +191,7 @@ func Unanswered(node *facts.Node) []checks.Finding {
 	return []checks.Finding{checks.UnknownFor(node, "names: no answer for "+hostfile.Fold(names)+" in time")}
 }
 
+// SplitName is a name that no majority of the nodes takes for one address.
 func SplitName(name string, groups []compare.Group) checks.Finding {
 	f := checks.Finding{
 		Summary: name + " leads to different addresses on different nodes, and no address has a majority",

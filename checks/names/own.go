@@ -30,9 +30,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 		WouldSee: "nothing with NCCL and DeepSpeed's own launcher; with gloo or torchrun: Connection refused, remote=[127.0.1.1]",
 		Remedy:   []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
 	}
-	isEntry := func() bool {
-		return slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == own })
-	}
+	isOwn := func(n facts.Node) bool { return n.Name == own }
 	for _, lookup := range node.Names.Lookups {
 		switch {
 		case lookup.Unanswered || lookup.Name != own && lookup.Name != node.Name:
@@ -49,7 +47,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 			if f.Got == "127.0.1.1" {
 				f.Remedy = []fix.Command{fix.On(`sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts`, ownAddress(node))}
 			}
-		case len(lookup.Addresses) == 0 && lookup.Name == own && !isEntry():
+		case len(lookup.Addresses) == 0 && lookup.Name == own && !slices.ContainsFunc(view.All, isOwn):
 			f.Summary = "its own hostname does not resolve"
 			f.Got = lookup.Error
 			f.Remedy = []fix.Command{fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))}

@@ -57,7 +57,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 
 // isNoise is whether the address is a word that a start-up file prints.
 func isNoise(view checks.View, first *facts.Node) bool {
-	if first.SSH == nil || len(first.SSH.Noise) == 0 {
+	if first.SSH == nil {
 		return false
 	}
 	words := strings.Fields(strings.Join(first.SSH.Noise, " "))
@@ -78,7 +78,7 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	switch {
 	case shared:
 		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.place(holder)), "each node calls itself there")}
-	case holder != nil && !m.mayServe(holder):
+	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():
 		return nil
@@ -87,16 +87,15 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	case cutOff != "":
 		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")}
 	case holder == nil && planned.Took > 1:
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, m.holds()), "")}
+		holds := "holds"
+		if len(m.view.Nodes) < len(m.view.All) {
+			holds = "that was reached holds"
+		}
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, holds), "")}
 	case planned.Took > 1, holder != nil && m.isNear(holder, address):
 		return nil // what else keeps the nodes apart there has a check of its own
 	}
 	return []checks.Finding{m.untried()}
-}
-
-// mayServe is whether the store may be served on a node: under c10d on any.
-func (m masterPlace) mayServe(node *facts.Node) bool {
-	return m.view.Launch.Rendezvous == launch.RendezvousC10d || node == m.first
 }
 
 // holder is the node that holds an address, nil when none does.
@@ -159,7 +158,7 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 			continue
 		}
 		others++
-		if !isBarred(node.Rendezvous) {
+		if !slices.Contains([]facts.Hop{facts.HopConnect, facts.HopValidate, facts.HopJoin}, node.Rendezvous.Failed) {
 			continue
 		}
 		barred++
@@ -167,9 +166,8 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 			elsewhere = append(elsewhere, node.Name)
 		}
 	}
-	everybody := others > 0 && barred == others
 	switch {
-	case everybody && (elsewhere != nil || m.leadsNowhere(holder, address)):
+	case others > 0 && barred == others && (elsewhere != nil || m.leadsNowhere(holder, address)):
 		return "no other node reaches node 0"
 	case elsewhere != nil:
 		return hostfile.Fold(elsewhere) + " cannot reach node 0"
@@ -186,11 +184,6 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	}
 	held, _, known := names.HolderOf(holder, address.String())
 	return m.first.PeerRendezvous == nil || known && isInside(*held)
-}
-
-// isBarred is whether a node did not get through to the store.
-func isBarred(seen *facts.Rendezvous) bool {
-	return slices.Contains([]facts.Hop{facts.HopConnect, facts.HopValidate, facts.HopJoin}, seen.Failed)
 }
 
 // isNear is whether an address is the one that leads to the holder's peers, or
@@ -222,11 +215,13 @@ func (m masterPlace) judgeName() []checks.Finding {
 		lookup, _ := names.LookupOf(node, m.Host)
 		return lookup.Addresses
 	}
-	switch place := names.MostlyLedTo(m.view.Nodes, resolved); {
+	place := names.MostlyLedTo(m.view.Nodes, resolved)
+	holder := names.First(m.view.Nodes, func(node *facts.Node) bool { return names.LeadsTo(place, node) })
+	switch {
 	case planned.Together() || place == nil || names.LeadsTo(place, home) || m.isNameOf(home):
 		return m.misled(home)
-	case m.ledTo(place) != nil:
-		return []checks.Finding{m.anothers(fmt.Sprintf("%s (%s)", m.Host, strings.Join(place, " ")), m.ledTo(place))}
+	case holder != nil:
+		return []checks.Finding{m.anothers(fmt.Sprintf("%s (%s)", m.Host, strings.Join(place, " ")), holder)}
 	case planned.Took > 1:
 		return nil
 	}
@@ -254,11 +249,6 @@ func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 		findings = append(findings, m.wrongName(node, lookup, home))
 	}
 	return findings
-}
-
-// ledTo is the node that one of these addresses leads to.
-func (m masterPlace) ledTo(addresses []string) *facts.Node {
-	return names.First(m.view.Nodes, func(node *facts.Node) bool { return names.LeadsTo(addresses, node) })
 }
 
 // home is the one node that will serve the store, nil when there is no such.
@@ -304,7 +294,7 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 	return f
 }
 
-// untried warns of an address that nothing speaks for.
+// untried warns of an address that nothing has proven.
 func (m masterPlace) untried() checks.Finding {
 	f := m.finding(fmt.Sprintf("the ranks will meet at %s, and whether all nodes reach node 0 there was not tried", m.Host), "")
 	f.Verdict = checks.Warn
@@ -331,14 +321,6 @@ func (m masterPlace) place(holder *facts.Node) string {
 		return fmt.Sprintf("%s (%s)", m.Host, held.Name)
 	}
 	return m.Host
-}
-
-// holds says what can be said of all nodes where some were not seen.
-func (m masterPlace) holds() string {
-	if len(m.view.Nodes) < len(m.view.All) {
-		return "that was reached holds"
-	}
-	return "holds"
 }
 
 // finding says what is wrong with the address, and where the ranks could meet.

@@ -80,9 +80,6 @@ func (m *meshCalls) networks() []string {
 
 // meshNetwork is the network of the address a node listened at.
 func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
-	if node.Net == nil {
-		return netip.Prefix{}, false
-	}
 	return names.NetworkOf(node, node.Mesh.Address)
 }
 

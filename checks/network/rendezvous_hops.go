@@ -3,7 +3,6 @@ package network
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -50,14 +49,14 @@ func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
 		Nodes:    namesOf(g.nodes),
 		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
-		Got:      g.whys(g.nodes),
+		Got:      g.reasons(g.nodes),
 		Want:     "one node whose hostname is the endpoint's, or leads to it",
 		WouldSee: g.timedOut(),
 		Remedy:   []fix.Command{fix.On("hostname; getent ahosts $(hostname)")},
 	}
 	if len(g.servers) > 1 {
 		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
-		f.Nodes, f.Got = namesOf(g.servers), g.whys(g.servers)
+		f.Nodes, f.Got = namesOf(g.servers), g.reasons(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
 	if name := g.ownName(); name != "" {
@@ -66,8 +65,8 @@ func (g meeting) noOneServer() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// whys are the rules by which nodes took themselves for the host, or did not.
-func (g meeting) whys(nodes []*facts.Node) string {
+// reasons are the rules by which nodes took themselves for the host, or did not.
+func (g meeting) reasons(nodes []*facts.Node) string {
 	var parts []string
 	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }) {
 		parts = append(parts, hostfile.Fold(group.Nodes)+": "+group.Value)
@@ -130,7 +129,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 }
 
 // unmet: everybody got through, and not everybody was seen. Of nodes that took
-// no part their own unknown says so.
+// no part their own unknown reports it.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := namesOf(g.nodes)
 	late := namesOf(waiting)
@@ -181,7 +180,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
 		switch {
 		case len(callers) == 0:
-			findings = append(findings, g.selfless(outcome))
+			findings = append(findings, g.serverCutOff(outcome))
 		case len(callers) == len(g.nodes)-1 && outcome != facts.PathUnroutable && outcome != facts.PathBroken:
 			findings = append(findings, g.closed(outcome, callers))
 		default:
@@ -203,8 +202,8 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 	}
 }
 
-// selfless: rank 0 is a client of its own store and calls it like the others.
-func (g meeting) selfless(outcome facts.PathOutcome) checks.Finding {
+// serverCutOff: rank 0 is a client of its own store and calls it like the others.
+func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{g.server.Name},
 		Summary:  fmt.Sprintf("serves the store and cannot call itself at %s", g.endpoint()),
@@ -309,12 +308,7 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 // wins over what iptables has below it, and over nothing of firewalld.
 func (g meeting) open() []fix.Command {
 	command, from := fix.Code("iptables"), fix.Code("")
-	// The network on which the server's peers are.
-	network, known := netip.Prefix{}, false
-	if g.server.Net != nil {
-		network, known = names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address)
-	}
-	if known {
+	if network, known := names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address); known {
 		from = fix.Code(" -s %s", fix.Name(network.String()))
 		if network.Addr().Is6() {
 			command = fix.Code("ip6tables")
