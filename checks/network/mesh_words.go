@@ -132,12 +132,7 @@ func (m *meshCalls) got(s proof.Suspect) string {
 	}
 	text := "calls: " + strings.Join(parts, ", ")
 	if s.Kind == proof.Directions && len(s.Failed) > 1 {
-		lines := proof.Arrows(s.Failed)
-		const most = 6
-		if len(lines) > most {
-			lines = append(lines[:most], fmt.Sprintf("%d more", len(lines)-most))
-		}
-		text += ": " + strings.Join(lines, ", ")
+		text += ": " + strings.Join(atMost(6, proof.Arrows(s.Failed), "%d more"), ", ")
 	}
 	first := s.Failed[0]
 	text += fmt.Sprintf("; %s called %s", first.From, where(first.Path))
@@ -182,4 +177,12 @@ func (m *meshCalls) sampled() string {
 		return ""
 	}
 	return fmt.Sprintf("; a sample: %s of %s calls were tried", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
+}
+
+// atMost is the first of the parts, with a word on how many more there are.
+func atMost(most int, parts []string, more string) []string {
+	if len(parts) > most {
+		return append(parts[:most], fmt.Sprintf(more, len(parts)-most))
+	}
+	return parts
 }

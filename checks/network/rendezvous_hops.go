@@ -71,11 +71,7 @@ func (g meeting) reasons(nodes []*facts.Node) string {
 	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }) {
 		parts = append(parts, hostfile.Fold(group.Nodes)+": "+group.Value)
 	}
-	const most = 4
-	if len(parts) > most {
-		parts = append(parts[:most], fmt.Sprintf("and %d more", len(parts)-most))
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(atMost(4, parts, "and %d more"), "; ")
 }
 
 // ownName is the hostname of node 0, where no other node has the same and all
