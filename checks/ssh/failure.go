@@ -44,11 +44,15 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 // finding is the failure written out for one node.
 func (what failure) finding(node *facts.Node) checks.Finding {
 	values := metOnTheWay(node.SSH)
-	f := checks.Finding{Verdict: what.verdict, Nodes: []string{node.Name}}
-	f.Summary, _ = fillIn(what.summary, values)
-	if got, complete := fillIn(what.got, values); complete {
-		f.Got = got
+	known := func(template string) string {
+		text, complete := fillIn(template, values)
+		if !complete {
+			return ""
+		}
+		return text
 	}
+	f := checks.Finding{Verdict: what.verdict, Nodes: []string{node.Name}, Got: known(what.got), WouldSee: known(what.wouldSee)}
+	f.Summary, _ = fillIn(what.summary, values)
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
@@ -64,9 +68,6 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 	}
 	if len(f.Remedy) == 0 && f.Verdict != checks.Unknown {
 		f.Remedy = []fix.Command{remedy.TryBySSH}
-	}
-	if wouldSee, complete := fillIn(what.wouldSee, values); complete {
-		f.WouldSee = wouldSee
 	}
 	return f
 }
