@@ -1,6 +1,7 @@
 package names
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,30 +10,84 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
-// LookupOf is what a node said of a name, without a user; asked is whether it
+// AddressesOf is every address of a node that means something elsewhere.
+func AddressesOf(node *facts.Node) []netip.Addr {
+	if node.Net == nil {
+		return nil
+	}
+	var addresses []netip.Addr
+	for _, i := range node.Net.Interfaces {
+		for _, text := range i.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && !prefix.Addr().IsLoopback() && !(prefix.Addr().Is6() && prefix.Addr().IsLinkLocalUnicast()) {
+				addresses = append(addresses, prefix.Addr())
+			}
+		}
+	}
+	return addresses
+}
+
+// NetworkOf is the network that an interface's address is in.
+func NetworkOf(node *facts.Node, address string) (network netip.Prefix, known bool) {
+	_, network, known = HolderOf(node, address)
+	return network, known
+}
+
+// HolderOf is the interface of a node that holds an address, and the network
+// that it is in there.
+func HolderOf(node *facts.Node, address string) (held *facts.Interface, network netip.Prefix, known bool) {
+	if node.Net == nil {
+		return nil, netip.Prefix{}, false
+	}
+	for i := range node.Net.Interfaces {
+		for _, text := range node.Net.Interfaces[i].Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && prefix.Addr().String() == address {
+				return &node.Net.Interfaces[i], prefix.Masked(), true
+			}
+		}
+	}
+	return nil, netip.Prefix{}, false
+}
+
+// InterfaceOf is a node's interface of some name, the zero one where none was seen.
+func InterfaceOf(net *facts.Net, name string) facts.Interface {
+	if net != nil {
+		for _, i := range net.Interfaces {
+			if i.Name == name {
+				return i
+			}
+		}
+	}
+	return facts.Interface{}
+}
+
+func PeerInterface(node *facts.Node) string { return nccl.PeerAddress(node).Interface }
+
+// LookupOf is what a node reports of a name, without a user; asked is whether it
 // was asked at all.
 func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
-	if node.Names == nil {
-		return facts.Lookup{}, false
+	if node.Names != nil {
+		for _, lookup := range node.Names.Lookups {
+			if hostfile.Bare(lookup.Name) == name {
+				return lookup, true
+			}
+		}
 	}
-	at := slices.IndexFunc(node.Names.Lookups, func(l facts.Lookup) bool { return hostfile.Bare(l.Name) == name })
-	if at < 0 {
-		return facts.Lookup{}, false
-	}
-	return node.Names.Lookups[at], true
+	return facts.Lookup{}, false
 }
 
 // LeadsTo is whether any of these addresses is the node's: one that it holds,
 // or the one that it was reached at.
 func LeadsTo(addresses []string, node *facts.Node) bool {
-	var right []netip.Addr
-	if node.Net != nil {
-		right = AddressesOf(node)
-	}
+	right := AddressesOf(node)
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
 		right = append(right, reached.Unmap())
 	}
@@ -88,6 +143,11 @@ func SplitEndpoint(endpoint string) (host, port string) {
 	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
 }
 
+// Unresolved is what torch says of a host that it finds no address of.
+func Unresolved(host string, port any) string {
+	return fmt.Sprintf("The IPv4 network addresses of (%s, %v) cannot be retrieved (gai error: -2 - Name or service not known).", host, port)
+}
+
 // FirstHost is the node that will hold rank 0.
 func FirstHost(v checks.View) string {
 	if len(v.Launch.Hosts) > 0 {
@@ -99,17 +159,21 @@ func FirstHost(v checks.View) string {
 	return ""
 }
 
+// First is the first node of some kind, nil when there is none.
+func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
+	if at := slices.IndexFunc(nodes, is); at >= 0 {
+		return nodes[at]
+	}
+	return nil
+}
+
 // NodeZero is the node of rank 0. Where it did not show what the check needs its
 // own unknown says why; where it is no node of the fleet the finding does.
 func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	first := FirstHost(view)
-	for _, node := range view.Nodes {
-		if node.Name == first {
-			return node, nil
-		}
-	}
-	if slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Name == first }) {
-		return nil, nil
+	isFirst := func(n *facts.Node) bool { return n.Name == first }
+	if node := First(view.Nodes, isFirst); node != nil || slices.ContainsFunc(view.Everywhere(), isFirst) {
+		return node, nil
 	}
 	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
 }
@@ -129,6 +193,7 @@ func Unanswered(node *facts.Node) []checks.Finding {
 	return []checks.Finding{checks.UnknownFor(node, "names: no answer for "+hostfile.Fold(names)+" in time")}
 }
 
+// SplitName is a name that no majority of the nodes takes for one address.
 func SplitName(name string, groups []compare.Group) checks.Finding {
 	f := checks.Finding{
 		Summary: name + " leads to different addresses on different nodes, and no address has a majority",
@@ -141,4 +206,81 @@ func SplitName(name string, groups []compare.Group) checks.Finding {
 	}
 	f.Got = strings.Join(parts, "; ")
 	return f
+}
+
+// Own judges what a node's own hostname leads to: gloo without an
+// interface name takes its first bindable address and advertises it, and
+// torchrun recognises the rendezvous host by it.
+// Source: pytorch/pytorch 2.5, ProcessGroupGloo.cpp, createDefaultDevice, and
+// elastic/rendezvous/utils.py, _matches_machine_hostname.
+func Own(view checks.View, node *facts.Node) []checks.Finding {
+	own := node.Names.Own
+	if len(view.All) == 1 {
+		return nil // nobody to advertise to
+	}
+	f := checks.Finding{
+		Verdict:  checks.Warn,
+		Nodes:    []string{node.Name},
+		Want:     "an address the other nodes can reach",
+		WouldSee: "nothing with NCCL and DeepSpeed's own launcher; with gloo or torchrun: Connection refused, remote=[127.0.1.1]",
+		Remedy:   []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
+	}
+	isOwn := func(n facts.Node) bool { return n.Name == own }
+	for _, lookup := range node.Names.Lookups {
+		switch {
+		case lookup.Unanswered || lookup.Name != own && lookup.Name != node.Name:
+			continue
+		case own != "" && strings.Trim(own, "0123456789") == "":
+			f.Summary = "the hostname is all digits, which resolvers read as an address"
+			f.Got = own
+			f.WouldSee = "The client socket has failed to connect to 0.…, wherever torchrun or an elastic launch hands the name on"
+			f.Remedy = []fix.Command{fix.On("sudo hostnamectl set-hostname node%s", fix.Name(own))}
+			return []checks.Finding{f}
+		case len(lookup.Addresses) > 0 && IsLoopback(lookup.Addresses[0]):
+			f.Summary = "its own name leads to a loopback address"
+			f.Got = lookup.Addresses[0]
+			if f.Got == "127.0.1.1" {
+				f.Remedy = []fix.Command{fix.On(`sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts`, ownAddress(node))}
+			}
+		case len(lookup.Addresses) == 0 && lookup.Name == own && !slices.ContainsFunc(view.All, isOwn):
+			f.Summary = "its own hostname does not resolve"
+			f.Got = lookup.Error
+			f.Remedy = []fix.Command{fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))}
+		default:
+			continue
+		}
+		if view.Launch.Accelerator == "cpu" && node.Env != nil && ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value == "" {
+			f.Verdict = checks.Fail
+			f.WouldSee = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
+		}
+		if hidesHost(view, node) {
+			f.Verdict = checks.Fail
+			f.WouldSee = "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
+		}
+		return []checks.Finding{f}
+	}
+	return nil
+}
+
+// hidesHost is whether the node holds the address of torchrun's endpoint and
+// does not know it by its name, so that nobody serves the store.
+func hidesHost(view checks.View, node *facts.Node) bool {
+	if view.Launch.Rendezvous != launch.RendezvousC10d || node.Net == nil {
+		return false
+	}
+	meeting := view.Launch.Endpoint(node)
+	serves, _ := view.Launch.Serves(meeting, node, node)
+	return !serves && slices.ContainsFunc(AddressesOf(node), func(a netip.Addr) bool { return a.String() == meeting.Host })
+}
+
+// ownAddress is what the node's name should lead to, for a shell on it. That is
+// the first address that hostname -I prints, but where another leads to the peers.
+func ownAddress(node *facts.Node) fix.Arg {
+	if node.Net != nil {
+		printed := launch.Prediction{}.Endpoint(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host
+		if address := nccl.PeerAddress(node).Address; address != printed && fix.IsPlain(address) {
+			return fix.Host(address)
+		}
+	}
+	return fix.Code(`$(hostname -I | cut -d" " -f1)`)
 }

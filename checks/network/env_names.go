@@ -161,33 +161,29 @@ func wrongNames(r envOfRanks) []checks.Finding {
 			f.Want = "TORCH_" + name
 			f.WouldSee = fmt.Sprintf("Environment variable %s is deprecated; use TORCH_%s instead", name, name)
 			findings = append(findings, f)
-		case r.fleet.meant[name] != "":
-			f := r.finding(name, fmt.Sprintf("no library reads %s: a slip for %s", name, r.fleet.meant[name]))
-			f.Want = r.fleet.meant[name]
+		case r.meant[name] != "":
+			f := r.finding(name, fmt.Sprintf("no library reads %s: a misspelling of %s", name, r.meant[name]))
+			f.Want = r.meant[name]
 			findings = append(findings, f)
 		}
 	}
 	return findings
 }
 
-// misspelled finds the names that are one for another, once for all nodes.
-func misspelled(all []envOfRanks) map[string]string {
-	meant := map[string]string{}
-	for _, r := range all {
-		for name := range r.vars {
-			isKnown := ncclNumbers[name] || ncclTexts[name] || torchNames[name] || renamedNames[name]
-			if _, seen := meant[name]; !seen && !isKnown {
-				meant[name] = nearestName(name)
-			}
+// findMisspelt looks for the names that are one for another, once for all nodes.
+func (r envOfRanks) findMisspelt() {
+	for name := range r.vars {
+		isKnown := ncclNumbers[name] || ncclTexts[name] || torchNames[name] || renamedNames[name]
+		if _, seen := r.meant[name]; !seen && !isKnown {
+			r.meant[name] = nearestName(name)
 		}
 	}
-	return meant
 }
 
 // nearestName is the known name a misspelt one is meant for, "" when none is
 // near. Plugins read names of their own, so being unknown alone means nothing.
 func nearestName(name string) string {
-	const slips = 2
+	const mostEdits = 2
 	var namesakes []string
 	for _, table := range []map[string]bool{ncclNumbers, ncclTexts, torchNames} {
 		for _, known := range slices.Sorted(maps.Keys(table)) {
@@ -196,7 +192,7 @@ func nearestName(name string) string {
 			}
 		}
 	}
-	return compare.Nearest(name, namesakes, slips)
+	return compare.Nearest(name, namesakes, mostEdits)
 }
 
 func prefixOf(name string) string {

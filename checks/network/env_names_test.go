@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestNearestName holds slips people were seen to make, and names of plugins,
+// TestNearestName holds misspellings people were seen to make, and names of plugins,
 // containers and builds that only look like some.
 func TestNearestName(t *testing.T) {
 	for name, want := range map[string]string{

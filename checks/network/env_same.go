@@ -26,13 +26,15 @@ var EnvSame = checks.Check{
 	Run:      judgeSameEnv,
 }
 
+var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}
+
 func judgeSameEnv(view checks.View) []checks.Finding {
 	seen := map[string]map[string]facts.Setting{}
 	names := map[string]bool{}
 	for _, node := range view.Nodes {
 		seen[node.Name] = ranks.Env(view, node)
 		for name := range seen[node.Name] {
-			names[name] = names[name] || isCompared(name)
+			names[name] = names[name] || slices.Contains(compared, prefixOf(name))
 		}
 	}
 	var must, should []compare.Comparison
@@ -52,12 +54,7 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 		f.WouldSee = "nothing for certain: ranks that are set up differently"
 		findings = append(findings, f)
 	}
-	return append(findings, strayFiles(view, findings)...)
-}
-
-func isCompared(name string) bool {
-	prefix, _, _ := strings.Cut(name, "_")
-	return slices.Contains([]string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}, prefix)
+	return append(findings, rareFiles(view, findings)...)
 }
 
 func settingFindings(view checks.View, seen map[string]map[string]facts.Setting, all []compare.Comparison) []checks.Finding {

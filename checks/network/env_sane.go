@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -27,20 +26,10 @@ var EnvSane = checks.Check{
 
 // envOfRanks is what the ranks of one node will see.
 type envOfRanks struct {
+	view  checks.View
 	node  *facts.Node
 	vars  map[string]facts.Setting
-	fleet *envFleet
-}
-
-// envFleet is what is worked out once for all nodes.
-type envFleet struct {
-	view    checks.View
-	ifnames func() string     // ifnameList of the fleet, worked out once
-	meant   map[string]string // misspelt name → the name it is a slip for
-}
-
-func newEnvFleet(view checks.View) *envFleet {
-	return &envFleet{view: view, ifnames: sync.OnceValue(func() string { return ifnameList(view) })}
+	meant map[string]string // misspelt name → the name it is meant for
 }
 
 func (r envOfRanks) value(name string) string { return r.vars[name].Value }
@@ -50,20 +39,17 @@ func (r envOfRanks) finding(name, summary string) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{r.node.Name},
 		Summary: summary,
-		Got:     ranks.Origin(r.fleet.view, r.vars[name]),
-		Remedy:  ranks.TakeOut(r.fleet.view, r.vars[name]),
+		Got:     ranks.Origin(r.view, r.vars[name]),
+		Remedy:  ranks.TakeOut(r.view, r.vars[name]),
 	}
 }
 
 func judgeEnv(view checks.View) []checks.Finding {
-	fleet := newEnvFleet(view)
-	var all []envOfRanks
-	for _, node := range view.Nodes {
-		all = append(all, envOfRanks{node, ranks.Env(view, node), fleet})
-	}
-	fleet.meant = misspelled(all)
+	meant := map[string]string{}
 	var findings []checks.Finding
-	for _, r := range all {
+	for _, node := range view.Nodes {
+		r := envOfRanks{view, node, ranks.Env(view, node), meant}
+		r.findMisspelt()
 		findings = append(findings, r.judge()...)
 	}
 	return findings
@@ -73,16 +59,16 @@ func judgeEnv(view checks.View) []checks.Finding {
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
-		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, missingAdapters, costlySwitches, leakedStore, confFile,
+		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile,
 	} {
 		findings = append(findings, rule(r)...)
 	}
 	return findings
 }
 
-// strayFiles names NCCL configuration files that only a minority of the nodes
+// rareFiles names NCCL configuration files that only a minority of the nodes
 // has, where no finding on the settings in them does, here or in env-sane.
-func strayFiles(view checks.View, findings []checks.Finding) []checks.Finding {
+func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 	holders := map[string][]*facts.Node{}
 	for _, node := range view.Nodes {
 		for _, file := range node.Env.Files {
@@ -91,18 +77,17 @@ func strayFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 			}
 		}
 	}
-	var stray []checks.Finding
-	fleet := newEnvFleet(view)
+	var found []checks.Finding
 	for _, path := range slices.Sorted(maps.Keys(holders)) {
 		if 2*len(holders[path]) >= len(view.Nodes) {
 			continue
 		}
 		for _, node := range holders[path] {
-			one := envOfRanks{node, ranks.Env(view, node), fleet}
+			one := envOfRanks{view: view, node: node, vars: ranks.Env(view, node)}
 			if named(path, node, append(one.judge(), findings...)) {
 				continue
 			}
-			stray = append(stray, checks.Finding{
+			found = append(found, checks.Finding{
 				Verdict:  checks.Warn,
 				Nodes:    []string{node.Name},
 				Summary:  "NCCL reads a configuration file here that most nodes do not have",
@@ -112,7 +97,7 @@ func strayFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 			})
 		}
 	}
-	return stray
+	return found
 }
 
 // named reports whether a finding on the node already speaks of the file.

@@ -57,7 +57,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 
 // isNoise is whether the address is a word that a start-up file prints.
 func isNoise(view checks.View, first *facts.Node) bool {
-	if first.SSH == nil || len(first.SSH.Noise) == 0 {
+	if first.SSH == nil {
 		return false
 	}
 	words := strings.Fields(strings.Join(first.SSH.Noise, " "))
@@ -78,7 +78,7 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	switch {
 	case shared:
 		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.place(holder)), "each node calls itself there")}
-	case holder != nil && !m.mayServe(holder):
+	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():
 		return nil
@@ -87,31 +87,27 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	case cutOff != "":
 		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")}
 	case holder == nil && planned.Took > 1:
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, m.holds()), "")}
+		holds := "holds"
+		if len(m.view.Nodes) < len(m.view.All) {
+			holds = "that was reached holds"
+		}
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, holds), "")}
 	case planned.Took > 1, holder != nil && m.isNear(holder, address):
 		return nil // what else keeps the nodes apart there has a check of its own
 	}
 	return []checks.Finding{m.untried()}
 }
 
-// mayServe is whether the store may be served on a node: under c10d on any.
-func (m masterPlace) mayServe(node *facts.Node) bool {
-	return m.view.Launch.Rendezvous == launch.RendezvousC10d || node == m.first
-}
-
 // holder is the node that holds an address, nil when none does.
 func (m masterPlace) holder(address netip.Addr) *facts.Node {
-	for _, node := range append([]*facts.Node{m.first}, m.view.Nodes...) {
-		if slices.Contains(names.AddressesOf(node), address) {
-			return node
-		}
-	}
-	return nil
+	return names.First(append([]*facts.Node{m.first}, m.view.Nodes...), func(node *facts.Node) bool {
+		return slices.Contains(names.AddressesOf(node), address)
+	})
 }
 
-// cure is where the ranks should meet instead, with what speaks for it, and the
+// remedy is where the ranks should meet instead, with what speaks for it, and the
 // command that has them do so.
-func (m masterPlace) cure() (want string, commands []fix.Command) {
+func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	address := nccl.PeerAddress(m.first).Address
 	if seen := m.first.PeerRendezvous; seen != nil {
 		address, _ = names.SplitEndpoint(seen.Endpoint)
@@ -131,7 +127,7 @@ func (m masterPlace) cure() (want string, commands []fix.Command) {
 }
 
 // meetAt is the command that has the ranks meet at an address. A launcher that
-// passes no address on cannot be told.
+// passes no address on has to be another.
 func meetAt(view checks.View, address string, port int) fix.Command {
 	host := address
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
@@ -143,10 +139,10 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	case launch.RendezvousStatic:
 		return fix.Here("torchrun --master_addr=%s --master_port=%s …", fix.Host(address), fix.Number(port))
 	}
-	told := view.Launch
-	told.MasterAddr = address
-	if told.EndpointHost() != address {
-		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(told.Launcher))
+	changed := view.Launch
+	changed.MasterAddr = address
+	if changed.EndpointHost() != address {
+		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(changed.Launcher))
 	}
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
@@ -157,13 +153,12 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 	others, barred := 0, 0
 	var elsewhere []string // of those that are barred here
-	for i := range m.view.All {
-		node := &m.view.All[i]
+	for _, node := range m.view.Everywhere() {
 		if node.Rendezvous == nil || node == holder || node == m.first {
 			continue
 		}
 		others++
-		if !isBarred(node.Rendezvous) {
+		if !slices.Contains([]facts.Hop{facts.HopConnect, facts.HopValidate, facts.HopJoin}, node.Rendezvous.Failed) {
 			continue
 		}
 		barred++
@@ -171,9 +166,8 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 			elsewhere = append(elsewhere, node.Name)
 		}
 	}
-	everybody := others > 0 && barred == others
 	switch {
-	case everybody && (elsewhere != nil || m.leadsNowhere(holder, address)):
+	case others > 0 && barred == others && (elsewhere != nil || m.leadsNowhere(holder, address)):
 		return "no other node reaches node 0"
 	case elsewhere != nil:
 		return hostfile.Fold(elsewhere) + " cannot reach node 0"
@@ -192,11 +186,6 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	return m.first.PeerRendezvous == nil || known && isInside(*held)
 }
 
-// isBarred is whether a node did not get through to the store.
-func isBarred(seen *facts.Rendezvous) bool {
-	return slices.Contains([]facts.Hop{facts.HopConnect, facts.HopValidate, facts.HopJoin}, seen.Failed)
-}
-
 // isNear is whether an address is the one that leads to the holder's peers, or
 // on the same network as an address of another node.
 func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
@@ -207,4 +196,139 @@ func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
 	return known && slices.ContainsFunc(m.view.Nodes, func(node *facts.Node) bool {
 		return node != holder && slices.ContainsFunc(names.AddressesOf(node), network.Contains)
 	})
+}
+
+// judgeName judges a meeting at a name: what every node takes it for. On the
+// node that serves a loopback address does no harm, for the store listens on
+// all. A name that leads alike to an address of no node may be a translated one
+// or a load balancer's: whether it leads on to node 0 only a rendezvous can tell.
+func (m masterPlace) judgeName() []checks.Finding {
+	planned := proof.Attended(m.view.All, proof.RendezvousOf)
+	if planned.Proven() {
+		return nil
+	}
+	home := m.home()
+	if home == nil {
+		return nil // that nobody serves, or several do, is for rendezvous to say
+	}
+	resolved := func(node *facts.Node) []string {
+		lookup, _ := names.LookupOf(node, m.Host)
+		return lookup.Addresses
+	}
+	place := names.MostlyLedTo(m.view.Nodes, resolved)
+	holder := names.First(m.view.Nodes, func(node *facts.Node) bool { return names.LeadsTo(place, node) })
+	switch {
+	case planned.Together() || place == nil || names.LeadsTo(place, home) || m.isNameOf(home):
+		return m.misled(home)
+	case holder != nil:
+		return []checks.Finding{m.anothers(fmt.Sprintf("%s (%s)", m.Host, strings.Join(place, " ")), holder)}
+	case planned.Took > 1:
+		return nil
+	}
+	return []checks.Finding{m.untried()}
+}
+
+// misled is the nodes that the name does not lead to the one that serves, as far
+// as they did not get there.
+func (m masterPlace) misled(home *facts.Node) []checks.Finding {
+	var findings []checks.Finding
+	for _, node := range m.view.Everywhere() {
+		lookup, asked := names.LookupOf(node, m.Host)
+		switch {
+		case !asked, proof.IsCounted(node.Rendezvous):
+			continue
+		case lookup.Unanswered:
+			findings = append(findings, names.Unanswered(node)...)
+			continue
+		case node == home && len(lookup.Addresses) > 0, names.LeadsTo(lookup.Addresses, home):
+			continue
+		}
+		if m.isHostfileName() {
+			return checks.Skipped(m.Host + " does not lead to node 0 everywhere: see host-names")
+		}
+		findings = append(findings, m.wrongName(node, lookup, home))
+	}
+	return findings
+}
+
+// home is the one node that will serve the store, nil when there is no such.
+func (m masterPlace) home() *facts.Node {
+	var home *facts.Node
+	for _, node := range m.view.Nodes {
+		if serves, _ := m.view.Launch.Serves(m.Endpoint, node, m.first); serves && home != nil {
+			return nil
+		} else if serves {
+			home = node
+		}
+	}
+	return home
+}
+
+// isNameOf is whether the meeting's name is a node's own in the hostfile.
+func (m masterPlace) isNameOf(node *facts.Node) bool { return hostfile.Bare(node.Name) == m.Host }
+
+// isHostfileName is whether host-names judges the name already.
+func (m masterPlace) isHostfileName() bool {
+	return !m.view.Policy.SwitchesOff("host-names") && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
+		return m.isNameOf(&n)
+	})
+}
+
+func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("%s, where the ranks will meet, does not lead to node 0", m.Host),
+		Got:      strings.Join(lookup.Addresses, " "),
+		WouldSee: timedOut(m.Host, m.Port),
+	}
+	_, f.Remedy = m.remedy()
+	if right := names.AddressesOf(home); len(right) > 0 {
+		f.Want = right[0].String()
+	}
+	f.Remedy = append(f.Remedy, names.LookUp(m.Host))
+	if len(lookup.Addresses) == 0 {
+		f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", m.Host)
+		f.Got = lookup.Error
+		f.WouldSee = names.Unresolved(m.Host, m.Port)
+	}
+	return f
+}
+
+// untried warns of an address that nothing has proven.
+func (m masterPlace) untried() checks.Finding {
+	f := m.finding(fmt.Sprintf("the ranks will meet at %s, and whether all nodes reach node 0 there was not tried", m.Host), "")
+	f.Verdict = checks.Warn
+	return f
+}
+
+// anothers is a meeting at another node than the one that will serve.
+func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
+	f := m.finding(fmt.Sprintf("the ranks will meet at %s, which is %s's address, and rank 0 runs on %s", place, holder.Name, m.first.Name), "nobody serves the store there")
+	first := fix.Note("or put %s first in the hostfile: rank 0 runs on its first host", fix.Host(holder.Name))
+	if m.view.Launch.Rendezvous == launch.RendezvousStatic {
+		first = fix.Note("or start torchrun with --node_rank=0 on %s", fix.Host(holder.Name))
+	}
+	f.Remedy = append(f.Remedy, first)
+	return f
+}
+
+// place is the address with the interface that holds it.
+func (m masterPlace) place(holder *facts.Node) string {
+	if holder == nil {
+		return m.Host
+	}
+	if held, _, known := names.HolderOf(holder, m.Host); known {
+		return fmt.Sprintf("%s (%s)", m.Host, held.Name)
+	}
+	return m.Host
+}
+
+// finding says what is wrong with the address, and where the ranks could meet.
+func (m masterPlace) finding(summary, consequence string) checks.Finding {
+	f := checks.Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: strings.Trim(m.Rule+"; "+consequence, "; ")}
+	if m.Host != "" {
+		f.WouldSee = timedOut(m.Host, m.Port)
+	}
+	f.Want, f.Remedy = m.remedy()
+	return f
 }

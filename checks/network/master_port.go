@@ -31,44 +31,32 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 	if node == nil {
 		return findings
 	}
-	meeting := view.Launch.Endpoint(node)
-	port := meeting.Port
-	if port == 0 {
+	m := masterPlace{view, node, view.Launch.Endpoint(node)}
+	if m.Port == 0 {
 		return checks.Skipped("the launch names no master port")
 	}
-	p := portPlace{view, node, "node 0", meeting}
-	if home := (masterPlace{view, node, meeting}).home(); home != nil && home != node {
-		p.node, p.role = home, "the node that serves the store"
+	role := "node 0"
+	if home := m.home(); home != nil && home != node {
+		node, role = home, "the node that serves the store"
 	}
-	node = p.node
-	for _, listener := range node.Net.Listening {
-		if listener.Port == port {
-			findings = append(findings, p.held(listener))
-			break // the same holder as a rule listens on :: too
-		}
+	// The same holder as a rule listens on :: too.
+	if at := slices.IndexFunc(node.Net.Listening, func(l facts.Listener) bool { return l.Port == m.Port }); at >= 0 {
+		findings = append(findings, m.portHeld(node, role, node.Net.Listening[at]))
 	}
-	return append(findings, p.portRange()...)
+	return append(findings, m.portRange(node)...)
 }
 
-// portPlace is the port the ranks will meet at, on the node that has to bind it.
-type portPlace struct {
-	view checks.View
-	node *facts.Node
-	role string // what the node is to the launch
-	launch.Endpoint
-}
-
-func (p portPlace) held(listener facts.Listener) checks.Finding {
+func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.Listener) checks.Finding {
 	f := checks.Finding{
-		Nodes:   []string{p.node.Name},
-		Summary: fmt.Sprintf("port %d is taken on %s", listener.Port, p.role),
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("port %d is taken on %s", listener.Port, role),
 		Got:     fmt.Sprintf("a process of uid %d listens on %s", listener.UID, listener.Address),
 		Remedy: []fix.Command{
 			fix.On("sudo ss -tlnp sport = :%s", fix.Number(listener.Port)),
-			p.command(freePort(p.node.Net, listener.Port)),
+			m.atPort(freePort(node.Net, listener.Port)),
 		},
 	}
-	isSSH := p.node.SSH != nil && p.node.SSH.Port == listener.Port
+	isSSH := node.SSH != nil && node.SSH.Port == listener.Port
 	switch {
 	case listener.PID != 0 && isSSH: // the way in is nothing to end
 		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the way in", listener.Command, listener.PID, listener.Address)
@@ -79,18 +67,18 @@ func (p portPlace) held(listener facts.Listener) checks.Finding {
 	return f
 }
 
-// command has the ranks meet on another port.
-func (p portPlace) command(port int) fix.Command {
-	if p.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || p.view.Launch.Rendezvous == "" {
+// atPort has the ranks meet on another port.
+func (m masterPlace) atPort(port int) fix.Command {
+	if m.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || m.view.Launch.Rendezvous == "" {
 		return fix.Here("deepspeed --master_port=%s …", fix.Number(port))
 	}
-	return meetAt(p.view, p.Host, port)
+	return meetAt(m.view, m.Host, port)
 }
 
 // portRange judges a free port by its number.
-func (p portPlace) portRange() []checks.Finding {
-	node, port := p.node, p.Port
-	commands := []fix.Command{p.command(freePort(node.Net, launch.DefaultMasterPort-1))}
+func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
+	port := m.Port
+	commands := []fix.Command{m.atPort(freePort(node.Net, launch.DefaultMasterPort-1))}
 	low, high := node.Net.EphemeralLow, node.Net.EphemeralHigh
 	switch {
 	case port < 1024 && (node.Host == nil || node.Host.User != "root"):

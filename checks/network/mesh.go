@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -27,7 +28,7 @@ var NodeMesh = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		m := newMeshCalls(view)
 		found := proof.Suspects(m.names, m.calls)
-		findings := m.tookNoPart()
+		findings := m.absent()
 		findings = append(findings, m.wrongAnswers()...)
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
@@ -39,27 +40,27 @@ var NodeMesh = checks.Check{
 	},
 }
 
-// tookNoPart is about nodes that nobody could call, and those that could not
-// call. Where the ranks of a node are misplaced, another check says so.
-func (m *meshCalls) tookNoPart() []checks.Finding {
+// absent is about nodes that nobody could call, and those that could not
+// call. Where the ranks of a node are misplaced, another check reports it.
+func (m *meshCalls) absent() []checks.Finding {
 	var findings []checks.Finding
-	saidBy := map[string][]string{}
+	explained := map[string][]string{} // check → nodes
 	for _, node := range m.view.Nodes {
 		check, mesh := m.misplaced[node.Name], node.Mesh
 		switch {
 		case check != "":
-			saidBy[check] = append(saidBy[check], node.Name)
+			explained[check] = append(explained[check], node.Name)
 		case mesh.Error != "":
 			findings = append(findings, checks.UnknownFor(node, "mesh: did not listen: "+mesh.Error))
 		case len(mesh.Reached)+len(mesh.Failed) == 0:
 			findings = append(findings, checks.UnknownFor(node, "mesh: called nobody"))
 		}
 	}
-	for _, calls := range callsBy(m.broken, func(c meshCall) string { return c.from.Name }) {
-		findings = append(findings, checks.UnknownFor(calls[0].from, fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(calls)), calls[0].path.Error)))
+	for _, calls := range proof.Gather(m.broken, caller) {
+		findings = append(findings, checks.UnknownFor(m.nodes[calls[0].From], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(calls)), calls[0].Path.Error)))
 	}
-	for _, check := range slices.Sorted(maps.Keys(saidBy)) {
-		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(saidBy[check]), check))...)
+	for _, check := range slices.Sorted(maps.Keys(explained)) {
+		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(explained[check]), check))...)
 	}
 	return findings
 }
@@ -67,22 +68,22 @@ func (m *meshCalls) tookNoPart() []checks.Finding {
 // wrongAnswers is about addresses at which somebody else answers.
 func (m *meshCalls) wrongAnswers() []checks.Finding {
 	var findings []checks.Finding
-	for _, calls := range callsBy(m.wrong, func(c meshCall) string { return c.to.Name + " " + c.path.Answered }) {
+	for _, calls := range proof.Gather(m.wrong, func(c proof.Attempt) string { return c.To + " " + c.Path.Answered }) {
 		call := calls[0]
 		f := checks.Finding{
-			Nodes:    []string{call.to.Name},
+			Nodes:    []string{call.To},
 			Summary:  "its address is answered by a machine that is no node of this launch",
-			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.path)),
+			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.Path)),
 			Want:     "one machine for every address",
-			WouldSee: m.wouldSee(call.path),
+			WouldSee: m.wouldSee(call.Path),
 			Remedy: []fix.Command{
-				fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.path.To)).At(call.from.Name),
+				fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From),
 				fix.On("ip -br link   # and its own"),
 			},
 		}
-		if isOfFleet(m.view, call.path.Answered) {
-			f.Nodes = append(f.Nodes, call.path.Answered)
-			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.to.Name, call.path.Answered)
+		if slices.ContainsFunc(m.view.All, func(node facts.Node) bool { return node.Name == call.Path.Answered }) {
+			f.Nodes = append(f.Nodes, call.Path.Answered)
+			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, call.Path.Answered)
 			f.Remedy[1] = fix.On("ip -br addr")
 		}
 		findings = append(findings, f)
@@ -90,32 +91,27 @@ func (m *meshCalls) wrongAnswers() []checks.Finding {
 	return findings
 }
 
-// isOfFleet is whether a name that a node sent is another node's.
-func isOfFleet(view checks.View, name string) bool {
-	return slices.ContainsFunc(view.All, func(node facts.Node) bool { return node.Name == name })
-}
-
 // noRoutes is about nodes whose own routing tables have no way to a peer.
 func (m *meshCalls) noRoutes() []checks.Finding {
 	lacks := map[string]string{} // node → what it has no route to
-	for _, calls := range callsBy(m.unroutable, func(c meshCall) string { return c.from.Name }) {
-		name := calls[0].from.Name
+	for _, calls := range proof.Gather(m.unroutable, caller) {
+		name := calls[0].From
 		lacks[name] = hostfile.Fold(calleesOf(calls))
 		if m.reached[name] == 0 {
 			lacks[name] = "any other node"
 		}
 	}
 	var findings []checks.Finding
-	for _, calls := range callsBy(m.unroutable, func(c meshCall) string { return lacks[c.from.Name] + " " + routeTo(c) }) {
+	for _, calls := range proof.Gather(m.unroutable, func(c proof.Attempt) string { return lacks[c.From] + " " + m.routeTo(c) }) {
 		call := calls[0]
 		f := checks.Finding{
 			Nodes:    callersOf(calls),
-			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.from.Name]),
-			Got:      fmt.Sprintf("%s called %s: %s", call.from.Name, where(call.path), call.path.Error),
-			WouldSee: m.wouldSee(call.path),
-			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.path.To))},
+			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.From]),
+			Got:      fmt.Sprintf("%s called %s: %s", call.From, where(call.Path), call.Path.Error),
+			WouldSee: m.wouldSee(call.Path),
+			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To))},
 		}
-		if network, device, known := strings.Cut(routeTo(call), " dev "); known {
+		if network, device, known := strings.Cut(m.routeTo(call), " dev "); known {
 			f.Want = "a route to " + network + " by " + device
 			f.Remedy = append(f.Remedy, fix.On("sudo ip route replace %s dev %s", fix.Name(network), fix.Name(device)))
 		}
@@ -127,13 +123,13 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 
 // routeTo is the route to a callee on the caller's own network, "" where the
 // callee is not on it or the network was not seen.
-func routeTo(call meshCall) string {
-	network, known := meshNetwork(call.from)
-	to, err := netip.ParseAddr(call.path.To)
+func (m *meshCalls) routeTo(call proof.Attempt) string {
+	network, known := meshNetwork(m.nodes[call.From])
+	to, err := netip.ParseAddr(call.Path.To)
 	if !known || err != nil || !network.Contains(to) {
 		return ""
 	}
-	return fmt.Sprintf("%s dev %s", network, call.from.Mesh.Interface)
+	return fmt.Sprintf("%s dev %s", network, m.nodes[call.From].Mesh.Interface)
 }
 
 // ownAddresses is about nodes that cannot call themselves, though others can:
@@ -141,28 +137,22 @@ func routeTo(call meshCall) string {
 func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	for _, call := range m.own {
-		isSuspect := func(s proof.Suspect) bool { return s.Kind != proof.Outbound && slices.Contains(s.Nodes, call.to.Name) }
+		isSuspect := func(s proof.Suspect) bool { return s.Kind != proof.Outbound && slices.Contains(s.Nodes, call.To) }
 		if slices.ContainsFunc(found, isSuspect) {
 			continue // the same firewall
 		}
 		findings = append(findings, checks.Finding{
-			Nodes:    []string{call.to.Name},
-			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.to.Name}), call.path.Outcome),
+			Nodes:    []string{call.To},
+			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.To}), call.How),
 			Want:     "the ranks of a node call each other at that address",
-			WouldSee: m.wouldSee(call.path),
+			WouldSee: m.wouldSee(call.Path),
 			Remedy: []fix.Command{
 				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall"),
-				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.path.To)),
+				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.Path.To)),
 			},
 		})
 	}
 	return findings
-}
-
-// meshCall is one call that failed.
-type meshCall struct {
-	from, to *facts.Node
-	path     *facts.Path
 }
 
 // where is the address and port that was called.
@@ -183,19 +173,18 @@ type meshCalls struct {
 	reached   map[string]int         // how many others each node reached
 	tried     int                    // calls from a node to another
 
-	calls []proof.Attempt // between different nodes, to find suspects in
-	paths []*facts.Path   // of each call, nil when it passed
-
-	wrong      []meshCall // somebody else answered
-	unroutable []meshCall // the caller has no route
-	partly     []meshCall // other ports of the callee answer
-	own        []meshCall // a node and its own address
-	broken     []meshCall // the caller could not try
+	calls      []proof.Attempt // between different nodes, to find suspects in
+	wrong      []proof.Attempt // somebody else answered
+	unroutable []proof.Attempt // the caller has no route
+	partly     []proof.Attempt // other ports of the callee answer
+	own        []proof.Attempt // a node and its own address
+	broken     []proof.Attempt // the caller could not try
 }
 
 func newMeshCalls(view checks.View) *meshCalls {
 	m := &meshCalls{view: view, nodes: map[string]*facts.Node{}, reached: map[string]int{}}
-	if slices.ContainsFunc(view.Nodes, isTroubled) {
+	hasFailed := func(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
+	if slices.ContainsFunc(view.Nodes, hasFailed) {
 		m.misplaced = misplaced(view)
 	}
 	for _, node := range view.Nodes {
@@ -204,118 +193,100 @@ func newMeshCalls(view checks.View) *meshCalls {
 			m.nodes[node.Name] = node
 		}
 	}
-	for _, node := range view.Nodes {
-		if m.nodes[node.Name] != nil {
-			m.hear(node)
-		}
+	for _, name := range m.names {
+		m.record(m.nodes[name])
 	}
 	m.explain()
 	return m
 }
 
-func isTroubled(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
-
-// hear takes in what came of one node's calls. What others say of a node whose
+// record takes in what came of one node's calls. What others say of a node whose
 // own part was not seen is not held against it: it may have stopped listening.
-func (m *meshCalls) hear(node *facts.Node) {
+func (m *meshCalls) record(node *facts.Node) {
+	pass := func(peer string) {
+		m.reached[node.Name]++
+		m.tried++
+		m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
+	}
 	for peer := range node.Mesh.Reached {
 		if peer != node.Name && m.nodes[peer] != nil {
-			m.reached[node.Name]++
-			m.calls, m.paths = append(m.calls, proof.Attempt{From: node.Name, To: peer}), append(m.paths, nil)
+			pass(peer)
 		}
 	}
-	m.tried += m.reached[node.Name]
 	for i := range node.Mesh.Failed {
 		path := &node.Mesh.Failed[i]
-		call := meshCall{node, m.nodes[path.Peer], path}
-		if call.to != nil && call.to != node {
-			m.tried++
+		if m.nodes[path.Peer] == nil {
+			continue
 		}
+		if path.Outcome == facts.PathBlackhole && path.Peer != node.Name {
+			pass(path.Peer) // that full packets do not cross is path-mtu's
+			continue
+		}
+		kind := &m.calls
 		switch {
-		case call.to == nil:
 		case path.Outcome == facts.PathBroken:
-			m.broken = append(m.broken, call)
-		case call.to == node:
-			m.own = append(m.own, call)
-		case path.Outcome == facts.PathBlackhole: // a call; that full packets do not cross is path-mtu's
-			m.reached[node.Name]++
-			m.calls, m.paths = append(m.calls, proof.Attempt{From: node.Name, To: path.Peer}), append(m.paths, nil)
+			kind = &m.broken
+		case path.Peer == node.Name:
+			kind = &m.own
 		case path.Outcome == facts.PathMisdirected, path.Outcome == facts.PathStranger:
-			m.wrong = append(m.wrong, call)
+			kind = &m.wrong
 		case path.Outcome == facts.PathUnroutable:
-			m.unroutable = append(m.unroutable, call)
+			kind = &m.unroutable
 		case len(path.Open) > 0:
-			m.partly = append(m.partly, call)
-		default:
-			m.calls, m.paths = append(m.calls, proof.Attempt{From: node.Name, To: path.Peer, Failed: true, How: string(path.Outcome)}), append(m.paths, path)
+			kind = &m.partly
+		}
+		*kind = append(*kind, proof.Attempt{From: node.Name, To: path.Peer, Failed: true, How: string(path.Outcome), Path: path})
+		if path.Peer != node.Name {
+			m.tried++
 		}
 	}
 }
 
 // explain lets a node's own words count for more than its peers' silence: who
-// has no route to a peer cannot answer it either, and where one end is told why
+// has no route to a peer cannot answer it either, and where one end gets a reason
 // and the other only waits, it is one trouble.
 func (m *meshCalls) explain() {
-	if !slices.ContainsFunc(m.calls, func(call proof.Attempt) bool { return call.Failed }) {
-		return
-	}
-	noRoute, hasNone := map[[2]string]bool{}, map[string]bool{}
+	type pair [2]string
+	noRoute, hasNone := map[pair]bool{}, map[string]bool{}
 	for _, call := range m.unroutable {
-		noRoute[[2]string{call.from.Name, call.to.Name}] = true
-		hasNone[call.from.Name] = true
+		noRoute[pair{call.From, call.To}] = true
+		hasNone[call.From] = true
 	}
-	passed, told := map[[2]string]bool{}, map[[2]string]string{}
+	passed, reason := map[pair]bool{}, map[pair]string{}
 	for _, call := range m.calls {
-		pair := [2]string{call.From, call.To}
-		passed[pair] = !call.Failed
-		if call.Failed && call.How != string(facts.PathDropped) {
-			told[pair] = call.How
+		passed[pair{call.From, call.To}] = !call.Failed
+		if call.How != string(facts.PathDropped) {
+			reason[pair{call.From, call.To}] = call.How
 		}
 	}
-	calls, paths := m.calls[:0], m.paths[:0]
-	for i, call := range m.calls {
-		back := [2]string{call.To, call.From}
+	calls := m.calls[:0]
+	for _, call := range m.calls {
 		if call.How == string(facts.PathDropped) {
+			back := pair{call.To, call.From}
 			if noRoute[back] || hasNone[call.To] && !passed[back] {
 				continue
 			}
-			if told[back] != "" {
-				call.How = told[back]
-			}
+			call.How = cmp.Or(reason[back], call.How)
 		}
-		calls, paths = append(calls, call), append(paths, m.paths[i])
+		calls = append(calls, call)
 	}
-	m.calls, m.paths = calls, paths
+	m.calls = calls
 }
 
-// callsBy gathers calls by a key, in the order they were met.
-func callsBy(calls []meshCall, key func(meshCall) string) [][]meshCall {
-	var gathered [][]meshCall
-	at := map[string]int{}
-	for _, call := range calls {
-		i, seen := at[key(call)]
-		if !seen {
-			i = len(gathered)
-			at[key(call)] = i
-			gathered = append(gathered, nil)
-		}
-		gathered[i] = append(gathered[i], call)
-	}
-	return gathered
-}
+func caller(call proof.Attempt) string { return call.From }
 
-func callersOf(calls []meshCall) []string {
+func callersOf(calls []proof.Attempt) []string {
 	var names []string
 	for _, call := range calls {
-		names = append(names, call.from.Name)
+		names = append(names, call.From)
 	}
 	return slices.Compact(names) // calls stand in the order of their callers
 }
 
-func calleesOf(calls []meshCall) []string {
+func calleesOf(calls []proof.Attempt) []string {
 	var names []string
 	for _, call := range calls {
-		names = append(names, call.to.Name)
+		names = append(names, call.To)
 	}
 	return names
 }

@@ -140,7 +140,7 @@ func TestSuspects(t *testing.T) {
 			when(dropped, func(i, j int) bool { return i+j == 3 }), []int{4, 16},
 			[]string{"w1 w2: w1 ↔ w2 does not get through"},
 		},
-		"both ways, one end told why": {
+		"both ways, one end gets a reason": {
 			func(i, j int) facts.PathOutcome {
 				switch {
 				case i == 1 && j == 2:

@@ -3,6 +3,7 @@ package network
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,42 +12,27 @@ import (
 	"preflight/checks"
 	"preflight/checks/proof"
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 // finding puts a suspect into words.
 func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
-	paths := m.evidence(s)
-	f := checks.Finding{Nodes: s.Nodes, WouldSee: m.wouldSee(paths[0]), Remedy: m.openFirewall(s)}
-	var callees []string
-	for _, path := range paths {
-		callees = append(callees, path.Peer)
-	}
-	ports := m.ports(callees)
+	f := checks.Finding{Nodes: s.Nodes, Got: m.got(s), WouldSee: m.wouldSee(s.Failed[0].Path), Remedy: m.openFirewall(s)}
+	ports := m.ports(calleesOf(s.Failed))
 	switch s.Kind {
 	case proof.Everywhere:
 		f.Summary = "no node reaches another on " + ports
 	case proof.Between:
 		f.Summary = fmt.Sprintf("%s do not reach each other on %s", proof.FoldSets(s.Sets), ports)
 	case proof.Inbound:
-		f.Summary = "cannot be reached by anyone on " + ports
-		if !s.All {
-			f.Summary = fmt.Sprintf("cannot be reached by %s on %s, though others reach it", hostfile.Fold(s.Peers), ports)
-		}
+		f.Summary = s.Scope("cannot be reached by anyone on "+ports, "cannot be reached by %s on "+ports+", though others reach it")
 	case proof.Outbound:
-		f.Summary = "reaches nobody on " + ports
-		if !s.All {
-			f.Summary = fmt.Sprintf("cannot reach %s on %s, though it reaches others", hostfile.Fold(s.Peers), ports)
-		}
+		f.Summary = s.Scope("reaches nobody on "+ports, "cannot reach %s on "+ports+", though it reaches others")
 	case proof.BothWays:
-		f.Summary = "reaches nobody on " + ports + " and is reached by nobody there"
-		if !s.All {
-			f.Summary = fmt.Sprintf("does not reach %s on %s, nor do they reach it", hostfile.Fold(s.Peers), ports)
-		}
+		f.Summary = s.Scope("reaches nobody on "+ports+" and is reached by nobody there", "does not reach %s on "+ports+", nor do they reach it")
 	case proof.Directions:
 		f.Summary = m.oneDirection(s, ports)
 	}
-	port, answers := m.control(paths)
+	port, answers := m.control(s.Failed)
 	cause := meshCauses[facts.PathOutcome(s.How)]
 	switch {
 	case answers && s.Kind == proof.Inbound:
@@ -58,7 +44,6 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		f.Summary += fmt.Sprintf(", and port %d does not answer either", port)
 	}
 	f.Summary += ": " + cause
-	f.Got = m.got(s, paths)
 	if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
 	}
@@ -83,14 +68,14 @@ var hostFirewalls = map[facts.PathOutcome]string{
 
 // oneDirection says of a single pair what the other direction does.
 func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
-	lines := proof.Arrows(m.calls, s.Failed)
+	lines := proof.Arrows(s.Failed)
 	if len(lines) > 1 {
 		return "calls between some nodes do not get through on " + ports
 	}
 	if len(s.Failed) > 1 {
 		return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
 	}
-	call := m.calls[s.Failed[0]]
+	call := s.Failed[0]
 	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }
 	if slices.ContainsFunc(m.calls, passes) {
 		return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, becomes[facts.PathOutcome(s.How)])
@@ -119,47 +104,40 @@ func (m *meshCalls) ports(nodes []string) string {
 
 // control is the ssh port of the callees and whether it answers the same
 // callers; 0 when they do not agree or did not try.
-func (m *meshCalls) control(paths []*facts.Path) (port int, answers bool) {
+func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	tried := map[bool]bool{}
-	for _, path := range paths {
-		if path.Control != nil {
-			tried[*path.Control] = true
+	for _, call := range calls {
+		if call.Path.Control != nil {
+			tried[*call.Path.Control] = true
 		}
 	}
 	if len(tried) != 1 {
 		return 0, false
 	}
-	if node := m.nodes[paths[0].Peer]; node.SSH != nil {
+	if node := m.nodes[calls[0].To]; node.SSH != nil {
 		port = node.SSH.Port
 	}
 	return cmp.Or(port, 22), tried[true]
 }
 
 // got is how many calls failed, of what, and one of them to try by hand.
-func (m *meshCalls) got(s proof.Suspect, paths []*facts.Path) string {
+func (m *meshCalls) got(s proof.Suspect) string {
 	count := map[string]int{}
-	for _, path := range paths {
-		count[string(path.Outcome)]++
+	for _, call := range s.Failed {
+		count[string(call.Path.Outcome)]++
 	}
 	var parts []string
-	for _, outcome := range []facts.PathOutcome{facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathReset, facts.PathSilent} {
-		if n := count[string(outcome)]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, outcome))
-		}
+	for _, outcome := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d %s", count[outcome], outcome))
 	}
 	text := "calls: " + strings.Join(parts, ", ")
 	if s.Kind == proof.Directions && len(s.Failed) > 1 {
-		lines := proof.Arrows(m.calls, s.Failed)
-		const most = 6
-		if len(lines) > most {
-			lines = append(lines[:most], fmt.Sprintf("%d more", len(lines)-most))
-		}
-		text += ": " + strings.Join(lines, ", ")
+		text += ": " + strings.Join(atMost(6, proof.Arrows(s.Failed), "%d more"), ", ")
 	}
-	first := m.calls[s.Failed[0]]
-	text += fmt.Sprintf("; %s called %s", first.From, where(paths[0]))
-	if paths[0].Error != "" {
-		text += ": " + paths[0].Error
+	first := s.Failed[0]
+	text += fmt.Sprintf("; %s called %s", first.From, where(first.Path))
+	if first.Path.Error != "" {
+		text += ": " + first.Path.Error
 	}
 	return text + m.sampled()
 }
@@ -192,15 +170,6 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	return fmt.Sprintf("connect to %s<%d> returned %s, exceeded error retry count after 35 attempts", path.To, path.Port, words)
 }
 
-// evidence are the paths of a suspect.
-func (m *meshCalls) evidence(s proof.Suspect) []*facts.Path {
-	var paths []*facts.Path
-	for _, i := range s.Failed {
-		paths = append(paths, m.paths[i])
-	}
-	return paths
-}
-
 // sampled says how much was tried where that is not all.
 func (m *meshCalls) sampled() string {
 	all := len(m.names) * (len(m.names) - 1)
@@ -208,4 +177,12 @@ func (m *meshCalls) sampled() string {
 		return ""
 	}
 	return fmt.Sprintf("; a sample: %s of %s calls were tried", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
+}
+
+// atMost is the first of the parts, with a word on how many more there are.
+func atMost(most int, parts []string, more string) []string {
+	if len(parts) > most {
+		return append(parts[:most], fmt.Sprintf(more, len(parts)-most))
+	}
+	return parts
 }

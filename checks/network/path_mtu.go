@@ -12,7 +12,6 @@ import (
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 var PathMTU = checks.Check{
@@ -37,19 +36,15 @@ func blackHoles(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, proof.LosesPackets) }) {
 		return nil
 	}
-	var names []string
 	var sent []proof.Attempt
-	var paths []*facts.Path // of each that failed
 	seen := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
-		names = append(names, node.Name)
 		seen[node.Name] = node
 	}
 	for _, node := range view.Nodes {
 		for peer := range node.Mesh.Reached {
 			if seen[peer] != nil && peer != node.Name {
 				sent = append(sent, proof.Attempt{From: node.Name, To: peer}, proof.Attempt{From: peer, To: node.Name})
-				paths = append(paths, nil, nil)
 			}
 		}
 		for i := range node.Mesh.Failed {
@@ -61,19 +56,18 @@ func blackHoles(view checks.View) []checks.Finding {
 			if path.Stuck == "from" {
 				from, to = to, from
 			}
-			sent, paths = append(sent, proof.Attempt{From: from, To: to, Failed: true, How: string(path.Outcome)}), append(paths, path)
+			sent = append(sent, proof.Attempt{From: from, To: to, Failed: true, How: string(path.Outcome), Path: path})
 		}
 	}
 	var findings []checks.Finding
-	for _, s := range proof.Suspects(names, sent) {
-		path := paths[s.Failed[0]]
-		first := sent[s.Failed[0]]
+	for _, s := range proof.Suspects(namesOf(view.Nodes), sent) {
+		first := s.Failed[0]
 		f := checks.Finding{
 			Nodes:   s.Nodes,
-			Summary: "full packets vanish, small ones pass: " + vanishing(s, sent),
-			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", path.MSS, first.From, first.To),
+			Summary: "full packets vanish, small ones pass: " + vanishing(s),
+			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", first.Path.MSS, first.From, first.To),
 			Want:    "an MTU that the whole path carries, on both ends",
-			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], path.MSS)},
+			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], first.Path.MSS)},
 		}
 		if at := meshInterface(seen[s.Nodes[0]]); at.MTU != 0 {
 			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.Nodes[0], at.MTU)
@@ -102,7 +96,8 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
 			f.Remedy = []fix.Command{fix.On("ip link show")}
-			if name := sameInterface(networks[network], d.Nodes); !d.Split && name != "" {
+			odd := slices.DeleteFunc(slices.Clone(networks[network]), func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
+			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
 				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
 			}
 			findings = append(findings, f)
@@ -111,44 +106,19 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 	return findings
 }
 
-// sameInterface is the interface that all the named nodes listened at, "" when
-// they differ.
-func sameInterface(nodes []*facts.Node, names []string) string {
-	same := ""
-	for _, node := range nodes {
-		switch {
-		case !slices.Contains(names, node.Name):
-		case same != "" && same != node.Mesh.Interface:
-			return ""
-		default:
-			same = node.Mesh.Interface
-		}
-	}
-	return same
-}
-
-// meshInterface is the interface a node listened at, the zero one where it is
-// not known.
+// meshInterface is the interface a node listened at.
 func meshInterface(node *facts.Node) facts.Interface {
-	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == node.Mesh.Interface })
-	if at < 0 {
-		return facts.Interface{}
-	}
-	return node.Net.Interfaces[at]
+	return names.InterfaceOf(node.Net, node.Mesh.Interface)
 }
 
 // fullPing fills a packet on the way between two nodes: the smaller of their
 // MTUs less the headers of IP and ICMP.
 func fullPing(from, to *facts.Node, mss int) fix.Command {
-	const ipv4, ipv6 = 28, 48
-	headers := ipv4
+	headers := 28
 	if strings.Contains(to.Mesh.Address, ":") {
-		headers = ipv6
+		headers = 48
 	}
-	payload := min(meshInterface(from).MTU, meshInterface(to).MTU) - headers
-	if payload < mss {
-		payload = mss // an MTU was not seen
-	}
+	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss where an MTU was not seen
 	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
 		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers))
 }
@@ -162,24 +132,20 @@ func narrower(mtu int) int {
 	return 1280
 }
 
-func vanishing(s proof.Suspect, sent []proof.Attempt) string {
-	peers := "any other node"
-	if !s.All {
-		peers = hostfile.Fold(s.Peers)
-	}
+func vanishing(s proof.Suspect) string {
 	switch s.Kind {
 	case proof.Everywhere:
 		return "between all of the nodes"
 	case proof.Between:
 		return "between " + proof.FoldSets(s.Sets)
 	case proof.Inbound:
-		return "on the way in from " + peers
+		return "on the way in from " + s.Scope("any other node", "%s")
 	case proof.Outbound:
-		return "on the way out to " + peers
+		return "on the way out to " + s.Scope("any other node", "%s")
 	case proof.BothWays:
-		return "to and from " + peers
+		return "to and from " + s.Scope("any other node", "%s")
 	}
-	lines := proof.Arrows(sent, s.Failed)
+	lines := proof.Arrows(s.Failed)
 	if len(lines) > 1 {
 		return "between some nodes"
 	}

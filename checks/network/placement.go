@@ -8,6 +8,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/names"
+	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -26,12 +27,11 @@ type misplacement struct {
 
 // misplaced is the nodes whose rank address is of no use to their peers, each
 // with the ID of the check that says why. What fails on calling them there has
-// that cause, and is not to be said again.
+// that cause, and is not to be reported again.
 func misplaced(view checks.View) map[string]string {
 	p := newPlacement(view)
 	nodes := map[string]string{}
-	for i := range view.All {
-		node := &view.All[i]
+	for _, node := range view.Everywhere() {
 		if node.Net == nil {
 			continue
 		}
@@ -45,15 +45,14 @@ func misplaced(view checks.View) map[string]string {
 // placement is where the ranks of the whole fleet will listen, and what is
 // known of these addresses.
 type placement struct {
-	view     checks.View
-	library  string // NCCL, or gloo where a slot is a process
-	choices  map[*facts.Node]nccl.Choice
-	shared   map[netip.Addr]int  // addresses that several machines hold
-	called   map[string]bool     // nodes that somebody else called at their rank address
-	answered map[string]bool     // those of them that somebody got an answer from
-	deaf     map[string][]string // node → who got no answer there, and one at the address that leads to the peers
-	isIPv6   bool                // what most of the ranks' addresses are: ssh may well go by the other family
-	env      *envFleet           // for the rules of env-sane
+	view       checks.View
+	library    string // NCCL, or gloo where a slot is a process
+	choices    map[*facts.Node]nccl.Choice
+	shared     map[netip.Addr]int  // addresses that several machines hold
+	called     map[string]bool     // nodes that somebody else called at their rank address
+	answered   map[string]bool     // those of them that somebody got an answer from
+	unanswered map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6     bool                // what most of the ranks' addresses are: ssh may well go by the other family
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -62,16 +61,15 @@ func newPlacement(view checks.View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
-		called: map[string]bool{}, answered: map[string]bool{}, deaf: map[string][]string{}, env: newEnvFleet(view),
+		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
 	}
 	if view.Launch.Accelerator == "cpu" {
 		p.library = "gloo"
 	}
 	families := map[bool]int{}
-	for i := range view.All {
-		node := &view.All[i]
+	for _, node := range view.Everywhere() {
 		if node.Mesh != nil {
-			p.hear(node)
+			p.record(node)
 		}
 		if node.Net == nil {
 			continue
@@ -85,9 +83,9 @@ func newPlacement(view checks.View) *placement {
 	return p
 }
 
-// hear takes in what came of one node's calls. A path that lets small messages
+// record takes in what came of one node's calls. A path that lets small messages
 // pass leads there: that full packets vanish on it is path-mtu's to say.
-func (p *placement) hear(caller *facts.Node) {
+func (p *placement) record(caller *facts.Node) {
 	for callee := range caller.Mesh.Reached {
 		if callee != caller.Name {
 			p.called[callee], p.answered[callee] = true, true
@@ -99,7 +97,7 @@ func (p *placement) hear(caller *facts.Node) {
 			continue
 		}
 		if _, answered := caller.PeerMesh.Reached[path.Peer]; answered {
-			p.deaf[path.Peer] = append(p.deaf[path.Peer], caller.Name)
+			p.unanswered[path.Peer] = append(p.unanswered[path.Peer], caller.Name)
 		}
 	}
 }
@@ -107,20 +105,22 @@ func (p *placement) hear(caller *facts.Node) {
 // of says what is wrong with a node's rank address, or why it is not known.
 func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m = misplacement{node: node, choice: p.choices[node]}
-	takesOwnName := p.library == "gloo" && ranks.Env(p.view, node)["GLOO_SOCKET_IFNAME"].Value == ""
+	env := envOfRanks{view: p.view, node: node, vars: ranks.Env(p.view, node)}
+	takesOwnName := p.library == "gloo" && env.value("GLOO_SOCKET_IFNAME") == ""
 	if takesOwnName && node.Names == nil {
-		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that has said so
+		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that reports it
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)
-	if m.fault == "" && p.isDeaf(node) {
-		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", nccl.PeerAddress(node).Interface), p.deaf[node.Name]
+	// Peers that reach the node otherwise get no answer at its rank address.
+	if m.fault == "" && p.unanswered[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address {
+		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
 	switch {
 	case m.fault == "":
-	case len(ncclInterfaces(p.ranks(node)))+len(exactInterfaces(p.ranks(node))) > 0 && m.choice.Error != "":
+	case m.choice.Error != "" && len(ncclInterfaces(env))+len(exactInterfaces(env)) > 0:
 		m.explainedBy = EnvSane.ID
 	case takesOwnName && len(names.Own(p.view, node)) > 0:
 		m.explainedBy = "host-names"
@@ -130,47 +130,32 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	return m, ""
 }
 
-func (p *placement) ranks(node *facts.Node) envOfRanks {
-	return envOfRanks{node, ranks.Env(p.view, node), p.env}
-}
-
 // fault is what the facts of all nodes say against an address, "" when nothing.
 func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	address, err := netip.ParseAddr(choice.Address)
 	if choice.Error != "" || err != nil {
 		return "which is no address"
 	}
-	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
+	at := names.InterfaceOf(node.Net, choice.Interface)
 	switch {
 	case address.IsLoopback():
 		return "which leads nowhere but to the node itself"
 	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
-	case at >= 0 && !node.Net.Interfaces[at].Up:
+	case at.Name != "" && !at.Up:
 		return "which is down"
 	case p.shared[address] > 1:
 		return "an address that other nodes hold too"
 	case address.Is6() && address.IsLinkLocalUnicast():
 		return "which has a link-local address only"
-	case address.Is6() != p.isIPv6:
-		return "which is " + family(address) + " where the peers are not"
-	case at >= 0 && isInside(node.Net.Interfaces[at]) && !p.called[node.Name] && choice.Interface != nccl.PeerAddress(node).Interface:
+	case address.Is6() && !p.isIPv6:
+		return "which is IPv6 where the peers are not"
+	case !address.Is6() && p.isIPv6:
+		return "which is IPv4 where the peers are not"
+	case isInside(at) && !p.called[node.Name] && choice.Interface != names.PeerInterface(node):
 		return "a network inside the machine"
 	}
 	return ""
-}
-
-func family(address netip.Addr) string {
-	if address.Is6() {
-		return "IPv6"
-	}
-	return "IPv4"
-}
-
-// isDeaf is whether peers that reach the node otherwise get no answer at its
-// rank address.
-func (p *placement) isDeaf(node *facts.Node) bool {
-	return p.deaf[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address
 }
 
 // isInside is whether an interface is of those that containers and virtual
@@ -202,42 +187,42 @@ func (p *placement) sideways() []checks.Finding {
 		Summary:  "NCCL's sockets will also use interfaces that lead to no other node",
 		WouldSee: "a hang or a connect error (No route to host, exceeded error retry count) at the first collective, after the ranks have met",
 	}
-	named := map[string][]string{}
-	var unrouted []string
+	type use struct{ socket, node string }
+	var lonely []use
 	for _, node := range p.view.Nodes {
 		m, notKnown := p.of(node)
 		if notKnown != "" || m.explainedBy != "" {
-			continue // told already, and cured by the same setting
+			continue // reported already, and repaired by the same setting
 		}
 		for _, socket := range sockets[node][min(1, len(sockets[node])):] {
 			network, known := names.NetworkOf(node, socket.Address)
-			if !known || len(members[network]) > 1 {
-				continue
+			if known && len(members[network]) == 1 {
+				lonely = append(lonely, use{socket.Interface, node.Name})
+				f.Nodes = append(f.Nodes, node.Name)
 			}
-			if named[socket.Interface] == nil {
-				unrouted = append(unrouted, socket.Interface)
-			}
-			named[socket.Interface] = append(named[socket.Interface], node.Name)
-			f.Nodes = append(f.Nodes, node.Name)
 		}
 	}
 	if f.Nodes == nil {
 		return nil
 	}
 	var got []string
-	for _, name := range unrouted[:min(4, len(unrouted))] {
-		got = append(got, name+" on "+hostfile.Fold(named[name]))
+	for _, uses := range proof.Gather(lonely, func(u use) string { return u.socket }) {
+		var nodes []string
+		for _, u := range uses {
+			nodes = append(nodes, u.node)
+		}
+		got = append(got, uses[0].socket+" on "+hostfile.Fold(nodes))
 	}
-	f.Got = strings.Join(got, ", ")
+	f.Got = strings.Join(got[:min(4, len(got))], ", ")
 	f.Want = "only interfaces that every node can be called at"
-	f.Remedy = ncclFix(p.view.Launch, nccl.IfnameFor(p.view.Nodes, p.wanted), "NCCL_SOCKET_IFNAME")
+	f.Remedy = setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", nccl.IfnameFor(p.view.Nodes, p.wanted))
 	return []checks.Finding{f}
 }
 
 // wanted is the interface that the ranks of a node should take.
 func (p *placement) wanted(node *facts.Node) string {
 	if m, _ := p.of(node); m.explainedBy != "" {
-		return nccl.PeerAddress(node).Interface
+		return names.PeerInterface(node)
 	}
 	return p.choices[node].Interface
 }

@@ -40,8 +40,8 @@ func TestMisplaced(t *testing.T) {
 		want   map[string]string
 	}{
 		"nobody":                        {func(*fleettest.Fleet) {}, checks.Policy{}, map[string]string{}},
-		"told what is not there":        {export("NCCL_SOCKET_IFNAME", "eth7"), checks.Policy{}, map[string]string{"w1": "env-sane", "w2": "env-sane"}},
-		"told the loopback":             {export("NCCL_SOCKET_IFNAME", "lo"), checks.Policy{}, map[string]string{"w1": "nic-choice", "w2": "nic-choice"}},
+		"set to what is not there":      {export("NCCL_SOCKET_IFNAME", "eth7"), checks.Policy{}, map[string]string{"w1": "env-sane", "w2": "env-sane"}},
+		"set to the loopback":           {export("NCCL_SOCKET_IFNAME", "lo"), checks.Policy{}, map[string]string{"w1": "nic-choice", "w2": "nic-choice"}},
 		"its own name":                  {ownLoopback, checks.Policy{}, map[string]string{"w2": "host-names"}},
 		"its own name, which none says": {ownLoopback, checks.Policy{Skip: []string{"host-names"}}, map[string]string{}},
 		"its own name was not seen":     {unseen, checks.Policy{}, map[string]string{}},

@@ -26,8 +26,7 @@ var Rendezvous = checks.Check{
 }
 
 func judgeRendezvous(view checks.View) []checks.Finding {
-	findings := newMeeting(view, proof.RendezvousOf).judge()
-	if findings != nil {
+	if findings := newMeeting(view, proof.RendezvousOf).judge(); findings != nil {
 		return findings
 	}
 	return newMeeting(view, func(node *facts.Node) *facts.Rendezvous { return node.Rendezvous.Next }).judge()
@@ -67,22 +66,12 @@ func newMeeting(view checks.View, part func(*facts.Node) *facts.Rendezvous) meet
 
 func (g meeting) endpoint() string { return g.part(g.nodes[0]).Endpoint }
 
-// address is what a node calls when it calls the endpoint.
-func (g meeting) address(node *facts.Node) string {
-	for _, address := range g.part(node).Addresses {
-		return address
-	}
-	return g.host
-}
-
-func (g meeting) addresses(node *facts.Node) []string { return g.part(node).Addresses }
-
 // isFirst is whether this is the meeting at the predicted endpoint.
 func (g meeting) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendezvous }
 
 // judge names the hop that failed, nothing when all nodes met.
 func (g meeting) judge() []checks.Finding {
-	failed := g.failed()
+	failed := slices.DeleteFunc(slices.Clone(g.nodes), func(n *facts.Node) bool { return g.part(n).Failed == "" })
 	if len(failed) == 0 {
 		return nil
 	}
@@ -94,18 +83,16 @@ func (g meeting) judge() []checks.Finding {
 		return nil // who serves took no part, and its own unknown says why
 	case g.server == nil:
 		return g.noOneServer()
-	}
-	if g.part(g.server).Failed == facts.HopServe {
+	case g.part(g.server).Failed == facts.HopServe:
 		return g.unserved()
 	}
-	if place := names.MostlyLedTo(g.nodes, g.addresses); !names.LeadsTo(place, g.server) {
+	if place := names.MostlyLedTo(g.nodes, func(n *facts.Node) []string { return g.part(n).Addresses }); !names.LeadsTo(place, g.server) {
 		g.elsewhere = place
 	}
 	stuck := slices.DeleteFunc(slices.Clone(failed), func(n *facts.Node) bool { return g.part(n).Failed == facts.HopWait })
 	if len(stuck) == 0 {
 		return g.unmet(failed)
 	}
-	var findings []checks.Finding
 	var explained []string
 	left := map[facts.Hop][]*facts.Node{}
 	for _, node := range stuck {
@@ -120,15 +107,9 @@ func (g meeting) judge() []checks.Finding {
 		slices.Sort(explained)
 		return checks.Skipped("not all nodes met at " + g.endpoint() + ": see " + strings.Join(slices.Compact(explained), ", "))
 	}
-	findings = append(findings, g.unresolved(left[facts.HopResolve])...)
+	findings := g.stopped(left[facts.HopResolve])
 	findings = append(findings, g.unconnected(left[facts.HopConnect])...)
-	findings = append(findings, g.misled(left[facts.HopValidate])...)
-	return append(findings, g.uncounted(left[facts.HopJoin])...)
-}
-
-// failed is the nodes that did not see the whole world.
-func (g meeting) failed() []*facts.Node {
-	return slices.DeleteFunc(slices.Clone(g.nodes), func(n *facts.Node) bool { return g.part(n).Failed == "" })
+	return append(findings, g.stopped(append(left[facts.HopValidate], left[facts.HopJoin]...))...)
 }
 
 // explanation is the check that explains why the meeting as a whole did not come
@@ -170,12 +151,10 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	}
 	elsewhere := misplaced(g.view)[g.server.Name] != ""
 	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
-		if mesh == nil || mesh == node.Mesh && elsewhere {
+		if mesh == node.Mesh && elsewhere {
 			continue // node-mesh says nothing of calls to such an address
 		}
-		if slices.ContainsFunc(mesh.Failed, func(p facts.Path) bool {
-			return p.Peer == g.server.Name && p.Outcome == g.part(node).Outcome
-		}) {
+		if proof.HasFailed(mesh, g.server.Name, func(path facts.Path) bool { return path.Outcome == g.part(node).Outcome }) {
 			return true
 		}
 	}

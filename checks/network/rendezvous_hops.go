@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,10 +16,12 @@ import (
 )
 
 // timedOut is what torch says of a store that it cannot get through to, and
-// rejected what it says where it is told at once.
-func (g meeting) timedOut() string {
-	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %s).", g.host, g.port)
+// meeting.rejected what it says where an error comes at once.
+func timedOut(host string, port any) string {
+	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %v).", host, port)
 }
+
+func (g meeting) timedOut() string { return timedOut(g.host, g.port) }
 
 func (g meeting) rejected(errno string) string {
 	return fmt.Sprintf("The client socket has failed to connect to any network address of (%s, %s). … (errno: %s).", g.host, g.port, errno)
@@ -44,45 +47,42 @@ func (g meeting) unserved() []checks.Finding {
 // the host.
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
+		Nodes:    namesOf(g.nodes),
 		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
+		Got:      g.reasons(g.nodes),
+		Want:     "one node whose hostname is the endpoint's, or leads to it",
 		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("hostname; getent ahosts $(hostname)")},
 	}
-	f.Nodes, f.Got = namesOf(g.nodes), g.whys(g.nodes)
 	if len(g.servers) > 1 {
 		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
-		f.Nodes, f.Got = namesOf(g.servers), g.whys(g.servers)
+		f.Nodes, f.Got = namesOf(g.servers), g.reasons(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
-	f.Want = "one node whose hostname is the endpoint's, or leads to it"
-	f.Remedy = []fix.Command{fix.On("hostname; getent ahosts $(hostname)")}
 	if name := g.ownName(); name != "" {
 		f.Remedy = append(f.Remedy, fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port)))
 	}
 	return []checks.Finding{f}
 }
 
-// whys are the rules by which nodes took themselves for the host, or did not.
-func (g meeting) whys(nodes []*facts.Node) string {
+// reasons are the rules by which nodes took themselves for the host, or did not.
+func (g meeting) reasons(nodes []*facts.Node) string {
 	var parts []string
 	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }) {
 		parts = append(parts, hostfile.Fold(group.Nodes)+": "+group.Value)
 	}
-	const most = 4
-	if len(parts) > most {
-		parts = append(parts[:most], fmt.Sprintf("and %d more", len(parts)-most))
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(atMost(4, parts, "and %d more"), "; ")
 }
 
 // ownName is the hostname of node 0, where no other node has the same and all
 // resolve it.
 func (g meeting) ownName() string {
 	first := names.FirstHost(g.view)
-	at := slices.IndexFunc(g.nodes, func(n *facts.Node) bool { return n.Name == first })
-	if at < 0 || g.nodes[at].Names == nil {
+	node := g.caller(first)
+	if node == nil || node.Names == nil {
 		return ""
 	}
-	own := g.nodes[at].Names.Own
+	own := node.Names.Own
 	for _, node := range g.nodes {
 		lookup, asked := names.LookupOf(node, own)
 		isTwin := node.Name != first && node.Names != nil && node.Names.Own == own
@@ -93,57 +93,39 @@ func (g meeting) ownName() string {
 	return own
 }
 
-func (g meeting) unresolved(nodes []*facts.Node) []checks.Finding {
+// stopped is about nodes that did not find the store, found somebody who does not speak
+// its protocol, or got no answer from it in time.
+func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range nodes {
-		f := checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host),
-			Got:      g.part(node).Error,
-			WouldSee: fmt.Sprintf("The IPv4 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known).", g.host, g.port),
-			Remedy:   []fix.Command{names.LookUp(g.host)},
-		}
-		if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
-			f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
+		seen := g.part(node)
+		f := checks.Finding{Nodes: []string{node.Name}, Got: seen.Error}
+		switch seen.Failed {
+		case facts.HopResolve:
+			f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host)
+			f.WouldSee = names.Unresolved(g.host, g.port)
+			f.Remedy = []fix.Command{names.LookUp(g.host)}
+			if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
+				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
+			}
+		case facts.HopValidate:
+			f.Summary = fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name)
+			f.Got = strings.Trim(seen.Address+": "+seen.Error, ": ")
+			f.Want = "the store: no second machine with this address, no proxy and no translation on the way"
+			f.WouldSee = fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port)
+			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)}
+		case facts.HopJoin:
+			f.Summary = fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name)
+			f.WouldSee = "Connection reset by peer, or a timeout of the store"
+			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))}
 		}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-// misled found somebody who does not speak the store's protocol.
-func (g meeting) misled(nodes []*facts.Node) []checks.Finding {
-	var findings []checks.Finding
-	for _, node := range nodes {
-		findings = append(findings, checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name),
-			Got:      strings.Trim(g.part(node).Address+": "+g.part(node).Error, ": "),
-			Want:     "the store: no second machine with this address, no proxy and no translation on the way",
-			WouldSee: fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port),
-			Remedy:   []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)},
-		})
-	}
-	return findings
-}
-
-// uncounted found the store and got no answer from it in time.
-func (g meeting) uncounted(nodes []*facts.Node) []checks.Finding {
-	var findings []checks.Finding
-	for _, node := range nodes {
-		findings = append(findings, checks.Finding{
-			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name),
-			Got:      g.part(node).Error,
-			WouldSee: "Connection reset by peer, or a timeout of the store",
-			Remedy:   []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))},
-		})
-	}
-	return findings
-}
-
 // unmet: everybody got through, and not everybody was seen. Of nodes that took
-// no part their own unknown says so.
+// no part their own unknown reports it.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := namesOf(g.nodes)
 	late := namesOf(waiting)
@@ -168,4 +150,169 @@ func namesOf(nodes []*facts.Node) []string {
 		names = append(names, node.Name)
 	}
 	return names
+}
+
+// unconnected names who keeps callers from the store: the server where none of
+// the other nodes gets in, else the callers.
+func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
+	var findings []checks.Finding
+	var misled []*facts.Node
+	for _, node := range nodes {
+		if g.isWrongAddress(node) {
+			findings = append(findings, g.misled(node))
+			misled = append(misled, node)
+		}
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(misled, n) })
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
+	if len(others) > 0 && len(others) == len(g.nodes)-1 {
+		nodes = others // that nobody else gets in either says more
+		if g.elsewhere != nil {
+			return append(findings, g.foreign(others))
+		}
+	}
+	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return string(g.part(n).Outcome) }) {
+		outcome := facts.PathOutcome(group.Value)
+		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
+		switch {
+		case len(callers) == 0:
+			findings = append(findings, g.serverCutOff(outcome))
+		case len(callers) == len(g.nodes)-1 && outcome != facts.PathUnroutable && outcome != facts.PathBroken:
+			findings = append(findings, g.closed(outcome, callers))
+		default:
+			findings = append(findings, g.cutOff(outcome, callers))
+		}
+	}
+	return findings
+}
+
+// misled calls another machine than the one that serves.
+func (g meeting) misled(node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("takes %s, where the ranks will meet, for another machine than %s", g.host, g.server.Name),
+		Got:      strings.Join(g.part(node).Addresses, " "),
+		Want:     nccl.PeerAddress(g.server).Address,
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{names.LookUp(g.host), fix.On("sudoedit /etc/hosts")},
+	}
+}
+
+// serverCutOff: rank 0 is a client of its own store and calls it like the others.
+func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
+	return checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("serves the store and cannot call itself at %s", g.endpoint()),
+		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
+		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(g.server)), fix.On("sudo iptables -S INPUT")},
+	}
+}
+
+// cutOff: these nodes do not get through where others do.
+func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
+	first := g.caller(callers[0])
+	f := checks.Finding{
+		Nodes:    callers,
+		Summary:  fmt.Sprintf("no answer from the store on %s at %s", g.server.Name, g.endpoint()),
+		Got:      cmp.Or(g.otherPorts(callers), g.part(first).Error),
+		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
+		WouldSee: g.timedOut(),
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(first)), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
+	}
+	switch outcome {
+	case facts.PathUnroutable:
+		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
+		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("is refused by the store on %s at %s, which listens", g.server.Name, g.endpoint())
+	}
+	return f
+}
+
+func (g meeting) caller(name string) *facts.Node {
+	return names.First(g.nodes, func(n *facts.Node) bool { return n.Name == name })
+}
+
+// address is what a node calls when it calls the endpoint.
+func (g meeting) address(node *facts.Node) fix.Host {
+	return fix.Host(append(slices.Clone(g.part(node).Addresses), g.host)[0])
+}
+
+// otherPorts says whether the server answers the callers elsewhere, which
+// makes it a matter of this port.
+func (g meeting) otherPorts(callers []string) string {
+	for _, name := range callers {
+		mesh := g.caller(name).Mesh
+		if mesh == nil {
+			return ""
+		}
+		if _, answered := mesh.Reached[g.server.Name]; !answered {
+			return ""
+		}
+	}
+	return fmt.Sprintf("other ports of %s answer the same nodes", g.server.Name)
+}
+
+// foreign: nobody gets in, and the endpoint is no address of the server. What
+// holds it, a load balancer or a translation, does not lead there.
+func (g meeting) foreign(callers []*facts.Node) checks.Finding {
+	place := strings.Join(g.elsewhere, " ")
+	if place != g.host {
+		place = fmt.Sprintf("%s (%s)", g.host, place)
+	}
+	outcome := compare.GroupBy(callers, func(n *facts.Node) string { return string(g.part(n).Outcome) })[0].Value
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Summary:  fmt.Sprintf("the ranks will meet at %s, no address of %s, and nobody gets through to its store there", place, g.server.Name),
+		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
+		WouldSee: g.timedOut(),
+	}
+	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
+	if place != g.host {
+		f.Remedy = append(f.Remedy, names.LookUp(g.host))
+	}
+	return f
+}
+
+// closed: nobody gets in from outside.
+func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{g.server.Name},
+		Got:      g.otherPorts(callers),
+		Want:     fmt.Sprintf("TCP port %s open to all nodes", g.port),
+		WouldSee: g.timedOut(),
+		Remedy:   g.open(),
+	}
+	switch outcome {
+	case facts.PathRejected:
+		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
+		f.WouldSee = g.rejected("113 - No route to host")
+	case facts.PathRefused, facts.PathReset:
+		f.Summary = fmt.Sprintf("calls to port %s are reset on the way in, although a store listens there: a firewall on it, or a translated address", g.port)
+	default:
+		f.Summary = fmt.Sprintf("a firewall on it does not open port %s: nobody else gets an answer there", g.port)
+	}
+	return f
+}
+
+// open lets the peers' network in on the port. A rule that iptables puts first
+// wins over what iptables has below it, and over nothing of firewalld.
+func (g meeting) open() []fix.Command {
+	command, from := fix.Code("iptables"), fix.Code("")
+	if network, known := names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address); known {
+		from = fix.Code(" -s %s", fix.Name(network.String()))
+		if network.Addr().Is6() {
+			command = fix.Code("ip6tables")
+		}
+	}
+	return []fix.Command{
+		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
+	}
 }

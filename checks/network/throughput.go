@@ -8,6 +8,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
 	"preflight/facts"
 )
 
@@ -34,7 +36,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 		case link.Error == "":
 			rates = append(rates, link.Rate)
 			measured[link.Peer] = node
-		case meshFails(node, link.Peer):
+		case proof.HasFailed(node.Mesh, link.Peer, func(facts.Path) bool { return true }):
 			findings = append(findings, checks.Skipped("not measured where nodes do not reach each other: see node-mesh")...)
 		default:
 			findings = append(findings, checks.UnknownFor(node, "throughput: "+link.Error))
@@ -80,9 +82,10 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
 		},
 	}
+	own := linkSpeed(node)
 	for _, other := range view.All {
-		if own := linkSpeed(node); own != 0 && linkSpeed(&other) > own {
-			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, bitRate(float64(own)), bitRate(float64(linkSpeed(&other))))
+		if speed := linkSpeed(&other); own != 0 && speed > own {
+			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, bitRate(float64(own)), bitRate(float64(speed)))
 			f.Want += "; a cable, a port or an interface of the same speed"
 			break
 		}
@@ -92,20 +95,13 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 
 // linkSpeed is what the interface reports that a node sent by, 0 when nothing.
 func linkSpeed(node *facts.Node) int64 {
-	if node.Net == nil || node.Throughput == nil {
+	if node.Throughput == nil {
 		return 0
 	}
-	for _, i := range node.Net.Interfaces {
-		if i.Name == node.Throughput.Interface && i.Speed != nil {
-			return *i.Speed
-		}
+	if speed := names.InterfaceOf(node.Net, node.Throughput.Interface).Speed; speed != nil {
+		return *speed
 	}
 	return 0
 }
 
 func bitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }
-
-// meshFails is whether a node could not call a peer in the mesh either.
-func meshFails(node *facts.Node, peer string) bool {
-	return node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool { return path.Peer == peer })
-}

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 // those that are blamed on it.
 type share struct {
 	passed, failed int
-	blamed         []int
+	blamed         []Attempt
 }
 
 // compare puts the larger share of failures last.
@@ -20,56 +21,56 @@ func (s share) compare(other share) int {
 }
 
 // blame gives every open attempt to one of its ends or to the direction.
-func (q *attribution) blame() []Suspect {
-	in, out := make([]share, len(q.names)), make([]share, len(q.names))
-	for i, a := range q.attempts {
-		if !a.Failed {
-			in[q.to[i]].passed++
-			out[q.from[i]].passed++
+func (a *attribution) blame() []Suspect {
+	in, out := make([]share, len(a.names)), make([]share, len(a.names))
+	for _, each := range a.attempts {
+		if !each.Failed {
+			in[each.to].passed++
+			out[each.from].passed++
 		}
 	}
-	for _, i := range q.open {
-		in[q.to[i]].failed++
-		out[q.from[i]].failed++
+	for _, each := range a.open {
+		in[each.to].failed++
+		out[each.from].failed++
 	}
-	var alike, single []int
-	for _, i := range q.open {
-		callee, caller := &in[q.to[i]], &out[q.from[i]]
+	var alike, single []Attempt
+	for _, each := range a.open {
+		callee, caller := &in[each.to], &out[each.from]
 		switch order := callee.compare(*caller); {
 		case order > 0:
-			callee.blamed = append(callee.blamed, i)
+			callee.blamed = append(callee.blamed, each)
 		case order < 0:
-			caller.blamed = append(caller.blamed, i)
+			caller.blamed = append(caller.blamed, each)
 		default:
-			alike = append(alike, i)
+			alike = append(alike, each)
 		}
 	}
-	for _, i := range alike {
-		callee, caller := &in[q.to[i]], &out[q.from[i]]
+	for _, each := range alike {
+		callee, caller := &in[each.to], &out[each.from]
 		switch {
 		case len(callee.blamed) > 0:
-			callee.blamed = append(callee.blamed, i)
+			callee.blamed = append(callee.blamed, each)
 		case len(caller.blamed) > 0:
-			caller.blamed = append(caller.blamed, i)
+			caller.blamed = append(caller.blamed, each)
 		default:
-			single = append(single, i)
+			single = append(single, each)
 		}
 	}
 	var found []Suspect
-	for node := range q.names {
-		s, explains := q.atNode(node, in[node], out[node])
+	for node := range a.names {
+		s, explains := a.atNode(node, in[node], out[node])
 		if !explains {
 			single = append(single, s.Failed...)
 			continue
 		}
 		found = append(found, s)
 	}
-	return q.gather(found, single)
+	return a.gather(found, single)
 }
 
 // atNode is the node as a suspect. One attempt alone says nothing of the node:
 // that is a direction.
-func (q *attribution) atNode(node int, in, out share) (s Suspect, explains bool) {
+func (a *attribution) atNode(node int, in, out share) (s Suspect, explains bool) {
 	failed := slices.Concat(in.blamed, out.blamed)
 	kind, all := Inbound, in.passed == 0
 	switch {
@@ -80,11 +81,10 @@ func (q *attribution) atNode(node int, in, out share) (s Suspect, explains bool)
 	case len(out.blamed) > 0:
 		kind, all = Outbound, out.passed == 0
 	}
-	s = q.suspect(kind, []int{node}, failed)
+	s = a.suspect(kind, []int{node}, failed)
 	s.All = all
 	if !all {
-		peers := slices.DeleteFunc(q.ends(failed), func(end int) bool { return end == node })
-		s.Peers = q.spell(peers)
+		s.Peers = a.namesOf(slices.DeleteFunc(ends(failed), func(end int) bool { return end == node }))
 	}
 	return s, true
 }
@@ -95,63 +95,74 @@ const manyAlike = 3
 
 // gather joins suspects of one kind, and single directions by what became of
 // them.
-func (q *attribution) gather(found []Suspect, single []int) []Suspect {
+func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
+	kind := func(s Suspect) string { return fmt.Sprint(s.Kind, s.How) }
 	alike := map[string]int{}
-	gathered := q.join(found, func(s Suspect) string {
-		return fmt.Sprint(s.Kind, s.All, s.How, hostfile.Fold(s.Peers))
-	})
-	for _, s := range gathered {
+	joined := a.join(found, func(s Suspect) string { return fmt.Sprint(s.Kind, s.All, s.How, hostfile.Fold(s.Peers)) })
+	for _, s := range joined {
 		if !s.All {
-			alike[fmt.Sprint(s.Kind, s.How)]++
+			alike[kind(s)]++
 		}
 	}
-	var told []Suspect
-	for _, s := range gathered {
-		if !s.All && alike[fmt.Sprint(s.Kind, s.How)] > manyAlike {
+	var kept []Suspect
+	for _, s := range joined {
+		if !s.All && alike[kind(s)] > manyAlike {
 			single = append(single, s.Failed...)
 			continue
 		}
-		told = append(told, s)
+		kept = append(kept, s)
 	}
-	slices.Sort(single)
+	slices.SortFunc(single, func(a, b Attempt) int { return cmp.Compare(a.place, b.place) })
 	var lone []Suspect
-	for _, i := range single {
-		lone = append(lone, q.suspect(Directions, q.ends([]int{i}), []int{i}))
+	for _, each := range single {
+		lone = append(lone, a.suspect(Directions, nil, []Attempt{each}))
 	}
-	return append(told, q.join(lone, func(s Suspect) string { return s.How })...)
+	return append(kept, a.join(lone, func(s Suspect) string { return s.How })...)
 }
 
 // join makes one suspect of those with the same key.
-func (q *attribution) join(found []Suspect, key func(Suspect) string) []Suspect {
+func (a *attribution) join(found []Suspect, key func(Suspect) string) []Suspect {
 	var joined []Suspect
-	at := map[string]int{}
-	for _, s := range found {
-		i, seen := at[key(s)]
-		if !seen {
-			at[key(s)] = len(joined)
-			joined = append(joined, s)
-			continue
+	for _, alike := range Gather(found, key) {
+		s := alike[0]
+		for _, other := range alike[1:] {
+			s.Nodes = append(s.Nodes, other.Nodes...)
+			s.Failed = append(s.Failed, other.Failed...)
 		}
-		joined[i].Nodes = append(joined[i].Nodes, s.Nodes...)
-		joined[i].Failed = append(joined[i].Failed, s.Failed...)
-	}
-	for i, s := range joined {
 		if s.Kind == Directions {
-			joined[i].Nodes = q.spell(q.ends(s.Failed))
+			s.Nodes = a.namesOf(ends(s.Failed))
 		}
+		joined = append(joined, s)
 	}
 	return joined
 }
 
+// Gather sorts values by a key, the keys in the order they are met.
+func Gather[T any](values []T, key func(T) string) [][]T {
+	var gathered [][]T
+	at := map[string]int{}
+	for _, value := range values {
+		k := key(value)
+		i, seen := at[k]
+		if !seen {
+			i = len(gathered)
+			at[k] = i
+			gathered = append(gathered, nil)
+		}
+		gathered[i] = append(gathered[i], value)
+	}
+	return gathered
+}
+
 // Arrows writes failed attempts as "w1 → w2, w[3-4] → w5, w6 ↔ w7".
-func Arrows(attempts []Attempt, failed []int) []string {
+func Arrows(failed []Attempt) []string {
 	tried := map[[2]string]bool{}
-	for _, i := range failed {
-		tried[[2]string{attempts[i].From, attempts[i].To}] = true
+	for _, each := range failed {
+		tried[[2]string{each.From, each.To}] = true
 	}
 	var oneWay, mutual [][2]string
-	for _, i := range failed {
-		pair, reverse := [2]string{attempts[i].From, attempts[i].To}, [2]string{attempts[i].To, attempts[i].From}
+	for _, each := range failed {
+		pair, reverse := [2]string{each.From, each.To}, [2]string{each.To, each.From}
 		switch {
 		case !tried[reverse]:
 			oneWay = append(oneWay, pair)
@@ -166,25 +177,22 @@ func Arrows(attempts []Attempt, failed []int) []string {
 // bundles joins pairs by what they have in common, the first or the second,
 // whichever makes fewer of them.
 func bundles(pairs [][2]string, arrow string) []string {
-	bundle := func(key, other int) (lines []string) {
-		others, keys := map[string][]string{}, map[string][]string{}
-		var order, sets []string
+	fold := func(pairs [][2]string, end int) string {
+		var names []string
 		for _, pair := range pairs {
-			if others[pair[key]] == nil {
-				order = append(order, pair[key])
-			}
-			others[pair[key]] = append(others[pair[key]], pair[other])
+			names = append(names, pair[end])
 		}
-		for _, name := range order {
-			set := hostfile.Fold(others[name])
-			if keys[set] == nil {
-				sets = append(sets, set)
+		return hostfile.Fold(names)
+	}
+	bundle := func(key, other int) (lines []string) {
+		byKey := Gather(pairs, func(pair [2]string) string { return pair[key] })
+		for _, alike := range Gather(byKey, func(pairs [][2]string) string { return fold(pairs, other) }) {
+			var joined [][2]string
+			for _, pairs := range alike {
+				joined = append(joined, pairs[0])
 			}
-			keys[set] = append(keys[set], name)
-		}
-		for _, set := range sets {
 			ends := [2]string{}
-			ends[key], ends[other] = hostfile.Fold(keys[set]), set
+			ends[key], ends[other] = fold(joined, key), fold(alike[0], other)
 			lines = append(lines, ends[0]+arrow+ends[1])
 		}
 		return lines

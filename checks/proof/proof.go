@@ -7,7 +7,7 @@ import (
 	"preflight/facts"
 )
 
-// RankMesh and peerMesh are the two parts of the mesh drill: on the addresses
+// RankMesh and PeerMesh are the two parts of the mesh drill: on the addresses
 // that the ranks will use, and on those that lead to the peers.
 func RankMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
 
@@ -49,7 +49,7 @@ func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs s
 	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
 }
 
-// RendezvousOf and peerRendezvous are the two endpoints of the rendezvous drill.
+// RendezvousOf and PeerRendezvous are the two endpoints of the rendezvous drill.
 func RendezvousOf(node *facts.Node) *facts.Rendezvous { return node.Rendezvous }
 
 func PeerRendezvous(node *facts.Node) *facts.Rendezvous { return node.PeerRendezvous }
@@ -105,3 +105,9 @@ func IsCounted(seen *facts.Rendezvous) bool {
 }
 
 func LosesPackets(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }
+
+// HasFailed is whether a call to a peer failed in some way in a part of the mesh drill,
+// which may not have been looked at.
+func HasFailed(mesh *facts.Mesh, peer string, is func(facts.Path) bool) bool {
+	return mesh != nil && slices.ContainsFunc(mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
+}

@@ -2,10 +2,12 @@ package proof
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -13,7 +15,11 @@ import (
 type Attempt struct {
 	From, To string
 	Failed   bool
-	How      string // what became of it, "" when it passed
+	How      string       // what became of it, "" when it passed
+	Path     *facts.Path  // the call, where it was one that failed
+	Login    *facts.Login // the login, where it was one that failed
+
+	place, from, to int // its own among all attempts, and those of its ends in the hostfile
 }
 
 // suspicion is the kind of place where a cause must be.
@@ -25,7 +31,7 @@ const (
 	Inbound                     // on the way into the nodes
 	Outbound                    // on the way out of them
 	BothWays                    // on both
-	Directions                  // Between single nodes
+	Directions                  // between single nodes
 )
 
 // Suspect explains attempts that failed.
@@ -33,12 +39,21 @@ type Suspect struct {
 	Kind  suspicion
 	How   string     // what became of most of its attempts
 	Nodes []string   // whom it is about, in hostfile order
-	Sets  [][]string // of between: the groups, the largest first
-	// all is whether nothing passed to or from the nodes at all; else peers
+	Sets  [][]string // of Between: the groups, the largest first
+	// All is whether nothing passed to or from the nodes at all; else Peers
 	// are those with whom it failed.
 	All    bool
 	Peers  []string
-	Failed []int // its attempts, by index
+	Failed []Attempt
+}
+
+// Scope is what to say of the nodes: all where nothing passed, else some, with
+// the peers at its %s.
+func (s Suspect) Scope(all, some string) string {
+	if s.All {
+		return all
+	}
+	return fmt.Sprintf(some, hostfile.Fold(s.Peers))
 }
 
 // Suspects explains all failed attempts by few suspects, in time linear in the
@@ -50,18 +65,14 @@ type Suspect struct {
 // as callee, its callers each in one of many. Where both ends fail alike, it is
 // blamed on what is blamed already, else on the direction.
 func Suspects(names []string, attempts []Attempt) []Suspect {
-	inq := newAttribution(names, attempts)
-	if len(inq.open) == 0 {
+	a := newAttribution(names, attempts)
+	if len(a.open) == 0 {
 		return nil
 	}
-	if s, nothing := inq.nothingPasses(); nothing {
-		return []Suspect{s}
+	if a.nothingPasses() {
+		return []Suspect{a.suspect(Everywhere, ends(a.open), a.open)}
 	}
-	var found []Suspect
-	if s, parted := inq.parted(); parted {
-		found = append(found, s)
-	}
-	return append(found, inq.blame()...)
+	return append(a.partitions(), a.blame()...)
 }
 
 // attribution is the state of one search for suspects. Nodes are numbers here: their
@@ -69,8 +80,7 @@ func Suspects(names []string, attempts []Attempt) []Suspect {
 type attribution struct {
 	names    []string
 	attempts []Attempt
-	from, to []int // the ends of each attempt
-	open     []int // failed attempts that nothing explains yet
+	open     []Attempt // those that failed and that nothing explains yet
 }
 
 func newAttribution(names []string, attempts []Attempt) *attribution {
@@ -78,42 +88,31 @@ func newAttribution(names []string, attempts []Attempt) *attribution {
 	for i, name := range names {
 		at[name] = i
 	}
-	inq := &attribution{names: names, attempts: attempts, from: make([]int, len(attempts)), to: make([]int, len(attempts))}
-	for i, a := range attempts {
-		inq.from[i], inq.to[i] = at[a.From], at[a.To]
-		if a.Failed {
-			inq.open = append(inq.open, i)
+	a := &attribution{names: names, attempts: slices.Clone(attempts)}
+	for i := range a.attempts {
+		each := &a.attempts[i]
+		each.place, each.from, each.to = i, at[each.From], at[each.To]
+		if each.Failed {
+			a.open = append(a.open, *each)
 		}
 	}
-	return inq
+	return a
 }
 
-// nothingPasses is the suspect when every node failed as caller and as callee
-// in all it tried.
-func (q *attribution) nothingPasses() (Suspect, bool) {
-	if len(q.open) < len(q.attempts) {
-		return Suspect{}, false
-	}
+// nothingPasses is whether every node failed as caller and as callee in all it tried.
+func (a *attribution) nothingPasses() bool {
 	calls, called := map[int]bool{}, map[int]bool{}
-	for i := range q.attempts {
-		calls[q.from[i]], called[q.to[i]] = true, true
+	for _, each := range a.attempts {
+		calls[each.from], called[each.to] = true, true
 	}
-	if len(calls) != len(called) {
-		return Suspect{}, false
-	}
-	for node := range calls {
-		if !called[node] {
-			return Suspect{}, false
-		}
-	}
-	return q.suspect(Everywhere, q.ends(q.open), q.open), true
+	return len(a.open) == len(a.attempts) && maps.Equal(calls, called)
 }
 
-// parted finds groups of two and more nodes within which something passes and
+// partitions finds groups of two and more nodes within which something passes and
 // between which nothing does, and takes what fails between them off the open
 // attempts. Of nodes that are cut off alone, their own attempts tell more.
-func (q *attribution) parted() (Suspect, bool) {
-	leader := make([]int, len(q.names))
+func (a *attribution) partitions() []Suspect {
+	leader := make([]int, len(a.names))
 	for i := range leader {
 		leader[i] = i
 	}
@@ -124,49 +123,49 @@ func (q *attribution) parted() (Suspect, bool) {
 		}
 		return i
 	}
-	for i, a := range q.attempts {
-		if !a.Failed {
-			leader[find(q.from[i])] = find(q.to[i])
+	for _, each := range a.attempts {
+		if !each.Failed {
+			leader[find(each.from)] = find(each.to)
 		}
 	}
 	members := map[int][]int{}
 	for node := range leader {
 		members[find(node)] = append(members[find(node)], node)
 	}
-	var across, rest []int
-	parted := map[int]bool{}
-	for _, i := range q.open {
-		a, b := find(q.from[i]), find(q.to[i])
-		if a == b || len(members[a]) < 2 || len(members[b]) < 2 {
-			rest = append(rest, i)
+	var across, rest []Attempt
+	partitioned := map[int]bool{}
+	for _, each := range a.open {
+		from, to := find(each.from), find(each.to)
+		if from == to || len(members[from]) < 2 || len(members[to]) < 2 {
+			rest = append(rest, each)
 			continue
 		}
-		across = append(across, i)
-		parted[a], parted[b] = true, true
+		across = append(across, each)
+		partitioned[from], partitioned[to] = true, true
 	}
 	if len(across) == 0 {
-		return Suspect{}, false
+		return nil
 	}
-	q.open = rest
+	a.open = rest
 	var nodes []int
 	var sets [][]string
-	for group := range parted {
+	for group := range partitioned {
 		nodes = append(nodes, members[group]...)
-		sets = append(sets, q.spell(members[group]))
+		sets = append(sets, a.namesOf(members[group]))
 	}
 	slices.SortFunc(sets, func(a, b []string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(hostfile.Fold(a), hostfile.Fold(b)))
 	})
-	s := q.suspect(Between, nodes, across)
+	s := a.suspect(Between, nodes, across)
 	s.Sets = sets
-	return s, true
+	return []Suspect{s}
 }
 
 // suspect puts nodes and the attempts they explain together.
-func (q *attribution) suspect(kind suspicion, nodes, failed []int) Suspect {
+func (a *attribution) suspect(kind suspicion, nodes []int, failed []Attempt) Suspect {
 	count := map[string]int{}
-	for _, i := range failed {
-		count[q.attempts[i].How]++
+	for _, each := range failed {
+		count[each.How]++
 	}
 	how := ""
 	for _, each := range slices.Sorted(maps.Keys(count)) {
@@ -174,23 +173,23 @@ func (q *attribution) suspect(kind suspicion, nodes, failed []int) Suspect {
 			how = each
 		}
 	}
-	return Suspect{Kind: kind, How: how, Nodes: q.spell(nodes), Failed: failed}
+	return Suspect{Kind: kind, How: how, Nodes: a.namesOf(nodes), Failed: failed}
 }
 
 // ends are the nodes at both ends of attempts.
-func (q *attribution) ends(attempts []int) []int {
+func ends(attempts []Attempt) []int {
 	var nodes []int
-	for _, i := range attempts {
-		nodes = append(nodes, q.from[i], q.to[i])
+	for _, each := range attempts {
+		nodes = append(nodes, each.from, each.to)
 	}
 	return nodes
 }
 
-// spell is the names of nodes in hostfile order, each once.
-func (q *attribution) spell(nodes []int) []string {
+// namesOf is nodes in hostfile order, each once.
+func (a *attribution) namesOf(nodes []int) []string {
 	var names []string
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
-		names = append(names, q.names[node])
+		names = append(names, a.names[node])
 	}
 	return names
 }

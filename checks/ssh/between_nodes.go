@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -60,46 +61,31 @@ func judgeLogins(view checks.View) []checks.Finding {
 
 // finding puts a suspect into words.
 func (l *loginTries) finding(s proof.Suspect) checks.Finding {
-	var from, to []string
-	for _, i := range s.Failed {
-		from, to = append(from, l.tries[i].From), append(to, l.tries[i].To)
-	}
-	login := l.failed[s.Failed[0]]
-	first := l.tries[s.Failed[0]]
+	first := s.Failed[0]
 	f := checks.Finding{
 		Nodes:  s.Nodes,
-		Got:    fmt.Sprintf("%s to %s: %s", first.From, first.To, login.Message),
-		Remedy: l.cure(s, l.inOrder(from), l.inOrder(to)),
-	}
-	why := loginCauses[s.How]
-	if why == "" {
-		why = "ssh fails"
+		Got:    fmt.Sprintf("%s to %s: %s", first.From, first.To, first.Login.Message),
+		Remedy: l.remedy(s),
 	}
 	switch s.Kind {
 	case proof.Everywhere:
-		f.Summary = "no node can log in to another: " + why
+		f.Summary = "no node can log in to another"
 	case proof.Between:
-		f.Summary = fmt.Sprintf("%s cannot log in to each other: %s", proof.FoldSets(s.Sets), why)
+		f.Summary = proof.FoldSets(s.Sets) + " cannot log in to each other"
 	case proof.Inbound:
-		f.Summary = l.scope(s, "no other node can log in there", "%s cannot log in there") + ": " + why
+		f.Summary = s.Scope("no other node can log in there", "%s cannot log in there")
 	case proof.Outbound:
-		f.Summary = l.scope(s, "cannot log in to any other node", "cannot log in to %s") + ": " + why
+		f.Summary = s.Scope("cannot log in to any other node", "cannot log in to %s")
 	case proof.BothWays:
-		f.Summary = l.scope(s, "cannot log in to any other node, nor they there", "cannot log in to %s, nor they there") + ": " + why
+		f.Summary = s.Scope("cannot log in to any other node, nor they there", "cannot log in to %s, nor they there")
 	default:
-		f.Summary = "some nodes cannot log in to some others: " + why
-		if lines := proof.Arrows(l.tries, s.Failed); len(lines) == 1 {
-			f.Summary = fmt.Sprintf("the login %s fails: %s", lines[0], why)
+		f.Summary = "some nodes cannot log in to some others"
+		if lines := proof.Arrows(s.Failed); len(lines) == 1 {
+			f.Summary = fmt.Sprintf("the login %s fails", lines[0])
 		}
 	}
+	f.Summary += ": " + cmp.Or(loginCauses[s.How], "ssh fails")
 	return f
-}
-
-func (l *loginTries) scope(s proof.Suspect, all, some string) string {
-	if s.All {
-		return all
-	}
-	return fmt.Sprintf(some, hostfile.Fold(s.Peers))
 }
 
 // loginTries is every node's tries to log in to others.
@@ -108,7 +94,6 @@ type loginTries struct {
 	names     []string
 	nodes     map[string]*facts.Node
 	tries     []proof.Attempt
-	failed    []facts.Login    // of each try, zero when it passed
 	unable    []*facts.Node    // without ssh
 	explained []checks.Finding // skips, where another check names the cause, and unknowns
 	// misnaming is the nodes that host-names speaks of, once somebody asks.
@@ -117,63 +102,60 @@ type loginTries struct {
 
 func newLoginTries(view checks.View) *loginTries {
 	l := &loginTries{view: view, nodes: map[string]*facts.Node{}}
-	for i := range view.All {
-		l.names = append(l.names, view.All[i].Name)
-		l.nodes[view.All[i].Name] = &view.All[i]
+	for _, node := range view.Everywhere() {
+		l.names = append(l.names, node.Name)
+		l.nodes[node.Name] = node
 	}
-	saidBy := map[string][]string{}
+	explained := map[string][]string{} // check → nodes
 	for _, node := range view.Nodes {
-		if node.Logins.Error != "" {
+		logins := node.Logins
+		if logins.Error != "" {
 			l.unable = append(l.unable, node)
 			continue
 		}
-		if len(node.Logins.Passed)+len(node.Logins.Failed) == 0 && len(node.Logins.Untried) > 0 {
-			l.explained = append(l.explained, checks.UnknownFor(node, "no time left to try its logins to "+hostfile.Fold(node.Logins.Untried)))
+		if len(logins.Passed)+len(logins.Failed) == 0 && len(logins.Untried) > 0 {
+			l.explained = append(l.explained, checks.UnknownFor(node, "no time left to try its logins to "+hostfile.Fold(logins.Untried)))
 			continue
 		}
-		for _, peer := range node.Logins.Passed {
-			l.add(proof.Attempt{From: node.Name, To: peer}, facts.Login{})
+		for _, peer := range logins.Passed {
+			if l.nodes[peer] != nil {
+				l.tries = append(l.tries, proof.Attempt{From: node.Name, To: peer})
+			}
 		}
-		for _, login := range node.Logins.Failed {
-			if check := l.explainedBy(node, login); check != "" && !view.Policy.SwitchesOff(check) {
-				saidBy[check] = append(saidBy[check], node.Name)
+		for i := range logins.Failed {
+			login := &logins.Failed[i]
+			if l.nodes[login.Peer] == nil {
 				continue
 			}
-			l.add(proof.Attempt{From: node.Name, To: login.Peer, Failed: true, How: login.Cause}, login)
+			if check := l.explainedBy(node, login); check != "" && !view.Policy.SwitchesOff(check) {
+				explained[check] = append(explained[check], node.Name)
+				continue
+			}
+			l.tries = append(l.tries, proof.Attempt{From: node.Name, To: login.Peer, Failed: true, How: login.Cause, Login: login})
 		}
 	}
 	for _, check := range []string{"host-names", "node-mesh", "path-mtu"} {
-		if nodes := saidBy[check]; nodes != nil {
+		if nodes := explained[check]; nodes != nil {
 			l.explained = append(l.explained, checks.Skipped(fmt.Sprintf("%s cannot log in to some peers: see %s", hostfile.Fold(nodes), check))...)
 		}
 	}
 	return l
 }
 
-func (l *loginTries) add(try proof.Attempt, login facts.Login) {
-	if l.nodes[try.To] == nil {
-		return
-	}
-	l.tries, l.failed = append(l.tries, try), append(l.failed, login)
-}
-
 // explainedBy is the check that names why a login failed, "" when it is this one.
-func (l *loginTries) explainedBy(node *facts.Node, login facts.Login) string {
+func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	peer := l.nodes[login.Peer]
-	if peer == nil {
-		return ""
-	}
 	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
 	switch {
 	case l.isMisled(node, peer, gotThere):
 		return "host-names"
 	case gotThere:
 		return ""
-	case hasPath(node, peer.Name, func(path facts.Path) bool {
+	case proof.HasFailed(node.Mesh, peer.Name, func(path facts.Path) bool {
 		return path.Outcome == facts.PathUnroutable || path.Control != nil && !*path.Control
 	}):
 		return "node-mesh"
-	case hasPath(node, peer.Name, proof.LosesPackets), hasPath(peer, node.Name, proof.LosesPackets):
+	case proof.HasFailed(node.Mesh, peer.Name, proof.LosesPackets), proof.HasFailed(peer.Mesh, node.Name, proof.LosesPackets):
 		return "path-mtu"
 	}
 	return ""
@@ -193,18 +175,9 @@ func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
 	return l.misnaming[node.Name]
 }
 
-// hasPath is whether a call of the mesh drill failed in some way.
-func hasPath(node *facts.Node, peer string, is func(facts.Path) bool) bool {
-	return node.Mesh != nil && slices.ContainsFunc(node.Mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
-}
-
 // inOrder is names in hostfile order, each once.
 func (l *loginTries) inOrder(names []string) []string {
-	met := map[string]bool{}
-	for _, name := range names {
-		met[name] = true
-	}
-	return slices.DeleteFunc(slices.Clone(l.names), func(name string) bool { return !met[name] })
+	return slices.DeleteFunc(slices.Clone(l.names), func(name string) bool { return !slices.Contains(names, name) })
 }
 
 // loginCauses is why a login failed, by the causes of facts.Login.
@@ -218,16 +191,21 @@ var loginCauses = map[string]string{
 	"other":    "ssh fails",
 }
 
-// cure is what to type, on the launching machine, to have the suspect's callers
+// remedy is what to type, on the launching machine, to have the suspect's callers
 // log in to its callees.
-func (l *loginTries) cure(s proof.Suspect, from, to []string) []fix.Command {
+func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
+	var from, to []string
+	for _, try := range s.Failed {
+		from, to = append(from, try.From), append(to, try.To)
+	}
+	from, to = l.inOrder(from), l.inOrder(to)
 	on := func(nodes []string, command fix.Command) fix.Command {
 		if slices.Equal(nodes, s.Nodes) {
 			return command
 		}
 		return command.At(nodes...)
 	}
-	first := l.tries[s.Failed[0]]
+	first := s.Failed[0]
 	try := fix.On("ssh -v -o BatchMode=yes %s true", fix.Host(first.To)).At(first.From)
 	switch s.How {
 	case "host-key":

@@ -1,10 +1,15 @@
 package ssh
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/remedy"
 	"preflight/facts"
 )
 
@@ -12,8 +17,8 @@ import (
 // node fails the one its cause belongs to, passes those before and never gets to those after.
 var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start"}
 
-// rungOf is the check that a stage of the login belongs to.
-var rungOf = map[string]string{
+// checkOf is the check that a stage of the login belongs to.
+var checkOf = map[string]string{
 	"resolve": "ssh-reach", "connect": "ssh-reach", "greet": "ssh-reach", "negotiate": "ssh-reach",
 	"host-key": "ssh-host-key",
 	"login":    "ssh-login",
@@ -21,83 +26,74 @@ var rungOf = map[string]string{
 	"deliver": "agent-start", "start": "agent-start", "talk": "agent-start",
 }
 
-var Reach = checks.Check{
-	ID:       "ssh-reach",
-	Rung:     1,
-	Stopped:  stoppedAt,
-	Title:    "every node's name resolves, its SSH port answers and an SSH server greets",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionSSH},
-	Doc: "Goes the way ssh goes: name, TCP connection (through ProxyJump where the ssh configuration says so), the server's greeting, " +
-		"a common set of algorithms. The launcher starts every node through ssh, and DeepSpeed itself tests the first node only: " +
-		"any other dead node leaves the rest waiting at the rendezvous until it times out.",
-	WouldSee: "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 24/32 clients joined.",
-	Run:      stopped("ssh-reach"),
-}
-
-var HostKey = checks.Check{
-	ID:       "ssh-host-key",
-	Rung:     2,
-	Stopped:  stoppedAt,
-	Title:    "every node's host key is known and unchanged",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionSSH},
-	Doc: "Verifies the host key as OpenSSH would, by the known_hosts files its configuration names. A launcher has no terminal to ask on, " +
-		"so what is a question in a shell is a refusal in a launch. A changed key is never waved through: either the node was installed anew, " +
-		"or something else answers under its name.",
-	WouldSee: "{node}: Host key verification failed.",
-	Run:      stopped("ssh-host-key"),
-}
-
-var Login = checks.Check{
-	ID:       "ssh-login",
-	Rung:     3,
-	Stopped:  stoppedAt,
-	Title:    "a key or the agent logs in to every node without any prompt",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionSSH},
-	Doc: "Logs in with the keys ssh would offer, in its order: the agent's, then the files of the configuration. No password and no passphrase " +
-		"is ever asked for, because a launcher cannot answer either. Where ssh itself would act differently from preflight on a node that let us in, " +
-		"this check warns with what ssh would do.",
-	WouldSee: "{node}: Permission denied (publickey,password).",
-	Run:      stopped("ssh-login"),
-}
-
-var AgentStart = checks.Check{
-	ID:       "agent-start",
-	Rung:     5,
-	Stopped:  stoppedAt,
-	Title:    "preflight's own program runs on every node",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionSSH},
-	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
-		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
-		"Nothing else can be judged on such a node.",
-	WouldSee: "nothing by itself; but what keeps a small static program from running often keeps the launch from running too",
-	Run:      stopped("agent-start"),
-}
-
-// stopped is a Run that fails the nodes whose way in ended at this check.
-func stopped(check string) func(checks.View) []checks.Finding {
-	return func(v checks.View) []checks.Finding {
+// onLadder is a check with what those of the ladder have in common. It fails the nodes whose
+// way in ended at it, and says what else it finds where the way in is open.
+func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Finding) checks.Check {
+	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
+	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
+	c.Run = func(view checks.View) []checks.Finding {
 		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			if node.SSH.Cause != "" && rung(node.SSH) == check {
-				findings = append(findings, cureOf(node.SSH).finding(node))
-			}
-			if check == "ssh-login" && node.SSH.Cause == "" && len(node.SSH.OpenSSH) > 0 {
-				findings = append(findings, checks.Finding{
-					Verdict: checks.Warn, Nodes: []string{node.Name},
-					Summary:  "preflight logged in, but ssh itself, which the launch uses, does not act quite alike",
-					Got:      openSSH(node.SSH),
-					Want:     "a login by ssh without any prompt",
-					Remedy:   []fix.Command{fix.Here("ssh -v -o BatchMode=yes {node} true")},
-					WouldSee: "{node}: ssh exited with exit code 255",
-				})
+		for _, node := range view.Nodes {
+			if at, f := stoppedAt(node); at == c.Rung {
+				findings = append(findings, f)
+			} else if at == 0 && open != nil {
+				findings = append(findings, open(view, node)...)
 			}
 		}
 		return findings
 	}
+	return c
+}
+
+var Reach = onLadder(checks.Check{
+	ID:    "ssh-reach",
+	Title: "every node's name resolves, its SSH port answers and an SSH server greets",
+	Doc: "Goes the way ssh goes: name, TCP connection (through ProxyJump where the ssh configuration says so), the server's greeting, " +
+		"a common set of algorithms. The launcher starts every node through ssh, and DeepSpeed itself tests the first node only: " +
+		"any other dead node leaves the rest waiting at the rendezvous until it times out.",
+	WouldSee: "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 24/32 clients joined.",
+}, nil)
+
+var HostKey = onLadder(checks.Check{
+	ID:    "ssh-host-key",
+	Title: "every node's host key is known and unchanged",
+	Doc: "Verifies the host key as OpenSSH would, by the known_hosts files its configuration names. A launcher has no terminal to ask on, " +
+		"so what is a question in a shell is a refusal in a launch. A changed key is never waved through: either the node was installed anew, " +
+		"or something else answers under its name.",
+	WouldSee: "{node}: Host key verification failed.",
+}, nil)
+
+var Login = onLadder(checks.Check{
+	ID:    "ssh-login",
+	Title: "a key or the agent logs in to every node without any prompt",
+	Doc: "Logs in with the keys ssh would offer, in its order: the agent's, then the files of the configuration. No password and no passphrase " +
+		"is ever asked for, because a launcher cannot answer either. Where ssh itself would act differently from preflight on a node that let us in, " +
+		"this check warns with what ssh would do.",
+	WouldSee: "{node}: Permission denied (publickey,password).",
+}, unlikeOpenSSH)
+
+var AgentStart = onLadder(checks.Check{
+	ID:    "agent-start",
+	Title: "preflight's own program runs on every node",
+	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
+		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
+		"Nothing else can be judged on such a node.",
+	WouldSee: "nothing by itself; but what keeps a small static program from running often keeps the launch from running too",
+}, nil)
+
+// unlikeOpenSSH warns where ssh, which the launch uses, would not act as preflight did.
+func unlikeOpenSSH(_ checks.View, node *facts.Node) []checks.Finding {
+	if len(node.SSH.OpenSSH) == 0 {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict: checks.Warn, Nodes: []string{node.Name},
+		Summary:  "preflight logged in, but ssh itself, which the launch uses, does not act quite alike",
+		Got:      openSSH(node.SSH),
+		Want:     "a login by ssh without any prompt",
+		Remedy:   []fix.Command{fix.Here("ssh -v -o BatchMode=yes {node} true")},
+		WouldSee: "{node}: ssh exited with exit code 255",
+	}}
 }
 
 // stoppedAt is at which rung the way in to a node ended, and why.
@@ -105,17 +101,70 @@ func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 	if node.SSH == nil || node.SSH.Cause == "" {
 		return 0, checks.Finding{}
 	}
-	return slices.Index(ladder, rung(node.SSH)) + 1, cureOf(node.SSH).finding(node)
+	check, what := failureOf(node.SSH)
+	return slices.Index(ladder, check) + 1, what.finding(node)
 }
 
-// rung is the check that a failed login fails: its cause's own, else that of
-// the stage at which it happened.
-func rung(ssh *facts.SSH) string {
-	if check := cureOf(ssh).check; check != "" {
-		return check
+var Shell = onLadder(checks.Check{
+	ID:    "ssh-shell",
+	Title: "every node's non-interactive shell is POSIX-like and prints nothing",
+	Doc: "Runs one command through the login shell, as the launcher will. Whatever start-up files print on stdout lands in front of every remote " +
+		"command's output. Without --master_addr DeepSpeed takes the first word that `hostname -I` prints on the first node for the master address, " +
+		"so noise there breaks the launch (fail); elsewhere it only muddles logs (warn).",
+	WouldSee: "{node}: ssh exited with exit code 255",
+}, noisy)
+
+// noisy judges what a login printed before the command it was asked to run.
+// The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is
+// the first word of the output, whatever printed it.
+func noisy(v checks.View, node *facts.Node) []checks.Finding {
+	if len(node.SSH.Noise) == 0 {
+		return nil
 	}
-	if check, known := rungOf[ssh.Stage]; known {
-		return check
+	finding := checks.Finding{
+		Verdict: checks.Warn,
+		Nodes:   []string{node.Name},
+		Summary: "the login prints on stdout although no terminal is attached",
+		Got:     strings.Join(node.SSH.Noise, "\n"),
+		Want:    "silence: put what start-up files print behind a test for an interactive shell",
+		Remedy: []fix.Command{
+			fix.On(`grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh`),
+			fix.On(`cp ~/.bashrc ~/.bashrc.before && sed -i "1i case \$- in *i*) ;; *) return ;; esac" ~/.bashrc`),
+		},
+		WouldSee: "the noise, once a node, between the lines of the training log",
 	}
-	return "ssh-reach" // an unknown stage: nothing can be said to have passed
+	words := strings.Fields(strings.Join(node.SSH.Noise, " "))
+	if v.Launch.MasterAddr != "" || len(words) == 0 || node.Name != names.FirstHost(v) {
+		return []checks.Finding{finding}
+	}
+	finding.Verdict = checks.Fail
+	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
+	finding.WouldSee = names.Unresolved(words[0], v.Launch.MasterPort)
+	if node.Address != "" {
+		finding.Remedy = append(finding.Remedy, fix.Here("deepspeed --master_addr=%s …", fix.Host(node.Address)))
+	}
+	return []checks.Finding{finding}
+}
+
+// offeredFile is the file of a key as remote describes it; what an agent holds
+// has none.
+var offeredFile = regexp.MustCompile(`\((/[^()]*)\)`)
+
+// installKey brings our public key to a node: by ssh-copy-id where the server
+// lets somebody in by password, and else by hand on the node's console.
+func installKey(ssh *facts.SSH) (commands []fix.Command) {
+	show := fix.Here("ssh-add -L   # the public keys of the agent")
+	if ssh.Cause == "no-key" {
+		commands = []fix.Command{fix.Here("ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519")}
+		show = fix.Here("cat ~/.ssh/id_ed25519.pub")
+	}
+	if file := offeredFile.FindStringSubmatch(ssh.Detail["offered"]); file != nil {
+		show = fix.Here("cat %s", fix.Path(strings.TrimSuffix(file[1], ".pub")+".pub"))
+	}
+	methods := strings.Split(ssh.Detail["methods"], ",")
+	if ssh.Detail["methods"] == "" || slices.Contains(methods, "password") || slices.Contains(methods, "keyboard-interactive") {
+		return append(commands, remedy.CopyID)
+	}
+	return append(commands, show, fix.Console(
+		"mkdir -p -m 700 ~{user}/.ssh && echo '<the line shown>' >> ~{user}/.ssh/authorized_keys && chown -R {user}: ~{user}/.ssh   # on {node}'s console: it takes no password"))
 }

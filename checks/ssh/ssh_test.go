@@ -61,23 +61,34 @@ var met = map[string]facts.SSH{
 	"unexpected":               {Stage: "connect"},
 }
 
+// checksOf is the check of every cause, "" where its stage decides.
+func checksOf() map[string]string {
+	all := map[string]string{}
+	for check, causes := range failures {
+		for cause := range causes {
+			all[cause] = check
+		}
+	}
+	return all
+}
+
 // TestEveryCauseFailsOneCheck: the check of the cause fails on the node, those
 // before it pass, those after it and all others never got there and are silent.
 func TestEveryCauseFailsOneCheck(t *testing.T) {
-	for cause := range cures {
+	for cause, own := range checksOf() {
 		ssh, documented := met[cause]
 		if !documented {
-			t.Errorf("%s: a cure for a cause this test does not know", cause)
+			t.Errorf("%s: a failure by a cause this test does not know", cause)
 			continue
 		}
 		ssh.User, ssh.Port, ssh.Cause, ssh.Message = "train", 22, cause, "in the words of "+cause
-		fails(t, cmp.Or(cures[cause].check, rungOf[ssh.Stage]), ssh)
+		fails(t, cmp.Or(own, checkOf[ssh.Stage]), ssh)
 		ssh.Stage, ssh.Detail = "", nil // a cause alone still says what to do
-		fails(t, cmp.Or(cures[cause].check, "ssh-reach"), ssh)
+		fails(t, cmp.Or(own, "ssh-reach"), ssh)
 	}
 	for cause := range met {
-		if _, known := cures[cause]; !known {
-			t.Errorf("%s has no cure", cause)
+		if _, known := checksOf()[cause]; !known {
+			t.Errorf("nothing is said of %s", cause)
 		}
 	}
 }
@@ -124,21 +135,23 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	}
 }
 
-// TestCuresAreCommands: a person pastes what stands in a fix, so a comment is
+// TestFixesAreCommands: a person pastes what stands in a fix, so a comment is
 // set off, and host keys are never waved through.
-func TestCuresAreCommands(t *testing.T) {
-	for cause, cure := range cures {
-		for _, command := range cure.fix {
-			text := command.String()
-			if strings.Contains(text, "StrictHostKeyChecking") || strings.Contains(text, "UserKnownHostsFile") {
-				t.Errorf("%s: %q", cause, text)
+func TestFixesAreCommands(t *testing.T) {
+	for check, causes := range failures {
+		for cause, what := range causes {
+			for _, command := range what.fix {
+				text := command.String()
+				if strings.Contains(text, "StrictHostKeyChecking") || strings.Contains(text, "UserKnownHostsFile") {
+					t.Errorf("%s: %q", cause, text)
+				}
 			}
 		}
-		if cure.check != "" && !slices.Contains(ladder, cure.check) {
-			t.Errorf("%s fails %s, which is no ssh check", cause, cure.check)
+		if check != "" && !slices.Contains(ladder, check) {
+			t.Errorf("%s is no ssh check", check)
 		}
 	}
-	for _, check := range slices.Sorted(maps.Values(rungOf)) {
+	for _, check := range slices.Sorted(maps.Values(checkOf)) {
 		if !slices.Contains(ladder, check) {
 			t.Errorf("a stage leads to %s, which is no ssh check", check)
 		}

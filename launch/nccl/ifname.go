@@ -145,7 +145,7 @@ func IfnameFor(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	for _, value := range candidates {
 		fits := true
 		for i, node := range nodes {
-			selected, _ := MatchIfname(value, addressed(node.Net))
+			selected, _ := MatchIfname(value, Addressed(node.Net))
 			fits = fits && slices.Equal(selected, want[i:i+1])
 		}
 		if fits {
@@ -163,8 +163,8 @@ func sharedPrefix(a, b string) string {
 	return a[:end]
 }
 
-// addressed is the interfaces that hold an address.
-func addressed(net *facts.Net) []string {
+// Addressed is the interfaces that hold an address.
+func Addressed(net *facts.Net) []string {
 	var names []string
 	for _, i := range net.Interfaces {
 		if len(i.Addresses) > 0 {

@@ -1,6 +1,8 @@
 package ssh
 
 import (
+	"cmp"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,12 +13,11 @@ import (
 	"preflight/facts"
 )
 
-// cure is what to say of one way in which reaching a node can fail. Its texts
+// failure is what to say of one way in which reaching a node can fail. Its texts
 // may name what was met: {port}, {user}, {message} and the details the cause
 // carries (remote.Cause names them), and in fix and wouldSee also the
 // placeholders of Finding. A fix that names something unknown is left out.
-type cure struct {
-	check    string         // the check that fails; "" is the one of the stage it happened at
+type failure struct {
 	verdict  checks.Verdict // "" is the check's own
 	summary  string
 	got      string // "" where more words would keep equal failures of many nodes apart
@@ -25,29 +26,39 @@ type cure struct {
 	wouldSee string // "" is the check's own
 }
 
-// cureOf is that of the cause, which package remote names; of any other word it is that
-// of "unexpected".
-func cureOf(ssh *facts.SSH) cure {
-	if c, known := cures[ssh.Cause]; known {
-		return c
+// failureOf is that of the cause, which package remote names, and the check that fails:
+// its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
+func failureOf(ssh *facts.SSH) (check string, what failure) {
+	for check, causes := range failures {
+		if what, known := causes[ssh.Cause]; known && check != "" {
+			return check, what
+		}
 	}
-	return cures["unexpected"]
+	what, known := failures[""][ssh.Cause]
+	if !known {
+		what = failures[""]["unexpected"]
+	}
+	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
 }
 
-// finding is the cure written out for one node.
-func (c cure) finding(node *facts.Node) checks.Finding {
+// finding is the failure written out for one node.
+func (what failure) finding(node *facts.Node) checks.Finding {
 	values := metOnTheWay(node.SSH)
-	f := checks.Finding{Verdict: c.verdict, Nodes: []string{node.Name}}
-	f.Summary, _ = fillIn(c.summary, values)
-	if got, complete := fillIn(c.got, values); complete {
-		f.Got = got
+	known := func(template string) string {
+		text, complete := fillIn(template, values)
+		if !complete {
+			return ""
+		}
+		return text
 	}
+	f := checks.Finding{Verdict: what.verdict, Nodes: []string{node.Name}, Got: known(what.got), WouldSee: known(what.wouldSee)}
+	f.Summary, _ = fillIn(what.summary, values)
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
-	commands := c.fix
-	if c.installs {
-		commands = append(installKey(node.SSH), c.fix...)
+	commands := what.fix
+	if what.installs {
+		commands = append(installKey(node.SSH), what.fix...)
 	}
 	args := typed(values)
 	for _, command := range commands {
@@ -58,21 +69,16 @@ func (c cure) finding(node *facts.Node) checks.Finding {
 	if len(f.Remedy) == 0 && f.Verdict != checks.Unknown {
 		f.Remedy = []fix.Command{remedy.TryBySSH}
 	}
-	if wouldSee, complete := fillIn(c.wouldSee, values); complete {
-		f.WouldSee = wouldSee
-	}
 	return f
 }
 
-// metOnTheWay is what a cure's texts may name.
+// metOnTheWay is what a failure's texts may name.
 func metOnTheWay(ssh *facts.SSH) map[string]string {
 	values := map[string]string{"message": ssh.Message, "user": ssh.User, "port": "22"}
 	if ssh.Port != 0 {
 		values["port"] = strconv.Itoa(ssh.Port)
 	}
-	for name, value := range ssh.Detail {
-		values[name] = value
-	}
+	maps.Copy(values, ssh.Detail)
 	return values
 }
 
@@ -80,15 +86,17 @@ func metOnTheWay(ssh *facts.SSH) map[string]string {
 func typed(values map[string]string) map[string]fix.Arg {
 	args := map[string]fix.Arg{}
 	for name, value := range values {
-		switch {
-		case value == "":
-		case name == "file":
+		if value == "" {
+			continue
+		}
+		switch name {
+		case "file":
 			args[name] = fix.Path(value)
-		case name == "name":
+		case "name":
 			args[name] = fix.Word(value)
-		case name == "user":
+		case "user":
 			args[name] = fix.Operand(value)
-		case name == "jump":
+		case "jump":
 			args[name] = fix.Host(value)
 		default:
 			args[name] = fix.Name(value)
@@ -114,7 +122,7 @@ func openSSH(ssh *facts.SSH) string {
 
 var Placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// UnknownDetail stands in a summary for what was not told.
+// UnknownDetail stands in a summary for what is not known.
 const UnknownDetail = "(unknown)"
 
 // fillIn writes values into a template and reports whether all were known. The

@@ -32,10 +32,9 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if strings.Contains(string(list), ":") {
 		command = fix.Code("ip6tables")
 	}
-	callers, callees := []string(nil), []string(nil) // those of the finding
+	var callers, callees []string // those of the finding
 	if s.Kind == proof.Directions && len(s.Failed) == 1 {
-		call := m.calls[s.Failed[0]]
-		callers, callees = []string{call.From}, []string{call.To}
+		callers, callees = []string{s.Failed[0].From}, []string{s.Failed[0].To}
 	}
 	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list).At(callees...))
 	if s.Kind != proof.Inbound {
@@ -55,7 +54,6 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 // networks are those that the ranks' addresses are in.
 func (m *meshCalls) networks() []string {
 	var prefixes []netip.Prefix
-	met := map[netip.Prefix]bool{}
 	for _, name := range m.names {
 		network, known := meshNetwork(m.nodes[name])
 		if !known {
@@ -65,10 +63,7 @@ func (m *meshCalls) networks() []string {
 			}
 			network = netip.PrefixFrom(address, address.BitLen())
 		}
-		if !met[network] {
-			met[network] = true
-			prefixes = append(prefixes, network)
-		}
+		prefixes = append(prefixes, network)
 	}
 	// A network inside another one, and an address in it, need no rule.
 	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
@@ -85,37 +80,27 @@ func (m *meshCalls) networks() []string {
 
 // meshNetwork is the network of the address a node listened at.
 func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
-	if node.Net == nil {
-		return netip.Prefix{}, false
-	}
 	return names.NetworkOf(node, node.Mesh.Address)
 }
 
 // partlyOpen is about nodes that take connections on some of their ports only.
 func (m *meshCalls) partlyOpen() []checks.Finding {
 	var findings []checks.Finding
-	byOutcome := func(c meshCall) string { return string(c.path.Outcome) }
-	place := map[*facts.Node]int{}
-	for i, node := range m.view.Nodes {
-		place[node] = i
-	}
-	slices.SortStableFunc(m.partly, func(a, b meshCall) int { return cmp.Compare(place[a.to], place[b.to]) })
-	for _, calls := range callsBy(m.partly, byOutcome) {
+	slices.SortStableFunc(m.partly, func(a, b proof.Attempt) int {
+		return cmp.Compare(slices.Index(m.names, a.To), slices.Index(m.names, b.To))
+	})
+	for _, calls := range proof.Gather(m.partly, func(c proof.Attempt) string { return c.How }) {
 		var got, nodes []string
-		for _, toOne := range callsBy(calls, func(c meshCall) string { return c.to.Name }) {
-			nodes = append(nodes, toOne[0].to.Name)
+		for _, toOne := range proof.Gather(calls, func(c proof.Attempt) string { return c.To }) {
+			nodes = append(nodes, toOne[0].To)
 			got = append(got, openAndShut(toOne))
-		}
-		const most = 3
-		if len(got) > most {
-			got = append(got[:most], fmt.Sprintf("%d more nodes", len(got)-most))
 		}
 		findings = append(findings, checks.Finding{
 			Nodes:    nodes,
-			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].path.Outcome),
-			Got:      strings.Join(got, "; ") + m.sampled(),
+			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].How),
+			Got:      strings.Join(atMost(3, got, "%d more nodes"), "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
-			WouldSee: m.wouldSee(calls[0].path),
+			WouldSee: m.wouldSee(calls[0].Path),
 			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: nodes}),
 		})
 	}
@@ -123,13 +108,13 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 }
 
 // openAndShut says which ports of a node took calls, as "w3: 35007 open, 58123 shut".
-func openAndShut(calls []meshCall) string {
+func openAndShut(calls []proof.Attempt) string {
 	var open, shut []int
 	for _, call := range calls {
-		open = append(open, call.path.Open...)
-		shut = append(append(shut, call.path.Port), call.path.Shut...)
+		open = append(open, call.Path.Open...)
+		shut = append(append(shut, call.Path.Port), call.Path.Shut...)
 	}
-	return fmt.Sprintf("%s: %s open, %s shut", calls[0].to.Name, listPorts(open), listPorts(shut))
+	return fmt.Sprintf("%s: %s open, %s shut", calls[0].To, listPorts(open), listPorts(shut))
 }
 
 func listPorts(ports []int) string {

@@ -3,9 +3,11 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
@@ -47,29 +49,16 @@ func judgeChoices(view checks.View) []checks.Finding {
 			findings = append(findings, p.untried(node)...)
 		}
 	}
-	findings = append(findings, p.findings(faulty)...)
+	kind := func(m misplacement) string {
+		return m.fault + "\x00" + m.choice.Interface + "\x00" + names.PeerInterface(m.node)
+	}
+	for _, group := range proof.Gather(faulty, kind) {
+		findings = append(findings, p.finding(group))
+	}
 	return append(findings, p.sideways()...)
 }
 
-// findings puts misplacements into words, those of one kind on interfaces of
-// one name together.
-func (p *placement) findings(faulty []misplacement) []checks.Finding {
-	var findings []checks.Finding
-	gathered := map[string][]misplacement{}
-	var order []string
-	for _, m := range faulty {
-		key := m.fault + "\x00" + m.choice.Interface + "\x00" + nccl.PeerAddress(m.node).Interface
-		if gathered[key] == nil {
-			order = append(order, key)
-		}
-		gathered[key] = append(gathered[key], m)
-	}
-	for _, key := range order {
-		findings = append(findings, p.finding(gathered[key]))
-	}
-	return findings
-}
-
+// finding puts misplacements of one kind on interfaces of one name into words.
 func (p *placement) finding(group []misplacement) checks.Finding {
 	first := group[0]
 	f := checks.Finding{Got: first.choice.Rule}
@@ -78,36 +67,34 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 		f.Nodes = append(f.Nodes, m.node.Name)
 		addresses = append(addresses, m.choice.Address)
 	}
-	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, spelledChoice(first.choice, addresses), first.fault)
+	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, choiceText(first.choice, addresses), first.fault)
 	if first.choice.Error != "" {
 		f.Summary, f.WouldSee = p.library+" finds no interface to use", first.choice.Error
 	}
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
-	f.Want, f.Remedy = p.cure(first.node)
+	f.Want, f.Remedy = p.remedy(first.node)
 	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
 		f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, strings.TrimPrefix(f.Want, peer.Interface))
 	}
 	return f
 }
 
-// spelledChoice is an interface with its address where all have the same one.
-func spelledChoice(choice nccl.Choice, addresses []string) string {
-	for _, address := range addresses {
-		if address != addresses[0] {
-			return choice.Interface
-		}
-	}
-	if choice.Interface == "" {
+// choiceText is an interface with its address where all have the same one.
+func choiceText(choice nccl.Choice, addresses []string) string {
+	switch {
+	case slices.ContainsFunc(addresses, func(address string) bool { return address != addresses[0] }):
+		return choice.Interface
+	case choice.Interface == "":
 		return choice.Address
 	}
 	return fmt.Sprintf("%s (%s)", choice.Interface, choice.Address)
 }
 
-// cure is how to have the ranks listen where the peers call, and what speaks
+// remedy is how to have the ranks listen where the peers call, and what speaks
 // for it.
-func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command) {
+func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Command) {
 	look := fix.On("ip -br addr")
 	peer := nccl.PeerAddress(node)
 	want = peer.Interface + ", by which the node was reached"
@@ -138,12 +125,12 @@ func (p *placement) cure(node *facts.Node) (want string, commands []fix.Command)
 func (p *placement) setInterface(peer string) []fix.Command {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
-			return ncclFix(p.view.Launch, name, "GLOO_SOCKET_IFNAME")
+			return setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 		}
 		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
 	}
 	if list := ifnameList(p.view); list != "" {
-		return ncclFix(p.view.Launch, list, "NCCL_SOCKET_IFNAME")
+		return setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", list)
 	}
 	return onlyHere(peer)
 }
@@ -158,10 +145,10 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, spelledChoice(choice, nil)),
+		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, choiceText(choice, nil)),
 		Got:     choice.Rule,
 	}
-	f.Want, f.Remedy = p.cure(node)
+	f.Want, f.Remedy = p.remedy(node)
 	return []checks.Finding{f}
 }
 
@@ -177,4 +164,68 @@ func (p *placement) hasNeighbour(node *facts.Node, choice nccl.Choice) bool {
 	}
 	network, known := names.NetworkOf(node, choice.Address)
 	return known && p.networks[network] > 1
+}
+
+var NICSame = checks.Check{
+	ID:       "nic-same",
+	Title:    "one interface name selects the peers' network on every node",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionNet},
+	Doc: "Finds the interface that carries the address each node was reached at, or by which it reaches its peers. Where the names differ, one value of " +
+		"NCCL_SOCKET_IFNAME that is right here is wrong there, and DeepSpeed exports the launching machine's to all; the fix is a list that was " +
+		"tried by NCCL's rules on every node's interfaces. A node where ranks already see NCCL_SOCKET_IFNAME is env-sane's to judge.",
+	WouldSee: "Bootstrap : no socket interface found, on the nodes where a name set for the others is not there",
+	Run:      judgeInterfaces,
+}
+
+func judgeInterfaces(view checks.View) []checks.Finding {
+	if len(view.All) == 1 {
+		return checks.Skipped("a single node has no peers")
+	}
+	var nodes []*facts.Node
+	var findings []checks.Finding
+	for _, node := range view.Nodes {
+		switch {
+		case ranks.Env(view, node)["NCCL_SOCKET_IFNAME"].Value != "":
+		case names.PeerInterface(node) == "":
+			findings = append(findings, checks.UnknownFor(node, "no interface has the address it was reached at, and no route to a peer names one"))
+		default:
+			nodes = append(nodes, node)
+		}
+	}
+	list := ifnameList(view)
+	for _, d := range compare.Differences(compare.Among(nodes, "interface", names.PeerInterface)) {
+		f := d.Finding("names of the interface to the peers")
+		f.Remedy = setForAll(view.Launch, "NCCL_SOCKET_IFNAME", list)
+		if list == "" && !d.Split {
+			f.Remedy = onlyHere(d.Deviations[0].Got)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// exactMark explains what looks like a typing error.
+const exactMark = "the second = means: exactly this name"
+
+// onlyHere has NCCL take one interface on the nodes of a finding.
+func onlyHere(name string) []fix.Command {
+	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Remark(exactMark)}
+}
+
+// ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the
+// peers' interface on every node seen, "" when there is none.
+func ifnameList(view checks.View) string {
+	return checks.Remember(view, ifnames{}, func() string { return nccl.IfnameFor(placed(view), names.PeerInterface) })
+}
+
+type ifnames struct{}
+
+// sharedName is the name that the peers' interface has on every node seen, ""
+// when it has several. Gloo and tensorpipe take whole names only.
+func sharedName(view checks.View) string { return proof.Common(placed(view), names.PeerInterface) }
+
+// placed is the nodes of which it is known what leads to their peers.
+func placed(view checks.View) []*facts.Node {
+	return slices.DeleteFunc(view.Everywhere(), func(node *facts.Node) bool { return names.PeerInterface(node) == "" })
 }

@@ -1,0 +1,174 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+	"preflight/launch/nccl"
+)
+
+// switches are settings that contradict the machine, that leaked into the launch, or that
+// were a workaround once and slow down every later run.
+var switches = []struct {
+	name     string
+	harms    func(node *facts.Node, value string) bool
+	verdict  checks.Verdict // "" is a warning
+	summary  string
+	wouldSee string
+}{
+	{"NCCL_NET", func(node *facts.Node, value string) bool { return lacksRDMA(node) && strings.EqualFold(value, "IB") }, checks.Fail,
+		"NCCL_NET demands InfiniBand, and this node has no RDMA adapter", "Failed to initialize any NET plugin"},
+	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool {
+		disabled, isNumber := nccl.Number(value)
+		return lacksRDMA(node) && isNumber && disabled == 0
+	}, "", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter", "NET/IB : No device found, and everything over TCP"},
+	{"NCCL_P2P_DISABLE", isOn, "", "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access", slower},
+	{"NCCL_SHM_DISABLE", isOn, "", "NCCL_SHM_DISABLE=1 sends what stays on a node over the network", slower},
+	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool { return hasActivePort(node.IB) && ranks.IsOn(value) }, "",
+		"NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP", slower},
+	{"NCCL_NET", func(node *facts.Node, value string) bool {
+		return hasActivePort(node.IB) && strings.EqualFold(value, "Socket")
+	}, "", "NCCL_NET=Socket leaves working RDMA ports unused, and everything goes over TCP", slower},
+	{"CUDA_LAUNCH_BLOCKING", isOn, "", "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait", slower},
+	{"TORCH_DISTRIBUTED_DEBUG", func(_ *facts.Node, value string) bool { return strings.EqualFold(value, "DETAIL") }, "",
+		"TORCH_DISTRIBUTED_DEBUG=DETAIL checks every collective with another one", slower},
+	// Set by torchrun for its own workers, it makes every rank a client of a store that nobody serves.
+	{"TORCHELASTIC_USE_AGENT_STORE", func(_ *facts.Node, value string) bool { return value == "True" }, checks.Fail,
+		"a variable of torchrun leaked into the launch: no rank will serve the store",
+		"The client socket has timed out … while trying to connect, on every node, rank 0 included"},
+}
+
+const slower = "no message: the run is slower than its machines"
+
+func isOn(_ *facts.Node, value string) bool { return ranks.IsOn(value) }
+
+func lacksRDMA(node *facts.Node) bool { return node.IB != nil && len(node.IB.Devices) == 0 }
+
+func harmfulSwitches(r envOfRanks) []checks.Finding {
+	var findings []checks.Finding
+	for _, each := range switches {
+		if each.harms(r.node, r.value(each.name)) {
+			f := r.finding(each.name, each.summary)
+			f.Verdict, f.WouldSee = each.verdict, each.wouldSee
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func hasActivePort(ib *facts.IB) bool {
+	if ib == nil {
+		return false
+	}
+	for _, device := range ib.Devices {
+		if slices.ContainsFunc(device.Ports, func(port facts.IBPort) bool { return port.State == "ACTIVE" }) {
+			return true
+		}
+	}
+	return false
+}
+
+// confFile: NCCL_CONF_FILE is read since NCCL 2.23, and taken literally.
+func confFile(r envOfRanks) []checks.Finding {
+	const name = "NCCL_CONF_FILE"
+	file := r.value(name)
+	var findings []checks.Finding
+	if strings.HasPrefix(file, "~") {
+		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
+	}
+	if file != "" && hostfile.Before(ranks.NCCLVersion(r.node), "2.23") {
+		f := r.finding(name, "NCCL reads this variable since 2.23 only")
+		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + ranks.NCCLVersion(r.node)
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// ncclInterfaces fails where NCCL_SOCKET_IFNAME selects nothing: NCCL then has
+// no fallback.
+func ncclInterfaces(r envOfRanks) []checks.Finding {
+	if r.node.Net == nil {
+		return nil
+	}
+	const name = "NCCL_SOCKET_IFNAME"
+	spec := r.value(name)
+	if spec == "" {
+		return nil
+	}
+	var usable []string
+	for _, choice := range nccl.Candidates(r.view.Launch, r.node) {
+		usable = append(usable, choice.Interface)
+	}
+	selected, chosen := nccl.MatchIfname(spec, usable)
+	switch {
+	case !chosen:
+		return []checks.Finding{r.finding(name, "NCCL takes NCCL_SOCKET_IFNAME shorter than two characters as not set")}
+	case len(selected) > 0:
+		return nil
+	}
+	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
+	f.Verdict = checks.Fail
+	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
+	f.WouldSee = "Bootstrap : no socket interface found"
+	f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...) // taken out first, then set
+	return []checks.Finding{f}
+}
+
+// exactInterfaces fails where gloo or tensorpipe are given a name that is not
+// an interface: they know neither prefixes nor marks.
+// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
+// transport/uv/utility.cc.
+func exactInterfaces(r envOfRanks) []checks.Finding {
+	if r.node.Net == nil {
+		return nil
+	}
+	usable := nccl.Addressed(r.node.Net)
+	var findings []checks.Finding
+	for _, name := range []string{"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"} {
+		if r.value(name) == "" {
+			continue
+		}
+		for item := range strings.SplitSeq(r.value(name), ",") {
+			if slices.Contains(usable, item) {
+				continue
+			}
+			f := r.finding(name, fmt.Sprintf("%s names no interface of this node: %q", name, item))
+			if strings.ContainsAny(item, "^=") {
+				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
+			}
+			f.Verdict = checks.Fail
+			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
+			f.WouldSee = "Unable to find address for: " + item
+			f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, sharedName(r.view))...)
+			findings = append(findings, f)
+			break
+		}
+	}
+	return findings
+}
+
+// outward leaves the loopback out: nobody means it.
+func outward(net *facts.Net, interfaces []string) []string {
+	return slices.DeleteFunc(slices.Clone(interfaces), func(name string) bool { return names.InterfaceOf(net, name).Loopback })
+}
+
+// setForAll sets interfaces for the whole fleet at once where a value is known
+// to select the peers' network everywhere; else a person has to look.
+func setForAll(p launch.Prediction, name, value string) []fix.Command {
+	if value == "" {
+		return []fix.Command{fix.On("ip -br addr")}
+	}
+	line := ranks.ExportLine(p, name, value)
+	if strings.HasPrefix(value, "=") {
+		line = line.Remark(exactMark)
+	}
+	return []fix.Command{line}
+}

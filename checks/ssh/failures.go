@@ -1,0 +1,293 @@
+package ssh
+
+import (
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/remedy"
+)
+
+// failures has one entry for every cause of package remote, by the check that fails and by
+// the cause's text, "" for the check of the stage it happened at. What ssh prints
+// is quoted from OpenSSH 9.2.
+var failures = map[string]map[string]failure{
+	"ssh-reach": {
+		"name-unknown": {
+			summary:  "the name does not resolve on the launching machine",
+			fix:      []fix.Command{fix.Here("getent ahosts {host}"), fix.Here(`echo "<address> {host}" | sudo tee -a /etc/hosts   # or correct the name in the hostfile`)},
+			wouldSee: "{node}: ssh: Could not resolve hostname {host}: Name or service not known",
+		},
+		"refused": {
+			summary: "refuses connections on port {port}: no SSH server listens there",
+			fix: []fix.Command{
+				fix.Console("sudo systemctl start sshd   # on {node}'s console; the unit is called ssh on Debian and Ubuntu"),
+				fix.Console("sudo ss -tlnp   # there: when sshd listens on another port, give it with --ssh_port or as Port in ~/.ssh/config"),
+			},
+			wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection refused",
+		},
+		"timed-out": {
+			summary: "does not answer on port {port}: it is down, or a firewall drops the packets",
+			fix: []fix.Command{
+				fix.Here("ping -c 3 {host}"),
+				fix.Console("sudo iptables -S INPUT; sudo nft list ruleset   # on {node}'s console: look for DROP"),
+				fix.Console("sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # there, where firewalld rules"),
+			},
+			wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection timed out",
+		},
+		"black-hole": {
+			summary: "small packets pass on the way {direction} it and full ones vanish: an MTU between is smaller than the interfaces'",
+			got:     "packets of {mtu} bytes are lost, which is the MTU of the interface here; ssh hangs as soon as one is needed",
+			fix: []fix.Command{
+				fix.Here("ping -c 1 -M do -s {size} {host}   # lost; lower -s until it passes: the MTU is 28 more (over IPv6 48)"),
+				fix.Here("ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')   # behind dev: the interface here"),
+				fix.Console("sudo ip link set dev <interface> mtu <what passes>   # here and on {node}'s console; or raise it on the switch ports and tunnels between"),
+			},
+			wouldSee: "nothing: ssh hangs with the command on its way to {node}, and the other nodes wait for it",
+		},
+		"no-route": {
+			summary: "cannot be reached: no route, or a firewall rejects the connection",
+			fix: []fix.Command{
+				fix.Here("ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')"),
+				fix.Here("ping -c 3 {host}"),
+				fix.Console("sudo firewall-cmd --permanent --add-port={port}/tcp && sudo firewall-cmd --reload   # on {node}'s console, where firewalld rejects"),
+			},
+			wouldSee: "{node}: ssh: connect to host {host} port {port}: No route to host",
+		},
+		"jump-failed": {
+			summary:  "its jump host {jump} could not be passed",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("ssh -v -o BatchMode=yes {jump} true")},
+			wouldSee: "{node}: Connection closed by UNKNOWN port 65535",
+		},
+		"proxy-failed": {
+			summary:  "the ProxyCommand on the way to it failed",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("ssh -G {node} | grep -i proxycommand"), remedy.TryBySSH},
+			wouldSee: "{node}: Connection closed by UNKNOWN port 65535",
+		},
+		"not-ssh": {
+			summary: "something else than an SSH server answers on port {port}",
+			got:     "{greeting}",
+			fix: []fix.Command{
+				fix.Console("sudo ss -tlnp sport = :{port}   # on {node}'s console: who holds the port"),
+				fix.Console("sudo ss -tlnp   # there: which port sshd has; give it with --ssh_port or as Port in ~/.ssh/config"),
+			},
+			wouldSee: "{node}: kex_exchange_identification: Connection closed by remote host",
+		},
+		"closed-before-banner": {
+			summary: "accepts the connection and closes it before any greeting: MaxStartups, a penalty for earlier failures, or TCP wrappers",
+			fix: []fix.Command{
+				fix.Console(`sudo sshd -T | grep -i 'maxstartups\|persource'   # on {node}'s console`),
+				fix.Console("echo 'MaxStartups 200:30:400' | sudo tee /etc/ssh/sshd_config.d/10-maxstartups.conf && sudo systemctl reload sshd   # there"),
+				fix.Here("cat /etc/hosts.allow /etc/hosts.deny   # there"),
+			},
+			wouldSee: "{node}: kex_exchange_identification: Connection closed by remote host",
+		},
+		"silent": {
+			summary:  "accepts the connection on port {port} and says nothing: sshd is stopped or the machine hangs",
+			fix:      []fix.Command{fix.Here("ps -C sshd -o pid,stat,wchan:20,cmd   # on {node}'s console: T is stopped, D hangs on a disk"), fix.Console("sudo systemctl restart sshd   # there"), remedy.LastWords},
+			wouldSee: "{node}: Connection timed out during banner exchange",
+		},
+		"no-common-algorithm": {
+			summary: "its SSH server and we have no {kind} in common",
+			got:     "it offers {offered}",
+			fix: []fix.Command{
+				remedy.TryBySSH,
+				fix.Console(`sudo sshd -T | grep -i 'algorithms\|ciphers\|macs'   # on {node}'s console: widen what it allows, or upgrade its openssh-server`),
+			},
+			wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
+		},
+		"interrupted": {
+			verdict: checks.Unknown,
+			summary: "had not answered when the run was interrupted",
+		},
+	},
+	"ssh-host-key": {
+		"host-key-unknown": {
+			summary: "its host key is not in known_hosts, and a launcher has no terminal to ask on",
+			fix:     []fix.Command{remedy.ShowKeys, remedy.TrustKeys, remedy.AskForKey},
+		},
+		"host-key-changed": {
+			summary:  "its host key is not the one known_hosts has: installed anew, or something else answers under this name",
+			got:      "{type} {fingerprint} against {file} line {line}",
+			fix:      []fix.Command{remedy.ShowKeys, fix.Here("ssh-keygen -f {file} -R {name}"), remedy.TrustKeys},
+			wouldSee: "{node}: WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
+		},
+		"host-key-revoked": {
+			summary:  "its host key is marked as revoked",
+			got:      "{file} line {line}",
+			fix:      []fix.Command{fix.Console("sudo rm /etc/ssh/ssh_host_*_key* && sudo ssh-keygen -A && sudo systemctl restart sshd   # on {node}'s console: new keys"), remedy.ShowKeys, remedy.TrustKeys},
+			wouldSee: "{node}: WARNING: REVOKED HOST KEY DETECTED!",
+		},
+		"host-key-other-algorithm": {
+			summary: "known_hosts has a key of it, but of an algorithm it does not offer",
+			got:     "known is {known}, it shows {type}",
+			fix:     []fix.Command{remedy.ShowKeys, remedy.TrustKeys, remedy.AskForKey},
+		},
+	},
+	"ssh-login": {
+		"no-key": {
+			summary:  "there is no key here to log in with",
+			got:      "looked at {looked}",
+			installs: true,
+			wouldSee: remedy.DeniedBy,
+		},
+		"keys-refused": {
+			summary:  "refuses every key offered to it",
+			got:      "as {user}: {offered}",
+			installs: true,
+			wouldSee: remedy.DeniedBy,
+			fix: []fix.Command{
+				fix.Here("ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write"),
+				fix.Here("chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there"),
+				fix.Console("sudo passwd -S {user}; sudo usermod -U {user}   # there, if it says L: sshd without PAM lets nobody into a locked account"),
+				remedy.LastLogin,
+			},
+		},
+		"key-locked": {
+			summary:  "the key {file} is locked by a passphrase, and no agent holds it",
+			fix:      []fix.Command{fix.Here(`eval "$(ssh-agent -s)" && ssh-add {file}`)},
+			wouldSee: remedy.DeniedBy,
+		},
+		"key-permissions": {
+			summary:  "ssh ignores the key {file}: others may read it (mode {mode})",
+			fix:      []fix.Command{fix.Here("chmod 600 {file}")},
+			wouldSee: "{node}: Permissions {mode} for '{file}' are too open.",
+		},
+		"agent-unreachable": {
+			summary:  "the ssh agent does not answer at {socket}",
+			fix:      []fix.Command{fix.Here("ssh-add -l"), fix.Here(`eval "$(ssh-agent -s)" && ssh-add`)},
+			wouldSee: remedy.DeniedBy,
+		},
+		"password-only": {
+			summary:  "lets in only who answers a prompt",
+			got:      "it accepts {methods}",
+			wouldSee: remedy.DeniedBy,
+			fix:      []fix.Command{remedy.CopyID, fix.Console(`sudo sshd -T | grep -i 'pubkeyauthentication\|authenticationmethods'   # on {node}'s console`)},
+		},
+		"account-closed": {
+			summary:  "the account {user} is closed there",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Console("sudo chage -l {user}; sudo passwd -S {user}; cat /run/nologin /etc/nologin   # on {node}'s console"), fix.Console("sudo chage -E -1 {user} && sudo passwd -u {user}   # there")},
+			wouldSee: "{node}: Your account has expired; please contact your system administrator.",
+		},
+	},
+	"ssh-shell": {
+		"session-refused": {
+			summary:  "lets us in but refuses to run a command",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Console(`sudo sshd -T -C user={user} | grep -i 'maxsessions\|forcecommand\|subsystem'   # on {node}'s console: MaxSessions must not be 0`)},
+			wouldSee: "{node}: channel 0: open failed: connect failed: open failed",
+		},
+		"no-shell": {
+			summary:  "the account {user} has no usable login shell there",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("getent passwd {user}   # on {node}'s console"), fix.Console("sudo usermod -s /bin/bash {user}   # there")},
+			wouldSee: "{node}: This account is currently not available.",
+		},
+		"forced-command": {
+			summary:  "runs another command than the one it is asked to run",
+			got:      "{output}",
+			fix:      []fix.Command{fix.Here("grep -n 'command=' ~{user}/.ssh/authorized_keys   # on {node}'s console"), fix.Console("sudo sshd -T -C user={user} | grep -i forcecommand   # there")},
+			wouldSee: "the forced command's output, and no training process on {node}",
+		},
+		"needs-pty": {
+			summary:  "runs commands on a terminal only, and a launcher has none",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Console(`sudo sshd -T -C user={user} | grep -i 'forcecommand\|permittty'   # on {node}'s console`), fix.Here("ssh {node} true   # fails the same way until that is gone")},
+			wouldSee: "{node}: Pseudo-terminal will not be allocated because stdin is not a terminal.",
+		},
+		"shell-broken": {
+			summary:  "its shell start-up files end or swallow the session before the command runs",
+			got:      "{output}",
+			fix:      []fix.Command{fix.Here("ssh {node} true; echo $?"), fix.Here(`grep -n 'exit\|exec\|read\|tmux\|screen' ~{user}/.bashrc ~{user}/.profile /etc/profile.d/*.sh   # on {node}'s console`)},
+			wouldSee: "nothing: the command on {node} never starts, and the other nodes wait for it",
+		},
+	},
+	"agent-start": {
+		"no-directory": {
+			summary: "has no private directory to run a program from",
+			got:     "{tried}",
+			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
+		},
+		"disk-full": {
+			summary:  "has no space left in any directory we may write",
+			got:      "{tried}",
+			fix:      []fix.Command{fix.On("df -h ~ /var/tmp /tmp; df -i ~ /var/tmp /tmp"), fix.On("du -xsh ~/.cache /tmp /var/tmp")},
+			wouldSee: "OSError: [Errno 28] No space left on device",
+		},
+		"noexec": {
+			summary:  "mounts every directory we may write noexec",
+			got:      "{tried}",
+			fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
+			wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
+		},
+		"no-unpacker": {
+			summary: "has no gzip to unpack the program with",
+			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
+		},
+		"wrong-arch": {
+			summary: "is another kind of machine than this one, and there is no preflight for it beside ours",
+			got:     "{arch}",
+			fix: []fix.Command{
+				fix.Here("make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight"),
+				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
+			},
+		},
+		"wrong-os": {
+			summary: "runs {os}, and preflight looks at Linux only",
+			fix:     []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")},
+		},
+		"libc-too-old": {
+			summary: "its C library is too old for this build of preflight",
+			got:     "{message}",
+			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight")},
+		},
+		"agent-killed": {
+			summary:  "our program was killed there by signal {signal}",
+			fix:      []fix.Command{fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`), fix.On("ulimit -a; free -m")},
+			wouldSee: "['python', '-u', …] exits with return code = -9",
+		},
+		"agent-exited": {
+			summary: "our program ended there by itself",
+			got:     "{message}",
+			fix:     []fix.Command{fix.On("ulimit -a; df -h ~ /tmp; free -m"), remedy.LastWords},
+		},
+		"garbage": {
+			summary: "answers with something that is not preflight's",
+			got:     "{text}",
+			fix:     []fix.Command{fix.Here("preflight clean -H {hostfile}"), fix.Here("ssh {node} true   # anything printed here comes from start-up files")},
+		},
+		"too-much": {
+			summary: "sent more than a node can honestly have to say ({limit})",
+			fix:     []fix.Command{fix.Here("preflight clean -H {hostfile}"), fix.Here("ssh {node} true   # anything printed here comes from start-up files")},
+		},
+		"truncated": {
+			summary: "the answer ended in the middle",
+			got:     "{message}",
+			fix:     []fix.Command{fix.On("sudo dmesg -T | tail -n 20")},
+		},
+	},
+	"": {
+		"frozen": {
+			summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
+			got:     "{seen}",
+			fix: []fix.Command{
+				fix.Here("ssh -o ConnectTimeout=10 {node} uptime"),
+				fix.Here("ssh {jump} ping -c 1 -M do -s 1472 {host}   # lost where -s 1000 passes: an MTU behind the jump host is too small"),
+				remedy.LastWords,
+			},
+			wouldSee: "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out.",
+		},
+		"connection-lost": {
+			summary:  "the connection broke",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("ping -c 20 {host}   # loss?"), fix.On("sudo dmesg -T | tail -n 20")},
+			wouldSee: "{node}: client_loop: send disconnect: Broken pipe",
+		},
+		"unexpected": {
+			summary: "could not be reached, in a way preflight has no name for",
+			got:     "{message}",
+			fix:     []fix.Command{remedy.TryBySSH},
+		},
+	},
+}
