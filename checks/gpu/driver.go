@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,123 @@ import (
 	"preflight/facts"
 	"preflight/launch"
 )
+
+var DriverLoads = checks.Check{
+	ID:       "gpu-driver-loads",
+	Title:    "the NVIDIA driver answers on every node that shows its GPUs, and ranks may use it",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML},
+	Doc: "A driver is a kernel module, libraries that must be of the same version, and device nodes that must be there and open. Each of them fails in its own way: no " +
+		"module after an upgrade of the kernel, a module of before the upgrade of the libraries, a container that lost the right to its GPUs, a GPU that no longer answers and takes " +
+		"every program along that asks for it. torch then finds no GPU, and DeepSpeed 0.14.1 and later takes the CPU on that node without an error: the others wait for it. The driver is asked " +
+		"by NVML in a process of its own, or by nvidia-smi where NVML cannot be loaded. A node whose driver fails is left out by all other gpu checks.",
+	WouldSee: noGPUs,
+	Run:      judgeDrivers,
+}
+
+// What torch says of a driver that does not work (c10/cuda/CUDAFunctions.cpp and
+// torch/csrc/cuda/Module.cpp, 2.5).
+const (
+	noGPUs       = "RuntimeError: No CUDA GPUs are available"
+	noDriver     = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver"
+	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
+	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
+	takesCPU     = "nothing but the time it takes: DeepSpeed takes the CPU"
+	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
+)
+
+// meantCPU is for a launch of which nobody said what it computes on.
+var meantCPU = fix.Here("preflight --accelerator cpu …   # if the CPU is meant")
+
+func judgeDrivers(view checks.View) []checks.Finding {
+	nodes, reason := askedGPUs(view)
+	if reason != "" {
+		return checks.Skipped(reason)
+	}
+	slotsOf := view.Launch.SlotsUsed()
+	var findings []checks.Finding
+	// A display's GPU in a cluster for the CPU is in the hands of the system's own driver.
+	displays := !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(busDrivers(n), "nouveau") })
+	for _, node := range nodes {
+		switch failure := node.NVML.Failure; {
+		case failure != nil:
+			f := driverFailure(node, *failure)
+			if view.Launch.Accelerator == "cpu" { // nobody said so
+				f.WouldSee, f.Remedy = takesCPU, append(f.Remedy, meantCPU)
+				if displays {
+					f.Verdict = checks.Warn
+				}
+			}
+			findings = append(findings, f)
+		case node.GPU == nil:
+			findings = append(findings, checks.UnknownFor(node, checks.Check{Needs: []facts.Section{facts.SectionGPU}}.Missing(node)))
+		default:
+			findings = append(findings, shutDoors(node)...)
+			findings = append(findings, lacksLibcuda(node)...)
+			findings = append(findings, unheldGPUs(view, node, slotsOf(node))...)
+		}
+	}
+	return findings
+}
+
+// driverFailure puts a failure into words, by its kind.
+func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
+	describe, known := driverFailures[failure.Kind]
+	if !known {
+		describe = failsOtherwise
+	}
+	f := describe(node)
+	f.Nodes = []string{node.Name}
+	if said := driverAnswer(failure); f.Got == "" {
+		f.Got = said
+	} else {
+		f.Got += "; " + said
+	}
+	return f
+}
+
+// driverAnswer is the driver's answer as far as there was one.
+func driverAnswer(failure facts.NVMLFailure) string {
+	said := compare.Shown(failure.Text)
+	if failure.Call != "" {
+		said = failure.Call + ": " + said
+	}
+	if failure.Code != 0 {
+		said += fmt.Sprintf(" (%d)", failure.Code)
+	}
+	return said
+}
+
+// moduleUnheard is where NVML finds no driver although its kernel module is loaded: by
+// its device nodes, if they are missing or refused.
+func moduleUnheard(node *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Summary: "NVIDIA's kernel module is loaded, and its device nodes are missing", Got: "module " + node.GPU.Module,
+		Want: "/dev/nvidiactl and a /dev/nvidiaN for each GPU", WouldSee: noDriver,
+		Remedy: []fix.Command{fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L")},
+	}
+	control := slices.IndexFunc(node.GPU.Doors, func(door facts.DeviceNode) bool { return door.Path == "/dev/nvidiactl" })
+	container := ranks.ContainerOf(node)
+	switch {
+	case control >= 0 && node.GPU.Doors[control].Problem == "" && len(node.GPU.Devices) > 0:
+		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
+		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
+		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), kernelSays, reloadModule(node)}
+		if container != "" {
+			f.Remedy = append(f.Remedy[:2:2], remedy.RestartContainer(container, fix.Code("it gets the device nodes of now"))...)
+		}
+	case control >= 0 && !slices.Contains(leadsNowhere, node.GPU.Doors[control].Problem):
+		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
+		f.Got, f.Want = shutDoorNames(node), "device nodes that every rank may read and write"
+		if f.Remedy = openDoors; container != "" {
+			f.Remedy = remedy.StartWithGPUs(container)
+		}
+	case container != "":
+		f.Remedy = remedy.StartWithGPUs(container)
+	}
+	return f
+}
 
 // leadsNowhere is what the kernel says of a device node that is not there, or that is
 // and has no module behind it.
@@ -240,4 +359,90 @@ func isStuck(node *facts.Node) checks.Finding {
 
 func failsOtherwise(*facts.Node) checks.Finding {
 	return checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), kernelSays}}
+}
+
+// nouveauOff keeps the free driver off the GPUs.
+var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u && sudo reboot   # once nobody's job runs there; on Red Hat: dracut --force`)
+
+// moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
+func moduleMissing(node *facts.Node) checks.Finding {
+	f := checks.Finding{Summary: "the kernel module of NVIDIA's driver is not loaded", Want: "the module nvidia", WouldSee: noDriver}
+	switch holders := busDrivers(node); {
+	case node.GPU != nil && node.GPU.Module != "":
+		return moduleUnheard(node)
+	case ranks.ContainerOf(node) != "":
+		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi"), fix.Note("a container uses the kernel module of its machine")}
+	case slices.Contains(holders, "nouveau"):
+		f.Got = "the GPUs are held by nouveau"
+		f.Remedy = []fix.Command{installDriver.Remark("; where it is not installed, before anything else"), nouveauOff, fix.On("nvidia-smi -L   # after the reboot")}
+	case slices.Contains(holders, "vfio-pci"):
+		f.Got = "the GPUs are held by vfio-pci, for virtual machines"
+		f.Remedy = []fix.Command{fix.On("cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d   # what gives them away; take it out, then reboot")}
+	default:
+		f.Remedy = []fix.Command{
+			fix.On("sudo modprobe nvidia"),
+			fix.On("uname -r; dkms status; mokutil --sb-state   # where that fails: is the module built for this kernel, and signed if secure boot is on?"),
+		}
+	}
+	return f
+}
+
+// busDrivers are the kernel drivers bound to the GPUs.
+func busDrivers(node *facts.Node) (drivers []string) {
+	if node.GPU != nil {
+		for _, gpu := range node.GPU.OnBus {
+			drivers = append(drivers, gpu.Driver)
+		}
+	}
+	return drivers
+}
+
+// versionsDiffer is NVML's error 18, which CUDA has as 803.
+func versionsDiffer(node *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Summary:  "the driver's kernel module and its libraries are of two versions",
+		Got:      fmt.Sprintf("kernel module %s, library %s", compare.Shown(moduleVersion(node)), compare.Shown(libraryVersion(node))),
+		Want:     "one version of both",
+		WouldSee: unlikeDriver,
+	}
+	if container := ranks.ContainerOf(node); container != "" {
+		f.Remedy = remedy.RestartContainer(container, fix.Code("it was started before its machine's driver was upgraded, or its image brings a driver of its own"))
+		return f
+	}
+	f.Remedy = []fix.Command{rebootNode, reloadModule(node)}
+	return f
+}
+
+// reloadModule takes the old module out and the new one in, with all that was loaded
+// on top of it and what CUDA needs. Services that a machine lacks stay away.
+func reloadModule(node *facts.Node) fix.Command {
+	services := fix.Code("nvidia-persistenced nvidia-fabricmanager nvidia-dcgm")
+	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
+	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "gdrdrv"} {
+		if node.GPU != nil && slices.Contains(node.GPU.Modules, module) {
+			out, in = append(out, module), append(in, module)
+		}
+	}
+	out = append(out, "nvidia_uvm", "nvidia")
+	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # or, if nothing uses the GPUs: load the new module", services, fix.List[fix.Name](" ", out), fix.List[fix.Name](" ", in))
+}
+
+func moduleVersion(node *facts.Node) string {
+	if node.GPU != nil && node.GPU.Module != "" {
+		return node.GPU.Module
+	}
+	return node.NVML.Driver
+}
+
+// libraryVersion is that of NVML without the digits of its interface, else that of
+// the libcuda next to it.
+func libraryVersion(node *facts.Node) string {
+	if parts := strings.Split(node.NVML.Library, "."); len(parts) > 3 {
+		return strings.Join(parts[1:], ".")
+	}
+	libcuda := ""
+	if node.GPU != nil && len(node.GPU.Libcuda) > 0 {
+		libcuda = node.GPU.Libcuda[0].Version
+	}
+	return cmp.Or(node.NVML.Library, libcuda)
 }
