@@ -27,36 +27,31 @@ var MemoryAvailable = checks.Check{
 		"whose memory is taken before the launch usually still runs the last one. Strict overcommit (vm.overcommit_memory=2) is warned of too: " +
 		"CUDA reserves far more address space than it uses.",
 	WouldSee: "exits with return code = -9 (the kernel's out-of-memory killer)",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			total, available := usableMemory(node.Memory)
-			if available < littleMemory || float64(available) < v.Policy.MemoryFree*float64(total) {
-				finding := checks.Finding{
-					Nodes:   []string{node.Name},
-					Summary: "little memory is available",
-					Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
-					Want:    fmt.Sprintf("at least %.0f %%", 100*v.Policy.MemoryFree),
-					Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
-				}
-				if available < littleMemory {
-					finding.Verdict, finding.Summary = checks.Fail, "hardly any memory is available"
-				}
-				findings = append(findings, finding)
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
+		total, available := usableMemory(node.Memory)
+		if available < littleMemory || float64(available) < view.Policy.MemoryFree*float64(total) {
+			f := checks.Finding{
+				Summary: "little memory is available",
+				Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
+				Want:    fmt.Sprintf("at least %.0f %%", 100*view.Policy.MemoryFree),
+				Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
 			}
-			if node.Memory.Overcommit == 2 && v.Launch.Accelerator != "cpu" {
-				findings = append(findings, checks.Finding{
-					Nodes:    []string{node.Name},
-					Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
-					Got:      "vm.overcommit_memory=2",
-					Want:     "0 or 1",
-					Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
-					WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
-				})
+			if available < littleMemory {
+				f.Verdict, f.Summary = checks.Fail, "hardly any memory is available"
 			}
+			findings = append(findings, f)
+		}
+		if node.Memory.Overcommit == 2 && view.Launch.Accelerator != "cpu" {
+			findings = append(findings, checks.Finding{
+				Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
+				Got:      "vm.overcommit_memory=2",
+				Want:     "0 or 1",
+				Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
+				WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
+			})
 		}
 		return findings
-	},
+	}),
 }
 
 // usableMemory is what there is and what is available, in bytes, within the
@@ -97,7 +92,11 @@ var NUMAMemory = checks.Check{
 			if len(odd) == 0 || node.Slots < 2 || ranks.NCCLVersion(node) == "" {
 				continue
 			}
-			if !nccl.CuMemHostProbed(node.Python.NCCL[0], driverCUDA(node), launch.RankEnv(node.Env, v.Launch.Exports)) {
+			driverCUDA := ""
+			if node.NVML != nil {
+				driverCUDA = node.NVML.CUDA
+			}
+			if !nccl.CuMemHostProbed(node.Python.NCCL[0], driverCUDA, launch.RankEnv(node.Env, v.Launch.Exports)) {
 				continue
 			}
 			findings = append(findings, checks.Finding{
@@ -128,13 +127,4 @@ func unlikeNUMA(nodes []facts.NUMA) (odd []string, verdict checks.Verdict) {
 		}
 	}
 	return odd, verdict
-}
-
-// driverCUDA is the newest CUDA that the driver of a node runs by its own account
-// ("12.4"), "" where it was not told.
-func driverCUDA(node *facts.Node) string {
-	if node.NVML == nil {
-		return ""
-	}
-	return node.NVML.CUDA
 }

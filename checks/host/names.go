@@ -30,9 +30,7 @@ var Names = checks.Check{
 
 func judgeNames(view checks.View) []checks.Finding {
 	table := newNameTable(view)
-	var findings []checks.Finding
-	findings = append(findings, table.unresolved(view)...)
-	findings = append(findings, table.elsewhere()...)
+	findings := append(table.unresolved(view), table.elsewhere()...)
 	for _, node := range view.Nodes {
 		findings = append(findings, names.Unanswered(node)...)
 		findings = append(findings, names.Own(view, node)...)
@@ -41,7 +39,7 @@ func judgeNames(view checks.View) []checks.Finding {
 }
 
 // unresolved says on which node many names do not resolve, and which names
-// resolve on few nodes: the side that needs mending gets the line.
+// resolve on few nodes: the side to repair gets the line.
 func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	nowhere, widely, here := t.lacking(view)
 	if nowhere.names != nil {
@@ -64,10 +62,16 @@ func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	}
 	for _, node := range t.observers {
 		if lacks := here[node.Name]; lacks != nil {
+			reason := "does not resolve"
+			for _, a := range t.answers[lacks[0].Name] {
+				if a.observer == node.Name {
+					reason = cmp.Or(a.Error, reason)
+				}
+			}
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
 				Summary: "cannot resolve names that other nodes can",
-				Got:     hostfile.Fold(bareNames(lacks)) + ": " + t.errorOf(node.Name, lacks[0].Name),
+				Got:     hostfile.Fold(bareNames(lacks)) + ": " + reason,
 				Remedy:  hostsFix(lacks),
 			})
 		}
@@ -178,15 +182,6 @@ func newNameTable(view checks.View) nameTable {
 // isOwnLoopback: what a node calls itself is judged by ownName.
 func (a answer) isOwnLoopback() bool { return a.observer == a.Name && names.IsLoopback(a.Addresses[0]) }
 
-func (t nameTable) errorOf(observer, name string) string {
-	for _, a := range t.answers[name] {
-		if a.observer == observer && a.Error != "" {
-			return a.Error
-		}
-	}
-	return "does not resolve"
-}
-
 // rightAddresses is where a name should lead: what most nodes say or, first,
 // what some node says that agrees with the address it was reached at. nil when
 // there is neither; groups are all that was said, loopbacks left out.
@@ -198,12 +193,11 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 			continue
 		}
 		total++
-		said := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
-		i, seen := at[said]
+		addresses := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
+		i, seen := at[addresses]
 		if !seen {
-			i = len(groups)
-			at[said] = i
-			groups = append(groups, compare.Group{Value: said})
+			i, at[addresses] = len(groups), len(groups)
+			groups = append(groups, compare.Group{Value: addresses})
 		}
 		groups[i].Nodes = append(groups[i].Nodes, a.observer)
 	}
@@ -236,11 +230,11 @@ func bareNames(nodes []*facts.Node) []string {
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
-		if !fix.IsPlain(w.name) || !fix.IsPlain(w.cure) || strings.Contains(w.name, "/") {
+		if !fix.IsPlain(w.name) || !fix.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
 			commands = append(commands, names.LookUp(w.name))
 			continue
 		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.cure), fix.Host(w.name)))
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)))
 	}
 	return commands
 }
@@ -249,7 +243,7 @@ func correctNames(wrong []wrongName) []fix.Command {
 type wrongName struct {
 	name       string
 	got, right []string // addresses; right is empty when only the node itself has one
-	cure       string   // the right address to write down: where the node was reached, if that is one
+	writeDown  string   // the right address for /etc/hosts: where the node was reached, if that is one
 }
 
 func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Finding) {
@@ -260,13 +254,13 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 			split = append(split, names.SplitName(hostfile.Bare(target.Name), groups))
 			continue
 		}
-		cure := strings.Join(right[:min(1, len(right))], "")
+		writeDown := strings.Join(right[:min(1, len(right))], "")
 		if slices.Contains(right, target.Address) {
-			cure = target.Address
+			writeDown = target.Address
 		}
 		for _, answer := range t.answers[target.Name] {
 			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !names.Overlap(answer.Addresses, right) {
-				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, cure})
+				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})
 			}
 		}
 	}
@@ -301,15 +295,15 @@ var Distinct = checks.Check{
 	Run: func(v checks.View) []checks.Finding {
 		var findings []checks.Finding
 		var known []*facts.Node
-		machine := func(n *facts.Node) string { id, _ := launch.Machine(n); return id }
+		machineOf := map[*facts.Node]string{}
 		for _, node := range v.Nodes {
-			if _, known := launch.Machine(node); !known {
+			if machine, isKnown := launch.Machine(node); isKnown {
+				known, machineOf[node] = append(known, node), machine
+			} else {
 				findings = append(findings, checks.UnknownFor(node, "the machine does not tell its boot id or network namespace"))
-				continue
 			}
-			known = append(known, node)
 		}
-		for _, g := range compare.GroupBy(known, machine) {
+		for _, g := range compare.GroupBy(known, func(n *facts.Node) string { return machineOf[n] }) {
 			if len(g.Nodes) < 2 {
 				continue
 			}
@@ -327,7 +321,7 @@ var Distinct = checks.Check{
 
 // duplicateLines takes out of the hostfile all entries but the first: in one
 // command, for lines move up when others go. Who came by -w has no line.
-func duplicateLines(names []string, v checks.View) []fix.Command {
+func duplicateLines(names []string, v checks.View) (commands []fix.Command) {
 	line := map[string]int{}
 	for _, host := range v.Launch.Hosts {
 		line[host.Name] = host.Line
@@ -341,7 +335,6 @@ func duplicateLines(names []string, v checks.View) []fix.Command {
 		}
 		deletions, deleted = append(deletions, fix.Code("%sd", fix.Number(line[name]))), append(deleted, name)
 	}
-	var commands []fix.Command
 	if deleted != nil {
 		commands = append(commands, fix.Here("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", fix.Join(";", deletions...), fix.Text(hostfile.Fold(deleted)), fix.Text(names[0])))
 	}

@@ -28,68 +28,59 @@ var SHMSize = checks.Check{
 		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
 		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack is warned of. A mount that is large enough but filled by others is warned of.",
 	WouldSee: noRoomFor(34210180),
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		fleets := ranks.FleetNCCL(v)
-		needs := map[load]need{} // large fleets are alike
-		for _, node := range v.Nodes {
-			on := load{cmp.Or(ranks.NCCLVersion(node), fleets), node.Slots}
-			if _, known := needs[on]; !known {
-				needs[on] = on.need(v)
-			}
-			if finding, found := tooSmall(node, needs[on]); found {
-				findings = append(findings, finding)
-			}
-		}
-		return findings
+	Run: func(view checks.View) []checks.Finding {
+		usual := ranks.FleetNCCL(view)
+		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
+			of := load{cmp.Or(ranks.NCCLVersion(node), usual), node.Slots}
+			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // large fleets are alike
+		})(view)
 	},
 }
 
 // tooSmall judges one /dev/shm by the bytes it must hold.
-func tooSmall(node *facts.Node, need need) (checks.Finding, bool) {
+func tooSmall(node *facts.Node, need need) []checks.Finding {
 	shm := node.SHM
 	inMemory := shm.FSType == "tmpfs" || shm.FSType == ""
 	if shm.Exists && min(shm.Size, shm.Free) >= need.bytes && inMemory {
-		return checks.Finding{}, false
+		return nil
 	}
 	got, want := compare.Apart(shm.Size, need.bytes)
-	finding := checks.Finding{
-		Nodes:  []string{node.Name},
+	f := checks.Finding{
 		Got:    got,
 		Want:   fmt.Sprintf("at least %s: %s", want, need.arithmetic),
 		Remedy: remedy.EnlargeSHM(node, need.bytes),
 	}
 	switch {
 	case !shm.Exists:
-		finding.Summary, finding.Got = noSHM, ""
-		finding.WouldSee = "Call to stat failed: No such file or directory"
+		f.Summary, f.Got = noSHM, ""
+		f.WouldSee = "Call to stat failed: No such file or directory"
 	case shm.Size < need.bytes:
-		finding.Summary = "/dev/shm is too small"
-		finding.WouldSee = noRoomFor(need.block)
+		f.Summary = "/dev/shm is too small"
+		f.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
-			finding.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
+			f.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
 		}
 		if need.nccl == 0 { // and not every script loads its data by workers
-			finding.Verdict = checks.Warn
+			f.Verdict = checks.Warn
 		}
 	case shm.Free < need.bytes:
-		finding.Verdict = checks.Warn
-		finding.Summary = "/dev/shm is large enough but other programs fill it"
+		f.Verdict = checks.Warn
+		f.Summary = "/dev/shm is large enough but other programs fill it"
 		free, want := compare.Apart(shm.Free, need.bytes)
-		finding.Got = fmt.Sprintf("%s free of %s", free, got)
-		finding.Want = fmt.Sprintf("at least %s: %s", want, need.arithmetic)
+		f.Got = fmt.Sprintf("%s free of %s", free, got)
+		f.Want = fmt.Sprintf("at least %s: %s", want, need.arithmetic)
 		if len(shm.Segments) > 0 {
 			largest := shm.Segments[0]
-			finding.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
+			f.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
 		}
-		finding.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*")}
+		f.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*")}
 	default:
-		finding.Verdict = checks.Warn
-		finding.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"
-		finding.Got, finding.Want = shm.FSType, "tmpfs"
-		finding.WouldSee = "nothing: training is slow, and slower on this node than on the others"
+		f.Verdict = checks.Warn
+		f.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"
+		f.Got, f.Want = shm.FSType, "tmpfs"
+		f.WouldSee = "nothing: training is slow, and slower on this node than on the others"
 	}
-	return finding, true
+	return []checks.Finding{f}
 }
 
 // noRoomFor is NCCL's message (misc/shmutils.cc, 2.23.4 and later): the size
@@ -140,13 +131,7 @@ var SHMLimits = checks.Check{
 		"run into (kernel.shmmax, kernel.shmmni), and logind's RemoveIPC, which deletes a user's segments when the last session ends. pdsh keeps a " +
 		"session open for as long as the ranks run, so RemoveIPC is warned of for the other launchers only.",
 	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error No space left on device (28)",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			findings = append(findings, limitsOfSHM(node, v)...)
-		}
-		return findings
-	},
+	Run:      checks.OnEach(limitsOfSHM),
 }
 
 const (
@@ -155,12 +140,10 @@ const (
 	fewSysVIDs = 128
 )
 
-func limitsOfSHM(node *facts.Node, v checks.View) []checks.Finding {
-	var findings []checks.Finding
+func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding) {
 	shm := node.SHM
 	if shm.Exists && shm.FSType == "tmpfs" && shm.FreeInodes < fewInodes {
 		findings = append(findings, checks.Finding{
-			Nodes:   []string{node.Name},
 			Summary: "/dev/shm has hardly an inode left",
 			Got:     fmt.Sprint(shm.FreeInodes),
 			Want:    fmt.Sprintf("at least %d", fewInodes),
@@ -169,7 +152,7 @@ func limitsOfSHM(node *facts.Node, v checks.View) []checks.Finding {
 	}
 	if shm.ShmMax < smallSysV || shm.ShmMni < fewSysVIDs {
 		findings = append(findings, checks.Finding{
-			Verdict: checks.Warn, Nodes: []string{node.Name},
+			Verdict:  checks.Warn,
 			Summary:  "the kernel's limits on System V shared memory are small",
 			Got:      fmt.Sprintf("kernel.shmmax %s, kernel.shmmni %d", humanize.IBytes(shm.ShmMax), shm.ShmMni),
 			Want:     fmt.Sprintf("at least %s and %d", humanize.IBytes(smallSysV), fewSysVIDs),
@@ -177,9 +160,9 @@ func limitsOfSHM(node *facts.Node, v checks.View) []checks.Finding {
 			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
 		})
 	}
-	if by := v.Launch.StartedBy(); strings.EqualFold(shm.RemoveIPC, "yes") && by.Name != "" && !by.InSession && (node.Host == nil || node.Host.User != "root") {
+	if by := view.Launch.StartedBy(); strings.EqualFold(shm.RemoveIPC, "yes") && by.Name != "" && !by.InSession && (node.Host == nil || node.Host.User != "root") {
 		findings = append(findings, checks.Finding{
-			Verdict: checks.Warn, Nodes: []string{node.Name},
+			Verdict:  checks.Warn,
 			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",
 			Want:     "RemoveIPC=no, because " + by.Name + " may leave ranks running without a session",
 			Remedy:   []fix.Command{fix.On(`sudo mkdir -p /etc/systemd/logind.conf.d && printf "[Login]\nRemoveIPC=no\n" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind`)},
@@ -197,24 +180,20 @@ var SHMWritable = checks.Check{
 	Doc: "The probe made a file in /dev/shm, filled it and removed it, as the user who launches. A read-only mount or a mode other than 1777 " +
 		"keeps NCCL and DataLoader workers from sharing memory.",
 	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error Permission denied (13)",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			switch {
-			case !node.SHM.Exists:
-				findings = append(findings, checks.UnknownFor(node, noSHM)) // shm-size has said so
-			case !node.SHM.Writable:
-				findings = append(findings, checks.Finding{
-					Nodes:   []string{node.Name},
-					Summary: "no file can be made in /dev/shm",
-					Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
-					Want:    "writable for everybody: mode 1777",
-					Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
-				})
-			}
+	Run: checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
+		switch {
+		case !node.SHM.Exists:
+			return []checks.Finding{checks.UnknownFor(node, noSHM)} // shm-size has said so
+		case node.SHM.Writable:
+			return nil
 		}
-		return findings
-	},
+		return []checks.Finding{{
+			Summary: "no file can be made in /dev/shm",
+			Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
+			Want:    "writable for everybody: mode 1777",
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
+		}}
+	}),
 }
 
 // staleAfter is the age in seconds from which an unmapped segment is a
@@ -242,26 +221,23 @@ var SHMLeftovers = checks.Check{
 		"carry a name NCCL, torch, python or MPI gives, that no process maps, and that are older than ten minutes. Files of other names are " +
 		"never named: somebody may have put them there on purpose.",
 	WouldSee: "Error: failed to extend /dev/shm/nccl-XXXXXX to 33030532 bytes, error: No space left on device (28)",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			left, untold := leftovers(node)
-			if len(left) > 0 {
-				findings = append(findings, leftBehind(node, left))
-			}
-			if untold > v.Policy.SHMHeadroom {
-				findings = append(findings, checks.UnknownFor(node, "segments of other users take "+humanize.IBytes(uint64(untold))+
-					", and only root can see whether a process still maps them"))
-			}
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
+		left, unclear := leftovers(node)
+		if len(left) > 0 {
+			findings = append(findings, leftBehind(node, left))
+		}
+		if unclear > view.Policy.SHMHeadroom {
+			findings = append(findings, checks.UnknownFor(node, "segments of other users take "+humanize.IBytes(uint64(unclear))+
+				", and only root can see whether a process still maps them"))
 		}
 		return findings
-	},
+	}),
 }
 
-// leftovers is what ended programs left on a node, and the bytes in segments of
-// which that cannot be told. Nobody but root maps a segment of somebody else,
-// so one of our own that none of our processes has is left over.
-func leftovers(node *facts.Node) (left []facts.Segment, untold int64) {
+// leftovers is what ended programs left on a node, and the bytes in segments that may be
+// in use. Nobody but root maps a segment of somebody else, so one of our own that none of
+// our processes has is left over.
+func leftovers(node *facts.Node) (left []facts.Segment, unclear int64) {
 	for _, segment := range node.SHM.Segments {
 		named := slices.ContainsFunc(segmentNames, func(start string) bool { return strings.HasPrefix(segment.Name, start) })
 		ours := node.Host != nil && segment.Owner == node.Host.User
@@ -270,10 +246,10 @@ func leftovers(node *facts.Node) (left []facts.Segment, untold int64) {
 		case segment.Mapped != nil || ours:
 			left = append(left, segment)
 		default:
-			untold += segment.Size
+			unclear += segment.Size
 		}
 	}
-	return left, untold
+	return left, unclear
 }
 
 func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
@@ -291,14 +267,13 @@ func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
 			sudo = fix.Code("sudo ")
 		}
 	}
-	finding := checks.Finding{
-		Nodes:   []string{node.Name},
+	f := checks.Finding{
 		Summary: "ended programs left segments in /dev/shm",
 		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
 		Remedy:  []fix.Command{fix.On("ls -lSh /dev/shm")},
 	}
 	if len(names) > 0 {
-		finding.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", names))}
+		f.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", names))}
 	}
-	return finding
+	return f
 }
