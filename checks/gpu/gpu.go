@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
@@ -48,13 +50,12 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 // asked, or the reason why GPUs are not what this launch is about. Where nobody said
 // so and it takes the CPU because no driver works, it may well be about them.
 func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
-	asked := func(n *facts.Node) bool { return n.NVML.Asked }
 	fails := func(n *facts.Node) bool { return n.NVML.Failure != nil }
 	if view.Launch.Accelerator == "cpu" && !(view.Launch.AcceleratorAssumed && slices.ContainsFunc(view.Nodes, fails)) {
 		return nil, "accelerator cpu: no GPU is used"
 	}
 	others := func(n *facts.Node) bool { return n.GPU != nil && len(n.GPU.Others) > 0 }
-	nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !asked(n) })
+	nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.NVML.Asked })
 	switch {
 	case len(nodes) > 0:
 		return nodes, ""
@@ -137,7 +138,7 @@ var (
 //
 // Source: nvidia-smi(1), driver 550, --gpu-reset.
 func resetTogether(node *facts.Node, card *facts.Card) bool {
-	if card.NVLinks == nil || activeLinks(card) == 0 || card.Capability == "" {
+	if activeLinks(card) == 0 || card.Capability == "" {
 		return false
 	}
 	asleep := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
@@ -149,16 +150,20 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 // for gpu-healthy alone to speak of.
 func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	return checks.Remember(view, cardsKey{}, func() func(*facts.Node) []*facts.Card {
-		usedOf := view.Launch.GPUsUsed()
-		return onceANode(func(node *facts.Node) (cards []*facts.Card) {
-			used := usedOf(node)
-			for i := range node.NVML.Cards {
-				if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
-					cards = append(cards, card)
+		usedOf, found := view.Launch.GPUsUsed(), map[*facts.Node][]*facts.Card{}
+		return func(node *facts.Node) []*facts.Card {
+			cards, known := found[node]
+			if !known {
+				used := usedOf(node)
+				for i := range node.NVML.Cards {
+					if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
+						cards = append(cards, card)
+					}
 				}
+				found[node] = cards
 			}
 			return cards
-		})
+		}
 	})
 }
 
@@ -172,19 +177,6 @@ func placeOf(node *facts.Node, card *facts.Card) int {
 		place++
 	}
 	return place
-}
-
-// onceANode remembers what was found of a node: rules ask again and again.
-func onceANode(find func(*facts.Node) []*facts.Card) func(*facts.Node) []*facts.Card {
-	found := map[*facts.Node][]*facts.Card{}
-	return func(node *facts.Node) []*facts.Card {
-		cards, known := found[node]
-		if !known {
-			cards = find(node)
-			found[node] = cards
-		}
-		return cards
-	}
 }
 
 // usual is usualOf the models.
@@ -238,6 +230,7 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []check
 	}
 	var shows, numbers []string
 	met := map[string][]*facts.Card{}
+	together := false
 	for _, card := range cards {
 		text := r.wrong(card)
 		if text == "" {
@@ -249,15 +242,13 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []check
 		}
 		met[text] = append(met[text], card)
 		numbers = append(numbers, strconv.Itoa(card.Index))
+		together = together || resetTogether(node, card)
 	}
-	f := r.Finding
-	f.Nodes = []string{node.Name}
 	for i, text := range shows {
 		shows[i] = gpuNames(met[text]) + ": " + text
 	}
-	f.Got = strings.Join(shows, "; ")
-	f.Remedy = nil
-	together := slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" && resetTogether(node, card) })
+	f := r.Finding
+	f.Nodes, f.Got, f.Remedy = []string{node.Name}, strings.Join(shows, "; "), nil
 	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
 	for _, command := range r.Remedy {
 		if command.Is(resetGPU) && together {
@@ -306,17 +297,25 @@ func gpuNames(cards []*facts.Card) string {
 
 // counted is a number of things in words, "1 row", "3 rows".
 func counted(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), noun, ""))
 }
 
 // uptime is how long a driver may have counted at most, in seconds; a day where
 // that was not seen.
-func uptime(node *facts.Node) float64 {
-	if node.Host == nil {
-		return 86400
+func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime, 86400) }
+
+// valueOf is a fact, the zero value where it was not told.
+func valueOf[T any](fact *T) (value T) {
+	if fact != nil {
+		value = *fact
 	}
-	return cmp.Or(node.Host.Uptime, 86400)
+	return value
+}
+
+// when is a text where something is so, else "".
+func when(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
 }

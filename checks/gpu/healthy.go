@@ -69,13 +69,10 @@ func unanswering(node *facts.Node) []checks.Finding {
 		}
 	}
 	log := fix.On("sudo dmesg -T | grep -i xid   # what the driver said of it")
-	kind := func(words ...string) func(*facts.Card) string {
+	kind := func(kinds ...string) func(*facts.Card) string {
 		return func(card *facts.Card) string {
 			failure := whyUnusable(card)
-			if words != nil && !slices.Contains(words, failure.Kind) {
-				return ""
-			}
-			return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
+			return when(kinds == nil || slices.Contains(kinds, failure.Kind), "%s", answerOf(*failure))
 		}
 	}
 	return firstOf(node, failed, []cardRule{{checks.Finding{
@@ -115,11 +112,16 @@ var refusedCalls = cardRule{checks.Finding{
 	var calls []string
 	for _, failure := range card.Refused {
 		if failure.Kind != facts.FailureNoPermission {
-			calls = append(calls, fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text))
+			calls = append(calls, answerOf(failure))
 		}
 	}
 	return strings.Join(calls, ", ")
 }}
+
+// answerOf is what a call of NVML came to.
+func answerOf(failure facts.NVMLFailure) string {
+	return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
+}
 
 // recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
 // "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". A GPU
@@ -162,10 +164,7 @@ var recoveryRules = []cardRule{{checks.Finding{
 
 func recoveryOf(actions ...string) func(*facts.Card) string {
 	return func(card *facts.Card) string {
-		if !slices.Contains(actions, card.Recovery) {
-			return ""
-		}
-		return recoveryWords[card.Recovery]
+		return when(slices.Contains(actions, card.Recovery), "%s", recoveryWords[card.Recovery])
 	}
 }
 
@@ -191,23 +190,15 @@ var memoryRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced: NVIDIA takes a failed remap as reason enough"), withoutNode},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
-	if card.Remapped == nil || !card.Remapped.Failed {
-		return ""
-	}
-	return fmt.Sprintf("row remapping failed, after %s", counted(int64(card.Remapped.Corrected+card.Remapped.Uncorrected), "remapped row"))
+	rows := valueOf(card.Remapped)
+	return when(rows.Failed, "row remapping failed, after %s", counted(int64(rows.Corrected+rows.Uncorrected), "remapped row"))
 }}, {checks.Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
 }, func(card *facts.Card) string {
-	if card.ECC == nil || orZero(card.ECC.Uncorrected) == 0 {
-		return ""
-	}
-	text := counted(*card.ECC.Uncorrected, "uncorrectable error")
-	if card.Remapped != nil && card.Remapped.Pending {
-		text += ", a row waits to be remapped"
-	}
-	return text
+	errors := valueOf(valueOf(card.ECC).Uncorrected)
+	return when(errors > 0, "%s%s", counted(errors, "uncorrectable error"), when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "memory of a GPU waits for a reset to be repaired",
@@ -215,13 +206,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
-	switch {
-	case card.Remapped != nil && card.Remapped.Pending:
-		return "a row waits to be remapped"
-	case card.Retired != nil && card.Retired.Pending:
-		return "a page waits to be retired"
-	}
-	return ""
+	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU has retired nearly all the memory pages that it can",
@@ -229,10 +214,9 @@ var memoryRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}"), fix.Note("have the GPU replaced")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
 }, func(card *facts.Card) string {
-	if card.Retired == nil || card.Retired.SingleBit+card.Retired.DoubleBit < retiredLimit {
-		return ""
-	}
-	return fmt.Sprintf("%d retired pages, %d of them for double-bit errors", card.Retired.SingleBit+card.Retired.DoubleBit, card.Retired.DoubleBit)
+	pages := valueOf(card.Retired)
+	total := pages.SingleBit + pages.DoubleBit
+	return when(total >= retiredLimit, "%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
 }}}
 
 // correctedFlood is of a node, as the counters run since the driver was loaded: not
@@ -246,10 +230,8 @@ func correctedFlood(node *facts.Node) cardRule {
 		Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
 		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 	}, func(card *facts.Card) string {
-		if card.ECC == nil || float64(orZero(card.ECC.Corrected)) < floodPerDay*days {
-			return ""
-		}
-		return counted(*card.ECC.Corrected, "corrected error") + " since the driver was loaded"
+		errors := valueOf(valueOf(card.ECC).Corrected)
+		return when(float64(errors) >= floodPerDay*days, "%s since the driver was loaded", counted(errors, "corrected error"))
 	}}
 }
 
@@ -273,36 +255,15 @@ func eccRules(common map[string]int64) []cardRule {
 		Want:     "on everywhere: what is computed wrong here is averaged into every GPU's weights",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU},
 		WouldSee: "no message: a flipped bit is a loss that jumps, or NaN",
-	}, func(card *facts.Card) string {
-		if eccMode(card) != 1 || common[card.Name] != 2 {
-			return ""
-		}
-		return "off"
-	}}, {checks.Finding{
+	}, func(card *facts.Card) string { return when(eccMode(card) == 1 && common[card.Name] == 2, "off") }}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "error correction changes at the next reset, and with it the size of memory",
 		Want:     "nothing pending",
 		Remedy:   []fix.Command{resetGPU},
 		WouldSee: "nothing now; after a reboot in the middle of the training another size of GPU memory",
 	}, func(card *facts.Card) string {
-		if card.ECC == nil || card.ECC.Pending == nil || *card.ECC.Pending == card.ECC.Enabled {
-			return ""
-		}
-		return fmt.Sprintf("%s now, %s after the next reset", onOff(card.ECC.Enabled), onOff(*card.ECC.Pending))
+		onOff := map[bool]string{true: "on", false: "off"}
+		now := valueOf(card.ECC)
+		return when(now.Pending != nil && *now.Pending != now.Enabled, "%s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
 	}}}
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
-// orZero is a number, 0 where it is not told.
-func orZero(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }

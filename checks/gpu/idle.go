@@ -91,11 +91,11 @@ func hiddenUse(node *facts.Node) []cardRule {
 
 // unexplainedMemory is what no process is told to use, 0 where that cannot be told.
 func unexplainedMemory(card *facts.Card) int64 {
-	untold := func(p facts.GPUUser) bool { return p.Memory == nil }
-	if card.MIG == "enabled" || card.MemoryUsed == nil || slices.ContainsFunc(card.Processes, untold) {
+	unknown := func(p facts.GPUUser) bool { return p.Memory == nil }
+	if card.MIG == "enabled" || slices.ContainsFunc(card.Processes, unknown) {
 		return 0
 	}
-	rest := *card.MemoryUsed
+	rest := valueOf(card.MemoryUsed)
 	for _, process := range card.Processes {
 		rest -= *process.Memory
 	}
@@ -136,7 +136,7 @@ func usesOf(card *facts.Card) (uses []use) {
 	for _, process := range card.Processes {
 		name := path.Base(process.Name)
 		isDaemon := slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(name, daemon) })
-		large := process.Memory == nil && orZero(card.MemoryUsed) >= muchMemory || orZero(process.Memory) >= muchMemory
+		large := process.Memory == nil && valueOf(card.MemoryUsed) >= muchMemory || valueOf(process.Memory) >= muchMemory
 		u := use{card, process, checks.Warn}
 		switch {
 		case isDaemon, process.Kind == "graphics" && !large:

@@ -27,7 +27,7 @@ var Links = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)
-		up, speed := usual(nodes, linkedOf, linksUp), usual(nodes, linkedOf, nvLinkSpeed)
+		up, speed := usual(nodes, linkedOf, activeLinks), usual(nodes, linkedOf, nvLinkSpeed)
 		generation := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Link.MaxGeneration) })
 		direct, switched, pcie := nvLinkRules(false, up, speed), nvLinkRules(true, up, speed), pcieRules(generation)
 		for _, node := range nodes {
@@ -51,17 +51,9 @@ var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Wi
 // speaks.
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	cardsOf, sleeping := usedCards(view), view.Failing("gpu-fabric")
-	return onceANode(func(node *facts.Node) (linked []*facts.Card) {
-		if sleeping[node.Name] {
-			return nil
-		}
-		for _, card := range cardsOf(node) {
-			if card.MIG != "enabled" {
-				linked = append(linked, card)
-			}
-		}
-		return linked
-	})
+	return func(node *facts.Node) []*facts.Card {
+		return slices.DeleteFunc(slices.Clone(cardsOf(node)), func(card *facts.Card) bool { return sleeping[node.Name] || card.MIG == "enabled" })
+	}
 }
 
 // Errors of an NVLink since the driver was loaded that are more than the few every
@@ -121,18 +113,16 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 
 // downLinks are the links that keep a GPU below so many active ones.
 func downLinks(card *facts.Card, want int64) string {
-	if card.NVLinks == nil || len(card.NVLinks.Down) == 0 || activeLinks(card) >= want {
+	down := valueOf(card.NVLinks).Down
+	if len(down) == 0 || activeLinks(card) >= want {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d active, down: %s", activeLinks(card), want, linkNames(card.NVLinks.Down))
+	return fmt.Sprintf("%d of %d active, down: %s", activeLinks(card), want, linkNames(down))
 }
 
 func linkErrors(card *facts.Card) string {
-	if card.NVLinks == nil {
-		return ""
-	}
 	var words []string
-	for _, link := range card.NVLinks.Errors {
+	for _, link := range valueOf(card.NVLinks).Errors {
 		if link.Replays >= manyReplays || link.Recoveries >= manyRecoveries {
 			words = append(words, fmt.Sprintf("link %d %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
 		}
@@ -140,22 +130,13 @@ func linkErrors(card *facts.Card) string {
 	return strings.Join(words, ", ")
 }
 
-func activeLinks(card *facts.Card) int64 { return int64(card.NVLinks.Count - len(card.NVLinks.Down)) }
-
-// linksUp is the number of active links of a GPU, 0 where none is told or wired.
-func linksUp(card *facts.Card) int64 {
-	if card.NVLinks == nil {
-		return 0
-	}
-	return activeLinks(card)
+// activeLinks is how many NVLinks of a GPU are up, 0 where none is known or wired.
+func activeLinks(card *facts.Card) int64 {
+	links := valueOf(card.NVLinks)
+	return int64(links.Count - len(links.Down))
 }
 
-func nvLinkSpeed(card *facts.Card) int64 {
-	if card.NVLinks == nil {
-		return 0
-	}
-	return card.NVLinks.Speed
-}
+func nvLinkSpeed(card *facts.Card) int64 { return valueOf(card.NVLinks).Speed }
 
 func linkNames(links []int) string {
 	if len(links) == 1 {
@@ -184,20 +165,15 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
-		if card.Link.Width == 0 || card.Link.Width >= card.Link.MaxWidth {
-			return ""
-		}
-		return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
+		return when(card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth, "x%d of x%d", card.Link.Width, card.Link.MaxWidth)
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
 		Want:    "one generation everywhere: look at slot, riser and the BIOS's limit",
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
-		if card.Link.MaxGeneration == 0 || int64(card.Link.MaxGeneration) >= generation[card.Name] {
-			return ""
-		}
-		return fmt.Sprintf("generation %d of %d", card.Link.MaxGeneration, generation[card.Name])
+		most := generation[card.Name]
+		return when(card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most, "generation %d of %d", card.Link.MaxGeneration, most)
 	}}}
 }
 
@@ -209,10 +185,8 @@ func replayRule(seconds float64) cardRule {
 		Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
 		Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 	}, func(card *facts.Card) string {
-		if replays := orZero(card.Link.Replays); replays >= leastReplays && float64(replays) >= replaysPerMinute*seconds/60 {
-			return fmt.Sprintf("%d replays", replays)
-		}
-		return ""
+		replays := valueOf(card.Link.Replays)
+		return when(float64(replays) >= max(leastReplays, replaysPerMinute*seconds/60), "%d replays", replays)
 	}}
 }
 
@@ -264,17 +238,14 @@ func hasFabric(node *facts.Node) bool {
 
 // fabricIsUp is whether the GPUs say that somebody has set them up.
 func fabricIsUp(node *facts.Node) bool {
-	told := 0
+	var states []string
 	for _, card := range node.NVML.Cards {
-		switch {
-		case card.Fabric == nil || card.Fabric.State == "not-supported":
-		case card.Fabric.State != "completed":
-			return false
-		default:
-			told++
+		if card.Fabric != nil && card.Fabric.State != "not-supported" {
+			states = append(states, card.Fabric.State)
 		}
 	}
-	return told > 0
+	slices.Sort(states)
+	return slices.Equal(slices.Compact(states), []string{"completed"})
 }
 
 // managerFindings judges the service of a machine that has NVSwitches of its own.
@@ -340,19 +311,15 @@ func fabricRules(node *facts.Node) []cardRule {
 		Want:    "fabric state completed",
 		Remedy:  restart,
 	}, func(card *facts.Card) string {
-		if card.Fabric == nil || !slices.Contains([]string{"not-started", "in-progress"}, card.Fabric.State) {
-			return ""
-		}
-		return "fabric state " + card.Fabric.State
+		state := valueOf(card.Fabric).State
+		return when(state == "not-started" || state == "in-progress", "fabric state %s", state)
 	}}, {checks.Finding{
 		Summary: "the NVLink fabric refused GPUs",
 		Want:    "fabric status success",
 		Remedy:  restart,
 	}, func(card *facts.Card) string {
-		if card.Fabric == nil || card.Fabric.Status == "" || card.Fabric.State == "not-supported" {
-			return ""
-		}
-		return fmt.Sprintf("fabric state %s, status %s", card.Fabric.State, card.Fabric.Status)
+		fabric := valueOf(card.Fabric)
+		return when(fabric.Status != "" && fabric.State != "not-supported", "fabric state %s, status %s", fabric.State, fabric.Status)
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the NVLink fabric of GPUs is not in full health",
@@ -360,14 +327,9 @@ func fabricRules(node *facts.Node) []cardRule {
 		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
 		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
 	}, func(card *facts.Card) string {
-		if card.Fabric == nil {
-			return ""
-		}
-		degraded := slices.Clone(card.Fabric.Degraded)
-		if card.NVLinks != nil && len(card.NVLinks.Down) > 0 {
-			degraded = slices.DeleteFunc(degraded, func(what string) bool { return what == "bandwidth" })
-		}
-		return strings.Join(degraded, ", ")
+		linksDown := len(valueOf(card.NVLinks).Down) > 0
+		degraded := slices.Clone(valueOf(card.Fabric).Degraded)
+		return strings.Join(slices.DeleteFunc(degraded, func(what string) bool { return linksDown && what == "bandwidth" }), ", ")
 	}}}
 }
 
@@ -375,10 +337,8 @@ func fabricRules(node *facts.Node) []cardRule {
 // Machines may well be in several: of racks, or by partitions.
 func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	place := func(card *facts.Card) string {
-		if card.Fabric == nil || card.Fabric.Cluster == "" {
-			return ""
-		}
-		return fmt.Sprintf("cluster %s, clique %d", card.Fabric.Cluster, card.Fabric.Clique)
+		fabric := valueOf(card.Fabric)
+		return when(fabric.Cluster != "", "cluster %s, clique %d", fabric.Cluster, fabric.Clique)
 	}
 	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
 	return eachOf(node, cards, []cardRule{{checks.Finding{

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -46,12 +45,7 @@ var prohibited = cardRule{checks.Finding{
 	Summary: "the compute mode of GPUs forbids to use them",
 	Want:    "compute mode default",
 	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
-}, func(card *facts.Card) string {
-	if card.ComputeMode != "prohibited" {
-		return ""
-	}
-	return "compute mode prohibited"
-}}
+}, func(card *facts.Card) string { return when(card.ComputeMode == "prohibited", "compute mode prohibited") }}
 
 // migEnabled is by the number of ranks on the node, 0 where nothing says: one rank
 // finds one instance.
@@ -59,21 +53,18 @@ var prohibited = cardRule{checks.Finding{
 // Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and
 // application considerations.
 func migEnabled(ranks int) cardRule {
-	rule := cardRule{Finding: checks.Finding{
+	rule := cardRule{checks.Finding{
 		Summary:  "MIG is enabled, and a process sees one instance of one GPU only",
 		Want:     "MIG disabled where several ranks run on a node",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	}}
-	rule.wrong = func(card *facts.Card) string {
-		switch {
-		case card.MIG != "enabled":
-			return ""
-		case len(card.MIGDevices) == 0:
-			return "MIG enabled, without any instance"
+	}, func(card *facts.Card) string {
+		instances := "without any instance"
+		if n := len(card.MIGDevices); n > 0 {
+			instances = counted(int64(n), "instance")
 		}
-		return "MIG enabled, " + counted(int64(len(card.MIGDevices)), "instance")
-	}
+		return when(card.MIG == "enabled", "MIG enabled, %s", instances)
+	}}
 	if ranks < 2 {
 		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled, and a rank gets a part of a GPU"
 		rule.Want, rule.WouldSee = "MIG disabled, unless that part is what is wanted", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
@@ -88,10 +79,8 @@ var modeRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
 }, func(card *facts.Card) string {
-	if !slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) || card.MIGPending == card.MIG {
-		return ""
-	}
-	return fmt.Sprintf("MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
+	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
+	return when(changes, "MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
@@ -99,10 +88,8 @@ var modeRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
 }, func(card *facts.Card) string {
-	if card.Persistence == nil || *card.Persistence || len(card.Processes) > 0 { // who uses it keeps it awake
-		return ""
-	}
-	return "persistence mode off"
+	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // who uses it keeps it awake
+	return when(card.Persistence != nil && !isAwake, "persistence mode off")
 }}}
 
 // persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
@@ -119,10 +106,8 @@ func appClocks(common map[string]int64) cardRule {
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -rac -i {gpus}")},
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(card *facts.Card) string {
-		if card.Clock.AppSM == 0 || int64(card.Clock.AppSM) >= common[card.Name] {
-			return ""
-		}
-		return fmt.Sprintf("%d MHz of %d", card.Clock.AppSM, common[card.Name])
+		most := common[card.Name]
+		return when(card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most, "%d MHz of %d", card.Clock.AppSM, most)
 	}}
 }
 
@@ -177,37 +162,24 @@ var brakes = []cardRule{{checks.Finding{
 	Want:    "full clocks: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
 }, func(card *facts.Card) string {
-	if !throttled(card, "hw-thermal", "sw-thermal") {
-		return ""
-	}
-	return "braked by heat" + degrees(card)
+	return when(throttled(card, "hw-thermal", "sw-thermal"), "braked by heat%s", degrees(card))
 }}, {checks.Finding{
 	Summary: "the power supply brakes GPUs",
 	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
 	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'")},
-}, func(card *facts.Card) string {
-	if !throttled(card, "hw-power-brake") {
-		return ""
-	}
-	return "power brake asserted"
-}}, {checks.Finding{
+}, func(card *facts.Card) string { return when(throttled(card, "hw-power-brake"), "power brake asserted") }}, {checks.Finding{
 	Summary: "the hardware brakes GPUs",
 	Want:    "full clocks: heat or power; the driver does not say which",
 	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
-	if !throttled(card, "hw-slowdown") {
-		return ""
-	}
-	return "hardware slowdown" + degrees(card)
+	return when(throttled(card, "hw-slowdown"), "hardware slowdown%s", degrees(card))
 }}, {checks.Finding{
 	Summary: "GPUs are close to the temperature where they brake",
 	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
-	if card.Temperature == nil || card.SlowdownAt == nil || *card.SlowdownAt <= nearSlowdown || *card.Temperature < *card.SlowdownAt-nearSlowdown {
-		return ""
-	}
-	return fmt.Sprintf("%d °C, brakes at %d °C", *card.Temperature, *card.SlowdownAt)
+	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
+	return when(card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown, "%d °C, brakes at %d °C", now, brakesAt)
 }}}
 
 func throttled(card *facts.Card, reasons ...string) bool {
@@ -215,10 +187,7 @@ func throttled(card *facts.Card, reasons ...string) bool {
 }
 
 func degrees(card *facts.Card) string {
-	if card.Temperature == nil {
-		return ""
-	}
-	return fmt.Sprintf(" at %d °C", *card.Temperature)
+	return when(card.Temperature != nil, " at %d °C", valueOf(card.Temperature))
 }
 
 // powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
@@ -230,10 +199,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
 	}, func(card *facts.Card) string {
 		watts, whose := rightLimit(card, common)
-		if watts == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
+		return when(watts > 0, "%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
 	}}
 	var wanted []float64
 	on := map[float64][]string{}
@@ -272,9 +238,7 @@ func maxClock(common map[string]int64) cardRule {
 		Want:    "one maximum everywhere",
 		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
 	}, func(card *facts.Card) string {
-		if card.Clock.MaxSM == 0 || int64(card.Clock.MaxSM) >= common[boardOf(card)] {
-			return ""
-		}
-		return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, common[boardOf(card)])
+		most := common[boardOf(card)]
+		return when(card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most, "%d MHz of %d", card.Clock.MaxSM, most)
 	}}
 }
