@@ -66,9 +66,8 @@ func judgeDrivers(view checks.View) []checks.Finding {
 		case node.GPU == nil:
 			findings = append(findings, checks.UnknownFor(node, checks.Check{Needs: []facts.Section{facts.SectionGPU}}.Missing(node)))
 		default:
-			findings = append(findings, shutDoors(node)...)
-			findings = append(findings, lacksLibcuda(node)...)
-			findings = append(findings, unheldGPUs(view, node, slotsOf(node))...)
+			found := slices.Concat(shutDoors(node), lacksLibcuda(node), unheldGPUs(view, node, slotsOf(node)))
+			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}
 	return findings
@@ -76,59 +75,43 @@ func judgeDrivers(view checks.View) []checks.Finding {
 
 // driverFailure puts a failure into words, by its kind.
 func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
-	describe, known := driverFailures[failure.Kind]
-	if !known {
-		describe = failsOtherwise
+	f := checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), kernelSays}}
+	if describe, known := driverFailures[failure.Kind]; known {
+		f = describe(node)
 	}
-	f := describe(node)
 	f.Nodes = []string{node.Name}
-	if said := driverAnswer(failure); f.Got == "" {
-		f.Got = said
-	} else {
-		f.Got += "; " + said
+	if f.Got != "" {
+		f.Got += "; "
 	}
+	if failure.Call != "" {
+		f.Got += failure.Call + ": "
+	}
+	f.Got += compare.Shown(failure.Text) + when(failure.Code != 0, " (%d)", failure.Code)
 	return f
 }
 
-// driverAnswer is the driver's answer as far as there was one.
-func driverAnswer(failure facts.NVMLFailure) string {
-	said := compare.Shown(failure.Text)
-	if failure.Call != "" {
-		said = failure.Call + ": " + said
-	}
-	if failure.Code != 0 {
-		said += fmt.Sprintf(" (%d)", failure.Code)
-	}
-	return said
-}
-
-// moduleUnheard is where NVML finds no driver although its kernel module is loaded: by
+// moduleUnreachable is where NVML finds no driver although its kernel module is loaded: by
 // its device nodes, if they are missing or refused.
-func moduleUnheard(node *facts.Node) checks.Finding {
+func moduleUnreachable(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "NVIDIA's kernel module is loaded, and its device nodes are missing", Got: "module " + node.GPU.Module,
 		Want: "/dev/nvidiactl and a /dev/nvidiaN for each GPU", WouldSee: noDriver,
-		Remedy: []fix.Command{fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L")},
+		Remedy: orStartWithGPUs(node, fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L")),
 	}
 	control := slices.IndexFunc(node.GPU.Doors, func(door facts.DeviceNode) bool { return door.Path == "/dev/nvidiactl" })
-	container := ranks.ContainerOf(node)
 	switch {
 	case control >= 0 && node.GPU.Doors[control].Problem == "" && len(node.GPU.Devices) > 0:
 		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
 		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
 		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
 		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), kernelSays, reloadModule(node)}
-		if container != "" {
+		if container := ranks.ContainerOf(node); container != "" {
 			f.Remedy = append(f.Remedy[:2:2], remedy.RestartContainer(container, fix.Code("it gets the device nodes of now"))...)
 		}
 	case control >= 0 && !slices.Contains(leadsNowhere, node.GPU.Doors[control].Problem):
 		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
 		f.Got, f.Want = shutDoorNames(node), "device nodes that every rank may read and write"
-		if f.Remedy = openDoors; container != "" {
-			f.Remedy = remedy.StartWithGPUs(container)
-		}
-	case container != "":
-		f.Remedy = remedy.StartWithGPUs(container)
+		f.Remedy = orStartWithGPUs(node, openDoors...)
 	}
 	return f
 }
@@ -144,7 +127,7 @@ var leadsNowhere = []string{"no such file or directory", "no such device or addr
 // not show was not meant for us.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
-func shutDoors(node *facts.Node) []checks.Finding {
+func shutDoors(node *facts.Node) (findings []checks.Finding) {
 	var missing, refused []string
 	if slices.Contains(node.GPU.Others, launch.WindowsGPUs) {
 		return nil // its libcuda goes through that door alone
@@ -158,22 +141,19 @@ func shutDoors(node *facts.Node) []checks.Finding {
 			refused = append(refused, door.Path+": "+door.Problem)
 		}
 	}
-	var findings []checks.Finding
-	container := ranks.ContainerOf(node)
 	if refused != nil {
-		f := checks.Finding{Nodes: []string{node.Name}, Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA, Remedy: openDoors}
-		if container != "" {
-			f.Remedy = remedy.StartWithGPUs(container)
-		}
-		findings = append(findings, f)
+		findings = append(findings, checks.Finding{
+			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA,
+			Remedy: orStartWithGPUs(node, openDoors...),
+		})
 	}
-	if missing != nil && (container != "" || !node.GPU.Modprobe) {
-		f := checks.Finding{Nodes: []string{node.Name}, Summary: "device nodes of the driver are missing, or their module is", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA}
-		f.Remedy = []fix.Command{fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0")}
-		switch {
-		case container != "":
-			f.Remedy = remedy.StartWithGPUs(container)
-		default:
+	inContainer := ranks.ContainerOf(node) != ""
+	if missing != nil && (inContainer || !node.GPU.Modprobe) {
+		f := checks.Finding{
+			Summary: "device nodes of the driver are missing, or their module is", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA,
+			Remedy: orStartWithGPUs(node, fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0")),
+		}
+		if !inContainer {
 			f.Verdict = checks.Warn
 			f.Want = "made before the launch: CUDA makes them on first use only where nvidia-modprobe is setuid root"
 		}
@@ -199,11 +179,9 @@ func strangersDoor(node *facts.Node, path string) bool {
 // shutDoorNames are the device nodes that cannot be opened, with the reasons.
 func shutDoorNames(node *facts.Node) string {
 	var names []string
-	if node.GPU != nil {
-		for _, door := range node.GPU.Doors {
-			if door.Problem != "" {
-				names = append(names, door.Path+": "+door.Problem)
-			}
+	for _, door := range valueOf(node.GPU).Doors {
+		if door.Problem != "" {
+			names = append(names, door.Path+": "+door.Problem)
 		}
 	}
 	return strings.Join(names, ", ")
@@ -216,31 +194,56 @@ func lacksLibcuda(node *facts.Node) []checks.Finding {
 		return nil
 	}
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "the driver answers, and its libcuda.so.1 is not in the loader's path", Want: "libcuda.so.1", WouldSee: noDriver,
-		Remedy: []fix.Command{fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig`)},
+		Summary: "the driver answers, and its libcuda.so.1 is not in the loader's path", Want: "libcuda.so.1", WouldSee: noDriver,
+		Remedy: orStartWithGPUs(node, fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig`)),
 	}
-	switch container, module := ranks.ContainerOf(node), moduleVersion(node); {
-	case container != "":
-		f.Remedy = remedy.StartWithGPUs(container)
-	case module != "":
+	if module := moduleVersion(node); module != "" && ranks.ContainerOf(node) == "" {
 		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(compare.Release(module, 1))).Remark("Ubuntu; where it is not: of the kernel module's version"))
 	}
 	return []checks.Finding{f}
 }
 
-// driverFailures says of each kind of failure what it is and what cures it.
+// driverFailures says of each kind of failure what it is and what repairs it.
 var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureNoDriver:     moduleMissing,
 	facts.FailureMismatch:     versionsDiffer,
 	facts.FailureUnknown:      failsUnexplained,
 	facts.FailureNoPermission: mayNotAsk,
-	facts.FailureLost:         lostAGPU,
-	facts.FailureReset:        wantsReset,
 	facts.FailureNotFound:     holdsNoGPU,
-	facts.FailureNoLibrary:    userHalfMissing,
-	facts.FailureCrashed:      libraryCrashes,
-	facts.FailureHung:         hangs,
-	facts.FailureStuck:        isStuck,
+	facts.FailureNoLibrary:    librariesMissing,
+	facts.FailureLost: always(checks.Finding{
+		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
+		Remedy:   []fix.Command{kernelSays, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
+		WouldSee: unknownCUDA,
+	}),
+	facts.FailureReset: always(checks.Finding{
+		Summary:  "a GPU wants a reset before it is used again",
+		Remedy:   []fix.Command{resetGPUs, withoutNode},
+		WouldSee: unknownCUDA,
+	}),
+	facts.FailureCrashed: always(checks.Finding{
+		Summary:  "the driver's library crashes when it is asked",
+		Want:     "libraries of one driver version",
+		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), kernelSays},
+		WouldSee: "the ranks there crash when they first ask for a GPU (exits with return code = -11)",
+	}),
+	facts.FailureHung: always(checks.Finding{
+		Summary:  "the driver does not answer",
+		Want:     "an answer",
+		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
+		WouldSee: waitsForGPU,
+	}),
+	facts.FailureStuck: always(checks.Finding{
+		Summary:  "the driver does not answer, and who asks it cannot be killed any more",
+		Want:     "an answer",
+		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode},
+		WouldSee: waitsForGPU,
+	}),
+}
+
+// always is of a failure that is the same on every node.
+func always(f checks.Finding) func(*facts.Node) checks.Finding {
+	return func(*facts.Node) checks.Finding { return f }
 }
 
 var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository")
@@ -268,13 +271,10 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 
 // mayNotAsk is NVML's error 4.
 func mayNotAsk(node *facts.Node) checks.Finding {
-	f := checks.Finding{Summary: "this account may not use NVIDIA's driver", Got: shutDoorNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs}
-	if container := ranks.ContainerOf(node); container != "" {
-		f.Remedy = remedy.StartWithGPUs(container)
-		return f
+	return checks.Finding{
+		Summary: "this account may not use NVIDIA's driver", Got: shutDoorNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
+		Remedy: orStartWithGPUs(node, openDoors...),
 	}
-	f.Remedy = openDoors
-	return f
 }
 
 // openDoors are for device nodes that their mode closes: the module sets it.
@@ -283,42 +283,28 @@ var openDoors = []fix.Command{
 	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or the account in their group, lasts"),
 }
 
-func lostAGPU(*facts.Node) checks.Finding {
-	return checks.Finding{
-		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
-		Remedy:   []fix.Command{kernelSays, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
-		WouldSee: unknownCUDA,
-	}
-}
-
-func wantsReset(*facts.Node) checks.Finding {
-	return checks.Finding{
-		Summary:  "a GPU wants a reset before it is used again",
-		Remedy:   []fix.Command{resetGPUs, withoutNode},
-		WouldSee: unknownCUDA,
-	}
-}
-
 // holdsNoGPU is NVML's error 6, or a driver that counts none.
 func holdsNoGPU(node *facts.Node) checks.Finding {
-	f := checks.Finding{Summary: "the driver is loaded and has no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs}
-	if container := ranks.ContainerOf(node); container != "" {
-		f.Summary = "the container was given no GPU"
-		f.Remedy = remedy.StartWithGPUs(container)
-		return f
+	f := checks.Finding{
+		Summary: "the driver is loaded and has no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
+		Remedy: orStartWithGPUs(node, fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), kernelSays),
 	}
-	f.Remedy = []fix.Command{fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), kernelSays}
+	if ranks.ContainerOf(node) != "" {
+		f.Summary = "the container was given no GPU"
+	}
 	return f
 }
 
-// userHalfMissing is where neither NVML nor nvidia-smi is there to be asked.
-func userHalfMissing(node *facts.Node) checks.Finding {
-	f := checks.Finding{Summary: "there are GPUs, and NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver}
+// librariesMissing is where neither NVML nor nvidia-smi is there to be asked.
+func librariesMissing(node *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Summary: "there are GPUs, and NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver,
+		Remedy: orStartWithGPUs(node, installDriver.Remark(", then reboot"), fix.On("nvidia-smi -L")),
+	}
 	module := moduleVersion(node)
-	switch container := ranks.ContainerOf(node); {
-	case container != "":
+	switch {
+	case ranks.ContainerOf(node) != "":
 		f.Summary = "the container has GPUs and not the driver's libraries"
-		f.Remedy = remedy.StartWithGPUs(container)
 	case module != "":
 		f.Summary = "the driver's kernel module is loaded, and its libraries are not installed"
 		f.Got = "kernel module " + module
@@ -326,39 +312,8 @@ func userHalfMissing(node *facts.Node) checks.Finding {
 			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(compare.Release(module, 1))).Remark("Ubuntu; what matters is that they are of the module's version"),
 			fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L"),
 		}
-	default:
-		f.Remedy = []fix.Command{installDriver.Remark(", then reboot"), fix.On("nvidia-smi -L")}
 	}
 	return f
-}
-
-func libraryCrashes(*facts.Node) checks.Finding {
-	return checks.Finding{
-		Summary:  "the driver's library crashes when it is asked",
-		Want:     "libraries of one driver version",
-		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), kernelSays},
-		WouldSee: "the ranks there crash when they first ask for a GPU (exits with return code = -11)",
-	}
-}
-
-func hangs(*facts.Node) checks.Finding {
-	return checks.Finding{
-		Summary:  "the driver does not answer",
-		Want:     "an answer",
-		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
-		WouldSee: waitsForGPU,
-	}
-}
-
-func isStuck(node *facts.Node) checks.Finding {
-	f := hangs(node)
-	f.Summary = "the driver does not answer, and who asks it cannot be killed any more"
-	f.Remedy = []fix.Command{f.Remedy[0], rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode}
-	return f
-}
-
-func failsOtherwise(*facts.Node) checks.Finding {
-	return checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), kernelSays}}
 }
 
 // nouveauOff keeps the free driver off the GPUs.
@@ -368,8 +323,8 @@ var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n"
 func moduleMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{Summary: "the kernel module of NVIDIA's driver is not loaded", Want: "the module nvidia", WouldSee: noDriver}
 	switch holders := busDrivers(node); {
-	case node.GPU != nil && node.GPU.Module != "":
-		return moduleUnheard(node)
+	case valueOf(node.GPU).Module != "":
+		return moduleUnreachable(node)
 	case ranks.ContainerOf(node) != "":
 		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi"), fix.Note("a container uses the kernel module of its machine")}
 	case slices.Contains(holders, "nouveau"):
@@ -389,10 +344,8 @@ func moduleMissing(node *facts.Node) checks.Finding {
 
 // busDrivers are the kernel drivers bound to the GPUs.
 func busDrivers(node *facts.Node) (drivers []string) {
-	if node.GPU != nil {
-		for _, gpu := range node.GPU.OnBus {
-			drivers = append(drivers, gpu.Driver)
-		}
+	for _, gpu := range valueOf(node.GPU).OnBus {
+		drivers = append(drivers, gpu.Driver)
 	}
 	return drivers
 }
@@ -407,9 +360,9 @@ func versionsDiffer(node *facts.Node) checks.Finding {
 	}
 	if container := ranks.ContainerOf(node); container != "" {
 		f.Remedy = remedy.RestartContainer(container, fix.Code("it was started before its machine's driver was upgraded, or its image brings a driver of its own"))
-		return f
+	} else {
+		f.Remedy = []fix.Command{rebootNode, reloadModule(node)}
 	}
-	f.Remedy = []fix.Command{rebootNode, reloadModule(node)}
 	return f
 }
 
@@ -419,7 +372,7 @@ func reloadModule(node *facts.Node) fix.Command {
 	services := fix.Code("nvidia-persistenced nvidia-fabricmanager nvidia-dcgm")
 	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
 	for _, module := range []string{"nvidia_peermem", "nv_peer_mem", "gdrdrv"} {
-		if node.GPU != nil && slices.Contains(node.GPU.Modules, module) {
+		if slices.Contains(valueOf(node.GPU).Modules, module) {
 			out, in = append(out, module), append(in, module)
 		}
 	}
@@ -428,10 +381,7 @@ func reloadModule(node *facts.Node) fix.Command {
 }
 
 func moduleVersion(node *facts.Node) string {
-	if node.GPU != nil && node.GPU.Module != "" {
-		return node.GPU.Module
-	}
-	return node.NVML.Driver
+	return cmp.Or(valueOf(node.GPU).Module, node.NVML.Driver)
 }
 
 // libraryVersion is that of NVML without the digits of its interface, else that of
@@ -440,9 +390,5 @@ func libraryVersion(node *facts.Node) string {
 	if parts := strings.Split(node.NVML.Library, "."); len(parts) > 3 {
 		return strings.Join(parts[1:], ".")
 	}
-	libcuda := ""
-	if node.GPU != nil && len(node.GPU.Libcuda) > 0 {
-		libcuda = node.GPU.Libcuda[0].Version
-	}
-	return cmp.Or(node.NVML.Library, libcuda)
+	return cmp.Or(node.NVML.Library, valueOf(firstLibcuda(node)).Version)
 }

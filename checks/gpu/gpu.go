@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -303,6 +304,15 @@ func counted(n int64, noun string) string {
 // uptime is how long a driver may have counted at most, in seconds; a day where
 // that was not seen.
 func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime, 86400) }
+
+// orStartWithGPUs is what helps on a machine; a container never gets what it was not given
+// when it was started.
+func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
+	if container := ranks.ContainerOf(node); container != "" {
+		return remedy.StartWithGPUs(container)
+	}
+	return onMachine
+}
 
 // valueOf is a fact, the zero value where it was not told.
 func valueOf[T any](fact *T) (value T) {

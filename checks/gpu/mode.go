@@ -45,7 +45,9 @@ var prohibited = cardRule{checks.Finding{
 	Summary: "the compute mode of GPUs forbids to use them",
 	Want:    "compute mode default",
 	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
-}, func(card *facts.Card) string { return when(card.ComputeMode == "prohibited", "compute mode prohibited") }}
+}, func(card *facts.Card) string {
+	return when(card.ComputeMode == "prohibited", "compute mode prohibited")
+}}
 
 // migEnabled is by the number of ranks on the node, 0 where nothing says: one rank
 // finds one instance.
