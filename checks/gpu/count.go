@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,7 +37,7 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	}
 	short := view.Failing("slots-fit")
 	slotsOf := view.Launch.SlotsUsed()
-	var alike, none []*facts.Node
+	var alike []*facts.Node
 	for _, node := range nodes {
 		switch names := lost(node); {
 		case names != nil:
@@ -48,11 +49,8 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	}
 	for _, node := range view.Nodes {
 		if !node.NVML.Asked && !short[node.Name] && (slotsOf(node) == nil || len(slotsOf(node)) > 0) {
-			none = append(none, node)
+			findings = append(findings, noGPU(node))
 		}
-	}
-	for _, node := range none {
-		findings = append(findings, noGPU(node))
 	}
 	return append(findings, fewerGPUs(alike, slotsOf)...)
 }
@@ -63,8 +61,8 @@ func noGPU(node *facts.Node) checks.Finding {
 		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
 		WouldSee: noDriver, Remedy: []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), fix.Note("take {nodes} out of {hostfile}")},
 	}
-	if node.GPU != nil && len(node.GPU.Others) > 0 {
-		f.Got = fmt.Sprintf("%d accelerators of another maker", len(node.GPU.Others))
+	if others := len(valueOf(node.GPU).Others); others > 0 {
+		f.Got = fmt.Sprintf("%d accelerators of another maker", others)
 		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
 	}
 	if container := ranks.ContainerOf(node); container != "" {
@@ -75,16 +73,15 @@ func noGPU(node *facts.Node) checks.Finding {
 
 // fewerGPUs compares the nodes. One whose slots are as many as it shows is as
 // somebody knows it to be.
-func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []checks.Finding {
-	var findings []checks.Finding
+func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings []checks.Finding) {
+	known := map[string]bool{}
+	for _, node := range nodes {
+		known[node.Name] = len(slotsOf(node)) == len(node.NVML.Cards)
+	}
 	for _, d := range compare.Differences(compare.Among(nodes, "GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) })) {
-		known := func(name string) bool {
-			i := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == name })
-			return len(slotsOf(nodes[i])) == len(nodes[i].NVML.Cards)
-		}
 		want, _ := strconv.Atoi(d.Deviations[0].Want)
 		got, _ := strconv.Atoi(d.Deviations[0].Got)
-		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), known)
+		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), func(name string) bool { return known[name] })
 		if len(d.Nodes) == 0 || !d.Split && got > want {
 			continue
 		}
@@ -137,7 +134,7 @@ func lost(node *facts.Node) (names []string) {
 			names = append(names, device)
 		}
 	}
-	if len(names) <= node.NVML.Hidden { // which of them are hidden is not told
+	if len(names) <= node.NVML.Hidden { // which of them are hidden is unknown
 		return nil
 	}
 	return names
@@ -147,18 +144,13 @@ func lost(node *facts.Node) (names []string) {
 // them, or the cgroup of a job or a container keeps it from their device nodes. The
 // driver may hide a GPU because of the cgroup.
 func withheld(node *facts.Node) int {
-	refused := 0
-	for _, device := range node.NVML.Unshown {
-		if device.Problem != "" && !slices.Contains(leadsNowhere, device.Problem) {
-			refused++
-		}
-	}
-	return max(refused, node.NVML.Hidden)
+	refused := slices.DeleteFunc(slices.Clone(node.NVML.Unshown), func(d facts.DeviceNode) bool { return d.Problem == "" || slices.Contains(leadsNowhere, d.Problem) })
+	return max(len(refused), node.NVML.Hidden)
 }
 
-// shows is whether a card has a PCI address, or may have: not all told theirs.
+// shows is whether a card has a PCI address, or may have: that of some is unknown.
 func shows(cards []facts.Card, address string) bool {
-	for i := range cards {
+	for i := range cards { // by index: a card is large
 		if cards[i].Address == "" || cards[i].Address == address {
 			return true
 		}
@@ -174,7 +166,7 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 		return nil
 	}
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
+		Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
 		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), kernelSays.Remark("why the driver refused them")},
 	}
@@ -182,8 +174,7 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 		f.Remedy = append(f.Remedy, nouveauOff)
 	}
 	if spares(node, slots) {
-		f.Verdict = checks.Warn
-		f.WouldSee = unneeded
+		f.Verdict, f.WouldSee = checks.Warn, unneeded
 	} else {
 		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	}
@@ -227,16 +218,14 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 		f.Summary = "device nodes of GPUs are there that the driver does not show"
 		f.Remedy = append([]fix.Command{kernelSays}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
-	switch {
-	case spares(node, slots): // another job may use the others: nothing that ends it
-		f.Verdict = checks.Warn
-		f.WouldSee = unneeded
-	case ranks.ContainerOf(node) == "":
+	if spares(node, slots) { // another job may use the others: nothing that ends it
+		f.Verdict, f.WouldSee = checks.Warn, unneeded
+		return f
+	}
+	if ranks.ContainerOf(node) == "" {
 		f.Remedy = append(f.Remedy, rebootNode.Remark("; where it stays away, power off and on"))
 	}
-	if !spares(node, slots) {
-		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
-	}
+	f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	return f
 }
 
@@ -272,14 +261,11 @@ func judgeSlots(view checks.View) []checks.Finding {
 		return checks.Skipped("no node shows an accelerator: DeepSpeed takes the CPU then, and a slot is a process (--accelerator cpu)")
 	}
 	var findings []checks.Finding
-	slotsOf := p.SlotsUsed()
-	asked := false
-	bare := 0
-	for _, node := range view.Nodes {
-		if count, known := launch.Accelerators(node); known && count+notShown(view, node) == 0 && !driverFails(view, node) {
-			bare++
-		}
-	}
+	slotsOf, asked := p.SlotsUsed(), false
+	noneAnywhere := !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
+		count, known := launch.Accelerators(node)
+		return !known || count+notShown(view, node) > 0 || driverFails(view, node)
+	})
 	for _, node := range ranks.Nodes(view) {
 		slots := slotsOf(node)
 		asked = asked || len(slots) > 0
@@ -292,8 +278,8 @@ func judgeSlots(view checks.View) []checks.Finding {
 			findings = append(findings, checks.UnknownFor(node, "how many accelerators there are was not seen"))
 		case len(slots) > 0 && slices.Max(slots) >= there:
 			f := tooFew(p, node, slots, count)
-			if !cpu && count == 0 && bare == len(view.Nodes) {
-				f.Remedy = noneAnywhere
+			if !cpu && count == 0 && noneAnywhere {
+				f.Remedy = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
 			}
 			if cpu { // torchrun takes nothing: the script may be one for the CPU
 				f.Verdict = checks.Warn
@@ -301,7 +287,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 			}
 			findings = append(findings, ranks.OfMachine(view, node, f))
 		case len(slots) > 0 && slices.Max(slots) >= count:
-			findings = append(findings, leftTo(whoMissesGPU(node), node))
+			findings = append(findings, leftTo(cmp.Or(when(lost(node) != nil, "gpu-count"), "gpu-driver-loads"), node))
 		case len(slots) > 0 && there == count && !p.ChoosesDevices():
 			findings = append(findings, hidden(view, node, slots, count)...)
 		}
@@ -332,14 +318,6 @@ func notShown(view checks.View, node *facts.Node) (count int) {
 	return count
 }
 
-// whoMissesGPU is the check that speaks of the GPUs of a machine that are not shown.
-func whoMissesGPU(node *facts.Node) string {
-	if lost(node) != nil {
-		return "gpu-count"
-	}
-	return "gpu-driver-loads"
-}
-
 // hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
 // the ranks too few of them. An empty value hides all, so that it is looked at as it is.
 func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
@@ -358,9 +336,7 @@ func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks
 		Want:    "slots " + indices(slots),
 		Remedy:  []fix.Command{ranks.SearchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
 	}
-	if len(shown) == 0 {
-		f.WouldSee = noGPUs
-	}
+	f.WouldSee = when(len(shown) == 0, noGPUs)
 	return []checks.Finding{f}
 }
 
@@ -379,11 +355,10 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 	case 1:
 		f.Got = "one accelerator, 0"
 	}
-	if machine.NVML != nil && withheld(machine) > 0 {
-		f.Got += fmt.Sprintf("; %d more are not for this session", withheld(machine))
-	}
-	if machine.NVML != nil && slices.ContainsFunc(machine.NVML.Cards, func(c facts.Card) bool { return c.MIG == "enabled" }) {
-		f.Got += "; MIG is on, and of its instances CUDA shows a process one"
+	if nvml := machine.NVML; nvml != nil {
+		f.Got += when(withheld(machine) > 0, "; %d more are not for this session", withheld(machine))
+		hasMIG := slices.ContainsFunc(nvml.Cards, func(c facts.Card) bool { return c.MIG == "enabled" })
+		f.Got += when(hasMIG, "; MIG is on, and of its instances CUDA shows a process one")
 	}
 	if slots[0] >= count {
 		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
@@ -391,9 +366,6 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 	}
 	return f
 }
-
-// noneAnywhere is for a launch on GPUs of which no node shows any.
-var noneAnywhere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
 
 // fewerSlots is what to write for machines with count accelerators.
 func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {

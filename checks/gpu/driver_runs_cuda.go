@@ -39,20 +39,20 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	}
 	alike := len(compare.GroupBy(nodes, func(n *facts.Node) string { return ranks.TorchKind(n.Python.Torch) })) == 1
 	cardsOf := usedCards(view)
-	told := false
+	judged := false
 	for _, node := range nodes {
 		torch := node.Python.Torch
 		switch {
-		case torch.HIP != "":
-		case torch.CUDA == "" && alike: // among others it is torch-same's finding
-			told = true
-			findings = append(findings, cpuBuild(view, node, cardsOf(node)))
-		case torch.CUDA != "":
-			told = true
-			findings = append(findings, runsTorch(view, node, cardsOf(node))...)
+		case torch.HIP != "", torch.CUDA == "" && !alike: // among others it is torch-same's finding
+			continue
+		case torch.CUDA == "":
+			findings = append(findings, checks.OfNode(node, cpuBuild(view, node, cardsOf(node)))...)
+		default:
+			findings = append(findings, checks.OfNode(node, runsTorch(view, node, cardsOf(node))...)...)
 		}
+		judged = true
 	}
-	if !told {
+	if !judged {
 		return append(findings, checks.Skipped("no torch here is built for CUDA")...)
 	}
 	return findings
@@ -62,7 +62,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 // that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
 func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
+		Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
 		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
 	if f.Remedy == nil { // the driver is older than every build
@@ -82,12 +82,7 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 	if found := judgeLibcuda(node); found != nil {
 		return found
 	}
-	torch := node.Python.Torch
-	driver := node.NVML.Driver
-	if bridged(node) {
-		driver = "" // the kernel module's own CUDA no longer counts
-	}
-	runs, known := launch.DriverRuns(driver, node.NVML.CUDA, torch.CUDA)
+	runs, known := launch.DriverRuns(driverThatCounts(node), node.NVML.CUDA, node.Python.Torch.CUDA)
 	switch {
 	case !known:
 		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was told")}
@@ -100,7 +95,6 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	torch := node.Python.Torch
 	f := checks.Finding{
-		Nodes:   []string{node.Name},
 		Summary: "the driver is too old for the CUDA that torch was built with",
 		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", compare.Shown(node.NVML.Driver), compare.Shown(node.NVML.CUDA), torch.Version),
 		Want:    "a driver for CUDA " + torch.CUDA,
@@ -120,11 +114,7 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 
 // judgeGPUCode is of a torch without code for the GPUs that its ranks use.
 func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
-	torch := *node.Python.Torch
-	arch := ""
-	if node.Host != nil {
-		arch = node.Host.Arch
-	}
+	torch, arch := *node.Python.Torch, valueOf(node.Host).Arch
 	for i, card := range cards {
 		if i > 0 && card.Capability == cards[i-1].Capability {
 			continue
@@ -135,7 +125,6 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 			continue
 		}
 		f := checks.Finding{
-			Nodes:    []string{node.Name},
 			Summary:  "torch has no code for the GPUs",
 			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
@@ -160,17 +149,13 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 // build for a part of the version that says nothing, and leaves the one at hand
 // where it is not forced. It is nil where pytorch.org has none.
 func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.Command {
-	driver := node.NVML.Driver
-	if bridged(node) {
-		driver = ""
-	}
 	var capabilities []string
 	for _, card := range cards {
 		if card.Capability != "" && !slices.Contains(capabilities, card.Capability) {
 			capabilities = append(capabilities, card.Capability)
 		}
 	}
-	wheels, found := launch.TorchFor(*node.Python.Torch, driver, node.NVML.CUDA, capabilities)
+	wheels, found := launch.TorchFor(*node.Python.Torch, driverThatCounts(node), node.NVML.CUDA, capabilities)
 	if !found {
 		return nil
 	}
@@ -178,13 +163,12 @@ func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.C
 	for i := range view.All {
 		everywhere = append(everywhere, view.All[i].Name)
 	}
-	all := fix.Word(hostfile.Fold(everywhere))
+	pip, index, all := remedy.Pip(view), fix.Name(wheels.Index), fix.Word(hostfile.Fold(everywhere))
 	if wheels.Release == "" {
-		return []fix.Command{remedy.Pip(view).Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
-			fix.Name(wheels.Index), fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
+		return []fix.Command{pip.Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
+			index, fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
 	}
-	return []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s",
-		fix.Package("torch=="+wheels.Release), fix.Name(wheels.Index), all)}
+	return []fix.Command{pip.Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s", fix.Package("torch=="+wheels.Release), index, all)}
 }
 
 // newerDriver installs the driver that a CUDA takes.
@@ -210,6 +194,15 @@ func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	return &node.GPU.Libcuda[0]
 }
 
+// driverThatCounts is the version of a node's driver, "" where ranks bring a libcuda of
+// their own, so that the kernel module's CUDA no longer counts.
+func driverThatCounts(node *facts.Node) string {
+	if bridged(node) {
+		return ""
+	}
+	return node.NVML.Driver
+}
+
 // bridged is whether ranks get a libcuda of another version than the kernel module.
 // The number in the file's name is the driver's only if it looks like one: WSL and
 // Jetson have a libcuda.so.1.1.
@@ -228,7 +221,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	if first == nil {
 		return nil
 	}
-	f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
+	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
 	switch {
 	case strings.Contains(first.Path, "/stubs/"):
 		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"

@@ -30,17 +30,17 @@ var PeerAccess = checks.Check{
 		nodes, findings := judgedGPUs(view)
 		linkedOf := linkedCards(view)
 		var several []*facts.Node
-		told := false
+		answered := false
 		for _, node := range nodes {
 			if len(linkedOf(node)) > 1 {
 				several = append(several, node)
-				told = told || node.NVML.Peers != nil
+				answered = answered || node.NVML.Peers != nil
 			}
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForPeers)...)
 			findings = append(findings, detours(view, node, linkedOf(node))...)
 		}
 		switch {
-		case len(several) > 0 && !told:
+		case len(several) > 0 && !answered:
 			return append(findings, checks.Skipped("the driver told of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
 		case len(nodes) > 0 && len(several) == 0:
 			return append(findings, checks.Skipped("no node has two GPUs that could reach each other")...)
@@ -79,22 +79,12 @@ func pairsOf(node *facts.Node, cards []*facts.Card) iter.Seq[pair] {
 	}
 }
 
-// anyPair is whether one of the pairs is so.
-func anyPair(pairs iter.Seq[pair], is func(pair) bool) bool {
-	for p := range pairs {
-		if is(p) {
-			return true
-		}
-	}
-	return false
-}
-
 // refusedPeers finds pairs without peer access that ought to have it.
 func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	works := map[[3]string]bool{}
 	for _, node := range nodes {
 		for p := range pairsOf(node, cardsOf(node)) {
-			if p.status == "ok" && !works[p.alike()] {
+			if p.status == "ok" {
 				works[p.alike()] = true
 			}
 		}
@@ -107,11 +97,9 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not told"))
 			continue
 		}
-		pairs := pairsOf(node, cardsOf(node))
-		if !anyPair(pairs, func(p pair) bool { return p.status != "ok" }) || ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) {
-			continue // of the switch env-sane speaks
+		if !ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks
+			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
-		findings = append(findings, refusedPairs(node, pairs, works)...)
 	}
 	return findings
 }
@@ -209,7 +197,10 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 // pcieRoutes are the ways from the root complex to the GPUs of the launch and the
 // RDMA adapters that talk to each other over PCIe; none where nothing does.
 func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
-	overPCIe := anyPair(pairsOf(node, cards), func(p pair) bool { return p.status == "ok" && !nccl.ByNVLink(p.joined) })
+	overPCIe := false
+	for p := range pairsOf(node, cards) {
+		overPCIe = overPCIe || p.status == "ok" && !nccl.ByNVLink(p.joined)
+	}
 	var adapters [][]string
 	if node.IB != nil && len(view.All) > 1 && !ranks.KeptOffRDMA(ranks.Env(view, node)) {
 		for _, device := range node.IB.Devices {
@@ -222,9 +213,10 @@ func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes
 		return nil
 	}
 	for _, card := range cards {
-		at := slices.IndexFunc(node.GPU.OnBus, func(g facts.PCIGPU) bool { return g.Address == card.Address })
-		if at >= 0 && len(node.GPU.OnBus[at].Path) > 0 {
-			routes = append(routes, node.GPU.OnBus[at].Path)
+		for _, gpu := range node.GPU.OnBus {
+			if gpu.Address == card.Address && len(gpu.Path) > 0 {
+				routes = append(routes, gpu.Path)
+			}
 		}
 	}
 	return append(routes, adapters...)
@@ -298,16 +290,29 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 	for _, node := range nodes {
 		network := ranks.NCCLNetwork(view, node)
 		direct := network.GPUDirect(node)
+		level := ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"]
 		switch what, known := lacks(node); {
 		case !known:
 			findings = append(findings, checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen"))
 		case what != "":
-			findings = append(findings, withoutDirect(node, what, somewhere))
+			findings = append(findings, checks.OfNode(node, withoutDirect(node, what, somewhere))...)
 		case direct.By != "", direct.Why == "": // it works, or the distances are not told
-		case ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"].Value != "":
-			findings = append(findings, switchedOffDirect(view, node))
+		case level.Value != "": // the farthest that NCCL goes
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
+				Got:     ranks.Origin(view, level),
+				Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
+				Remedy:  ranks.TakeOut(view, level),
+			})
 		case allFar(node, cardsOf(node), network.Ports):
-			findings = append(findings, farAdapters(node))
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
+				Got:     ranks.DeviceNames(node) + " at distance SYS",
+				Want:    "an adapter under the same PCIe switch as a GPU",
+				Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
+			})
 		}
 	}
 	return findings
@@ -316,7 +321,6 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 // withoutDirect is of a node where adapters cannot register GPU memory.
 func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Finding {
 	f := checks.Finding{
-		Nodes:   []string{node.Name},
 		Summary: "GPUDirect RDMA is not to be had, and what goes between nodes is copied through host memory",
 		Got:     "neither nvidia_peermem nor nv_peer_mem is loaded; in the way of DMA-BUF: " + lacks,
 		Want:    "nvidia_peermem loaded, or what DMA-BUF takes",
@@ -331,18 +335,6 @@ func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Findin
 	return f
 }
 
-// switchedOffDirect: NCCL_NET_GDR_LEVEL is the farthest that NCCL goes.
-func switchedOffDirect(view checks.View, node *facts.Node) checks.Finding {
-	level := ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"]
-	return checks.Finding{
-		Nodes:   []string{node.Name},
-		Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
-		Got:     ranks.Origin(view, level),
-		Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
-		Remedy:  ranks.TakeOut(view, level),
-	}
-}
-
 // allFar is whether every adapter is on another socket than every GPU of the launch.
 // Nearer than that but behind a bridge of the processor is how many machines are built.
 func allFar(node *facts.Node, cards []*facts.Card, ports []nccl.HCAPort) bool {
@@ -354,14 +346,4 @@ func allFar(node *facts.Node, cards []*facts.Card, ports []nccl.HCAPort) bool {
 		}
 	}
 	return true
-}
-
-func farAdapters(node *facts.Node) checks.Finding {
-	return checks.Finding{
-		Nodes:   []string{node.Name},
-		Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
-		Got:     ranks.DeviceNames(node) + " at distance SYS",
-		Want:    "an adapter under the same PCIe switch as a GPU",
-		Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
-	}
 }
