@@ -17,10 +17,16 @@ import (
 // other nodes use theirs, and is slow where nobody can. Nodes without an adapter are
 // ib-same's to speak of.
 func obstructed(view checks.View, node *facts.Node, network nccl.Network, othersWork bool) []checks.Finding {
-	f := checks.Finding{Nodes: []string{node.Name}, WouldSee: "NET/IB : No device found, and TCP from this node only"}
+	f := checks.Finding{WouldSee: "NET/IB : No device found, and TCP from this node only"}
 	switch network.Obstacle {
 	case nccl.ObstacleHCA:
-		return selectsNothing(view, node, network.Setting)
+		return []checks.Finding{{
+			Summary:  "NCCL_IB_HCA selects no adapter of this node",
+			Got:      ranks.Origin(view, network.Setting),
+			Want:     "some of " + ranks.DeviceNames(node),
+			WouldSee: f.WouldSee,
+			Remedy:   ranks.TakeOut(view, network.Setting),
+		}}
 	case nccl.ObstacleInactive:
 		f.Summary, f.Got = "no InfiniBand or RoCE port is up, where other nodes have some", portStates(node)
 		f.Want, f.Remedy = "ACTIVE LinkUp", []fix.Command{fix.On("ibstat")}
@@ -48,17 +54,6 @@ func obstructed(view checks.View, node *facts.Node, network nccl.Network, others
 	return []checks.Finding{f}
 }
 
-func selectsNothing(view checks.View, node *facts.Node, hca facts.Setting) []checks.Finding {
-	return []checks.Finding{{
-		Nodes:    []string{node.Name},
-		Summary:  "NCCL_IB_HCA selects no adapter of this node",
-		Got:      ranks.Origin(view, hca),
-		Want:     "some of " + ranks.DeviceNames(node),
-		WouldSee: "NET/IB : No device found, and TCP from this node only",
-		Remedy:   ranks.TakeOut(view, hca),
-	}}
-}
-
 // unmanaged speaks of a fleet without any active port only where ports have a link, as
 // INIT and ARMED say, and wait for a subnet manager: others are taken for unused.
 func unmanaged(node *facts.Node) []checks.Finding {
@@ -75,7 +70,6 @@ func unmanaged(node *facts.Node) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
-		Nodes:    []string{node.Name},
 		Summary:  "no subnet manager has brought up the InfiniBand ports of any node",
 		Got:      strings.Join(waiting, ", "),
 		Want:     "ACTIVE: a subnet manager on a switch, or opensm on one machine of the fabric",
@@ -113,7 +107,7 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 	return commands
 }
 
-// openVerbs gives a container the adapters' device nodes; a machine has its own cure.
+// openVerbs gives a container the adapters' device nodes; a machine has its own way.
 func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	switch container := ranks.ContainerOf(node); container {
 	case "":
@@ -129,8 +123,7 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 // unaddressable finds RoCE ports whose GID is not there: the one that
 // NCCL_IB_GID_INDEX names, or any of RoCE v2 for NCCL to find by itself, without which
 // a port cannot connect to its like on nodes that have one.
-func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) []checks.Finding {
-	var findings []checks.Finding
+func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) (findings []checks.Finding) {
 	index := ranks.Env(view, node)["NCCL_IB_GID_INDEX"]
 	for _, port := range ports {
 		if port.LinkLayer != "Ethernet" || port.Adapter.Kind == "RNIC" {
@@ -138,7 +131,6 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 		}
 		device := port.Adapter.Name
 		f := checks.Finding{
-			Nodes:    []string{node.Name},
 			WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
 			Remedy:   []fix.Command{fix.On("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", fix.Name(device), fix.Number(port.Port))},
 		}
@@ -197,7 +189,6 @@ func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []check
 		return nil
 	}
 	return []checks.Finding{{
-		Nodes:    []string{node.Name},
 		Summary:  "NCCL would take adapters that speak iWARP, by which it cannot connect",
 		Got:      spelledPorts(ports, isIWARP),
 		Want:     "InfiniBand and RoCE only",
@@ -217,7 +208,6 @@ func mixedLayers(view checks.View, node *facts.Node, ports []nccl.HCAPort) []che
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
-		Nodes:    []string{node.Name},
 		Summary:  "NCCL would take InfiniBand and RoCE ports, which cannot connect to each other",
 		Got:      "InfiniBand " + spelledPorts(ports, isFabric) + ", RoCE " + spelledPorts(ports, isEthernet),
 		Want:     "ports of one link layer, chosen by NCCL_IB_HCA",

@@ -9,6 +9,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
@@ -40,7 +41,7 @@ var Same = checks.Check{
 }
 
 func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
-	some := withDevices(nodes)
+	some := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
 	for _, node := range nodes {
 		if len(node.IB.Devices) == 0 {
 			findings = append(findings, checks.Finding{
@@ -57,7 +58,7 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		alike := compare.AsStated(view, some, "ib.devices.*.ports.*.link_layer")
 		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
 	}
-	tell := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
+	report := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
 		for _, d := range differences {
 			f := d.Finding(what)
 			f.Verdict, f.WouldSee, f.Remedy = verdict, wouldSee, []fix.Command{command}
@@ -67,20 +68,20 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
 		return onBothSides(compare.Differences(byPort(view, some, label, value)...))
 	}
-	tell(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
-	tell(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
+	report(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
+	report(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
-	tell(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
-	tell(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
 	findings = append(findings, crossedRails(view, some)...)
-	tell(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
-	tell(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
-	tell(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
+	report(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
+	report(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
+	report(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
 		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
-	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
-	tell(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
+	report(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
+	report(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
 		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
 	return findings
 }
@@ -99,7 +100,7 @@ func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, v
 // whatever a policy says, so it leaves out those that miss it and parts nobody.
 func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
 	const label = " link layer"
-	all := byPort(view, nodes, label, linkLayer)
+	all := byPort(view, nodes, label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
 	for i, c := range all {
 		port := strings.ReplaceAll(strings.TrimSuffix(c.Name, label), ":", ".ports.")
 		all[i].Among = compare.AsStated(view, c.Among, "ib.devices."+port+".link_layer")
@@ -107,8 +108,8 @@ func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
 	return onBothSides(compare.Differences(all...))
 }
 
-// onBothSides leaves out what one side does not have, which is told with the adapters or by
-// ib-links; nil for none.
+// onBothSides leaves out what one side does not have, which is reported with the adapters or
+// by ib-links; nil for none.
 func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev compare.Deviation) bool {
@@ -119,10 +120,6 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 		}
 	}
 	return found
-}
-
-func withDevices(nodes []*facts.Node) []*facts.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
 }
 
 // byPort is one comparison for each port that any node has.
@@ -159,19 +156,14 @@ func byDevice(nodes []*facts.Node, label string, value func(facts.HCA) string) (
 	return all
 }
 
-func linkLayer(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer }
-
 // takenLayer is the one link layer of the ports that NCCL takes, "" for none and for
 // two, which ib-links speaks of.
 func takenLayer(view checks.View, node *facts.Node) string {
-	layer := ""
-	for _, port := range ranks.NCCLNetwork(view, node).Ports {
-		if layer != "" && layer != port.LinkLayer {
-			return ""
-		}
-		layer = port.LinkLayer
+	ports := ranks.NCCLNetwork(view, node).Ports
+	if len(ports) == 0 || slices.ContainsFunc(ports, func(port nccl.HCAPort) bool { return port.LinkLayer != ports[0].LinkLayer }) {
+		return ""
 	}
-	return layer
+	return ports[0].LinkLayer
 }
 
 // partition is that of the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY
@@ -233,12 +225,8 @@ func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 		}
 		return strings.Join(ports, " ")
 	}
-	alike := compare.GroupBy(nodes, up)
-	inLargest := map[string]bool{}
-	for _, name := range alike[0].Nodes {
-		inLargest[name] = true
-	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !inLargest[n.Name] })
+	usual := compare.GroupBy(nodes, up)[0].Value
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return up(n) != usual })
 	return onBothSides(compare.Differences(compare.Among(nodes, "ports", func(n *facts.Node) string {
 		if count := len(ranks.NCCLNetwork(view, n).Ports); count > 0 {
 			return fmt.Sprint(count)
@@ -298,28 +286,22 @@ func crossedRails(view checks.View, nodes []*facts.Node) []checks.Finding {
 			}
 		}
 	}
-	var findings []checks.Finding
-	for _, node := range nodes {
-		var got []string
-		for _, name := range names {
+	crossed := map[*facts.Node][]string{}
+	for _, name := range names {
+		for _, node := range nodes {
 			subnet := subnets[name][node]
 			if rail := railOf[subnet]; rail != "" && usual[name] != "" && usual[name] != subnet {
-				got = append(got, fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
+				crossed[node] = append(crossed[node], fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
 			}
 		}
-		if got != nil {
-			findings = append(findings, checks.Finding{
-				Verdict:  checks.Warn,
-				Nodes:    []string{node.Name},
-				Summary:  "RoCE ports are in each other's subnets",
-				Got:      strings.Join(got, "; "),
-				Want:     "every port in the subnet of its like on the other nodes",
-				WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
-				Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
-			})
-		}
 	}
-	return findings
+	return portFindings(nodes, crossed, "; ", checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "RoCE ports are in each other's subnets",
+		Want:     "every port in the subnet of its like on the other nodes",
+		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
+		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
+	})
 }
 
 // gidSubnet is the network that a RoCE port's IPv4 address is in by its interface.
@@ -329,14 +311,11 @@ func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	if !found || err != nil || !address.Is4In6() || node.Net == nil {
 		return ""
 	}
-	for _, i := range node.Net.Interfaces {
-		for _, text := range i.Addresses {
-			if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr() == address.Unmap() {
-				return prefix.Masked().String()
-			}
-		}
+	network, known := names.NetworkOf(node, address.Unmap().String())
+	if !known {
+		return ""
 	}
-	return ""
+	return network.String()
 }
 
 // unlikePlugins finds libraries that NCCL loads by itself and that only some nodes
