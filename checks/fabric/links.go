@@ -222,7 +222,7 @@ func commonLinks(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) map
 
 // pcieRate is what a link "16.0 GT/s PCIe x8" carries one way in bit/s: one bit a
 // transfer and lane, less the line code, 8b/10b up to 5 GT/s and 128b/130b above (PCI
-// Express Base Specification 3.0). 0 for what is not told.
+// Express Base Specification 3.0). 0 for what is unknown.
 func pcieRate(link string) float64 {
 	speed, lanes, _ := strings.Cut(link, " GT/s PCIe x")
 	transfers, err := strconv.ParseFloat(speed, 64)

@@ -18,7 +18,7 @@ import (
 	"preflight/hostfile"
 )
 
-// judgedGPUs are the nodes whose GPUs a check may judge: those whose driver told
+// judgedGPUs are the nodes whose GPUs a check may judge: those whose driver showed
 // all of them. A node that shows nothing of NVIDIA is for slots-fit and gpu-count to
 // speak of. What is found of the others begins with the findings that come along:
 // the reason to skip where nothing is to be judged, and an unknown for each node
@@ -28,12 +28,12 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 	if reason != "" {
 		return nil, checks.Skipped(reason)
 	}
-	unsaid := view.Policy.SwitchesOff("gpu-driver-loads")
+	unexplained := view.Policy.SwitchesOff("gpu-driver-loads")
 	for _, node := range asked {
 		switch failure := node.NVML.Failure; {
 		case failure == nil:
 			nodes = append(nodes, node)
-		case unsaid:
+		case unexplained:
 			found = append(found, checks.UnknownFor(node, "nvml: the driver does not answer: "+failure.Text))
 		default:
 			f := checks.UnknownFor(node, "the driver of some nodes fails: see gpu-driver-loads")
@@ -41,7 +41,7 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 			found = append(found, f)
 		}
 	}
-	if nodes == nil && !unsaid {
+	if nodes == nil && !unexplained {
 		return nil, checks.Skipped("no node has a driver that answers: see gpu-driver-loads")
 	}
 	return nodes, found
@@ -85,30 +85,26 @@ type essential struct {
 func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essentials ...essential) []checks.Finding {
 	explained := !view.Policy.SwitchesOff("gpu-healthy")
 	var calls []string
-	var silent []*facts.Card
+	var refusing []*facts.Card
 	for _, card := range cards {
-		if len(card.Refused) == 0 || card.MIG == "enabled" { // whose instances have the facts, and their owners the rights
-			continue
-		}
-		for _, fact := range essentials {
-			for _, refusal := range card.Refused {
-				if !fact.missing(card) || !slices.Contains(fact.calls, withoutVersion(refusal.Call)) {
-					continue
-				}
-				explained = explained && refusal.Kind != facts.FailureNoPermission
-				if text := refusal.Call + ": " + compare.Shown(refusal.Text); !slices.Contains(calls, text) {
-					calls = append(calls, text)
-				}
-				if !slices.Contains(silent, card) {
-					silent = append(silent, card)
-				}
+		for _, refusal := range card.Refused {
+			lacks := func(fact essential) bool {
+				return fact.missing(card) && slices.Contains(fact.calls, withoutVersion(refusal.Call))
 			}
+			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // MIG's instances have the facts, and their owners the rights
+				continue
+			}
+			explained = explained && refusal.Kind != facts.FailureNoPermission
+			if text := refusal.Call + ": " + compare.Shown(refusal.Text); !slices.Contains(calls, text) {
+				calls = append(calls, text)
+			}
+			refusing = append(refusing, card)
 		}
 	}
-	if silent == nil {
+	if refusing == nil {
 		return nil
 	}
-	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to tell %s of %s", strings.Join(calls, ", "), gpuNames(silent)))
+	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to tell %s of %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
 	f.Explained = explained
 	return []checks.Finding{f}
 }
@@ -146,7 +142,7 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 	return hostfile.Before(card.Capability, "8.0") || asleep && hostfile.Before(card.Capability, "9.0")
 }
 
-// usedCards tells of every node the GPUs that ranks of the launch will use and
+// usedCards are, by node, the GPUs that ranks of the launch will use and
 // that answer; all that answer where nothing says which ones. Those that do not are
 // for gpu-healthy alone to speak of.
 func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
@@ -186,26 +182,18 @@ func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value f
 }
 
 // usualOf is what most GPUs of a kind show of a value, the higher of two that are as
-// common, by kind. A value of 0 is one that is not told.
+// common, by kind. A value of 0 is unknown.
 func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind func(*facts.Card) string, value func(*facts.Card) int64) map[string]int64 {
 	type shows struct {
 		kind  string
 		value int64
 	}
 	count := map[shows]int{}
-	var like shows // neighbours mostly are: they are counted together
-	run := 0
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
-			each := shows{kind(card), value(card)}
-			if each != like {
-				count[like] += run
-				like, run = each, 0
-			}
-			run++
+			count[shows{kind(card), value(card)}]++
 		}
 	}
-	count[like] += run
 	common := map[string]int64{}
 	for each, n := range count {
 		most := count[shows{each.kind, common[each.kind]}]
@@ -218,7 +206,7 @@ func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind 
 
 // cardRule is one thing that may be wrong with a GPU.
 type cardRule struct {
-	// Finding is what is said of a node that has such GPUs. In its commands {gpus} becomes
+	// Finding is that of a node that has such GPUs. In its commands {gpus} becomes
 	// their indices, as nvidia-smi -i takes them.
 	checks.Finding
 	wrong func(*facts.Card) string // what a GPU shows of it, "" for nothing
@@ -281,16 +269,13 @@ func eachOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings [
 
 // gpuNames are GPUs as a person looks for them, by address where they are few.
 func gpuNames(cards []*facts.Card) string {
-	if len(cards) < 3 {
-		var names []string
-		for _, card := range cards {
-			names = append(names, gpuName(*card))
-		}
-		return strings.Join(names, ", ")
-	}
+	var names []string
 	var numbers []int
 	for _, card := range cards {
-		numbers = append(numbers, card.Index)
+		names, numbers = append(names, gpuName(*card)), append(numbers, card.Index)
+	}
+	if len(cards) < 3 {
+		return strings.Join(names, ", ")
 	}
 	slices.Sort(numbers)
 	return "GPUs " + indices(numbers)
@@ -314,7 +299,7 @@ func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	return onMachine
 }
 
-// valueOf is a fact, the zero value where it was not told.
+// valueOf is a fact, the zero value where it is unknown.
 func valueOf[T any](fact *T) (value T) {
 	if fact != nil {
 		value = *fact

@@ -126,7 +126,7 @@ func answerOf(failure facts.NVMLFailure) string {
 // recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
 // "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". A GPU
 // that the module finds anew begins without a word: of a reset that cured it the
-// log says nothing, and what the driver tells when it is asked goes before.
+// log says nothing, and what the driver answers when it is asked goes before.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, gpu.c, gpuPostConstruct.
 const recoveryChanged = 154

@@ -86,27 +86,25 @@ func xidRules(node *facts.Node) []cardRule {
 	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of which
-// recoveryRules speak where the driver tells it, and the Xids of today that mean the hardware. A recovery
-// that is over settles all that was before it: by the word of the log or, where the
-// driver tells that nothing is open now, because something was.
+// xidsByGPU is, by PCI slot, the recovery action that the log leaves open (recoveryRules
+// have what the driver itself reports) and the Xids of today that mean the hardware. A
+// recovery that is over settles all that was before it: by the word of the log or, where
+// the driver reports that nothing is open now, because something was.
 func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
 	needs, recent = map[string]string{}, map[string][]facts.Xid{}
-	told := map[string]string{}
+	reported := map[string]string{}
 	for i := range node.NVML.Cards {
-		told[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
+		reported[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
 	}
 	oldestFirst := slices.SortedStableFunc(slices.Values(node.GPU.Xids), func(a, b facts.Xid) int { return cmp.Compare(b.Age, a.Age) })
 	for _, xid := range oldestFirst {
 		slot := slotOf(xid.Address)
 		if xid.Code == recoveryChanged {
 			_, action, _ := strings.Cut(xid.Text, " to ")
-			needs[slot] = ""
-			switch {
-			case strings.Contains(action, "(None)"), told[slot] == "none":
+			needs[slot] = strings.TrimSpace(action)
+			if strings.Contains(action, "(None)") || reported[slot] == "none" {
+				delete(needs, slot)
 				delete(recent, slot)
-			default:
-				needs[slot] = strings.TrimSpace(action)
 			}
 		}
 		if meansHardware(xid) && xid.Age <= xidWindow {
@@ -129,11 +127,8 @@ func recentXids(xids []facts.Xid) string {
 	}
 	var words []string
 	for _, code := range codes {
-		text := fmt.Sprintf("Xid %d, %s, %s", code, hardwareXids[code], ago(last[code]))
-		if times[code] > 1 {
-			text = fmt.Sprintf("Xid %d, %s, %d times, last %s", code, hardwareXids[code], times[code], ago(last[code]))
-		}
-		words = append(words, text)
+		often := when(times[code] > 1, "%d times, last ", times[code])
+		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, ago(last[code])))
 	}
 	return strings.Join(words, "; ")
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -47,7 +48,7 @@ var Idle = checks.Check{
 	},
 }
 
-// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be told
+// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be known
 // where those that compute are not.
 var neededForUse = []essential{
 	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
@@ -89,7 +90,7 @@ func hiddenUse(node *facts.Node) []cardRule {
 	return []cardRule{rule(checks.Fail, 0.2), rule(checks.Warn, 0.05)}
 }
 
-// unexplainedMemory is what no process is told to use, 0 where that cannot be told.
+// unexplainedMemory is what no process is known to use, 0 where use is unknown.
 func unexplainedMemory(card *facts.Card) int64 {
 	unknown := func(p facts.GPUUser) bool { return p.Memory == nil }
 	if card.MIG == "enabled" || slices.ContainsFunc(card.Processes, unknown) {
@@ -104,20 +105,10 @@ func unexplainedMemory(card *facts.Card) int64 {
 
 // describe is a process as its owner would know it.
 func describe(p facts.GPUUser) string {
-	text := fmt.Sprintf("pid %d", p.PID)
-	if p.Name != "" {
-		text = fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
-	}
-	if p.User != "" {
-		text += " of " + p.User
-	}
-	if p.Memory != nil {
-		text += " with " + humanize.IBytes(uint64(*p.Memory))
-	}
-	if p.Name == "" {
-		text += ", not in our process table"
-	}
-	return text
+	text := cmp.Or(when(p.Name != "", "%s (pid %d)", p.Name, p.PID), fmt.Sprintf("pid %d", p.PID))
+	text += when(p.User != "", " of %s", p.User)
+	text += when(p.Memory != nil, " with %s", humanize.IBytes(uint64(valueOf(p.Memory))))
+	return text + when(p.Name == "", ", not in our process table")
 }
 
 // daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM

@@ -57,7 +57,7 @@ func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 }
 
 // Errors of an NVLink since the driver was loaded that are more than the few every
-// link has: DCGM watches their rates, of which a sum tells nothing. CRC errors are
+// link has: DCGM watches their rates, which a sum does not show. CRC errors are
 // corrected by replays, so that only replays and recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.

@@ -193,7 +193,7 @@ func degrees(card *facts.Card) string {
 }
 
 // powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
-// the model have. Watts are told with fractions.
+// the model have. Watts have fractions.
 func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 	rule := cardRule{checks.Finding{
 		Summary: "the power limit of GPUs is lowered",

@@ -92,7 +92,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 	for _, node := range nodes {
 		if node.NVML.Peers == nil {
 			if slices.ContainsFunc(node.NVML.Cards, func(c facts.Card) bool { return c.Failure != nil }) {
-				continue // nvidia-smi tells no pair then, and gpu-healthy says why
+				continue // nvidia-smi reports no pair then, and gpu-healthy says why
 			}
 			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not told"))
 			continue
@@ -296,7 +296,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 			findings = append(findings, checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen"))
 		case what != "":
 			findings = append(findings, checks.OfNode(node, withoutDirect(node, what, somewhere))...)
-		case direct.By != "", direct.Why == "": // it works, or the distances are not told
+		case direct.By != "", direct.Why == "": // it works, or the distances are unknown
 		case level.Value != "": // the farthest that NCCL goes
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},

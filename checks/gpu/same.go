@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,16 +30,16 @@ var DriverSame = checks.Check{
 
 func judgeDriversAlike(view checks.View) []checks.Finding {
 	nodes, findings := judgedGPUs(view)
-	// A driver too old for torch is one cause, and said already.
+	// A driver too old for torch is one cause, and reported already.
 	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
 	}
-	telling := func(value func(*facts.Node) string) []*facts.Node {
+	showing := func(value func(*facts.Node) string) []*facts.Node {
 		return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return value(n) == "" })
 	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
-	all := compare.ByPolicy(view, compare.Among(telling(driver), "driver", driver), "nvml.driver")
-	for _, d := range compare.Differences(append(all, compare.Among(telling(remedy.ModuleKind), "kernel module", remedy.ModuleKind))...) {
+	all := compare.ByPolicy(view, compare.Among(showing(driver), "driver", driver), "nvml.driver")
+	for _, d := range compare.Differences(append(all, compare.Among(showing(remedy.ModuleKind), "kernel module", remedy.ModuleKind))...) {
 		f := d.Finding("NVIDIA drivers")
 		f.Remedy = []fix.Command{remedy.HowInstalled}
 		if !d.Split {
@@ -135,7 +136,7 @@ var neededForName = essential{func(card *facts.Card) bool { return card.Name == 
 const asMuch = 0.95
 
 // modelOf is a GPU's name and memory: some models are sold with more than one size. One
-// that does not tell its memory has what is usual for the model, if that is told.
+// whose memory is unknown has what is usual for the model, if that is known.
 func modelOf(usual map[string]int64) func(*facts.Card) string {
 	return func(card *facts.Card) string {
 		size := card.Memory
@@ -172,12 +173,9 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 	of := map[string]int64{}
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
-			if card.Memory == 0 {
-				continue
-			}
-			sizes = append(sizes, card.Memory)
-			if size, met := of[node.Name]; !met || card.Memory < size {
-				of[node.Name] = card.Memory
+			if card.Memory > 0 {
+				sizes = append(sizes, card.Memory)
+				of[node.Name] = min(cmp.Or(of[node.Name], card.Memory), card.Memory)
 			}
 		}
 	}
@@ -185,15 +183,14 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 		return "", nil
 	}
 	for _, node := range nodes {
-		if size, told := of[node.Name]; told && hasAsMuch(slices.Min(sizes), size) {
+		if size, known := of[node.Name]; known && hasAsMuch(slices.Min(sizes), size) {
 			names = append(names, node.Name)
 		}
 	}
 	return humanize.IBytes(uint64(slices.Min(sizes))), names
 }
 
-func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
-	var findings []checks.Finding
+func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	vbios := func(n *facts.Node) string {
 		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
 	}

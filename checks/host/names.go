@@ -184,7 +184,7 @@ func (a answer) isOwnLoopback() bool { return a.observer == a.Name && names.IsLo
 
 // rightAddresses is where a name should lead: what most nodes say or, first,
 // what some node says that agrees with the address it was reached at. nil when
-// there is neither; groups are all that was said, loopbacks left out.
+// there is neither; groups are all answers, loopbacks left out.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
 	at := map[string]int{}
 	total := 0
@@ -211,7 +211,7 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 		}
 	}
 	if right == nil && len(groups) == 0 && target.Address != "" {
-		right = []string{target.Address} // nobody said anything but loopback
+		right = []string{target.Address} // nobody answered anything but loopback
 	}
 	return right, groups
 }

@@ -183,7 +183,7 @@ var SHMWritable = checks.Check{
 	Run: checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 		switch {
 		case !node.SHM.Exists:
-			return []checks.Finding{checks.UnknownFor(node, noSHM)} // shm-size has said so
+			return []checks.Finding{checks.UnknownFor(node, noSHM)} // shm-size reports it
 		case node.SHM.Writable:
 			return nil
 		}
