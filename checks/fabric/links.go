@@ -62,7 +62,6 @@ func judgePorts(view checks.View) []checks.Finding {
 	return findings
 }
 
-// placedPort is one node's port of a name that several nodes have.
 type placedPort struct {
 	node *facts.Node
 	*facts.IBPort
@@ -146,7 +145,6 @@ func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 	})
 }
 
-// portFindings is one finding a node, made from a template and what it lacks.
 func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, separator string, template checks.Finding) (findings []checks.Finding) {
 	for _, node := range nodes {
 		if got[node] != nil {
@@ -202,7 +200,6 @@ func carriages(ports []nccl.HCAPort) (all []carriage) {
 	return all
 }
 
-// commonLinks are the links that more than half of the nodes have, by adapter.
 func commonLinks(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) map[string]string {
 	count, total, common := map[[2]string]int{}, map[string]int{}, map[string]string{}
 	for _, node := range nodes {

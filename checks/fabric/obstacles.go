@@ -96,7 +96,6 @@ func refusedVerbs(node *facts.Node) string {
 	return strings.Join(texts, ", ")
 }
 
-// userspaceRDMA installs what NCCL loads, on a machine or in the image of a container.
 func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 	commands := fix.Install(fix.On, remedy.SystemOf(node), "libibverbs1 ibverbs-providers", "libibverbs")
 	if ranks.ContainerOf(node) != "" {
@@ -155,7 +154,6 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 	return findings
 }
 
-// portsWithV2 are the ports that any node has a RoCE v2 GID on, by name.
 func portsWithV2(networks map[*facts.Node]nccl.Network) map[string]bool {
 	names := map[string]bool{}
 	for _, network := range networks {
@@ -226,7 +224,6 @@ func spelledPorts(ports []nccl.HCAPort, is func(nccl.HCAPort) bool) string {
 	return strings.Join(names, ", ")
 }
 
-// leaveOut has NCCL_IB_HCA select the other ports.
 func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(nccl.HCAPort) bool) []fix.Command {
 	others := spelledPorts(ports, func(port nccl.HCAPort) bool { return !is(port) })
 	value := "=" + strings.ReplaceAll(others, ", ", ",")

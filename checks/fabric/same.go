@@ -122,7 +122,6 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	return found
 }
 
-// byPort is one comparison for each port that any node has.
 func byPort(view checks.View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
 	names, ports := portsByName(view, nodes)
 	for _, name := range names {
@@ -235,7 +234,6 @@ func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 	})))
 }
 
-// chosenGID is the one that NCCL uses on a RoCE port, if it is there.
 func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GID, bool) {
 	if port.LinkLayer != "Ethernet" || port.State != "ACTIVE" {
 		return facts.GID{}, false

@@ -55,7 +55,6 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	return append(findings, fewerGPUs(alike, slotsOf)...)
 }
 
-// noGPU is of a node that shows nothing of NVIDIA among others that do.
 func noGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
@@ -130,7 +129,7 @@ func lost(node *facts.Node) (names []string) {
 	}
 	for _, device := range gpu.Devices {
 		refused := func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" }
-		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && strangersDoor(node, device) {
+		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && isOthersDevice(node, device) {
 			names = append(names, device)
 		}
 	}
@@ -144,7 +143,7 @@ func lost(node *facts.Node) (names []string) {
 // them, or the cgroup of a job or a container keeps it from their device nodes. The
 // driver may hide a GPU because of the cgroup.
 func withheld(node *facts.Node) int {
-	refused := slices.DeleteFunc(slices.Clone(node.NVML.Unshown), func(d facts.DeviceNode) bool { return d.Problem == "" || slices.Contains(leadsNowhere, d.Problem) })
+	refused := slices.DeleteFunc(slices.Clone(node.NVML.Unshown), func(d facts.DeviceNode) bool { return d.Problem == "" || slices.Contains(notThere, d.Problem) })
 	return max(len(refused), node.NVML.Hidden)
 }
 
@@ -168,12 +167,12 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 	f := checks.Finding{
 		Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
 		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), kernelSays.Remark("why the driver refused them")},
+		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), driverLog.Remark("why the driver refused them")},
 	}
 	if slices.Contains(busDrivers(node), "nouveau") {
 		f.Remedy = append(f.Remedy, nouveauOff)
 	}
-	if spares(node, slots) {
+	if enoughShown(node, slots) {
 		f.Verdict, f.WouldSee = checks.Warn, unneeded
 	} else {
 		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
@@ -183,7 +182,6 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 
 const unneeded = "nothing: the launch does not use what is not shown"
 
-// doWithout starts the launch now, with the GPUs that the driver shows.
 func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	commands := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
 	if len(node.NVML.Cards) > 0 {
@@ -192,11 +190,10 @@ func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	return commands
 }
 
-// withoutNode starts the launch now, on the other nodes.
 var withoutNode = fix.Note("or take {nodes} out of {hostfile} for now")
 
-// spares is whether the slots need no more GPUs than the driver shows.
-func spares(node *facts.Node, slots []int) bool {
+// enoughShown is whether the slots need no more GPUs than the driver shows.
+func enoughShown(node *facts.Node, slots []int) bool {
 	return len(slots) == 0 || slices.Max(slots) < len(node.NVML.Cards)
 }
 
@@ -208,7 +205,7 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
-		Remedy:   []fix.Command{kernelSays, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
+		Remedy:   []fix.Command{driverLog, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}
 	if len(names) > 1 {
@@ -216,9 +213,9 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 	}
 	if container := ranks.ContainerOf(node); container != "" {
 		f.Summary = "device nodes of GPUs are there that the driver does not show"
-		f.Remedy = append([]fix.Command{kernelSays}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
+		f.Remedy = append([]fix.Command{driverLog}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
-	if spares(node, slots) { // another job may use the others: nothing that ends it
+	if enoughShown(node, slots) { // another job may use the others: nothing that ends it
 		f.Verdict, f.WouldSee = checks.Warn, unneeded
 		return f
 	}
@@ -340,7 +337,6 @@ func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks
 	return []checks.Finding{f}
 }
 
-// tooFew is a machine with count accelerators, and slots beyond them.
 func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
 	f := checks.Finding{
 		Nodes:   []string{machine.Name},
@@ -367,7 +363,6 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 	return f
 }
 
-// fewerSlots is what to write for machines with count accelerators.
 func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
 	switch {
 	case p.Torchrun() && count > 0:

@@ -66,16 +66,15 @@ func judgeDrivers(view checks.View) []checks.Finding {
 		case node.GPU == nil:
 			findings = append(findings, checks.UnknownFor(node, checks.Check{Needs: []facts.Section{facts.SectionGPU}}.Missing(node)))
 		default:
-			found := slices.Concat(shutDoors(node), lacksLibcuda(node), unheldGPUs(view, node, slotsOf(node)))
+			found := slices.Concat(closedDevices(node), lacksLibcuda(node), unheldGPUs(view, node, slotsOf(node)))
 			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}
 	return findings
 }
 
-// driverFailure puts a failure into words, by its kind.
 func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
-	f := checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), kernelSays}}
+	f := checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), driverLog}}
 	if describe, known := driverFailures[failure.Kind]; known {
 		f = describe(node)
 	}
@@ -104,38 +103,38 @@ func moduleUnreachable(node *facts.Node) checks.Finding {
 		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
 		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
 		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
-		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), kernelSays, reloadModule(node)}
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), driverLog, reloadModule(node)}
 		if container := ranks.ContainerOf(node); container != "" {
 			f.Remedy = append(f.Remedy[:2:2], remedy.RestartContainer(container, fix.Code("it gets the device nodes of now"))...)
 		}
-	case control >= 0 && !slices.Contains(leadsNowhere, node.GPU.Doors[control].Problem):
+	case control >= 0 && !slices.Contains(notThere, node.GPU.Doors[control].Problem):
 		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
-		f.Got, f.Want = shutDoorNames(node), "device nodes that every rank may read and write"
-		f.Remedy = orStartWithGPUs(node, openDoors...)
+		f.Got, f.Want = closedDeviceNames(node), "device nodes that every rank may read and write"
+		f.Remedy = orStartWithGPUs(node, openDevices...)
 	}
 	return f
 }
 
-// leadsNowhere is what the kernel says of a device node that is not there, or that is
+// notThere is what the kernel says of a device node that is not there, or that is
 // and has no module behind it.
-var leadsNowhere = []string{"no such file or directory", "no such device or address", "no such device"}
+var notThere = []string{"no such file or directory", "no such device or address", "no such device"}
 
-// shutDoors are the device nodes that a rank cannot open although NVML answers.
+// closedDevices are the device nodes that a rank cannot open although NVML answers.
 // NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm, which nobody else does. CUDA
 // loads its module and makes the node on first use, where nvidia-modprobe is installed
 // with its rights; a container has no such help. The node of a GPU that NVML does
 // not show was not meant for us.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
-func shutDoors(node *facts.Node) (findings []checks.Finding) {
+func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	var missing, refused []string
 	if slices.Contains(node.GPU.Others, launch.WindowsGPUs) {
 		return nil // its libcuda goes through that door alone
 	}
 	for _, door := range node.GPU.Doors {
 		switch {
-		case door.Problem == "" || strangersDoor(node, door.Path):
-		case slices.Contains(leadsNowhere, door.Problem):
+		case door.Problem == "" || isOthersDevice(node, door.Path):
+		case slices.Contains(notThere, door.Problem):
 			missing = append(missing, door.Path+": "+door.Problem)
 		default:
 			refused = append(refused, door.Path+": "+door.Problem)
@@ -144,7 +143,7 @@ func shutDoors(node *facts.Node) (findings []checks.Finding) {
 	if refused != nil {
 		findings = append(findings, checks.Finding{
 			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA,
-			Remedy: orStartWithGPUs(node, openDoors...),
+			Remedy: orStartWithGPUs(node, openDevices...),
 		})
 	}
 	inContainer := ranks.ContainerOf(node) != ""
@@ -162,8 +161,8 @@ func shutDoors(node *facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// strangersDoor is whether a device node is that of a GPU that NVML does not show.
-func strangersDoor(node *facts.Node, path string) bool {
+// isOthersDevice is whether a device node is that of a GPU that NVML does not show.
+func isOthersDevice(node *facts.Node, path string) bool {
 	if !slices.Contains(node.GPU.Devices, path) {
 		return false
 	}
@@ -176,8 +175,7 @@ func strangersDoor(node *facts.Node, path string) bool {
 	return true
 }
 
-// shutDoorNames are the device nodes that cannot be opened, with the reasons.
-func shutDoorNames(node *facts.Node) string {
+func closedDeviceNames(node *facts.Node) string {
 	var names []string
 	for _, door := range valueOf(node.GPU).Doors {
 		if door.Problem != "" {
@@ -213,7 +211,7 @@ var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureNoLibrary:    librariesMissing,
 	facts.FailureLost: always(checks.Finding{
 		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
-		Remedy:   []fix.Command{kernelSays, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
+		Remedy:   []fix.Command{driverLog, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
 		WouldSee: unknownCUDA,
 	}),
 	facts.FailureReset: always(checks.Finding{
@@ -224,19 +222,19 @@ var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureCrashed: always(checks.Finding{
 		Summary:  "the driver's library crashes when it is asked",
 		Want:     "libraries of one driver version",
-		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), kernelSays},
+		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), driverLog},
 		WouldSee: "the ranks there crash when they first ask for a GPU (exits with return code = -11)",
 	}),
 	facts.FailureHung: always(checks.Finding{
 		Summary:  "the driver does not answer",
 		Want:     "an answer",
-		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
+		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
 		WouldSee: waitsForGPU,
 	}),
 	facts.FailureStuck: always(checks.Finding{
 		Summary:  "the driver does not answer, and who asks it cannot be killed any more",
 		Want:     "an answer",
-		Remedy:   []fix.Command{kernelSays.Remark("an Xid names the GPU"), rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode},
+		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode},
 		WouldSee: waitsForGPU,
 	}),
 }
@@ -248,8 +246,7 @@ func always(f checks.Finding) func(*facts.Node) checks.Finding {
 
 var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository")
 
-// kernelSays looks for what the driver wrote about it.
-var kernelSays = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20")
+var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20")
 
 // failsUnexplained is NVML's error 999. Containers get it when systemd on their
 // machine reloads and writes their device cgroup anew (NVIDIA/nvidia-docker, issue
@@ -258,7 +255,7 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 	f := checks.Finding{Summary: "the driver fails with an unknown error", WouldSee: unknownCUDA}
 	container := ranks.ContainerOf(node)
 	if container == "" {
-		f.Remedy = []fix.Command{kernelSays, rebootNode}
+		f.Remedy = []fix.Command{driverLog, rebootNode}
 		return f
 	}
 	f.Summary = "the container has lost the right to its GPUs, as when systemd on its machine reloads"
@@ -272,13 +269,13 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 // mayNotAsk is NVML's error 4.
 func mayNotAsk(node *facts.Node) checks.Finding {
 	return checks.Finding{
-		Summary: "this account may not use NVIDIA's driver", Got: shutDoorNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
-		Remedy: orStartWithGPUs(node, openDoors...),
+		Summary: "this account may not use NVIDIA's driver", Got: closedDeviceNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
+		Remedy: orStartWithGPUs(node, openDevices...),
 	}
 }
 
-// openDoors are for device nodes that their mode closes: the module sets it.
-var openDoors = []fix.Command{
+// openDevices are for device nodes that their mode closes: the module sets it.
+var openDevices = []fix.Command{
 	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # whom they are for"),
 	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or the account in their group, lasts"),
 }
@@ -287,7 +284,7 @@ var openDoors = []fix.Command{
 func holdsNoGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the driver is loaded and has no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
-		Remedy: orStartWithGPUs(node, fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), kernelSays),
+		Remedy: orStartWithGPUs(node, fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), driverLog),
 	}
 	if ranks.ContainerOf(node) != "" {
 		f.Summary = "the container was given no GPU"
@@ -316,7 +313,6 @@ func librariesMissing(node *facts.Node) checks.Finding {
 	return f
 }
 
-// nouveauOff keeps the free driver off the GPUs.
 var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u && sudo reboot   # once nobody's job runs there; on Red Hat: dracut --force`)
 
 // moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
@@ -342,7 +338,6 @@ func moduleMissing(node *facts.Node) checks.Finding {
 	return f
 }
 
-// busDrivers are the kernel drivers bound to the GPUs.
 func busDrivers(node *facts.Node) (drivers []string) {
 	for _, gpu := range valueOf(node.GPU).OnBus {
 		drivers = append(drivers, gpu.Driver)

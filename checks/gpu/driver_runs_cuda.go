@@ -112,7 +112,6 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 	return f
 }
 
-// judgeGPUCode is of a torch without code for the GPUs that its ranks use.
 func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
 	torch, arch := *node.Python.Torch, valueOf(node.Host).Arch
 	for i, card := range cards {
@@ -171,7 +170,6 @@ func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.C
 	return []fix.Command{pip.Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s", fix.Package("torch=="+wheels.Release), index, all)}
 }
 
-// newerDriver installs the driver that a CUDA takes.
 func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	least := launch.LeastDriver(toolkit)
 	if least == "" {
@@ -221,7 +219,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	if first == nil {
 		return nil
 	}
-	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
+	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: hideLibcuda(first)}
 	switch {
 	case strings.Contains(first.Path, "/stubs/"):
 		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"
@@ -250,8 +248,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// libcudaAway takes a library out of the loader's way.
-func libcudaAway(library *facts.DriverLibrary) []fix.Command {
+func hideLibcuda(library *facts.DriverLibrary) []fix.Command {
 	if library.From == "LD_LIBRARY_PATH" {
 		return []fix.Command{ranks.SearchSession("LD_LIBRARY_PATH"), fix.On("ldconfig -p | grep libcuda.so.1   # where the driver's own is")}
 	}

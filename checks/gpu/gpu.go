@@ -66,7 +66,6 @@ func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	return nil, "no node shows a GPU of NVIDIA's"
 }
 
-// gpuName is a GPU as a person looks for it.
 func gpuName(card facts.Card) string {
 	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "of no known address"))
 }
@@ -109,13 +108,11 @@ func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essen
 	return []checks.Finding{f}
 }
 
-// withoutVersion is the name of a call without the number of its version.
 func withoutVersion(call string) string {
 	name, _, _ := strings.Cut(call, "_v")
 	return name
 }
 
-// Facts that several checks cannot do without.
 var (
 	neededForMemory = essential{func(card *facts.Card) bool { return card.Memory == 0 }, []string{"nvmlDeviceGetMemoryInfo"}}
 	neededForLinks  = essential{func(card *facts.Card) bool { return card.NVLinks == nil }, []string{"nvmlDeviceGetNvLinkState"}}
@@ -138,8 +135,8 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 	if activeLinks(card) == 0 || card.Capability == "" {
 		return false
 	}
-	asleep := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
-	return hostfile.Before(card.Capability, "8.0") || asleep && hostfile.Before(card.Capability, "9.0")
+	unmanaged := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
+	return hostfile.Before(card.Capability, "8.0") || unmanaged && hostfile.Before(card.Capability, "9.0")
 }
 
 // usedCards are, by node, the GPUs that ranks of the launch will use and
@@ -176,7 +173,6 @@ func placeOf(node *facts.Node, card *facts.Card) int {
 	return place
 }
 
-// usual is usualOf the models.
 func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value func(*facts.Card) int64) map[string]int64 {
 	return usualOf(nodes, cardsOf, func(card *facts.Card) string { return card.Name }, value)
 }
@@ -258,7 +254,6 @@ func firstOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings 
 	return findings
 }
 
-// eachOf judges by rules that have nothing to do with each other.
 func eachOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings []checks.Finding) {
 	for _, rule := range rules {
 		found, _ := rule.judge(node, cards)

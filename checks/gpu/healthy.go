@@ -29,7 +29,7 @@ var Healthy = checks.Check{
 		cardsOf := usedCards(view)
 		memory := append(memoryRules, eccRules(usual(nodes, cardsOf, eccMode))...)
 		for _, node := range nodes {
-			findings = append(findings, unanswering(node)...)
+			findings = append(findings, unusable(node)...)
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForHealth...)...)
 			rules := append(slices.Clip(memory), correctedFlood(node))
 			findings = append(findings, firstOf(node, cardsOf(node), slices.Concat(rules, recoveryRules, xidRules(node), []cardRule{refusedCalls}))...)
@@ -38,7 +38,6 @@ var Healthy = checks.Check{
 	},
 }
 
-// neededForHealth is what the memory of a GPU is judged by.
 var neededForHealth = []essential{
 	{func(card *facts.Card) bool { return card.ECC == nil || card.ECC.Uncorrected == nil }, []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors"}},
 	{func(card *facts.Card) bool { return card.Remapped == nil }, []string{"nvmlDeviceGetRemappedRows"}},
@@ -60,8 +59,8 @@ func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	return nil
 }
 
-// unanswering finds GPUs that ranks cannot use, by what calls to the driver said.
-func unanswering(node *facts.Node) []checks.Finding {
+// unusable finds GPUs that ranks cannot use, by what calls to the driver said.
+func unusable(node *facts.Node) []checks.Finding {
 	var failed []*facts.Card
 	for i := range node.NVML.Cards {
 		if card := &node.NVML.Cards[i]; whyUnusable(card) != nil {
@@ -118,7 +117,6 @@ var refusedCalls = cardRule{checks.Finding{
 	return strings.Join(calls, ", ")
 }}
 
-// answerOf is what a call of NVML came to.
 func answerOf(failure facts.NVMLFailure) string {
 	return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
 }
@@ -131,10 +129,10 @@ func answerOf(failure facts.NVMLFailure) string {
 // Source: NVIDIA/open-gpu-kernel-modules 570, gpu.c, gpuPostConstruct.
 const recoveryChanged = 154
 
-// recoveryWords are what the driver may want done about a GPU.
+// recoveryActions are what the driver may want done about a GPU.
 //
 // Source: NVML 12.8, nvmlDeviceGpuRecoveryAction_t.
-var recoveryWords = map[string]string{
+var recoveryActions = map[string]string{
 	"reset":           "GPU reset required",
 	"reboot":          "node reboot required",
 	"drain":           "traffic with other GPUs is to be stopped",
@@ -164,7 +162,7 @@ var recoveryRules = []cardRule{{checks.Finding{
 
 func recoveryOf(actions ...string) func(*facts.Card) string {
 	return func(card *facts.Card) string {
-		return when(slices.Contains(actions, card.Recovery), "%s", recoveryWords[card.Recovery])
+		return when(slices.Contains(actions, card.Recovery), "%s", recoveryActions[card.Recovery])
 	}
 }
 

@@ -53,15 +53,14 @@ var hardwareXids = map[int]string{
 	172: "an uncorrectable error of its SRAM",
 }
 
-// byItsWord are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
+// gradedXids are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
 // a link that comes up may well report the latter.
 //
 // Source: as above, NVLink 5 Xids 144 to 150, severity.
-var byItsWord = []int{144, 145, 146, 147, 148, 149, 150}
+var gradedXids = []int{144, 145, 146, 147, 148, 149, 150}
 
-// meansHardware is whether an Xid is a fault of the GPU's own.
 func meansHardware(xid facts.Xid) bool {
-	return hardwareXids[xid.Code] != "" && (!slices.Contains(byItsWord, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
+	return hardwareXids[xid.Code] != "" && (!slices.Contains(gradedXids, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
 }
 
 // xidRules judge a node's GPUs by its kernel log. Nobody knows whether a GPU was
@@ -114,7 +113,6 @@ func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]f
 	return needs, recent
 }
 
-// recentXids puts Xids into words, each code once, with the age of its last.
 func recentXids(xids []facts.Xid) string {
 	var codes []int
 	times, last := map[int]int64{}, map[int]float64{}

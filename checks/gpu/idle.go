@@ -103,7 +103,6 @@ func unexplainedMemory(card *facts.Card) int64 {
 	return max(rest, 0)
 }
 
-// describe is a process as its owner would know it.
 func describe(p facts.GPUUser) string {
 	text := cmp.Or(when(p.Name != "", "%s (pid %d)", p.Name, p.PID), fmt.Sprintf("pid %d", p.PID))
 	text += when(p.User != "", " of %s", p.User)
@@ -115,7 +114,6 @@ func describe(p facts.GPUUser) string {
 // and of MPS. The kernel cuts names after 15 letters.
 var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", "nvidia-cuda-mps"}
 
-// use is a process on a GPU that ranks will use.
 type use struct {
 	card    *facts.Card
 	process facts.GPUUser

@@ -43,16 +43,15 @@ var Links = checks.Check{
 	},
 }
 
-// neededForWidth is what a PCIe link is judged by.
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
 // linkedCards are the GPUs of the launch whose NVLinks and peers can be judged:
 // MIG takes both away, and so does a fabric that is not set up, of which gpu-fabric
 // speaks.
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
-	cardsOf, sleeping := usedCards(view), view.Failing("gpu-fabric")
+	cardsOf, unready := usedCards(view), view.Failing("gpu-fabric")
 	return func(node *facts.Node) []*facts.Card {
-		return slices.DeleteFunc(slices.Clone(cardsOf(node)), func(card *facts.Card) bool { return sleeping[node.Name] || card.MIG == "enabled" })
+		return slices.DeleteFunc(slices.Clone(cardsOf(node)), func(card *facts.Card) bool { return unready[node.Name] || card.MIG == "enabled" })
 	}
 }
 
@@ -157,7 +156,6 @@ const (
 
 var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
 
-// pcieRules are by the generation that most GPUs of each model have.
 func pcieRules(generation map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict: checks.Warn,
@@ -223,7 +221,6 @@ var Fabric = checks.Check{
 	},
 }
 
-// neededForFabric is a GPU's word on its place in the fabric.
 var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric == nil }, []string{"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"}}
 
 // hasFabric is whether a node shows NVSwitches: on its bus, at the far end of its
@@ -236,7 +233,6 @@ func hasFabric(node *facts.Node) bool {
 	})
 }
 
-// fabricIsUp is whether the GPUs say that somebody has set them up.
 func fabricIsUp(node *facts.Node) bool {
 	var states []string
 	for _, card := range node.NVML.Cards {

@@ -35,7 +35,6 @@ var Mode = checks.Check{
 	},
 }
 
-// neededForModes are the modes that keep ranks off a GPU.
 var neededForModes = []essential{
 	{func(card *facts.Card) bool { return card.ComputeMode == "" }, []string{"nvmlDeviceGetComputeMode"}},
 	{func(card *facts.Card) bool { return card.MIG == "" }, []string{"nvmlDeviceGetMigMode"}},

@@ -52,7 +52,6 @@ var PeerAccess = checks.Check{
 // neededForPeers is asked of pairs, and a GPU may be refused some.
 var neededForPeers = essential{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetP2PStatus"}}
 
-// pair is two GPUs of a node, and what its driver says of them.
 type pair struct {
 	a, b           *facts.Card
 	joined, status string // by what ("NV18", "PXB") and whether they reach each other ("ok")
@@ -79,7 +78,6 @@ func pairsOf(node *facts.Node, cards []*facts.Card) iter.Seq[pair] {
 	}
 }
 
-// refusedPeers finds pairs without peer access that ought to have it.
 func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	works := map[[3]string]bool{}
 	for _, node := range nodes {
@@ -104,7 +102,6 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 	return findings
 }
 
-// refusedPairs are of a node that has pairs without peer access.
 func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bool) []checks.Finding {
 	var nvlinked, others []string
 	quoted := ""
@@ -133,7 +130,6 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 	})...)
 }
 
-// manyPairs is how many pairs of GPUs a person wants to read.
 const manyPairs = 4
 
 func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Finding {
@@ -318,7 +314,6 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 	return findings
 }
 
-// withoutDirect is of a node where adapters cannot register GPU memory.
 func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Finding {
 	f := checks.Finding{
 		Summary: "GPUDirect RDMA is not to be had, and what goes between nodes is copied through host memory",

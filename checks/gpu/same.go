@@ -68,7 +68,6 @@ func sameModels(a, b *facts.Node) bool {
 	return slices.Equal(models(a), models(b))
 }
 
-// sameDriver brings nodes to the driver and the kind of module of the others.
 func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
 	version, kind := odd.NVML.Driver, remedy.ModuleKind(odd)
 	for _, dev := range d.Deviations {

@@ -60,7 +60,6 @@ func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 	})
 }
 
-// fileSystems groups places by what they lie on and whether they can be used.
 func fileSystems(places []facts.Place) [][]facts.Place {
 	var groups [][]facts.Place
 	for _, place := range places {
@@ -76,7 +75,6 @@ func fileSystems(places []facts.Place) [][]facts.Place {
 	return groups
 }
 
-// judgePlaces judges the places of one file system by its fullness.
 func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.Finding {
 	first := places[0]
 	var roles []string
@@ -129,7 +127,6 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 	return []checks.Finding{f}
 }
 
-// loadsCode reports whether a launch runs code it compiled into that place.
 func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
 
 // countsInodes reports whether a file system has a fixed number of inodes.

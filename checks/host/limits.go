@@ -31,7 +31,7 @@ var MemlockLimit = checks.Check{
 	Run: func(v checks.View) []checks.Finding {
 		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return v.Launch.Accelerator == "cpu" || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
-			return unneededMemlock(v)
+			return memlockWithoutRDMA(v)
 		}
 		var findings []checks.Finding
 		for _, node := range rdma {
@@ -56,10 +56,10 @@ var MemlockLimit = checks.Check{
 	},
 }
 
-// unneededMemlock is the answer where nothing locks memory to speak of: the
+// memlockWithoutRDMA is the answer where nothing locks memory to speak of: the
 // limit matters to nobody today, but a node that has a lower one than most was
 // set up differently, and fails on the day the fleet gets adapters.
-func unneededMemlock(v checks.View) []checks.Finding {
+func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return bytesText(n.Limits.MemLock.Soft) })) {
 		if !d.Split {

@@ -79,7 +79,6 @@ func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// unresolvable is names that do not resolve, and the nodes on which they do not.
 type unresolvable struct {
 	names  []*facts.Node
 	askers []string
@@ -122,7 +121,6 @@ func isAlias(view checks.View, target *facts.Node) bool {
 	return target.Reached && !ownName && !view.Launch.StartedBy().HandsNames && view.Launch.MasterAddr != hostfile.Bare(target.Name)
 }
 
-// elsewhere finds names that lead to another address than for the other nodes.
 func (t nameTable) elsewhere() []checks.Finding {
 	wrong, findings := t.wrongNames()
 	for _, node := range t.observers {
@@ -149,14 +147,12 @@ func (t nameTable) elsewhere() []checks.Finding {
 	return findings
 }
 
-// nameTable is who resolves which hostfile name to what.
 type nameTable struct {
 	observers []*facts.Node
 	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
 	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
 }
 
-// answer is what one node says of one name.
 type answer struct {
 	observer string // the entry of the node that was asked
 	facts.Lookup
@@ -239,7 +235,6 @@ func correctNames(wrong []wrongName) []fix.Command {
 	return commands
 }
 
-// wrongName is a name that leads elsewhere than it should on some node.
 type wrongName struct {
 	name       string
 	got, right []string // addresses; right is empty when only the node itself has one
@@ -267,7 +262,6 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 	return wrong, split
 }
 
-// hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
 func hostsFix(targets []*facts.Node) []fix.Command {
 	const lines = 4
 	var commands []fix.Command

@@ -37,7 +37,6 @@ var SHMSize = checks.Check{
 	},
 }
 
-// tooSmall judges one /dev/shm by the bytes it must hold.
 func tooSmall(node *facts.Node, need need) []checks.Finding {
 	shm := node.SHM
 	inMemory := shm.FSType == "tmpfs" || shm.FSType == ""
@@ -58,7 +57,7 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 		f.Summary = "/dev/shm is too small"
 		f.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
-			f.WouldSee = dataLoaderDied // NCCL finds room, who comes after it does not
+			f.WouldSee = dataLoaderKilled // NCCL finds room, who comes after it does not
 		}
 		if need.nccl == 0 { // and not every script loads its data by workers
 			f.Verdict = checks.Warn
@@ -89,13 +88,12 @@ func noRoomFor(bytes int64) string {
 	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
-// dataLoaderDied is torch's message (utils/data/_utils/signal_handling.py, 2.5).
-const dataLoaderDied = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
+// dataLoaderKilled is torch's message (utils/data/_utils/signal_handling.py, 2.5).
+const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
 	"It is possible that dataloader's workers are out of shared memory."
 
 const noSHM = "there is no /dev/shm"
 
-// load is what decides how much a node's /dev/shm must hold.
 type load struct {
 	nccl  string // version
 	ranks int
