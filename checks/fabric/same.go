@@ -90,8 +90,22 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 // as the policy states of it.
 func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []compare.Difference {
 	var all []compare.Comparison
-	for _, a := range byDevice(nodes, label, value) {
-		all = append(all, compare.ByPolicy(view, a, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	seen := map[string]bool{}
+	for _, node := range nodes {
+		for _, device := range node.IB.Devices {
+			if seen[device.Name] {
+				continue
+			}
+			seen[device.Name] = true
+			of := func(n *facts.Node) string {
+				at := slices.IndexFunc(n.IB.Devices, func(d facts.HCA) bool { return d.Name == device.Name })
+				if at < 0 {
+					return ""
+				}
+				return value(n.IB.Devices[at])
+			}
+			all = append(all, compare.ByPolicy(view, compare.Among(nodes, device.Name+label, of), "ib.devices."+device.Name+"."+field)...)
+		}
 	}
 	return onBothSides(compare.Differences(all...))
 }
@@ -134,27 +148,6 @@ func byPort(view checks.View, nodes []*facts.Node, label string, value func(*fac
 	return all
 }
 
-func byDevice(nodes []*facts.Node, label string, value func(facts.HCA) string) (all []compare.Comparison) {
-	seen := map[string]bool{}
-	for _, node := range nodes {
-		for _, device := range node.IB.Devices {
-			if seen[device.Name] {
-				continue
-			}
-			seen[device.Name] = true
-			all = append(all, compare.Among(nodes, device.Name+label, func(n *facts.Node) string {
-				for _, d := range n.IB.Devices {
-					if d.Name == device.Name {
-						return value(d)
-					}
-				}
-				return ""
-			}))
-		}
-	}
-	return all
-}
-
 // takenLayer is the one link layer of the ports that NCCL takes, "" for none and for
 // two, which ib-links speaks of.
 func takenLayer(view checks.View, node *facts.Node) string {
@@ -193,11 +186,7 @@ func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 		return ""
 	}
 	address, err := netip.ParseAddr(port.GIDs[0].GID)
-	if err != nil {
-		return ""
-	}
-	raw := address.As16()
-	if raw[4] != 0 || raw[5] != 0 {
+	if raw := address.As16(); err != nil || raw[4] != 0 || raw[5] != 0 {
 		return ""
 	}
 	half, _ := address.Prefix(64) // fails for IPv4 only

@@ -137,10 +137,8 @@ func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Findin
 		return nil
 	}
 	f.Nodes, f.Want = []string{node.Name}, "peer access, as between their like"
-	f.Got = "GPUs " + strings.Join(pairs[:min(len(pairs), manyPairs)], "; ")
-	if more := len(pairs) - manyPairs; more > 0 {
-		f.Got += fmt.Sprintf("; and %d more pairs", more)
-	}
+	more := len(pairs) - manyPairs
+	f.Got = "GPUs " + strings.Join(pairs[:min(len(pairs), manyPairs)], "; ") + when(more > 0, "; and %d more pairs", more)
 	return []checks.Finding{f}
 }
 
