@@ -41,7 +41,7 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		switch names := lost(node); {
 		case names != nil:
-			findings = append(findings, lostGPU(view, node, names, slotsOf(node)))
+			findings = append(findings, checks.OfNode(node, lostGPU(view, node, names, slotsOf(node)))...)
 		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // which says so
 		case !short[node.Name]:
 			alike = append(alike, node)
@@ -201,7 +201,6 @@ func enoughShown(node *facts.Node, slots []int) bool {
 // launch may do without. A job's cgroup hides GPUs from its session in the same way.
 func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) checks.Finding {
 	f := checks.Finding{
-		Nodes:    []string{node.Name},
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),

@@ -35,6 +35,7 @@ const (
 	noGPUs       = "RuntimeError: No CUDA GPUs are available"
 	noDriver     = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver"
 	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
+	busyCUDA     = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
 	takesCPU     = "nothing but the time it takes: DeepSpeed takes the CPU"
 	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
@@ -245,6 +246,8 @@ func always(f checks.Finding) func(*facts.Node) checks.Finding {
 }
 
 var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository")
+
+var xidLog = fix.On("sudo dmesg -T | grep -i xid")
 
 var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20")
 

@@ -104,7 +104,7 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(dashed(torch.CUDA))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(compare.Release(torch.CUDA, 2), ".", "-"))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
 	}
 	for _, commands := range otherTorch(view, node, cards) {
 		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))
@@ -180,9 +180,6 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	}
 	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
 }
-
-// dashed is a CUDA version as packages spell it, "12-4".
-func dashed(version string) string { return strings.ReplaceAll(compare.Release(version, 2), ".", "-") }
 
 // firstLibcuda is the libcuda.so.1 that a rank gets, nil where none was seen.
 func firstLibcuda(node *facts.Node) *facts.DriverLibrary {

@@ -83,7 +83,7 @@ func unusable(node *facts.Node) []checks.Finding {
 		Summary:  "a GPU works again only after a reset",
 		Want:     "every GPU answers",
 		Remedy:   []fix.Command{log, resetGPU, withoutNode},
-		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+		WouldSee: busyCUDA,
 	}, kind(facts.FailureReset)}, {checks.Finding{
 		Summary:  "the driver gives no answer for a GPU",
 		Want:     "every GPU answers",
@@ -102,7 +102,7 @@ var refusedCalls = cardRule{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "the driver answers for a GPU, and cannot tell all of it",
 	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), fix.On("sudo dmesg -T | grep -i xid")},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), xidLog},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
 }, func(card *facts.Card) string {
 	if whyUnusable(card) != nil {
@@ -142,28 +142,23 @@ var recoveryActions = map[string]string{
 
 // recoveryRules judge GPUs by what the driver says when it is asked. One that is to
 // be reset once its work is done computes until then.
-var recoveryRules = []cardRule{{checks.Finding{
-	Summary:  "the driver says that a GPU needs recovery",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, withoutNode},
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-}, recoveryOf("reset", "drain")}, {checks.Finding{
-	Summary:  "the driver says that a GPU needs its machine rebooted",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), rebootNode, withoutNode},
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-}, recoveryOf("reboot")}, {checks.Finding{
-	Verdict:  checks.Warn,
-	Summary:  "the driver wants a GPU reset before long",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU},
-	WouldSee: "nothing as a rule, until what is broken in it is needed",
-}, recoveryOf("drain-and-reset", "other")}}
+var recoveryRules = []cardRule{
+	recovery("", "the driver says that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
+	recovery("", "the driver says that a GPU needs its machine rebooted", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot"),
+	recovery(checks.Warn, "the driver wants a GPU reset before long", "nothing as a rule, until what is broken in it is needed",
+		[]fix.Command{fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU}, "drain-and-reset", "other"),
+}
 
-func recoveryOf(actions ...string) func(*facts.Card) string {
-	return func(card *facts.Card) string {
+func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Command, actions ...string) cardRule {
+	return cardRule{checks.Finding{
+		Verdict:  verdict,
+		Summary:  summary,
+		Want:     "no recovery action open",
+		Remedy:   append([]fix.Command{xidLog}, remedy...),
+		WouldSee: wouldSee,
+	}, func(card *facts.Card) string {
 		return when(slices.Contains(actions, card.Recovery), "%s", recoveryActions[card.Recovery])
-	}
+	}}
 }
 
 // retiredLimit is of how many retired pages NVIDIA wants to see the GPU; 64 is all

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
@@ -29,15 +31,12 @@ var Links = checks.Check{
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)
 		up, speed := usual(nodes, linkedOf, activeLinks), usual(nodes, linkedOf, nvLinkSpeed)
 		generation := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Link.MaxGeneration) })
-		direct, switched, pcie := nvLinkRules(false, up, speed), nvLinkRules(true, up, speed), pcieRules(generation)
 		for _, node := range nodes {
-			nvlink := direct
-			if node.GPU != nil && node.GPU.NVSwitches > 0 {
-				nvlink = switched
-			}
+			nvlink := nvLinkRules(valueOf(node.GPU).NVSwitches > 0, up, speed)
+			pcie := append(pcieRules(generation), replayRule(uptime(node)))
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForWidth)...)
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
-			findings = append(findings, firstOf(node, cardsOf(node), append(pcie, replayRule(uptime(node))))...)
+			findings = append(findings, firstOf(node, cardsOf(node), pcie)...)
 		}
 		return findings
 	},
@@ -138,10 +137,7 @@ func activeLinks(card *facts.Card) int64 {
 func nvLinkSpeed(card *facts.Card) int64 { return valueOf(card.NVLinks).Speed }
 
 func linkNames(links []int) string {
-	if len(links) == 1 {
-		return fmt.Sprintf("link %d", links[0])
-	}
-	return "links " + indices(links)
+	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
 // What is more than the few replays that every PCIe link has: so many a minute, and

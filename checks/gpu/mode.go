@@ -21,7 +21,7 @@ var Mode = checks.Check{
 		"peer access: a node with several ranks fails, a node with one rank works on a part of a GPU. A mode that changes at the next reset is warned of, and so are application clocks that are " +
 		"lower than on most GPUs of the model. Without persistence mode the driver forgets the GPU whenever nobody uses it, and every start takes seconds longer. " +
 		"Exclusive-process mode is fine: a rank is one process on its GPU.",
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+	WouldSee: busyCUDA,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, slotsOf := usedCards(view), view.Launch.SlotsUsed()

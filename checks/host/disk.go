@@ -116,7 +116,7 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 		f.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
 		f.Want = "at least " + least
 		f.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
-	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
+	case slices.Contains(countInodes, first.FSType) && first.FreeInodes < fewInodes:
 		f.Summary = "hardly any inode left: " + what
 		f.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		f.Want = fmt.Sprintf("at least %d", fewInodes)
@@ -129,8 +129,6 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 
 func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
 
-// countsInodes reports whether a file system has a fixed number of inodes.
-// The others (btrfs, NFS servers of all kinds) may truthfully report 0.
-func countsInodes(fstype string) bool {
-	return slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}, fstype)
-}
+// countInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
+// servers of all kinds) may truthfully report 0.
+var countInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}

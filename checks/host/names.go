@@ -175,9 +175,6 @@ func newNameTable(view checks.View) nameTable {
 	return t
 }
 
-// isOwnLoopback: what a node calls itself is judged by ownName.
-func (a answer) isOwnLoopback() bool { return a.observer == a.Name && names.IsLoopback(a.Addresses[0]) }
-
 // rightAddresses is where a name should lead: what most nodes say or, first,
 // what some node says that agrees with the address it was reached at. nil when
 // there is neither; groups are all answers, loopbacks left out.
@@ -254,7 +251,10 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 			writeDown = target.Address
 		}
 		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !names.Overlap(answer.Addresses, right) {
+			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) {
+				continue
+			}
+			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own judges what a node calls itself
 				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})
 			}
 		}
