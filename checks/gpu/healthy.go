@@ -67,29 +67,23 @@ func unusable(node *facts.Node) []checks.Finding {
 			failed = append(failed, card)
 		}
 	}
-	log := fix.On("sudo dmesg -T | grep -i xid   # what the driver said of it")
-	kind := func(kinds ...string) func(*facts.Card) string {
-		return func(card *facts.Card) string {
+	rule := func(summary, wouldSee string, repair []fix.Command, kinds ...string) cardRule {
+		return cardRule{checks.Finding{
+			Summary:  summary,
+			Want:     "every GPU answers",
+			Remedy:   slices.Concat([]fix.Command{xidLog.Remark("what the driver said of it")}, repair, []fix.Command{withoutNode}),
+			WouldSee: wouldSee,
+		}, func(card *facts.Card) string {
 			failure := whyUnusable(card)
 			return when(kinds == nil || slices.Contains(kinds, failure.Kind), "%s", answerOf(*failure))
-		}
+		}}
 	}
-	return firstOf(node, failed, []cardRule{{checks.Finding{
-		Summary:  "a GPU has fallen off the bus",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU"), withoutNode},
-		WouldSee: "RuntimeError: CUDA error: unknown error",
-	}, kind(facts.FailureLost)}, {checks.Finding{
-		Summary:  "a GPU works again only after a reset",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, resetGPU, withoutNode},
-		WouldSee: busyCUDA,
-	}, kind(facts.FailureReset)}, {checks.Finding{
-		Summary:  "the driver gives no answer for a GPU",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, fix.On("nvidia-smi -q -i {gpus}"), rebootNode, withoutNode},
-		WouldSee: "RuntimeError: CUDA error: unknown error",
-	}, kind()}})
+	const unknown = "RuntimeError: CUDA error: unknown error"
+	return firstOf(node, failed, []cardRule{
+		rule("a GPU has fallen off the bus", unknown, []fix.Command{rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU")}, facts.FailureLost),
+		rule("a GPU works again only after a reset", busyCUDA, []fix.Command{resetGPU}, facts.FailureReset),
+		rule("the driver gives no answer for a GPU", unknown, []fix.Command{fix.On("nvidia-smi -q -i {gpus}"), rebootNode}),
+	})
 }
 
 // refusedCalls is of a GPU that answers, and of which some call fails all the same: a
