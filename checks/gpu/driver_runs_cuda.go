@@ -85,7 +85,7 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 	runs, known := launch.DriverRuns(driverThatCounts(node), node.NVML.CUDA, node.Python.Torch.CUDA)
 	switch {
 	case !known:
-		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was told")}
+		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was reported")}
 	case !runs:
 		return []checks.Finding{tooOldDriver(view, node, cards)}
 	}

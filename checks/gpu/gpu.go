@@ -103,7 +103,7 @@ func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essen
 	if refusing == nil {
 		return nil
 	}
-	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to tell %s of %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
+	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to report %s of %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
 	f.Explained = explained
 	return []checks.Finding{f}
 }

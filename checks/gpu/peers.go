@@ -41,7 +41,7 @@ var PeerAccess = checks.Check{
 		}
 		switch {
 		case len(several) > 0 && !answered:
-			return append(findings, checks.Skipped("the driver told of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
+			return append(findings, checks.Skipped("the driver reported of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
 		case len(nodes) > 0 && len(several) == 0:
 			return append(findings, checks.Skipped("no node has two GPUs that could reach each other")...)
 		}
@@ -92,7 +92,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			if slices.ContainsFunc(node.NVML.Cards, func(c facts.Card) bool { return c.Failure != nil }) {
 				continue // nvidia-smi reports no pair then, and gpu-healthy says why
 			}
-			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not told"))
+			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
 			continue
 		}
 		if !ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks

@@ -294,7 +294,7 @@ var Distinct = checks.Check{
 			if machine, isKnown := launch.Machine(node); isKnown {
 				known, machineOf[node] = append(known, node), machine
 			} else {
-				findings = append(findings, checks.UnknownFor(node, "the machine does not tell its boot id or network namespace"))
+				findings = append(findings, checks.UnknownFor(node, "the machine does not report its boot id or network namespace"))
 			}
 		}
 		for _, g := range compare.GroupBy(known, func(n *facts.Node) string { return machineOf[n] }) {
