@@ -270,7 +270,7 @@ var Direct = checks.Check{
 
 // judgeDirect is by what NCCL will find: first whether anything lets adapters register
 // GPU memory at all, then whether it goes for it on this node.
-func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
+func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
 	lacks := func(node *facts.Node) (what string, known bool) {
 		if node.IB.Peermem {
 			return "", true
@@ -281,35 +281,34 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		what, known := lacks(node)
 		return known && what == ""
 	})
-	for _, node := range nodes {
+	view.Nodes = nodes
+	return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 		network := ranks.NCCLNetwork(view, node)
 		direct := network.GPUDirect(node)
 		level := ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"]
 		switch what, known := lacks(node); {
 		case !known:
-			findings = append(findings, checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen"))
+			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen")}
 		case what != "":
-			findings = append(findings, checks.OfNode(node, withoutDirect(node, what, somewhere))...)
+			return []checks.Finding{withoutDirect(node, what, somewhere)}
 		case direct.By != "", direct.Why == "": // it works, or the distances are unknown
 		case level.Value != "": // the farthest that NCCL goes
-			findings = append(findings, checks.Finding{
-				Nodes:   []string{node.Name},
+			return []checks.Finding{{
 				Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
 				Got:     ranks.Origin(view, level),
 				Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
 				Remedy:  ranks.TakeOut(view, level),
-			})
+			}}
 		case allFar(node, cardsOf(node), network.Ports):
-			findings = append(findings, checks.Finding{
-				Nodes:   []string{node.Name},
+			return []checks.Finding{{
 				Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
 				Got:     ranks.DeviceNames(node) + " at distance SYS",
 				Want:    "an adapter under the same PCIe switch as a GPU",
 				Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
-			})
+			}}
 		}
-	}
-	return findings
+		return nil
+	})(view)
 }
 
 func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Finding {

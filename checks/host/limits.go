@@ -33,15 +33,14 @@ var MemlockLimit = checks.Check{
 		if len(rdma) == 0 {
 			return memlockWithoutRDMA(v)
 		}
-		var findings []checks.Finding
-		for _, node := range rdma {
+		v.Nodes = rdma
+		return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 			soft := node.Limits.MemLock.Soft
 			exempt := node.Host != nil && node.Host.User == "root" && node.Host.Container == ""
 			if soft < 0 || exempt {
-				continue
+				return nil
 			}
 			f := checks.Finding{
-				Nodes:   []string{node.Name},
 				Summary: "the limit on locked memory is too low for RDMA",
 				Got:     bytesText(soft),
 				Want:    "unlimited",
@@ -50,9 +49,8 @@ var MemlockLimit = checks.Check{
 			if soft >= littleMemlock {
 				f.Verdict, f.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
 			}
-			findings = append(findings, f)
-		}
-		return findings
+			return []checks.Finding{f}
+		})(v)
 	},
 }
 

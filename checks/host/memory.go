@@ -86,29 +86,26 @@ var NUMAMemory = checks.Check{
 		if ranks.FleetNCCL(v) == "" {
 			return checks.Skipped("no node has an NCCL that says its version")
 		}
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
+		return checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
 			odd, verdict := unlikeNUMA(node.Host.NUMA)
 			if len(odd) == 0 || node.Slots < 2 || ranks.NCCLVersion(node) == "" {
-				continue
+				return nil
 			}
 			driverCUDA := ""
 			if node.NVML != nil {
 				driverCUDA = node.NVML.CUDA
 			}
 			if !nccl.CuMemHostProbed(node.Python.NCCL[0], driverCUDA, launch.RankEnv(node.Env, v.Launch.Exports)) {
-				continue
+				return nil
 			}
-			findings = append(findings, checks.Finding{
+			return []checks.Finding{{
 				Verdict: verdict,
-				Nodes:   []string{node.Name},
 				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
 				Got:     strings.Join(odd, ", ") + "; NCCL " + ranks.NCCLVersion(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
 				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
-			})
-		}
-		return findings
+			}}
+		})(v)
 	},
 }
 
