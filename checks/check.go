@@ -156,6 +156,27 @@ func UnknownFor(node *facts.Node, reason string) Finding {
 	return Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason}
 }
 
+// OnEach is the Run of a check that judges every node by itself. Findings that name no node
+// are of the one judged.
+func OnEach(judge func(View, *facts.Node) []Finding) func(View) []Finding {
+	return func(view View) (findings []Finding) {
+		for _, node := range view.Nodes {
+			findings = append(findings, OfNode(node, judge(view, node)...)...)
+		}
+		return findings
+	}
+}
+
+// OfNode are findings of which those that name no node are of this one.
+func OfNode(node *facts.Node, findings ...Finding) []Finding {
+	for i := range findings {
+		if findings[i].Nodes == nil {
+			findings[i].Nodes = []string{node.Name}
+		}
+	}
+	return findings
+}
+
 // Remedies tell findings apart that are to be put right in different ways.
 func (f Finding) Remedies() (all []string) {
 	for _, command := range f.Remedy {

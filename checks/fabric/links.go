@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,13 +46,13 @@ func judgePorts(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		network := networks[node]
 		switch {
-		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // told
+		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // reported
 		case network.Obstacle != "":
-			findings = append(findings, obstructed(view, node, network, someWork)...)
+			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
-			findings = append(findings, overIWARP(view, node, network.Ports)...)
-			findings = append(findings, mixedLayers(view, node, network.Ports)...)
-			findings = append(findings, unaddressable(view, node, network.Ports, hasV2)...)
+			ports := network.Ports
+			found := slices.Concat(overIWARP(view, node, ports), mixedLayers(view, node, ports), unaddressable(view, node, ports, hasV2))
+			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}
 	findings = append(append(findings, slowPorts(view, nodes)...), narrowSlots(networks, nodes)...)
@@ -61,11 +62,12 @@ func judgePorts(view checks.View) []checks.Finding {
 	return findings
 }
 
-// placedPort is one node's port of a name that several nodes have.
 type placedPort struct {
 	node *facts.Node
 	*facts.IBPort
 }
+
+func isActive(port placedPort) bool { return port.State == "ACTIVE" }
 
 // portsByName gathers the ports that bear one name ("mlx5_0:1"), in the order
 // of nodes; names come in the order they are met. Ports that NCCL_IB_HCA leaves out
@@ -73,11 +75,11 @@ type placedPort struct {
 func portsByName(view checks.View, nodes []*facts.Node) (names []string, ports map[string][]placedPort) {
 	ports = map[string][]placedPort{}
 	for _, node := range nodes {
-		selected := selectedPorts(view, node)
+		given := ranks.Env(view, node)["NCCL_IB_HCA"].Value
 		for _, device := range node.IB.Devices {
 			for i := range device.Ports {
 				port := &device.Ports[i]
-				if !selected(device.Name, port.Port) {
+				if given != "" && len(nccl.MatchHCA(given, []nccl.Device{{Name: device.Name, Port: port.Port}})) == 0 {
 					continue
 				}
 				name := device.Name + ":" + strconv.Itoa(port.Port)
@@ -91,33 +93,21 @@ func portsByName(view checks.View, nodes []*facts.Node) (names []string, ports m
 	return names, ports
 }
 
-// selectedPorts is what NCCL_IB_HCA leaves in on a node, up or down.
-func selectedPorts(view checks.View, node *facts.Node) func(name string, port int) bool {
-	given := ranks.Env(view, node)["NCCL_IB_HCA"].Value
-	return func(name string, port int) bool {
-		return given == "" || len(nccl.MatchHCA(given, []nccl.Device{{Name: name, Port: port}})) > 0
-	}
-}
-
 // downPorts finds ports that are not ACTIVE although at least half of the
 // nodes' are: a port that is mostly down is not in use.
 func downPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 	down := map[*facts.Node][]string{}
 	names, ports := portsByName(view, nodes)
 	for _, name := range names {
-		active := 0
-		for _, port := range ports[name] {
-			if port.State == "ACTIVE" {
-				active++
-			}
+		inactive := slices.DeleteFunc(slices.Clone(ports[name]), isActive)
+		if 2*len(inactive) > len(ports[name]) {
+			continue
 		}
-		for _, port := range ports[name] {
-			if port.State != "ACTIVE" && 2*active >= len(ports[name]) {
-				down[port.node] = append(down[port.node], strings.TrimSpace(fmt.Sprintf("%s %s %s", name, port.State, port.Physical)))
-			}
+		for _, port := range inactive {
+			down[port.node] = append(down[port.node], strings.TrimSpace(fmt.Sprintf("%s %s %s", name, port.State, port.Physical)))
 		}
 	}
-	return portFindings(nodes, down, checks.Finding{
+	return portFindings(nodes, down, ", ", checks.Finding{
 		Summary:  "ports are not up that are up on other nodes",
 		Want:     "ACTIVE LinkUp (Polling: cable or switch port; INIT: no subnet manager; Disabled: switched off)",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
@@ -132,23 +122,21 @@ func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 	names, ports := portsByName(view, nodes)
 	for _, name := range names {
 		common, count := int64(0), map[int64]int{}
-		for _, port := range ports[name] {
-			if port.State != "ACTIVE" {
-				continue
-			}
+		active := slices.DeleteFunc(slices.Clone(ports[name]), func(port placedPort) bool { return !isActive(port) })
+		for _, port := range active {
 			count[port.Rate]++
 			n := count[port.Rate]
 			if n > count[common] || n == count[common] && port.Rate > common {
 				common = port.Rate
 			}
 		}
-		for _, port := range ports[name] {
-			if port.State == "ACTIVE" && port.Rate < common {
+		for _, port := range active {
+			if port.Rate < common {
 				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, ranks.Gigabits(port.Rate), port.Width, ranks.Gigabits(common)))
 			}
 		}
 	}
-	return portFindings(nodes, slow, checks.Finding{
+	return portFindings(nodes, slow, ", ", checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "ports are slower than on other nodes",
 		Want:     "the full number of lanes at full speed: see cable, module and switch port",
@@ -157,15 +145,91 @@ func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 	})
 }
 
-// portFindings is one finding a node, made from a template and what it lacks.
-func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, template checks.Finding) []checks.Finding {
-	var findings []checks.Finding
+func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, separator string, template checks.Finding) (findings []checks.Finding) {
 	for _, node := range nodes {
 		if got[node] != nil {
 			f := template
-			f.Nodes, f.Got = []string{node.Name}, strings.Join(got[node], ", ")
+			f.Nodes, f.Got = []string{node.Name}, strings.Join(got[node], separator)
 			findings = append(findings, f)
 		}
 	}
 	return findings
+}
+
+// narrowSlots warns of adapters whose PCIe link is narrower or slower than it could be
+// and, by that, than what their ports carry; and of those whose like on most nodes has
+// a faster one. A link that is as fast as adapter and slot can is nobody's fault.
+func narrowSlots(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) []checks.Finding {
+	common := commonLinks(networks, nodes)
+	narrow := map[*facts.Node][]string{}
+	for _, node := range nodes {
+		for _, carried := range carriages(networks[node].Ports) {
+			now, most := pcieRate(carried.adapter.PCIe), pcieRate(carried.adapter.MaxPCIe)
+			switch usual := common[carried.adapter.Name]; {
+			case now == 0:
+			case now < most && now < float64(carried.rate):
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, ranks.Gigabits(carried.rate)))
+			case now < pcieRate(usual):
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where other nodes have %s", carried.adapter.Name, carried.adapter.PCIe, usual))
+			}
+		}
+	}
+	return portFindings(nodes, narrow, "; ", checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "adapters run on a narrower or slower PCIe link than they could",
+		Want:     "every lane of the slot: see how the card sits, its riser, and the slot's setting in the firmware",
+		WouldSee: "no message: every collective is as slow as its slowest adapter",
+		Remedy:   []fix.Command{fix.On(`sudo lspci -vv -d 15b3: | grep -E "^[0-9a-f]|LnkCap:|LnkSta:"`)},
+	})
+}
+
+// carriage is an adapter and what its ports together carry in bit/s.
+type carriage struct {
+	adapter *facts.HCA
+	rate    int64
+}
+
+func carriages(ports []nccl.HCAPort) (all []carriage) {
+	for _, port := range ports {
+		if n := len(all); n > 0 && all[n-1].adapter == port.Adapter {
+			all[n-1].rate += port.Rate
+			continue
+		}
+		all = append(all, carriage{port.Adapter, port.Rate})
+	}
+	return all
+}
+
+func commonLinks(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) map[string]string {
+	count, total, common := map[[2]string]int{}, map[string]int{}, map[string]string{}
+	for _, node := range nodes {
+		for _, carried := range carriages(networks[node].Ports) {
+			name, link := carried.adapter.Name, carried.adapter.PCIe
+			total[name]++
+			count[[2]string{name, link}]++
+		}
+	}
+	for key, n := range count {
+		if 2*n > total[key[0]] {
+			common[key[0]] = key[1]
+		}
+	}
+	return common
+}
+
+// pcieRate is what a link "16.0 GT/s PCIe x8" carries one way in bit/s: one bit a
+// transfer and lane, less the line code, 8b/10b up to 5 GT/s and 128b/130b above (PCI
+// Express Base Specification 3.0). 0 for what is unknown.
+func pcieRate(link string) float64 {
+	speed, lanes, _ := strings.Cut(link, " GT/s PCIe x")
+	transfers, err := strconv.ParseFloat(speed, 64)
+	width, notWidth := strconv.Atoi(lanes)
+	if err != nil || notWidth != nil {
+		return 0
+	}
+	code := 128.0 / 130
+	if transfers <= 5 {
+		code = 0.8
+	}
+	return transfers * 1e9 * code * float64(width)
 }

@@ -9,8 +9,11 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
@@ -38,7 +41,7 @@ var Same = checks.Check{
 }
 
 func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
-	some := withDevices(nodes)
+	some := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
 	for _, node := range nodes {
 		if len(node.IB.Devices) == 0 {
 			findings = append(findings, checks.Finding{
@@ -55,7 +58,7 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		alike := compare.AsStated(view, some, "ib.devices.*.ports.*.link_layer")
 		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
 	}
-	tell := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
+	report := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
 		for _, d := range differences {
 			f := d.Finding(what)
 			f.Verdict, f.WouldSee, f.Remedy = verdict, wouldSee, []fix.Command{command}
@@ -65,20 +68,20 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
 		return onBothSides(compare.Differences(byPort(view, some, label, value)...))
 	}
-	tell(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
-	tell(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
+	report(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
+	report(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
-	tell(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
-	tell(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
 	findings = append(findings, crossedRails(view, some)...)
-	tell(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
-	tell(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
-	tell(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
+	report(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
+	report(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
+	report(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
 		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
-	tell(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
-	tell(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
+	report(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
+	report(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
 		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
 	return findings
 }
@@ -87,8 +90,22 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 // as the policy states of it.
 func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []compare.Difference {
 	var all []compare.Comparison
-	for _, a := range byDevice(nodes, label, value) {
-		all = append(all, compare.ByPolicy(view, a, "ib.devices."+strings.TrimSuffix(a.Name, label)+"."+field)...)
+	seen := map[string]bool{}
+	for _, node := range nodes {
+		for _, device := range node.IB.Devices {
+			if seen[device.Name] {
+				continue
+			}
+			seen[device.Name] = true
+			of := func(n *facts.Node) string {
+				at := slices.IndexFunc(n.IB.Devices, func(d facts.HCA) bool { return d.Name == device.Name })
+				if at < 0 {
+					return ""
+				}
+				return value(n.IB.Devices[at])
+			}
+			all = append(all, compare.ByPolicy(view, compare.Among(nodes, device.Name+label, of), "ib.devices."+device.Name+"."+field)...)
+		}
 	}
 	return onBothSides(compare.Differences(all...))
 }
@@ -97,7 +114,7 @@ func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, v
 // whatever a policy says, so it leaves out those that miss it and parts nobody.
 func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
 	const label = " link layer"
-	all := byPort(view, nodes, label, linkLayer)
+	all := byPort(view, nodes, label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
 	for i, c := range all {
 		port := strings.ReplaceAll(strings.TrimSuffix(c.Name, label), ":", ".ports.")
 		all[i].Among = compare.AsStated(view, c.Among, "ib.devices."+port+".link_layer")
@@ -105,8 +122,8 @@ func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
 	return onBothSides(compare.Differences(all...))
 }
 
-// onBothSides leaves out what one side does not have, which is told with the adapters or by
-// ib-links; nil for none.
+// onBothSides leaves out what one side does not have, which is reported with the adapters or
+// by ib-links; nil for none.
 func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev compare.Deviation) bool {
@@ -119,11 +136,6 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	return found
 }
 
-func withDevices(nodes []*facts.Node) []*facts.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
-}
-
-// byPort is one comparison for each port that any node has.
 func byPort(view checks.View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
 	names, ports := portsByName(view, nodes)
 	for _, name := range names {
@@ -136,40 +148,14 @@ func byPort(view checks.View, nodes []*facts.Node, label string, value func(*fac
 	return all
 }
 
-func byDevice(nodes []*facts.Node, label string, value func(facts.HCA) string) (all []compare.Comparison) {
-	seen := map[string]bool{}
-	for _, node := range nodes {
-		for _, device := range node.IB.Devices {
-			if seen[device.Name] {
-				continue
-			}
-			seen[device.Name] = true
-			all = append(all, compare.Among(nodes, device.Name+label, func(n *facts.Node) string {
-				for _, d := range n.IB.Devices {
-					if d.Name == device.Name {
-						return value(d)
-					}
-				}
-				return ""
-			}))
-		}
-	}
-	return all
-}
-
-func linkLayer(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer }
-
 // takenLayer is the one link layer of the ports that NCCL takes, "" for none and for
 // two, which ib-links speaks of.
 func takenLayer(view checks.View, node *facts.Node) string {
-	layer := ""
-	for _, port := range ranks.NCCLNetwork(view, node).Ports {
-		if layer != "" && layer != port.LinkLayer {
-			return ""
-		}
-		layer = port.LinkLayer
+	ports := ranks.NCCLNetwork(view, node).Ports
+	if len(ports) == 0 || slices.ContainsFunc(ports, func(port nccl.HCAPort) bool { return port.LinkLayer != ports[0].LinkLayer }) {
+		return ""
 	}
-	return layer
+	return ports[0].LinkLayer
 }
 
 // partition is that of the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY
@@ -200,11 +186,7 @@ func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 		return ""
 	}
 	address, err := netip.ParseAddr(port.GIDs[0].GID)
-	if err != nil {
-		return ""
-	}
-	raw := address.As16()
-	if raw[4] != 0 || raw[5] != 0 {
+	if raw := address.As16(); err != nil || raw[4] != 0 || raw[5] != 0 {
 		return ""
 	}
 	half, _ := address.Prefix(64) // fails for IPv4 only
@@ -231,16 +213,136 @@ func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 		}
 		return strings.Join(ports, " ")
 	}
-	alike := compare.GroupBy(nodes, up)
-	inLargest := map[string]bool{}
-	for _, name := range alike[0].Nodes {
-		inLargest[name] = true
-	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !inLargest[n.Name] })
+	usual := compare.GroupBy(nodes, up)[0].Value
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return up(n) != usual })
 	return onBothSides(compare.Differences(compare.Among(nodes, "ports", func(n *facts.Node) string {
 		if count := len(ranks.NCCLNetwork(view, n).Ports); count > 0 {
 			return fmt.Sprint(count)
 		}
 		return ""
 	})))
+}
+
+func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GID, bool) {
+	if port.LinkLayer != "Ethernet" || port.State != "ACTIVE" {
+		return facts.GID{}, false
+	}
+	index := nccl.GIDIndex(*port, launch.RankEnv(node.Env, view.Launch.Exports), ranks.NCCLVersion(node))
+	at := slices.IndexFunc(port.GIDs, func(g facts.GID) bool { return g.Index == index })
+	if at < 0 {
+		return facts.GID{}, false
+	}
+	return port.GIDs[at], true
+}
+
+// gidKind is what both ends of a connection must have alike: the version of RoCE and
+// the family of the address. A port that has no RoCE v2 at all is ib-links' to
+// speak of where NCCL looks for one.
+func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
+	return func(node *facts.Node, port *facts.IBPort) string {
+		gid, found := chosenGID(view, node, port)
+		index, isNumber := nccl.Number(ranks.Env(view, node)["NCCL_IB_GID_INDEX"].Value)
+		given := isNumber && index >= 0
+		if !found || gid.Type == "" || !given && !ranks.HasGID(*port, ranks.IsV2) {
+			return ""
+		}
+		family := "IPv6"
+		if address, err := netip.ParseAddr(gid.GID); err == nil && address.Is4In6() {
+			family = "IPv4"
+		}
+		return strings.TrimPrefix(gid.Type, "IB/") + " " + family
+	}
+}
+
+// crossedRails warns of a port whose address is in the subnet that most nodes have on
+// another one of their ports: two cables that were swapped, or two addresses. Subnets
+// that merely differ are right where a fabric routes.
+func crossedRails(view checks.View, nodes []*facts.Node) []checks.Finding {
+	names, ports := portsByName(view, nodes)
+	subnets := map[string]map[*facts.Node]string{}
+	usual, railOf := map[string]string{}, map[string]string{} // the subnet that most nodes have on a port, and the port by it
+	for _, name := range names {
+		subnets[name] = map[*facts.Node]string{}
+		count := map[string]int{}
+		for _, port := range ports[name] {
+			subnet := gidSubnet(view, port.node, port.IBPort)
+			subnets[name][port.node] = subnet
+			count[subnet]++
+			if subnet != "" && 2*count[subnet] > len(nodes) {
+				usual[name], railOf[subnet] = subnet, name
+			}
+		}
+	}
+	crossed := map[*facts.Node][]string{}
+	for _, name := range names {
+		for _, node := range nodes {
+			subnet := subnets[name][node]
+			if rail := railOf[subnet]; rail != "" && usual[name] != "" && usual[name] != subnet {
+				crossed[node] = append(crossed[node], fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
+			}
+		}
+	}
+	return portFindings(nodes, crossed, "; ", checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "RoCE ports are in each other's subnets",
+		Want:     "every port in the subnet of its like on the other nodes",
+		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
+		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
+	})
+}
+
+// gidSubnet is the network that a RoCE port's IPv4 address is in by its interface.
+func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
+	gid, found := chosenGID(view, node, port)
+	address, err := netip.ParseAddr(gid.GID)
+	if !found || err != nil || !address.Is4In6() || node.Net == nil {
+		return ""
+	}
+	network, known := names.NetworkOf(node, address.Unmap().String())
+	if !known {
+		return ""
+	}
+	return network.String()
+}
+
+// unlikePlugins finds libraries that NCCL loads by itself and that only some nodes
+// have: a network plugin speaks its own protocol, and ranks that have a tuner choose
+// other algorithms than those that have none. Where it is variables that differ,
+// env-same says so.
+// Source: NVIDIA/nccl 2.30, plugin/net.cc, ncclNetInit, and plugin/tuner.cc.
+func unlikePlugins(view checks.View) (findings []checks.Finding) {
+	if view.Launch.Accelerator == "cpu" || len(view.All) < 2 {
+		return nil
+	}
+	for _, plugin := range []struct {
+		what, variable string
+		name           func(*facts.Node) string
+	}{
+		{"network plugins of NCCL", "NCCL_NET_PLUGIN", func(n *facts.Node) string { return ranks.NCCLNetwork(view, n).Plugin }},
+		{"tuner plugins of NCCL", "NCCL_TUNER_PLUGIN", func(n *facts.Node) string {
+			if slices.ContainsFunc(n.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == "libnccl-tuner.so" }) {
+				return "libnccl-tuner.so"
+			}
+			return ""
+		}},
+	} {
+		chosen := func(n *facts.Node) string {
+			env := ranks.Env(view, n)
+			return env[plugin.variable].Value + " " + env["NCCL_NET"].Value
+		}
+		silent := func(n *facts.Node) bool { return n.IB.Libraries == nil }
+		if slices.ContainsFunc(view.Nodes, silent) || proof.Common(view.Nodes, chosen) == "" {
+			continue
+		}
+		for _, d := range compare.Differences(compare.Among(view.Nodes, "plugin", plugin.name)) {
+			f := d.Finding(plugin.what)
+			f.WouldSee = "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective"
+			f.Remedy = []fix.Command{
+				ranks.ExportLine(view.Launch, plugin.variable, "none").Remark("all ranks do without, or have it installed where it is not:"),
+				fix.On(`echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-`),
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var Count = checks.Check{
@@ -35,11 +37,11 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	}
 	short := view.Failing("slots-fit")
 	slotsOf := view.Launch.SlotsUsed()
-	var alike, none []*facts.Node
+	var alike []*facts.Node
 	for _, node := range nodes {
 		switch names := lost(node); {
 		case names != nil:
-			findings = append(findings, lostGPU(view, node, names, slotsOf(node)))
+			findings = append(findings, checks.OfNode(node, lostGPU(view, node, names, slotsOf(node)))...)
 		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // which says so
 		case !short[node.Name]:
 			alike = append(alike, node)
@@ -47,23 +49,19 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	}
 	for _, node := range view.Nodes {
 		if !node.NVML.Asked && !short[node.Name] && (slotsOf(node) == nil || len(slotsOf(node)) > 0) {
-			none = append(none, node)
+			findings = append(findings, noGPU(node))
 		}
-	}
-	for _, node := range none {
-		findings = append(findings, noGPU(node))
 	}
 	return append(findings, fewerGPUs(alike, slotsOf)...)
 }
 
-// noGPU is of a node that shows nothing of NVIDIA among others that do.
 func noGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
 		WouldSee: noDriver, Remedy: []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), fix.Note("take {nodes} out of {hostfile}")},
 	}
-	if node.GPU != nil && len(node.GPU.Others) > 0 {
-		f.Got = fmt.Sprintf("%d accelerators of another maker", len(node.GPU.Others))
+	if others := len(valueOf(node.GPU).Others); others > 0 {
+		f.Got = fmt.Sprintf("%d accelerators of another maker", others)
 		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
 	}
 	if container := ranks.ContainerOf(node); container != "" {
@@ -74,16 +72,15 @@ func noGPU(node *facts.Node) checks.Finding {
 
 // fewerGPUs compares the nodes. One whose slots are as many as it shows is as
 // somebody knows it to be.
-func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) []checks.Finding {
-	var findings []checks.Finding
+func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings []checks.Finding) {
+	known := map[string]bool{}
+	for _, node := range nodes {
+		known[node.Name] = len(slotsOf(node)) == len(node.NVML.Cards)
+	}
 	for _, d := range compare.Differences(compare.Among(nodes, "GPUs", func(n *facts.Node) string { return strconv.Itoa(len(n.NVML.Cards)) })) {
-		known := func(name string) bool {
-			i := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == name })
-			return len(slotsOf(nodes[i])) == len(nodes[i].NVML.Cards)
-		}
 		want, _ := strconv.Atoi(d.Deviations[0].Want)
 		got, _ := strconv.Atoi(d.Deviations[0].Got)
-		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), known)
+		d.Nodes = slices.DeleteFunc(slices.Clone(d.Nodes), func(name string) bool { return known[name] })
 		if len(d.Nodes) == 0 || !d.Split && got > want {
 			continue
 		}
@@ -132,11 +129,11 @@ func lost(node *facts.Node) (names []string) {
 	}
 	for _, device := range gpu.Devices {
 		refused := func(d facts.DeviceNode) bool { return d.Path == device && d.Problem != "" }
-		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && strangersDoor(node, device) {
+		if !slices.ContainsFunc(gpu.Doors, refused) && !slices.ContainsFunc(node.NVML.Unshown, refused) && isOthersDevice(node, device) {
 			names = append(names, device)
 		}
 	}
-	if len(names) <= node.NVML.Hidden { // which of them are hidden is not told
+	if len(names) <= node.NVML.Hidden { // which of them are hidden is unknown
 		return nil
 	}
 	return names
@@ -146,18 +143,13 @@ func lost(node *facts.Node) (names []string) {
 // them, or the cgroup of a job or a container keeps it from their device nodes. The
 // driver may hide a GPU because of the cgroup.
 func withheld(node *facts.Node) int {
-	refused := 0
-	for _, device := range node.NVML.Unshown {
-		if device.Problem != "" && !slices.Contains(leadsNowhere, device.Problem) {
-			refused++
-		}
-	}
-	return max(refused, node.NVML.Hidden)
+	refused := slices.DeleteFunc(slices.Clone(node.NVML.Unshown), func(d facts.DeviceNode) bool { return d.Problem == "" || slices.Contains(notThere, d.Problem) })
+	return max(len(refused), node.NVML.Hidden)
 }
 
-// shows is whether a card has a PCI address, or may have: not all told theirs.
+// shows is whether a card has a PCI address, or may have: that of some is unknown.
 func shows(cards []facts.Card, address string) bool {
-	for i := range cards {
+	for i := range cards { // by index: a card is large
 		if cards[i].Address == "" || cards[i].Address == address {
 			return true
 		}
@@ -173,16 +165,15 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 		return nil
 	}
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
+		Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
 		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), kernelSays.Remark("why the driver refused them")},
+		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), driverLog.Remark("why the driver refused them")},
 	}
 	if slices.Contains(busDrivers(node), "nouveau") {
 		f.Remedy = append(f.Remedy, nouveauOff)
 	}
-	if spares(node, slots) {
-		f.Verdict = checks.Warn
-		f.WouldSee = unneeded
+	if enoughShown(node, slots) {
+		f.Verdict, f.WouldSee = checks.Warn, unneeded
 	} else {
 		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	}
@@ -191,7 +182,6 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 
 const unneeded = "nothing: the launch does not use what is not shown"
 
-// doWithout starts the launch now, with the GPUs that the driver shows.
 func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	commands := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
 	if len(node.NVML.Cards) > 0 {
@@ -200,11 +190,10 @@ func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	return commands
 }
 
-// withoutNode starts the launch now, on the other nodes.
 var withoutNode = fix.Note("or take {nodes} out of {hostfile} for now")
 
-// spares is whether the slots need no more GPUs than the driver shows.
-func spares(node *facts.Node, slots []int) bool {
+// enoughShown is whether the slots need no more GPUs than the driver shows.
+func enoughShown(node *facts.Node, slots []int) bool {
 	return len(slots) == 0 || slices.Max(slots) < len(node.NVML.Cards)
 }
 
@@ -212,11 +201,10 @@ func spares(node *facts.Node, slots []int) bool {
 // launch may do without. A job's cgroup hides GPUs from its session in the same way.
 func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) checks.Finding {
 	f := checks.Finding{
-		Nodes:    []string{node.Name},
 		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
-		Remedy:   []fix.Command{kernelSays, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
+		Remedy:   []fix.Command{driverLog, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}
 	if len(names) > 1 {
@@ -224,17 +212,180 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 	}
 	if container := ranks.ContainerOf(node); container != "" {
 		f.Summary = "device nodes of GPUs are there that the driver does not show"
-		f.Remedy = append([]fix.Command{kernelSays}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
+		f.Remedy = append([]fix.Command{driverLog}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
-	switch {
-	case spares(node, slots): // another job may use the others: nothing that ends it
-		f.Verdict = checks.Warn
-		f.WouldSee = unneeded
-	case ranks.ContainerOf(node) == "":
+	if enoughShown(node, slots) { // another job may use the others: nothing that ends it
+		f.Verdict, f.WouldSee = checks.Warn, unneeded
+		return f
+	}
+	if ranks.ContainerOf(node) == "" {
 		f.Remedy = append(f.Remedy, rebootNode.Remark("; where it stays away, power off and on"))
 	}
-	if !spares(node, slots) {
-		f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
+	f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
+	return f
+}
+
+var SlotsFit = checks.Check{
+	ID:       "slots-fit",
+	Title:    "every node has an accelerator for each of its slots",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionGPU},
+	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
+		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
+		"others wait for it. Counted are the GPUs that NVIDIA's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
+		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts. " +
+		"More accelerators than slots are nobody's fault, nor are slots where no node has any, if nobody asked for one: DeepSpeed takes the CPU then, since 0.14.1.",
+	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	Run:      judgeSlots,
+}
+
+// leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
+func leftTo(check string, node *facts.Node) checks.Finding {
+	f := checks.UnknownFor(node, "the GPUs of "+node.Name+" are not all shown: see "+check)
+	f.Explained = true
+	return f
+}
+
+func judgeSlots(view checks.View) []checks.Finding {
+	p := view.Launch
+	cpu, nobodySaid := p.Accelerator == "cpu", p.AcceleratorAssumed
+	switch {
+	case cpu && !nobodySaid:
+		return checks.Skipped("accelerator cpu: a slot is a process")
+	case cpu && !p.Torchrun():
+		return checks.Skipped("no node shows an accelerator: DeepSpeed takes the CPU then, and a slot is a process (--accelerator cpu)")
+	}
+	var findings []checks.Finding
+	slotsOf, asked := p.SlotsUsed(), false
+	noneAnywhere := !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
+		count, known := launch.Accelerators(node)
+		return !known || count+notShown(view, node) > 0 || driverFails(view, node)
+	})
+	for _, node := range ranks.Nodes(view) {
+		slots := slotsOf(node)
+		asked = asked || len(slots) > 0
+		count, known := launch.Accelerators(node)
+		there := count + notShown(view, node)
+		switch {
+		case driverFails(view, node):
+			findings = append(findings, leftTo("gpu-driver-loads", node))
+		case !known:
+			findings = append(findings, checks.UnknownFor(node, "how many accelerators there are was not seen"))
+		case len(slots) > 0 && slices.Max(slots) >= there:
+			f := tooFew(p, node, slots, count)
+			if !cpu && count == 0 && noneAnywhere {
+				f.Remedy = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
+			}
+			if cpu { // torchrun takes nothing: the script may be one for the CPU
+				f.Verdict = checks.Warn
+				f.Remedy = append(f.Remedy, fix.Here("preflight --accelerator cpu …   # if the script is to run on the CPU"))
+			}
+			findings = append(findings, ranks.OfMachine(view, node, f))
+		case len(slots) > 0 && slices.Max(slots) >= count:
+			findings = append(findings, leftTo(cmp.Or(when(lost(node) != nil, "gpu-count"), "gpu-driver-loads"), node))
+		case len(slots) > 0 && there == count && !p.ChoosesDevices():
+			findings = append(findings, hidden(view, node, slots, count)...)
+		}
+	}
+	if !asked {
+		return checks.Skipped("nothing says how many ranks a node gets")
+	}
+	return findings
+}
+
+// driverFails is whether gpu-driver-loads says why a node's GPUs cannot be counted.
+func driverFails(view checks.View, node *facts.Node) bool {
+	return node.NVML != nil && node.NVML.Failure != nil && !view.Policy.SwitchesOff("gpu-driver-loads")
+}
+
+// notShown is how many GPUs a machine has beyond those that the driver shows, each
+// of which another check speaks of.
+func notShown(view checks.View, node *facts.Node) (count int) {
+	if node.NVML == nil || !node.NVML.Asked || node.NVML.Failure != nil {
+		return 0
+	}
+	if !view.Policy.SwitchesOff("gpu-count") {
+		count += len(lost(node))
+	}
+	if !view.Policy.SwitchesOff("gpu-driver-loads") {
+		count += len(unheld(node))
+	}
+	return count
+}
+
+// hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
+// the ranks too few of them. An empty value hides all, so that it is looked at as it is.
+func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
+	visible, set := launch.RankEnv(node.Env, view.Launch.Exports)["CUDA_VISIBLE_DEVICES"]
+	if !set || node.NVML == nil || !node.NVML.Asked {
+		return nil
+	}
+	shown, known := launch.Visible(visible.Value, count, node.NVML.Cards)
+	if !known || slices.Max(slots) < len(shown) {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: "CUDA_VISIBLE_DEVICES hides accelerators that ranks are to use",
+		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, ranks.Origin(view, visible)),
+		Want:    "slots " + indices(slots),
+		Remedy:  []fix.Command{ranks.SearchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
+	}
+	f.WouldSee = when(len(shown) == 0, noGPUs)
+	return []checks.Finding{f}
+}
+
+func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
+	f := checks.Finding{
+		Nodes:   []string{machine.Name},
+		Summary: "ranks are to use accelerators that are not there",
+		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
+		Want:    "slots " + indices(slots),
+		Remedy:  append([]fix.Command{fix.On("nvidia-smi -L   # is one missing?")}, fewerSlots(p, slots, count)...),
+	}
+	switch count {
+	case 0:
+		f.Got = "no accelerator"
+	case 1:
+		f.Got = "one accelerator, 0"
+	}
+	if nvml := machine.NVML; nvml != nil {
+		f.Got += when(withheld(machine) > 0, "; %d more are not for this session", withheld(machine))
+		hasMIG := slices.ContainsFunc(nvml.Cards, func(c facts.Card) bool { return c.MIG == "enabled" })
+		f.Got += when(hasMIG, "; MIG is on, and of its instances CUDA shows a process one")
+	}
+	if slots[0] >= count {
+		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
+		f.WouldSee = "RuntimeError: No CUDA GPUs are available"
 	}
 	return f
+}
+
+func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
+	switch {
+	case p.Torchrun() && count > 0:
+		return []fix.Command{fix.Here("torchrun --nproc_per_node=%s …   # on every node", fix.Number(count))}
+	case count == 0:
+		return []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
+	case len(slots) <= count:
+		return []fix.Command{fix.Note("in --include: slots of 0 to %s for {nodes}", fix.Number(count-1))}
+	}
+	return []fix.Command{
+		fix.Note("in {hostfile}: slots=%s for {nodes}", fix.Number(count)),
+		fix.Here("deepspeed --num_gpus %s …   # or: so many on every node", fix.Number(count)),
+	}
+}
+
+// indices are slots as a person reads them: "0 to 7" or "1, 7".
+func indices(slots []int) string {
+	first, last := slots[0], slots[len(slots)-1]
+	if len(slots) > 2 && last-first == len(slots)-1 {
+		return fmt.Sprintf("%d to %d", first, last)
+	}
+	var words []string
+	for _, slot := range slots {
+		words = append(words, strconv.Itoa(slot))
+	}
+	return strings.Join(words, ", ")
 }

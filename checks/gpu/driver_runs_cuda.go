@@ -39,20 +39,20 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	}
 	alike := len(compare.GroupBy(nodes, func(n *facts.Node) string { return ranks.TorchKind(n.Python.Torch) })) == 1
 	cardsOf := usedCards(view)
-	told := false
+	judged := false
 	for _, node := range nodes {
 		torch := node.Python.Torch
 		switch {
-		case torch.HIP != "":
-		case torch.CUDA == "" && alike: // among others it is torch-same's finding
-			told = true
-			findings = append(findings, cpuBuild(view, node, cardsOf(node)))
-		case torch.CUDA != "":
-			told = true
-			findings = append(findings, runsTorch(view, node, cardsOf(node))...)
+		case torch.HIP != "", torch.CUDA == "" && !alike: // among others it is torch-same's finding
+			continue
+		case torch.CUDA == "":
+			findings = append(findings, checks.OfNode(node, cpuBuild(view, node, cardsOf(node)))...)
+		default:
+			findings = append(findings, checks.OfNode(node, runsTorch(view, node, cardsOf(node))...)...)
 		}
+		judged = true
 	}
-	if !told {
+	if !judged {
 		return append(findings, checks.Skipped("no torch here is built for CUDA")...)
 	}
 	return findings
@@ -62,7 +62,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 // that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
 func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
+		Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
 		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
 	if f.Remedy == nil { // the driver is older than every build
@@ -82,15 +82,10 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 	if found := judgeLibcuda(node); found != nil {
 		return found
 	}
-	torch := node.Python.Torch
-	driver := node.NVML.Driver
-	if bridged(node) {
-		driver = "" // the kernel module's own CUDA no longer counts
-	}
-	runs, known := launch.DriverRuns(driver, node.NVML.CUDA, torch.CUDA)
+	runs, known := launch.DriverRuns(driverThatCounts(node), node.NVML.CUDA, node.Python.Torch.CUDA)
 	switch {
 	case !known:
-		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was told")}
+		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was reported")}
 	case !runs:
 		return []checks.Finding{tooOldDriver(view, node, cards)}
 	}
@@ -100,7 +95,6 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	torch := node.Python.Torch
 	f := checks.Finding{
-		Nodes:   []string{node.Name},
 		Summary: "the driver is too old for the CUDA that torch was built with",
 		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", compare.Shown(node.NVML.Driver), compare.Shown(node.NVML.CUDA), torch.Version),
 		Want:    "a driver for CUDA " + torch.CUDA,
@@ -110,7 +104,7 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(dashed(torch.CUDA))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(compare.Release(torch.CUDA, 2), ".", "-"))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
 	}
 	for _, commands := range otherTorch(view, node, cards) {
 		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))
@@ -118,13 +112,8 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 	return f
 }
 
-// judgeGPUCode is of a torch without code for the GPUs that its ranks use.
 func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
-	torch := *node.Python.Torch
-	arch := ""
-	if node.Host != nil {
-		arch = node.Host.Arch
-	}
+	torch, arch := *node.Python.Torch, valueOf(node.Host).Arch
 	for i, card := range cards {
 		if i > 0 && card.Capability == cards[i-1].Capability {
 			continue
@@ -135,7 +124,6 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 			continue
 		}
 		f := checks.Finding{
-			Nodes:    []string{node.Name},
 			Summary:  "torch has no code for the GPUs",
 			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
@@ -160,17 +148,13 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 // build for a part of the version that says nothing, and leaves the one at hand
 // where it is not forced. It is nil where pytorch.org has none.
 func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.Command {
-	driver := node.NVML.Driver
-	if bridged(node) {
-		driver = ""
-	}
 	var capabilities []string
 	for _, card := range cards {
 		if card.Capability != "" && !slices.Contains(capabilities, card.Capability) {
 			capabilities = append(capabilities, card.Capability)
 		}
 	}
-	wheels, found := launch.TorchFor(*node.Python.Torch, driver, node.NVML.CUDA, capabilities)
+	wheels, found := launch.TorchFor(*node.Python.Torch, driverThatCounts(node), node.NVML.CUDA, capabilities)
 	if !found {
 		return nil
 	}
@@ -178,16 +162,14 @@ func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.C
 	for i := range view.All {
 		everywhere = append(everywhere, view.All[i].Name)
 	}
-	all := fix.Word(hostfile.Fold(everywhere))
+	pip, index, all := remedy.Pip(view), fix.Name(wheels.Index), fix.Word(hostfile.Fold(everywhere))
 	if wheels.Release == "" {
-		return []fix.Command{remedy.Pip(view).Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
-			fix.Name(wheels.Index), fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
+		return []fix.Command{pip.Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
+			index, fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
 	}
-	return []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s",
-		fix.Package("torch=="+wheels.Release), fix.Name(wheels.Index), all)}
+	return []fix.Command{pip.Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s", fix.Package("torch=="+wheels.Release), index, all)}
 }
 
-// newerDriver installs the driver that a CUDA takes.
 func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	least := launch.LeastDriver(toolkit)
 	if least == "" {
@@ -199,15 +181,21 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
 }
 
-// dashed is a CUDA version as packages spell it, "12-4".
-func dashed(version string) string { return strings.ReplaceAll(compare.Release(version, 2), ".", "-") }
-
 // firstLibcuda is the libcuda.so.1 that a rank gets, nil where none was seen.
 func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	if node.GPU == nil || len(node.GPU.Libcuda) == 0 {
 		return nil
 	}
 	return &node.GPU.Libcuda[0]
+}
+
+// driverThatCounts is the version of a node's driver, "" where ranks bring a libcuda of
+// their own, so that the kernel module's CUDA no longer counts.
+func driverThatCounts(node *facts.Node) string {
+	if bridged(node) {
+		return ""
+	}
+	return node.NVML.Driver
 }
 
 // bridged is whether ranks get a libcuda of another version than the kernel module.
@@ -228,7 +216,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	if first == nil {
 		return nil
 	}
-	f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: libcudaAway(first)}
+	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: hideLibcuda(first)}
 	switch {
 	case strings.Contains(first.Path, "/stubs/"):
 		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"
@@ -257,8 +245,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// libcudaAway takes a library out of the loader's way.
-func libcudaAway(library *facts.DriverLibrary) []fix.Command {
+func hideLibcuda(library *facts.DriverLibrary) []fix.Command {
 	if library.From == "LD_LIBRARY_PATH" {
 		return []fix.Command{ranks.SearchSession("LD_LIBRARY_PATH"), fix.On("ldconfig -p | grep libcuda.so.1   # where the driver's own is")}
 	}

@@ -4,16 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
 
-// judgedGPUs are the nodes whose GPUs a check may judge: those whose driver told
+// judgedGPUs are the nodes whose GPUs a check may judge: those whose driver showed
 // all of them. A node that shows nothing of NVIDIA is for slots-fit and gpu-count to
 // speak of. What is found of the others begins with the findings that come along:
 // the reason to skip where nothing is to be judged, and an unknown for each node
@@ -23,12 +28,12 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 	if reason != "" {
 		return nil, checks.Skipped(reason)
 	}
-	unsaid := view.Policy.SwitchesOff("gpu-driver-loads")
+	unexplained := view.Policy.SwitchesOff("gpu-driver-loads")
 	for _, node := range asked {
 		switch failure := node.NVML.Failure; {
 		case failure == nil:
 			nodes = append(nodes, node)
-		case unsaid:
+		case unexplained:
 			found = append(found, checks.UnknownFor(node, "nvml: the driver does not answer: "+failure.Text))
 		default:
 			f := checks.UnknownFor(node, "the driver of some nodes fails: see gpu-driver-loads")
@@ -36,7 +41,7 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 			found = append(found, f)
 		}
 	}
-	if nodes == nil && !unsaid {
+	if nodes == nil && !unexplained {
 		return nil, checks.Skipped("no node has a driver that answers: see gpu-driver-loads")
 	}
 	return nodes, found
@@ -46,13 +51,12 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 // asked, or the reason why GPUs are not what this launch is about. Where nobody said
 // so and it takes the CPU because no driver works, it may well be about them.
 func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
-	asked := func(n *facts.Node) bool { return n.NVML.Asked }
 	fails := func(n *facts.Node) bool { return n.NVML.Failure != nil }
 	if view.Launch.Accelerator == "cpu" && !(view.Launch.AcceleratorAssumed && slices.ContainsFunc(view.Nodes, fails)) {
 		return nil, "accelerator cpu: no GPU is used"
 	}
 	others := func(n *facts.Node) bool { return n.GPU != nil && len(n.GPU.Others) > 0 }
-	nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !asked(n) })
+	nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.NVML.Asked })
 	switch {
 	case len(nodes) > 0:
 		return nodes, ""
@@ -62,7 +66,6 @@ func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	return nil, "no node shows a GPU of NVIDIA's"
 }
 
-// gpuName is a GPU as a person looks for it.
 func gpuName(card facts.Card) string {
 	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "of no known address"))
 }
@@ -81,41 +84,35 @@ type essential struct {
 func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essentials ...essential) []checks.Finding {
 	explained := !view.Policy.SwitchesOff("gpu-healthy")
 	var calls []string
-	var silent []*facts.Card
+	var refusing []*facts.Card
 	for _, card := range cards {
-		if len(card.Refused) == 0 || card.MIG == "enabled" { // whose instances have the facts, and their owners the rights
-			continue
-		}
-		for _, fact := range essentials {
-			for _, refusal := range card.Refused {
-				if !fact.missing(card) || !slices.Contains(fact.calls, withoutVersion(refusal.Call)) {
-					continue
-				}
-				explained = explained && refusal.Kind != facts.FailureNoPermission
-				if text := refusal.Call + ": " + compare.Shown(refusal.Text); !slices.Contains(calls, text) {
-					calls = append(calls, text)
-				}
-				if !slices.Contains(silent, card) {
-					silent = append(silent, card)
-				}
+		for _, refusal := range card.Refused {
+			lacks := func(fact essential) bool {
+				return fact.missing(card) && slices.Contains(fact.calls, withoutVersion(refusal.Call))
 			}
+			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // MIG's instances have the facts, and their owners the rights
+				continue
+			}
+			explained = explained && refusal.Kind != facts.FailureNoPermission
+			if text := refusal.Call + ": " + compare.Shown(refusal.Text); !slices.Contains(calls, text) {
+				calls = append(calls, text)
+			}
+			refusing = append(refusing, card)
 		}
 	}
-	if silent == nil {
+	if refusing == nil {
 		return nil
 	}
-	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to tell %s of %s", strings.Join(calls, ", "), gpuNames(silent)))
+	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to report %s of %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
 	f.Explained = explained
 	return []checks.Finding{f}
 }
 
-// withoutVersion is the name of a call without the number of its version.
 func withoutVersion(call string) string {
 	name, _, _ := strings.Cut(call, "_v")
 	return name
 }
 
-// Facts that several checks cannot do without.
 var (
 	neededForMemory = essential{func(card *facts.Card) bool { return card.Memory == 0 }, []string{"nvmlDeviceGetMemoryInfo"}}
 	neededForLinks  = essential{func(card *facts.Card) bool { return card.NVLinks == nil }, []string{"nvmlDeviceGetNvLinkState"}}
@@ -135,9 +132,180 @@ var (
 //
 // Source: nvidia-smi(1), driver 550, --gpu-reset.
 func resetTogether(node *facts.Node, card *facts.Card) bool {
-	if card.NVLinks == nil || activeLinks(card) == 0 || card.Capability == "" {
+	if activeLinks(card) == 0 || card.Capability == "" {
 		return false
 	}
-	asleep := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
-	return hostfile.Before(card.Capability, "8.0") || asleep && hostfile.Before(card.Capability, "9.0")
+	unmanaged := node.GPU != nil && node.GPU.NVSwitches > 0 && (node.GPU.FabricManager == nil || !node.GPU.FabricManager.Running)
+	return hostfile.Before(card.Capability, "8.0") || unmanaged && hostfile.Before(card.Capability, "9.0")
+}
+
+// usedCards are, by node, the GPUs that ranks of the launch will use and
+// that answer; all that answer where nothing says which ones. Those that do not are
+// for gpu-healthy alone to speak of.
+func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
+	return checks.Remember(view, cardsKey{}, func() func(*facts.Node) []*facts.Card {
+		usedOf, found := view.Launch.GPUsUsed(), map[*facts.Node][]*facts.Card{}
+		return func(node *facts.Node) []*facts.Card {
+			cards, known := found[node]
+			if !known {
+				used := usedOf(node)
+				for i := range node.NVML.Cards {
+					if card := &node.NVML.Cards[i]; card.Failure == nil && slices.Contains(used, i) {
+						cards = append(cards, card)
+					}
+				}
+				found[node] = cards
+			}
+			return cards
+		}
+	})
+}
+
+type cardsKey struct{}
+
+// placeOf is a GPU's place among its node's, by which slots count, and the tables of
+// what lies between GPUs; NVML's index counts those that it hides from this session too.
+func placeOf(node *facts.Node, card *facts.Card) int {
+	place := 0
+	for &node.NVML.Cards[place] != card {
+		place++
+	}
+	return place
+}
+
+func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value func(*facts.Card) int64) map[string]int64 {
+	return usualOf(nodes, cardsOf, func(card *facts.Card) string { return card.Name }, value)
+}
+
+// usualOf is what most GPUs of a kind show of a value, the higher of two that are as
+// common, by kind. A value of 0 is unknown.
+func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind func(*facts.Card) string, value func(*facts.Card) int64) map[string]int64 {
+	type shows struct {
+		kind  string
+		value int64
+	}
+	count := map[shows]int{}
+	for _, node := range nodes {
+		for _, card := range cardsOf(node) {
+			count[shows{kind(card), value(card)}]++
+		}
+	}
+	common := map[string]int64{}
+	for each, n := range count {
+		most := count[shows{each.kind, common[each.kind]}]
+		if each.value != 0 && (common[each.kind] == 0 || n > most || n == most && each.value > common[each.kind]) {
+			common[each.kind] = each.value
+		}
+	}
+	return common
+}
+
+// cardRule is one thing that may be wrong with a GPU.
+type cardRule struct {
+	// Finding is that of a node that has such GPUs. In its commands {gpus} becomes
+	// their indices, as nvidia-smi -i takes them.
+	checks.Finding
+	wrong func(*facts.Card) string // what a GPU shows of it, "" for nothing
+}
+
+// judge is a finding of the node if any of its GPUs are so, and the others.
+func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []checks.Finding, others []*facts.Card) {
+	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" }) {
+		return nil, cards
+	}
+	var shows, numbers []string
+	met := map[string][]*facts.Card{}
+	together := false
+	for _, card := range cards {
+		text := r.wrong(card)
+		if text == "" {
+			others = append(others, card)
+			continue
+		}
+		if met[text] == nil {
+			shows = append(shows, text)
+		}
+		met[text] = append(met[text], card)
+		numbers = append(numbers, strconv.Itoa(card.Index))
+		together = together || resetTogether(node, card)
+	}
+	for i, text := range shows {
+		shows[i] = gpuNames(met[text]) + ": " + text
+	}
+	f := r.Finding
+	f.Nodes, f.Got, f.Remedy = []string{node.Name}, strings.Join(shows, "; "), nil
+	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
+	for _, command := range r.Remedy {
+		if command.Is(resetGPU) && together {
+			command = resetGPUs
+		}
+		f.Remedy = append(f.Remedy, remedy.OnMachine(node, command.Bind(gpus)))
+	}
+	return []checks.Finding{f}, others
+}
+
+// firstOf judges by several rules of which a GPU breaks the first one only: what
+// comes later is a part of the same trouble.
+func firstOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings []checks.Finding) {
+	for _, rule := range rules {
+		found, others := rule.judge(node, cards)
+		findings, cards = append(findings, found...), others
+	}
+	return findings
+}
+
+func eachOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings []checks.Finding) {
+	for _, rule := range rules {
+		found, _ := rule.judge(node, cards)
+		findings = append(findings, found...)
+	}
+	return findings
+}
+
+// gpuNames are GPUs as a person looks for them, by address where they are few.
+func gpuNames(cards []*facts.Card) string {
+	var names []string
+	var numbers []int
+	for _, card := range cards {
+		names, numbers = append(names, gpuName(*card)), append(numbers, card.Index)
+	}
+	if len(cards) < 3 {
+		return strings.Join(names, ", ")
+	}
+	slices.Sort(numbers)
+	return "GPUs " + indices(numbers)
+}
+
+// counted is a number of things in words, "1 row", "3 rows".
+func counted(n int64, noun string) string {
+	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), noun, ""))
+}
+
+// uptime is how long a driver may have counted at most, in seconds; a day where
+// that was not seen.
+func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime, 86400) }
+
+// orStartWithGPUs is what helps on a machine; a container never gets what it was not given
+// when it was started.
+func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
+	if container := ranks.ContainerOf(node); container != "" {
+		return remedy.StartWithGPUs(container)
+	}
+	return onMachine
+}
+
+// valueOf is a fact, the zero value where it is unknown.
+func valueOf[T any](fact *T) (value T) {
+	if fact != nil {
+		value = *fact
+	}
+	return value
+}
+
+// when is a text where something is so, else "".
+func when(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
 }

@@ -29,7 +29,7 @@ var Healthy = checks.Check{
 		cardsOf := usedCards(view)
 		memory := append(memoryRules, eccRules(usual(nodes, cardsOf, eccMode))...)
 		for _, node := range nodes {
-			findings = append(findings, unanswering(node)...)
+			findings = append(findings, unusable(node)...)
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForHealth...)...)
 			rules := append(slices.Clip(memory), correctedFlood(node))
 			findings = append(findings, firstOf(node, cardsOf(node), slices.Concat(rules, recoveryRules, xidRules(node), []cardRule{refusedCalls}))...)
@@ -38,7 +38,6 @@ var Healthy = checks.Check{
 	},
 }
 
-// neededForHealth is what the memory of a GPU is judged by.
 var neededForHealth = []essential{
 	{func(card *facts.Card) bool { return card.ECC == nil || card.ECC.Uncorrected == nil }, []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors"}},
 	{func(card *facts.Card) bool { return card.Remapped == nil }, []string{"nvmlDeviceGetRemappedRows"}},
@@ -60,40 +59,31 @@ func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	return nil
 }
 
-// unanswering finds GPUs that ranks cannot use, by what calls to the driver said.
-func unanswering(node *facts.Node) []checks.Finding {
+// unusable finds GPUs that ranks cannot use, by what calls to the driver said.
+func unusable(node *facts.Node) []checks.Finding {
 	var failed []*facts.Card
 	for i := range node.NVML.Cards {
 		if card := &node.NVML.Cards[i]; whyUnusable(card) != nil {
 			failed = append(failed, card)
 		}
 	}
-	log := fix.On("sudo dmesg -T | grep -i xid   # what the driver said of it")
-	kind := func(words ...string) func(*facts.Card) string {
-		return func(card *facts.Card) string {
+	rule := func(summary, wouldSee string, repair []fix.Command, kinds ...string) cardRule {
+		return cardRule{checks.Finding{
+			Summary:  summary,
+			Want:     "every GPU answers",
+			Remedy:   slices.Concat([]fix.Command{xidLog.Remark("what the driver said of it")}, repair, []fix.Command{withoutNode}),
+			WouldSee: wouldSee,
+		}, func(card *facts.Card) string {
 			failure := whyUnusable(card)
-			if words != nil && !slices.Contains(words, failure.Kind) {
-				return ""
-			}
-			return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
-		}
+			return when(kinds == nil || slices.Contains(kinds, failure.Kind), "%s", answerOf(*failure))
+		}}
 	}
-	return firstOf(node, failed, []cardRule{{checks.Finding{
-		Summary:  "a GPU has fallen off the bus",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU"), withoutNode},
-		WouldSee: "RuntimeError: CUDA error: unknown error",
-	}, kind(facts.FailureLost)}, {checks.Finding{
-		Summary:  "a GPU works again only after a reset",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, resetGPU, withoutNode},
-		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-	}, kind(facts.FailureReset)}, {checks.Finding{
-		Summary:  "the driver gives no answer for a GPU",
-		Want:     "every GPU answers",
-		Remedy:   []fix.Command{log, fix.On("nvidia-smi -q -i {gpus}"), rebootNode, withoutNode},
-		WouldSee: "RuntimeError: CUDA error: unknown error",
-	}, kind()}})
+	const unknown = "RuntimeError: CUDA error: unknown error"
+	return firstOf(node, failed, []cardRule{
+		rule("a GPU has fallen off the bus", unknown, []fix.Command{rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU")}, facts.FailureLost),
+		rule("a GPU works again only after a reset", busyCUDA, []fix.Command{resetGPU}, facts.FailureReset),
+		rule("the driver gives no answer for a GPU", unknown, []fix.Command{fix.On("nvidia-smi -q -i {gpus}"), rebootNode}),
+	})
 }
 
 // refusedCalls is of a GPU that answers, and of which some call fails all the same: a
@@ -106,7 +96,7 @@ var refusedCalls = cardRule{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "the driver answers for a GPU, and cannot tell all of it",
 	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), fix.On("sudo dmesg -T | grep -i xid")},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), xidLog},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
 }, func(card *facts.Card) string {
 	if whyUnusable(card) != nil {
@@ -115,24 +105,28 @@ var refusedCalls = cardRule{checks.Finding{
 	var calls []string
 	for _, failure := range card.Refused {
 		if failure.Kind != facts.FailureNoPermission {
-			calls = append(calls, fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text))
+			calls = append(calls, answerOf(failure))
 		}
 	}
 	return strings.Join(calls, ", ")
 }}
 
+func answerOf(failure facts.NVMLFailure) string {
+	return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
+}
+
 // recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
 // "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". A GPU
 // that the module finds anew begins without a word: of a reset that cured it the
-// log says nothing, and what the driver tells when it is asked goes before.
+// log says nothing, and what the driver answers when it is asked goes before.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, gpu.c, gpuPostConstruct.
 const recoveryChanged = 154
 
-// recoveryWords are what the driver may want done about a GPU.
+// recoveryActions are what the driver may want done about a GPU.
 //
 // Source: NVML 12.8, nvmlDeviceGpuRecoveryAction_t.
-var recoveryWords = map[string]string{
+var recoveryActions = map[string]string{
 	"reset":           "GPU reset required",
 	"reboot":          "node reboot required",
 	"drain":           "traffic with other GPUs is to be stopped",
@@ -142,29 +136,121 @@ var recoveryWords = map[string]string{
 
 // recoveryRules judge GPUs by what the driver says when it is asked. One that is to
 // be reset once its work is done computes until then.
-var recoveryRules = []cardRule{{checks.Finding{
-	Summary:  "the driver says that a GPU needs recovery",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, withoutNode},
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-}, recoveryOf("reset", "drain")}, {checks.Finding{
-	Summary:  "the driver says that a GPU needs its machine rebooted",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), rebootNode, withoutNode},
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
-}, recoveryOf("reboot")}, {checks.Finding{
-	Verdict:  checks.Warn,
-	Summary:  "the driver wants a GPU reset before long",
-	Want:     "no recovery action open",
-	Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU},
-	WouldSee: "nothing as a rule, until what is broken in it is needed",
-}, recoveryOf("drain-and-reset", "other")}}
+var recoveryRules = []cardRule{
+	recovery("", "the driver says that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
+	recovery("", "the driver says that a GPU needs its machine rebooted", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot"),
+	recovery(checks.Warn, "the driver wants a GPU reset before long", "nothing as a rule, until what is broken in it is needed",
+		[]fix.Command{fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU}, "drain-and-reset", "other"),
+}
 
-func recoveryOf(actions ...string) func(*facts.Card) string {
-	return func(card *facts.Card) string {
-		if !slices.Contains(actions, card.Recovery) {
-			return ""
-		}
-		return recoveryWords[card.Recovery]
+func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Command, actions ...string) cardRule {
+	return cardRule{checks.Finding{
+		Verdict:  verdict,
+		Summary:  summary,
+		Want:     "no recovery action open",
+		Remedy:   append([]fix.Command{xidLog}, remedy...),
+		WouldSee: wouldSee,
+	}, func(card *facts.Card) string {
+		return when(slices.Contains(actions, card.Recovery), "%s", recoveryActions[card.Recovery])
+	}}
+}
+
+// retiredLimit is of how many retired pages NVIDIA wants to see the GPU; 64 is all
+// that its list holds.
+//
+// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
+// DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic Page Retirement.
+const retiredLimit = 60
+
+// A flood of corrected errors costs time, and often ends in one that cannot be
+// corrected: so many a day, and so many at least.
+const floodPerDay = 10_000
+
+// memoryRules are in the order of their gravity. A row that waits to be remapped is
+// a warning only: until the reset the driver keeps its page from being used.
+//
+// Source: NVIDIA, GPU Memory Error Management, r550; NVML 12,
+// nvmlDeviceGetRemappedRows.
+var memoryRules = []cardRule{{checks.Finding{
+	Summary:  "a GPU has no spare rows left for its broken memory",
+	Want:     "no failed row remap",
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced: NVIDIA takes a failed remap as reason enough"), withoutNode},
+	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+}, func(card *facts.Card) string {
+	rows := valueOf(card.Remapped)
+	return when(rows.Failed, "row remapping failed, after %s", counted(int64(rows.Corrected+rows.Uncorrected), "remapped row"))
+}}, {checks.Finding{
+	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
+	Want:    "no uncorrectable error since the driver was loaded",
+	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
+}, func(card *facts.Card) string {
+	errors := valueOf(valueOf(card.ECC).Uncorrected)
+	return when(errors > 0, "%s%s", counted(errors, "uncorrectable error"), when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
+}}, {checks.Finding{
+	Verdict:  checks.Warn,
+	Summary:  "memory of a GPU waits for a reset to be repaired",
+	Want:     "nothing pending",
+	Remedy:   []fix.Command{resetGPU},
+	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
+}, func(card *facts.Card) string {
+	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
+}}, {checks.Finding{
+	Verdict:  checks.Warn,
+	Summary:  "a GPU has retired nearly all the memory pages that it can",
+	Want:     fmt.Sprintf("fewer than %d retired pages; there is room for 64", retiredLimit),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}"), fix.Note("have the GPU replaced")},
+	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
+}, func(card *facts.Card) string {
+	pages := valueOf(card.Retired)
+	total := pages.SingleBit + pages.DoubleBit
+	return when(total >= retiredLimit, "%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
+}}}
+
+// correctedFlood is of a node, as the counters run since the driver was loaded: not
+// longer than the machine.
+func correctedFlood(node *facts.Node) cardRule {
+	days := max(uptime(node)/86400, 1)
+	return cardRule{checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "a GPU corrects memory errors all the time",
+		Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
+		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
+	}, func(card *facts.Card) string {
+		errors := valueOf(valueOf(card.ECC).Corrected)
+		return when(float64(errors) >= floodPerDay*days, "%s since the driver was loaded", counted(errors, "corrected error"))
+	}}
+}
+
+// eccMode is 2 with error correction, 1 without, 0 where the GPU knows none.
+func eccMode(card *facts.Card) int64 {
+	switch {
+	case card.ECC == nil:
+		return 0
+	case card.ECC.Enabled:
+		return 2
 	}
+	return 1
+}
+
+// eccRules are of error correction itself: off on some GPUs of a model, or about
+// to change. Off on all of them is a choice.
+func eccRules(common map[string]int64) []cardRule {
+	return []cardRule{{checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "error correction is off, where other GPUs of the model have it on",
+		Want:     "on everywhere: what is computed wrong here is averaged into every GPU's weights",
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU},
+		WouldSee: "no message: a flipped bit is a loss that jumps, or NaN",
+	}, func(card *facts.Card) string { return when(eccMode(card) == 1 && common[card.Name] == 2, "off") }}, {checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "error correction changes at the next reset, and with it the size of memory",
+		Want:     "nothing pending",
+		Remedy:   []fix.Command{resetGPU},
+		WouldSee: "nothing now; after a reboot in the middle of the training another size of GPU memory",
+	}, func(card *facts.Card) string {
+		onOff := map[bool]string{true: "on", false: "off"}
+		now := valueOf(card.ECC)
+		return when(now.Pending != nil && *now.Pending != now.Enabled, "%s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
+	}}}
 }

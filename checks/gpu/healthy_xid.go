@@ -53,15 +53,14 @@ var hardwareXids = map[int]string{
 	172: "an uncorrectable error of its SRAM",
 }
 
-// byItsWord are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
+// gradedXids are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
 // a link that comes up may well report the latter.
 //
 // Source: as above, NVLink 5 Xids 144 to 150, severity.
-var byItsWord = []int{144, 145, 146, 147, 148, 149, 150}
+var gradedXids = []int{144, 145, 146, 147, 148, 149, 150}
 
-// meansHardware is whether an Xid is a fault of the GPU's own.
 func meansHardware(xid facts.Xid) bool {
-	return hardwareXids[xid.Code] != "" && (!slices.Contains(byItsWord, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
+	return hardwareXids[xid.Code] != "" && (!slices.Contains(gradedXids, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
 }
 
 // xidRules judge a node's GPUs by its kernel log. Nobody knows whether a GPU was
@@ -75,38 +74,36 @@ func xidRules(node *facts.Node) []cardRule {
 		Verdict:  checks.Warn,
 		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
 		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
-		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, rebootNode.Remark(", where it says Node Reboot Required")},
-		WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+		Remedy:   []fix.Command{xidLog, resetGPU, rebootNode.Remark(", where it says Node Reboot Required")},
+		WouldSee: busyCUDA,
 	}, func(card *facts.Card) string { return needs[slotOf(card.Address)] }}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the driver reported a fault of a GPU in the last 24 hours",
 		Want:     "no Xid that means the hardware; if the GPU was reset since, this is settled",
-		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i xid"), resetGPU, fix.On("dcgmi diag -r 2   # does it come again under load?")},
+		Remedy:   []fix.Command{xidLog, resetGPU, fix.On("dcgmi diag -r 2   # does it come again under load?")},
 		WouldSee: "NVRM: Xid in the kernel log, and a collective that never ends",
 	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU is, by PCI slot, the recovery action that the log leaves open, of which
-// recoveryRules speak where the driver tells it, and the Xids of today that mean the hardware. A recovery
-// that is over settles all that was before it: by the word of the log or, where the
-// driver tells that nothing is open now, because something was.
+// xidsByGPU is, by PCI slot, the recovery action that the log leaves open (recoveryRules
+// have what the driver itself reports) and the Xids of today that mean the hardware. A
+// recovery that is over settles all that was before it: by the word of the log or, where
+// the driver reports that nothing is open now, because something was.
 func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
 	needs, recent = map[string]string{}, map[string][]facts.Xid{}
-	told := map[string]string{}
+	reported := map[string]string{}
 	for i := range node.NVML.Cards {
-		told[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
+		reported[slotOf(node.NVML.Cards[i].Address)] = node.NVML.Cards[i].Recovery
 	}
 	oldestFirst := slices.SortedStableFunc(slices.Values(node.GPU.Xids), func(a, b facts.Xid) int { return cmp.Compare(b.Age, a.Age) })
 	for _, xid := range oldestFirst {
 		slot := slotOf(xid.Address)
 		if xid.Code == recoveryChanged {
 			_, action, _ := strings.Cut(xid.Text, " to ")
-			needs[slot] = ""
-			switch {
-			case strings.Contains(action, "(None)"), told[slot] == "none":
+			needs[slot] = strings.TrimSpace(action)
+			if strings.Contains(action, "(None)") || reported[slot] == "none" {
+				delete(needs, slot)
 				delete(recent, slot)
-			default:
-				needs[slot] = strings.TrimSpace(action)
 			}
 		}
 		if meansHardware(xid) && xid.Age <= xidWindow {
@@ -116,7 +113,6 @@ func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]f
 	return needs, recent
 }
 
-// recentXids puts Xids into words, each code once, with the age of its last.
 func recentXids(xids []facts.Xid) string {
 	var codes []int
 	times, last := map[int]int64{}, map[int]float64{}
@@ -129,11 +125,8 @@ func recentXids(xids []facts.Xid) string {
 	}
 	var words []string
 	for _, code := range codes {
-		text := fmt.Sprintf("Xid %d, %s, %s", code, hardwareXids[code], ago(last[code]))
-		if times[code] > 1 {
-			text = fmt.Sprintf("Xid %d, %s, %d times, last %s", code, hardwareXids[code], times[code], ago(last[code]))
-		}
-		words = append(words, text)
+		often := when(times[code] > 1, "%d times, last ", times[code])
+		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, ago(last[code])))
 	}
 	return strings.Join(words, "; ")
 }

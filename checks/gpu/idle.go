@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -33,21 +34,15 @@ var Idle = checks.Check{
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)
 		for _, node := range nodes {
-			var uses []use
-			for _, card := range cardsOf(node) {
-				if card.MIG != "enabled" { // gpu-mode speaks of it, and its processes are on instances
-					uses = append(uses, usesOf(card)...)
-				}
-			}
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForUse...)...)
-			findings = append(findings, usedBy(node, uses)...)
+			findings = append(findings, usedBy(node, cardsOf(node))...)
 			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node))...)
 		}
 		return findings
 	},
 }
 
-// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be told
+// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be known
 // where those that compute are not.
 var neededForUse = []essential{
 	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
@@ -59,8 +54,8 @@ var neededForUse = []essential{
 // aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
 // it gives back; a WSL shares its GPU with the desktop of Windows.
 func hiddenUse(node *facts.Node) []cardRule {
-	windows := node.GPU != nil && slices.Contains(node.GPU.Others, launch.WindowsGPUs)
-	shared := windows || node.Host != nil && node.Host.Arch == "aarch64"
+	windows := slices.Contains(valueOf(node.GPU).Others, launch.WindowsGPUs)
+	shared := windows || valueOf(node.Host).Arch == "aarch64"
 	commands := []fix.Command{
 		fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there"),
 		fix.On("sudo fuser -v /dev/nvidia*"),
@@ -89,72 +84,48 @@ func hiddenUse(node *facts.Node) []cardRule {
 	return []cardRule{rule(checks.Fail, 0.2), rule(checks.Warn, 0.05)}
 }
 
-// unexplainedMemory is what no process is told to use, 0 where that cannot be told.
+// unexplainedMemory is what no process is known to use, 0 where use is unknown.
 func unexplainedMemory(card *facts.Card) int64 {
-	untold := func(p facts.GPUUser) bool { return p.Memory == nil }
-	if card.MIG == "enabled" || card.MemoryUsed == nil || slices.ContainsFunc(card.Processes, untold) {
+	unknown := func(p facts.GPUUser) bool { return p.Memory == nil }
+	if card.MIG == "enabled" || slices.ContainsFunc(card.Processes, unknown) {
 		return 0
 	}
-	rest := *card.MemoryUsed
+	rest := valueOf(card.MemoryUsed)
 	for _, process := range card.Processes {
 		rest -= *process.Memory
 	}
 	return max(rest, 0)
 }
 
-// describe is a process as its owner would know it.
 func describe(p facts.GPUUser) string {
-	text := fmt.Sprintf("pid %d", p.PID)
-	if p.Name != "" {
-		text = fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
-	}
-	if p.User != "" {
-		text += " of " + p.User
-	}
-	if p.Memory != nil {
-		text += " with " + humanize.IBytes(uint64(*p.Memory))
-	}
-	if p.Name == "" {
-		text += ", not in our process table"
-	}
-	return text
+	text := cmp.Or(when(p.Name != "", "%s (pid %d)", p.Name, p.PID), fmt.Sprintf("pid %d", p.PID))
+	text += when(p.User != "", " of %s", p.User)
+	text += when(p.Memory != nil, " with %s", humanize.IBytes(uint64(valueOf(p.Memory))))
+	return text + when(p.Name == "", ", not in our process table")
 }
 
 // daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM
 // and of MPS. The kernel cuts names after 15 letters.
 var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", "nvidia-cuda-mps"}
 
-// use is a process on a GPU that ranks will use.
-type use struct {
-	card    *facts.Card
-	process facts.GPUUser
-	verdict checks.Verdict
-}
-
-// usesOf are the processes of a GPU that somebody may miss a launch for.
-func usesOf(card *facts.Card) (uses []use) {
-	for _, process := range card.Processes {
-		name := path.Base(process.Name)
-		isDaemon := slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(name, daemon) })
-		large := process.Memory == nil && orZero(card.MemoryUsed) >= muchMemory || orZero(process.Memory) >= muchMemory
-		u := use{card, process, checks.Warn}
-		switch {
-		case isDaemon, process.Kind == "graphics" && !large:
-			continue
-		case process.Kind != "graphics" && (large || card.ComputeMode == "exclusive-process"):
-			u.verdict = checks.Fail
-		}
-		uses = append(uses, u)
+// verdictOn is how grave a process on a GPU that ranks will use is, "" for one that is in
+// nobody's way.
+func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
+	name := path.Base(process.Name)
+	isDaemon := slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(name, daemon) })
+	large := process.Memory == nil && valueOf(card.MemoryUsed) >= muchMemory || valueOf(process.Memory) >= muchMemory
+	switch {
+	case isDaemon, process.Kind == "graphics" && !large:
+		return ""
+	case process.Kind != "graphics" && (large || card.ComputeMode == "exclusive-process"):
+		return checks.Fail
 	}
-	return uses
+	return checks.Warn
 }
 
 // usedBy is one finding for all processes on the GPUs of a node, and its verdict
 // the gravest of theirs.
-func usedBy(node *facts.Node, uses []use) []checks.Finding {
-	if len(uses) == 0 {
-		return nil
-	}
+func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
@@ -163,21 +134,29 @@ func usedBy(node *facts.Node, uses []use) []checks.Finding {
 	}
 	on := map[string][]*facts.Card{}
 	var programs, seen, unseen []string
-	for _, u := range uses {
-		if u.verdict == checks.Fail {
-			f.Verdict = checks.Fail
+	for _, card := range cards {
+		for _, process := range card.Processes {
+			verdict := verdictOn(card, process)
+			if verdict == "" || card.MIG == "enabled" { // gpu-mode speaks of it, and its processes are on instances
+				continue
+			}
+			if verdict == checks.Fail {
+				f.Verdict = checks.Fail
+			}
+			program, pid := describe(process), strconv.Itoa(process.PID)
+			if on[program] == nil {
+				programs = append(programs, program)
+			}
+			on[program] = append(on[program], card)
+			if process.Name == "" {
+				unseen = append(unseen, pid)
+			} else if !slices.Contains(seen, pid) {
+				seen = append(seen, pid)
+			}
 		}
-		program := describe(u.process)
-		if on[program] == nil {
-			programs = append(programs, program)
-		}
-		on[program] = append(on[program], u.card)
-		pid := strconv.Itoa(u.process.PID)
-		if u.process.Name == "" {
-			unseen = append(unseen, pid)
-		} else if !slices.Contains(seen, pid) {
-			seen = append(seen, pid)
-		}
+	}
+	if programs == nil {
+		return nil
 	}
 	for i, program := range programs {
 		programs[i] = gpuNames(on[program]) + ": " + program

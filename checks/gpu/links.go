@@ -1,8 +1,12 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -25,45 +29,33 @@ var Links = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)
-		up, speed := usual(nodes, linkedOf, linksUp), usual(nodes, linkedOf, nvLinkSpeed)
+		up, speed := usual(nodes, linkedOf, activeLinks), usual(nodes, linkedOf, nvLinkSpeed)
 		generation := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Link.MaxGeneration) })
-		direct, switched, pcie := nvLinkRules(false, up, speed), nvLinkRules(true, up, speed), pcieRules(generation)
 		for _, node := range nodes {
-			nvlink := direct
-			if node.GPU != nil && node.GPU.NVSwitches > 0 {
-				nvlink = switched
-			}
+			nvlink := nvLinkRules(valueOf(node.GPU).NVSwitches > 0, up, speed)
+			pcie := append(pcieRules(generation), replayRule(uptime(node)))
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForWidth)...)
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
-			findings = append(findings, firstOf(node, cardsOf(node), append(pcie, replayRule(uptime(node))))...)
+			findings = append(findings, firstOf(node, cardsOf(node), pcie)...)
 		}
 		return findings
 	},
 }
 
-// neededForWidth is what a PCIe link is judged by.
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
 // linkedCards are the GPUs of the launch whose NVLinks and peers can be judged:
 // MIG takes both away, and so does a fabric that is not set up, of which gpu-fabric
 // speaks.
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
-	cardsOf, sleeping := usedCards(view), view.Failing("gpu-fabric")
-	return onceANode(func(node *facts.Node) (linked []*facts.Card) {
-		if sleeping[node.Name] {
-			return nil
-		}
-		for _, card := range cardsOf(node) {
-			if card.MIG != "enabled" {
-				linked = append(linked, card)
-			}
-		}
-		return linked
-	})
+	cardsOf, unready := usedCards(view), view.Failing("gpu-fabric")
+	return func(node *facts.Node) []*facts.Card {
+		return slices.DeleteFunc(slices.Clone(cardsOf(node)), func(card *facts.Card) bool { return unready[node.Name] || card.MIG == "enabled" })
+	}
 }
 
 // Errors of an NVLink since the driver was loaded that are more than the few every
-// link has: DCGM watches their rates, of which a sum tells nothing. CRC errors are
+// link has: DCGM watches their rates, which a sum does not show. CRC errors are
 // corrected by replays, so that only replays and recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
@@ -119,18 +111,16 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 
 // downLinks are the links that keep a GPU below so many active ones.
 func downLinks(card *facts.Card, want int64) string {
-	if card.NVLinks == nil || len(card.NVLinks.Down) == 0 || activeLinks(card) >= want {
+	down := valueOf(card.NVLinks).Down
+	if len(down) == 0 || activeLinks(card) >= want {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d active, down: %s", activeLinks(card), want, linkNames(card.NVLinks.Down))
+	return fmt.Sprintf("%d of %d active, down: %s", activeLinks(card), want, linkNames(down))
 }
 
 func linkErrors(card *facts.Card) string {
-	if card.NVLinks == nil {
-		return ""
-	}
 	var words []string
-	for _, link := range card.NVLinks.Errors {
+	for _, link := range valueOf(card.NVLinks).Errors {
 		if link.Replays >= manyReplays || link.Recoveries >= manyRecoveries {
 			words = append(words, fmt.Sprintf("link %d %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
 		}
@@ -138,28 +128,16 @@ func linkErrors(card *facts.Card) string {
 	return strings.Join(words, ", ")
 }
 
-func activeLinks(card *facts.Card) int64 { return int64(card.NVLinks.Count - len(card.NVLinks.Down)) }
-
-// linksUp is the number of active links of a GPU, 0 where none is told or wired.
-func linksUp(card *facts.Card) int64 {
-	if card.NVLinks == nil {
-		return 0
-	}
-	return activeLinks(card)
+// activeLinks is how many NVLinks of a GPU are up, 0 where none is known or wired.
+func activeLinks(card *facts.Card) int64 {
+	links := valueOf(card.NVLinks)
+	return int64(links.Count - len(links.Down))
 }
 
-func nvLinkSpeed(card *facts.Card) int64 {
-	if card.NVLinks == nil {
-		return 0
-	}
-	return card.NVLinks.Speed
-}
+func nvLinkSpeed(card *facts.Card) int64 { return valueOf(card.NVLinks).Speed }
 
 func linkNames(links []int) string {
-	if len(links) == 1 {
-		return fmt.Sprintf("link %d", links[0])
-	}
-	return "links " + indices(links)
+	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
 // What is more than the few replays that every PCIe link has: so many a minute, and
@@ -174,7 +152,6 @@ const (
 
 var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
 
-// pcieRules are by the generation that most GPUs of each model have.
 func pcieRules(generation map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict: checks.Warn,
@@ -182,20 +159,15 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
-		if card.Link.Width == 0 || card.Link.Width >= card.Link.MaxWidth {
-			return ""
-		}
-		return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
+		return when(card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth, "x%d of x%d", card.Link.Width, card.Link.MaxWidth)
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
 		Want:    "one generation everywhere: look at slot, riser and the BIOS's limit",
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
-		if card.Link.MaxGeneration == 0 || int64(card.Link.MaxGeneration) >= generation[card.Name] {
-			return ""
-		}
-		return fmt.Sprintf("generation %d of %d", card.Link.MaxGeneration, generation[card.Name])
+		most := generation[card.Name]
+		return when(card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most, "generation %d of %d", card.Link.MaxGeneration, most)
 	}}}
 }
 
@@ -207,9 +179,170 @@ func replayRule(seconds float64) cardRule {
 		Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
 		Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 	}, func(card *facts.Card) string {
-		if replays := orZero(card.Link.Replays); replays >= leastReplays && float64(replays) >= replaysPerMinute*seconds/60 {
-			return fmt.Sprintf("%d replays", replays)
-		}
-		return ""
+		replays := valueOf(card.Link.Replays)
+		return when(float64(replays) >= max(leastReplays, replaysPerMinute*seconds/60), "%d replays", replays)
 	}}
+}
+
+var Fabric = checks.Check{
+	ID:       "gpu-fabric",
+	Title:    "where GPUs sit behind NVSwitches, the fabric manager runs, is of the driver's version, and has set every GPU up",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	Doc: "NVSwitches route nothing before nvidia-fabricmanager has configured them, and CUDA refuses to start until then. It does not start when its version is not exactly the driver's, which is what an upgrade of " +
+		"one package of the two leaves behind. In a container and in a virtual machine that was given GPUs without their switches the manager runs elsewhere, and only what the GPUs say of their place in the " +
+		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine.",
+	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := usedCards(view)
+		for _, node := range nodes {
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForFabric)...)
+		}
+		if len(nodes) > 0 && !slices.ContainsFunc(nodes, hasFabric) {
+			return append(findings, checks.Skipped("no node has NVSwitches")...)
+		}
+		for _, node := range nodes {
+			if !hasFabric(node) {
+				continue
+			}
+			manager := managerFindings(node)
+			findings = append(findings, manager...)
+			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
+				findings = append(findings, firstOf(node, cardsOf(node), fabricRules(node))...)
+				findings = append(findings, splitFabric(node, cardsOf(node))...)
+			}
+		}
+		return findings
+	},
+}
+
+var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric == nil }, []string{"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"}}
+
+// hasFabric is whether a node shows NVSwitches: on its bus, at the far end of its
+// links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose
+// registration has not started may as well have no fabric to register with.
+func hasFabric(node *facts.Node) bool {
+	return node.GPU.NVSwitches > 0 || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+		return card.NVLinks != nil && card.NVLinks.RemoteKind == "switch" ||
+			card.Fabric != nil && slices.Contains([]string{"in-progress", "completed"}, card.Fabric.State)
+	})
+}
+
+func fabricIsUp(node *facts.Node) bool {
+	var states []string
+	for _, card := range node.NVML.Cards {
+		if card.Fabric != nil && card.Fabric.State != "not-supported" {
+			states = append(states, card.Fabric.State)
+		}
+	}
+	slices.Sort(states)
+	return slices.Equal(slices.Compact(states), []string{"completed"})
+}
+
+// managerFindings judges the service of a machine that has NVSwitches of its own.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550: the service and the driver must be
+// of one version, else "fabric manager NVIDIA GPU driver interface version … don't
+// match with driver version …".
+func managerFindings(node *facts.Node) []checks.Finding {
+	manager := node.GPU.FabricManager
+	if node.GPU.NVSwitches == 0 || ranks.ContainerOf(node) != "" || manager == nil {
+		return nil
+	}
+	driver := cmp.Or(node.NVML.Driver, node.GPU.Module)
+	running := manager.Running || manager.State == "active"
+	f := checks.Finding{Nodes: []string{node.Name}, Want: "nvidia-fabricmanager " + driver + " running"}
+	switch {
+	case !manager.Installed && !running:
+		if fabricIsUp(node) {
+			return nil // somebody else has done it
+		}
+		f.Summary = "there are NVSwitches and no fabric manager is installed"
+		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
+		f.Remedy = append(installManager(driver), startManager)
+	case manager.Version != "" && driver != "" && manager.Version != driver:
+		f.Summary = "fabric manager and driver are of two versions"
+		f.Got = fmt.Sprintf("fabric manager %s, driver %s", manager.Version, driver)
+		f.Remedy = append(installManager(driver), fix.On("sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs"))
+		if running && fabricIsUp(node) {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing before the next boot, then Error 802: system not yet initialized"
+		}
+	case !running:
+		f.Summary = "the fabric manager does not run"
+		f.Got = cmp.Or(manager.State, "no process of it")
+		f.Remedy = []fix.Command{startManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20   # if it does not stay up")}
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
+
+// installManager installs the manager that belongs to a driver ("550.54.15"). What
+// follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
+func installManager(driver string) []fix.Command {
+	branch, _, _ := strings.Cut(driver, ".")
+	if branch == "" {
+		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
+	}
+	return []fix.Command{
+		fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver)),
+		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
+	}
+}
+
+// fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
+// degraded because links are down is for gpu-links to say.
+func fabricRules(node *facts.Node) []cardRule {
+	show := fix.On("nvidia-smi -q -i {gpus}   # Fabric")
+	restart := []fix.Command{show, fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"), fix.On("sudo journalctl -u nvidia-fabricmanager -n 20")}
+	return []cardRule{{checks.Finding{
+		Summary: "GPUs are not registered with the NVLink fabric",
+		Want:    "fabric state completed",
+		Remedy:  restart,
+	}, func(card *facts.Card) string {
+		state := valueOf(card.Fabric).State
+		return when(state == "not-started" || state == "in-progress", "fabric state %s", state)
+	}}, {checks.Finding{
+		Summary: "the NVLink fabric refused GPUs",
+		Want:    "fabric status success",
+		Remedy:  restart,
+	}, func(card *facts.Card) string {
+		fabric := valueOf(card.Fabric)
+		return when(fabric.Status != "" && fabric.State != "not-supported", "fabric state %s, status %s", fabric.State, fabric.Status)
+	}}, {checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "the NVLink fabric of GPUs is not in full health",
+		Want:     "nothing degraded",
+		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
+		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
+	}, func(card *facts.Card) string {
+		linksDown := len(valueOf(card.NVLinks).Down) > 0
+		degraded := slices.Clone(valueOf(card.Fabric).Degraded)
+		return strings.Join(slices.DeleteFunc(degraded, func(what string) bool { return linksDown && what == "bandwidth" }), ", ")
+	}}}
+}
+
+// splitFabric finds GPUs of one machine in two domains, which is never meant.
+// Machines may well be in several: of racks, or by partitions.
+func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
+	place := func(card *facts.Card) string {
+		fabric := valueOf(card.Fabric)
+		return when(fabric.Cluster != "", "cluster %s, clique %d", fabric.Cluster, fabric.Clique)
+	}
+	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
+	return eachOf(node, cards, []cardRule{{checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "GPUs of one machine are in different NVLink domains",
+		Want:     "one cluster and one clique on a machine",
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # Fabric: ClusterUUID and CliqueId"), fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs")},
+		WouldSee: "no message: traffic between these GPUs does not take NVLink",
+	}, func(card *facts.Card) string {
+		if place(card) == "" || place(card) == place(cards[at]) {
+			return ""
+		}
+		return fmt.Sprintf("%s, where %s is in %s", place(card), gpuName(*cards[at]), place(cards[at]))
+	}}})
 }

@@ -1,8 +1,10 @@
 package gpu
 
 import (
-	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -19,7 +21,7 @@ var Mode = checks.Check{
 		"peer access: a node with several ranks fails, a node with one rank works on a part of a GPU. A mode that changes at the next reset is warned of, and so are application clocks that are " +
 		"lower than on most GPUs of the model. Without persistence mode the driver forgets the GPU whenever nobody uses it, and every start takes seconds longer. " +
 		"Exclusive-process mode is fine: a rank is one process on its GPU.",
-	WouldSee: "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+	WouldSee: busyCUDA,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, slotsOf := usedCards(view), view.Launch.SlotsUsed()
@@ -33,7 +35,6 @@ var Mode = checks.Check{
 	},
 }
 
-// neededForModes are the modes that keep ranks off a GPU.
 var neededForModes = []essential{
 	{func(card *facts.Card) bool { return card.ComputeMode == "" }, []string{"nvmlDeviceGetComputeMode"}},
 	{func(card *facts.Card) bool { return card.MIG == "" }, []string{"nvmlDeviceGetMigMode"}},
@@ -44,10 +45,7 @@ var prohibited = cardRule{checks.Finding{
 	Want:    "compute mode default",
 	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
 }, func(card *facts.Card) string {
-	if card.ComputeMode != "prohibited" {
-		return ""
-	}
-	return "compute mode prohibited"
+	return when(card.ComputeMode == "prohibited", "compute mode prohibited")
 }}
 
 // migEnabled is by the number of ranks on the node, 0 where nothing says: one rank
@@ -56,21 +54,18 @@ var prohibited = cardRule{checks.Finding{
 // Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and
 // application considerations.
 func migEnabled(ranks int) cardRule {
-	rule := cardRule{Finding: checks.Finding{
+	rule := cardRule{checks.Finding{
 		Summary:  "MIG is enabled, and a process sees one instance of one GPU only",
 		Want:     "MIG disabled where several ranks run on a node",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	}}
-	rule.wrong = func(card *facts.Card) string {
-		switch {
-		case card.MIG != "enabled":
-			return ""
-		case len(card.MIGDevices) == 0:
-			return "MIG enabled, without any instance"
+	}, func(card *facts.Card) string {
+		instances := "without any instance"
+		if n := len(card.MIGDevices); n > 0 {
+			instances = counted(int64(n), "instance")
 		}
-		return "MIG enabled, " + counted(int64(len(card.MIGDevices)), "instance")
-	}
+		return when(card.MIG == "enabled", "MIG enabled, %s", instances)
+	}}
 	if ranks < 2 {
 		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled, and a rank gets a part of a GPU"
 		rule.Want, rule.WouldSee = "MIG disabled, unless that part is what is wanted", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
@@ -85,10 +80,8 @@ var modeRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
 }, func(card *facts.Card) string {
-	if !slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) || card.MIGPending == card.MIG {
-		return ""
-	}
-	return fmt.Sprintf("MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
+	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
+	return when(changes, "MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
@@ -96,10 +89,8 @@ var modeRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
 }, func(card *facts.Card) string {
-	if card.Persistence == nil || *card.Persistence || len(card.Processes) > 0 { // who uses it keeps it awake
-		return ""
-	}
-	return "persistence mode off"
+	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // who uses it keeps it awake
+	return when(card.Persistence != nil && !isAwake, "persistence mode off")
 }}}
 
 // persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
@@ -116,9 +107,139 @@ func appClocks(common map[string]int64) cardRule {
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -rac -i {gpus}")},
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(card *facts.Card) string {
-		if card.Clock.AppSM == 0 || int64(card.Clock.AppSM) >= common[card.Name] {
-			return ""
+		most := common[card.Name]
+		return when(card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most, "%d MHz of %d", card.Clock.AppSM, most)
+	}}
+}
+
+// nearSlowdown is how close to its brake a GPU that nobody uses must not be, in °C.
+const nearSlowdown = 5
+
+var Throttle = checks.Check{
+	ID:       "gpu-throttle",
+	Title:    "no GPU is braked by heat, by its power supply or by a lowered limit",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionNVML},
+	Volatile: true,
+	Doc: "A collective is as fast as its slowest GPU. Looked at are the reasons the driver gives for low clocks now (heat and power, not that the GPU idles or that a busy one meets its power limit), " +
+		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs; GeForce and TITAN, which many build, are compared within one VBIOS. " +
+		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",
+	WouldSee: "no message: every collective waits for the slowest GPU",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := usedCards(view)
+		limits := usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })
+		clock := maxClock(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) }))
+		for _, node := range nodes {
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForBrakes...)...)
+			findings = append(findings, firstOf(node, cardsOf(node), brakes)...)
+			findings = append(findings, eachOf(node, cardsOf(node), []cardRule{powerLimit(limits, cardsOf(node)), clock})...)
 		}
-		return fmt.Sprintf("%d MHz of %d", card.Clock.AppSM, common[card.Name])
+		return findings
+	},
+}
+
+// boardOf is a model as its maker clocks and feeds it: GeForce and TITAN are built by
+// many, who have a VBIOS each.
+func boardOf(card *facts.Card) string {
+	if isConsumer(card) {
+		return card.Name + " " + card.VBIOS
+	}
+	return card.Name
+}
+
+// neededForBrakes is what shows a brake. Temperature and power draw come by sensors, which
+// fail now and then, and the driver's reasons do not.
+var neededForBrakes = []essential{
+	{func(card *facts.Card) bool { return card.Throttle == nil }, []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}},
+	{func(card *facts.Card) bool { return card.Power.Limit == 0 }, []string{"nvmlDeviceGetEnforcedPowerLimit"}},
+	{func(card *facts.Card) bool { return card.Clock.MaxSM == 0 }, []string{"nvmlDeviceGetMaxClockInfo"}},
+}
+
+var showBrakes = fix.On("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}")
+
+var brakes = []cardRule{{checks.Finding{
+	Summary: "heat brakes GPUs",
+	Want:    "full clocks: look at fans, air flow, cold plates and the room",
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
+}, func(card *facts.Card) string {
+	return when(throttled(card, "hw-thermal", "sw-thermal"), "braked by heat%s", degrees(card))
+}}, {checks.Finding{
+	Summary: "the power supply brakes GPUs",
+	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'")},
+}, func(card *facts.Card) string { return when(throttled(card, "hw-power-brake"), "power brake asserted") }}, {checks.Finding{
+	Summary: "the hardware brakes GPUs",
+	Want:    "full clocks: heat or power; the driver does not say which",
+	Remedy:  []fix.Command{showBrakes},
+}, func(card *facts.Card) string {
+	return when(throttled(card, "hw-slowdown"), "hardware slowdown%s", degrees(card))
+}}, {checks.Finding{
+	Summary: "GPUs are close to the temperature where they brake",
+	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
+	Remedy:  []fix.Command{showBrakes},
+}, func(card *facts.Card) string {
+	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
+	return when(card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown, "%d °C, brakes at %d °C", now, brakesAt)
+}}}
+
+func throttled(card *facts.Card, reasons ...string) bool {
+	return slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(card.Throttle, reason) })
+}
+
+func degrees(card *facts.Card) string {
+	return when(card.Temperature != nil, " at %d °C", valueOf(card.Temperature))
+}
+
+// powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
+// the model have. Watts have fractions.
+func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
+	rule := cardRule{checks.Finding{
+		Summary: "the power limit of GPUs is lowered",
+		Want:    "the factory's limit, and the same on all GPUs of a model",
+		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
+	}, func(card *facts.Card) string {
+		watts, whose := rightLimit(card, common)
+		return when(watts > 0, "%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
+	}}
+	var wanted []float64
+	on := map[float64][]string{}
+	for _, card := range cards {
+		if watts, _ := rightLimit(card, common); watts > 0 {
+			if on[watts] == nil {
+				wanted = append(wanted, watts)
+			}
+			on[watts] = append(on[watts], strconv.Itoa(card.Index))
+		}
+	}
+	for _, watts := range wanted {
+		rule.Remedy = append(rule.Remedy, fix.On("sudo nvidia-smi -pl %s -i %s", fix.Number(math.RoundToEven(watts)), fix.Name(strings.Join(on[watts], ","))))
+	}
+	return rule
+}
+
+// rightLimit is what the limit of a GPU is lowered from, in watts, and whose limit that
+// is; 0 where it is not lowered.
+func rightLimit(card *facts.Card, common map[string]int64) (watts float64, whose string) {
+	limit, most := card.Power.Limit, float64(common[boardOf(card)])
+	switch {
+	case limit == 0:
+		return 0, ""
+	case limit < card.Power.Default-1:
+		return card.Power.Default, "by the factory"
+	case limit < most-1:
+		return most, "on most GPUs of the model"
+	}
+	return 0, ""
+}
+
+func maxClock(common map[string]int64) cardRule {
+	return cardRule{checks.Finding{
+		Summary: "the highest clock of GPUs is lower than that of others of the model",
+		Want:    "one maximum everywhere",
+		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
+	}, func(card *facts.Card) string {
+		most := common[boardOf(card)]
+		return when(card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most, "%d MHz of %d", card.Clock.MaxSM, most)
 	}}
 }

@@ -20,38 +20,32 @@ var ClockSkew = checks.Check{
 		"Where most nodes are off by the same amount it is the launching machine's own clock that is wrong. Skewed clocks make elastic " +
 		"rendezvous take living nodes for dead, break Kerberos and TLS, and put log lines of a crash in the wrong order.",
 	WouldSee: "RendezvousTimeoutError, or log lines of the first failure that carry a later time than its consequences",
-	Run: func(v checks.View) []checks.Finding {
+	Run: func(v checks.View) (findings []checks.Finding) {
+		const set = "sudo chronyc makestep || sudo timedatectl set-ntp true"
 		common, headIsOdd := commonOffset(v)
-		var findings []checks.Finding
+		want, against := fmt.Sprintf("within %g s", v.Policy.ClockSkew), "the launching machine"
 		if headIsOdd {
-			var head []string
-			if v.Head != nil {
-				head = []string{v.Head.Name}
-			}
-			findings = append(findings, checks.Finding{
-				Nodes:   head,
+			f := checks.Finding{
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
-				Got:     fmt.Sprintf("%s of the nodes", leadOrLag(-common)),
-				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
-				Remedy:  []fix.Command{fix.Here("sudo chronyc makestep || sudo timedatectl set-ntp true")},
-			})
+				Got:     leadOrLag(-common) + " of the nodes",
+				Want:    want,
+				Remedy:  []fix.Command{fix.Here(set)},
+			}
+			if v.Head != nil {
+				f.Nodes = []string{v.Head.Name}
+			}
+			findings, against = append(findings, f), "most nodes"
 		}
 		for _, node := range v.Nodes {
-			offset := node.Clock.Offset - common
-			if !isOff(offset, node, v.Policy) {
-				continue
+			if offset := node.Clock.Offset - common; isOff(offset, node, v.Policy) {
+				findings = append(findings, checks.Finding{
+					Nodes:   []string{node.Name},
+					Summary: "the clock differs from that of " + against,
+					Got:     fmt.Sprintf("%s, ± %.3g s", leadOrLag(offset), node.Clock.Uncertainty),
+					Want:    want,
+					Remedy:  []fix.Command{fix.On(set)},
+				})
 			}
-			against := "the launching machine"
-			if headIsOdd {
-				against = "most nodes"
-			}
-			findings = append(findings, checks.Finding{
-				Nodes:   []string{node.Name},
-				Summary: "the clock differs from that of " + against,
-				Got:     fmt.Sprintf("%s, ± %.3g s", leadOrLag(offset), node.Clock.Uncertainty),
-				Want:    fmt.Sprintf("within %g s", v.Policy.ClockSkew),
-				Remedy:  []fix.Command{fix.On("sudo chronyc makestep || sudo timedatectl set-ntp true")},
-			})
 		}
 		return findings
 	},

@@ -23,19 +23,14 @@ var DiskSpace = checks.Check{
 	Volatile: true,
 	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
 		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. Trouble with the working or the temporary directory " +
-		"fails the check, with the others it is a warning. Several directories on one file system are one finding.",
+		"fails the check, with the others it is a warning. Several directories on one file system are one f.",
 	WouldSee: "OSError: [Errno 28] No space left on device",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			for _, group := range fileSystems(usedPlaces(v, node)) {
-				if finding, found := judgePlaces(node, group, v.Policy.DiskFree); found {
-					findings = append(findings, finding)
-				}
-			}
+	Run: checks.OnEach(func(v checks.View, node *facts.Node) (findings []checks.Finding) {
+		for _, group := range fileSystems(usedPlaces(v, node)) {
+			findings = append(findings, judgePlaces(node, group, v.Policy.DiskFree)...)
 		}
 		return findings
-	},
+	}),
 }
 
 // movedBy are the variables that send to another directory what a launch would
@@ -65,7 +60,6 @@ func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 	})
 }
 
-// fileSystems groups places by what they lie on and whether they can be used.
 func fileSystems(places []facts.Place) [][]facts.Place {
 	var groups [][]facts.Place
 	for _, place := range places {
@@ -74,25 +68,24 @@ func fileSystems(places []facts.Place) [][]facts.Place {
 				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec
 		})
 		if i < 0 {
-			groups = append(groups, []facts.Place{place})
-			continue
+			i, groups = len(groups), append(groups, nil)
 		}
 		groups[i] = append(groups[i], place)
 	}
 	return groups
 }
 
-// judgePlaces judges the places of one file system by its fullness.
-func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (checks.Finding, bool) {
+func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.Finding {
 	first := places[0]
 	var roles []string
-	finding := checks.Finding{Verdict: checks.Warn, Nodes: []string{node.Name}}
+	f := checks.Finding{Verdict: checks.Warn}
 	for _, place := range places {
 		roles = append(roles, place.Role)
 		if place.Role == "workdir" || place.Role == "tmp" {
-			finding.Verdict = checks.Fail
+			f.Verdict = checks.Fail
 		}
 	}
+	on := fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 	what := strings.Join(roles, ", ")
 	dir := fix.Path(first.Path)
 	if !fix.IsPlain(first.Path) {
@@ -100,45 +93,42 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) (checks.F
 	}
 	switch {
 	case first.Problem != "":
-		return checks.UnknownFor(node, fmt.Sprintf("disk: %s (%s): %s", what, first.Path, first.Problem)), true
+		return []checks.Finding{checks.UnknownFor(node, fmt.Sprintf("disk: %s (%s): %s", what, first.Path, first.Problem))}
 	case first.ReadOnly || !first.Writable:
 		if slices.Equal(roles, []string{"hf-cache"}) {
-			return checks.Finding{}, false // a cache of models is often shared and read-only on purpose
+			return nil // a cache of models is often shared and read-only on purpose
 		}
-		finding.Summary = "cannot be written: " + what
-		finding.Got = fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
-		finding.Want = "a directory the user who launches may write"
-		finding.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
-		finding.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
+		f.Summary = "cannot be written: " + what
+		f.Got = on
+		f.Want = "a directory the user who launches may write"
+		f.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
+		f.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
-		finding.Verdict = checks.Warn
-		finding.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
-		finding.Got = fmt.Sprintf("%s, %s on %s, noexec", first.Path, first.FSType, first.Source)
-		finding.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
-		finding.Remedy = []fix.Command{fix.On("findmnt -T %s", dir), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
-		finding.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
+		f.Verdict = checks.Warn
+		f.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
+		f.Got = on + ", noexec"
+		f.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
+		f.Remedy = []fix.Command{fix.On("findmnt -T %s", dir), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
+		f.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
-		finding.Summary = "hardly any space left: " + what
+		f.Summary = "hardly any space left: " + what
 		free, least := compare.Apart(first.Free, wanted)
-		finding.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
-		finding.Want = "at least " + least
-		finding.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
-	case countsInodes(first.FSType) && first.FreeInodes < fewInodes:
-		finding.Summary = "hardly any inode left: " + what
-		finding.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
-		finding.Want = fmt.Sprintf("at least %d", fewInodes)
-		finding.Remedy = []fix.Command{fix.On("df -i %s", dir), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir)}
+		f.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
+		f.Want = "at least " + least
+		f.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
+	case slices.Contains(countInodes, first.FSType) && first.FreeInodes < fewInodes:
+		f.Summary = "hardly any inode left: " + what
+		f.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
+		f.Want = fmt.Sprintf("at least %d", fewInodes)
+		f.Remedy = []fix.Command{fix.On("df -i %s", dir), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir)}
 	default:
-		return checks.Finding{}, false
+		return nil
 	}
-	return finding, true
+	return []checks.Finding{f}
 }
 
-// loadsCode reports whether a launch runs code it compiled into that place.
 func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
 
-// countsInodes reports whether a file system has a fixed number of inodes.
-// The others (btrfs, NFS servers of all kinds) may truthfully report 0.
-func countsInodes(fstype string) bool {
-	return slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}, fstype)
-}
+// countInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
+// servers of all kinds) may truthfully report 0.
+var countInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}

@@ -31,45 +31,41 @@ var MemlockLimit = checks.Check{
 	Run: func(v checks.View) []checks.Finding {
 		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return v.Launch.Accelerator == "cpu" || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
-			return unneededMemlock(v)
+			return memlockWithoutRDMA(v)
 		}
-		var findings []checks.Finding
-		for _, node := range rdma {
+		v.Nodes = rdma
+		return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 			soft := node.Limits.MemLock.Soft
 			exempt := node.Host != nil && node.Host.User == "root" && node.Host.Container == ""
 			if soft < 0 || exempt {
-				continue
+				return nil
 			}
-			finding := checks.Finding{
-				Nodes:   []string{node.Name},
+			f := checks.Finding{
 				Summary: "the limit on locked memory is too low for RDMA",
-				Got:     memlockText(soft),
+				Got:     bytesText(soft),
 				Want:    "unlimited",
 				Remedy:  raiseMemlock(node),
 			}
 			if soft >= littleMemlock {
-				finding.Verdict, finding.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
+				f.Verdict, f.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
 			}
-			findings = append(findings, finding)
-		}
-		return findings
+			return []checks.Finding{f}
+		})(v)
 	},
 }
 
-// unneededMemlock is the answer where nothing locks memory to speak of: the
+// memlockWithoutRDMA is the answer where nothing locks memory to speak of: the
 // limit matters to nobody today, but a node that has a lower one than most was
 // set up differently, and fails on the day the fleet gets adapters.
-func unneededMemlock(v checks.View) []checks.Finding {
+func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	var findings []checks.Finding
-	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return memlockText(n.Limits.MemLock.Soft) })) {
-		if d.Split {
-			continue
+	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return bytesText(n.Limits.MemLock.Soft) })) {
+		if !d.Split {
+			f := d.Finding("limits on locked memory")
+			odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+			f.Verdict, f.Remedy = checks.Warn, raiseMemlock(v.Nodes[odd])
+			findings = append(findings, f)
 		}
-		finding := d.Finding("limits on locked memory")
-		finding.Verdict = checks.Warn
-		odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
-		finding.Remedy = raiseMemlock(v.Nodes[odd])
-		findings = append(findings, finding)
 	}
 	switch {
 	case len(findings) > 0:
@@ -78,13 +74,6 @@ func unneededMemlock(v checks.View) []checks.Finding {
 		return checks.Skipped("accelerator cpu: gloo talks TCP and locks no memory")
 	}
 	return checks.Skipped("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")
-}
-
-func memlockText(soft int64) string {
-	if soft < 0 {
-		return "unlimited"
-	}
-	return humanize.IBytes(uint64(soft))
 }
 
 // usesRDMA is whether ranks of the node will lock memory for adapters, or will as soon
@@ -99,13 +88,10 @@ func usesRDMA(node *facts.Node, v checks.View) bool {
 }
 
 func raiseMemlock(node *facts.Node) []fix.Command {
-	switch container := ranks.ContainerOf(node); container {
-	case "docker", "podman":
-		return []fix.Command{fix.Here("%s run --ulimit memlock=-1 …   # start the container of {node} anew with this option", fix.Name(container))}
-	case "kubernetes":
+	if ranks.ContainerOf(node) == "kubernetes" {
 		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
 	}
-	return append(raiseLimit("memlock", "unlimited", "LimitMEMLOCK=infinity"), fix.On("ulimit -l   # in a new session: unlimited"))
+	return raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
 }
 
 // fewFiles is the kernel's default soft limit. A rank that cannot have even
@@ -121,36 +107,30 @@ var OpenFilesLimit = checks.Check{
 		"decides (policy open_files; large jobs want more than 32768). python does not raise it: DataLoader workers hand every tensor over as a " +
 		"file and live with the soft limit, of which 1024, the kernel's default, is enough for the default of their settings.",
 	WouldSee: "OSError: [Errno 24] Too many open files",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			limit := node.Limits.NoFile
-			hardLow := limit.Hard >= 0 && limit.Hard < v.Policy.OpenFiles
-			softLow := limit.Soft >= 0 && limit.Soft < fewFiles
-			if !hardLow && !softLow {
-				continue
-			}
-			finding := checks.Finding{
-				Nodes:   []string{node.Name},
-				Summary: "the limit on open files is low",
-				Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
-				Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
-				Remedy:  raiseOpenFiles(node),
-			}
-			if limit.Hard >= 0 && limit.Hard < fewFiles {
-				finding.Verdict, finding.Summary = checks.Fail, "the limit on open files is too low to connect to the peers"
-			}
-			findings = append(findings, finding)
+	Run: checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
+		limit := node.Limits.NoFile
+		below := func(limit, least int64) bool { return limit >= 0 && limit < least }
+		if !below(limit.Hard, v.Policy.OpenFiles) && !below(limit.Soft, fewFiles) {
+			return nil
 		}
-		return findings
-	},
+		f := checks.Finding{
+			Summary: "the limit on open files is low",
+			Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
+			Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
+			Remedy:  raiseLimit(node, "nofile", fix.Code("nofile=1048576:1048576"), "1048576", "LimitNOFILE=1048576", fix.On("ulimit -Sn; ulimit -Hn   # in a new session")),
+		}
+		if below(limit.Hard, fewFiles) {
+			f.Verdict, f.Summary = checks.Fail, "the limit on open files is too low to connect to the peers"
+		}
+		return []checks.Finding{f}
+	}),
 }
 
-func raiseOpenFiles(node *facts.Node) []fix.Command {
-	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
-		return []fix.Command{fix.Here("%s run --ulimit nofile=1048576:1048576 …   # start the container of {node} anew with this option", fix.Name(container))}
+func bytesText(limit int64) string {
+	if limit < 0 {
+		return "unlimited"
 	}
-	return append(raiseLimit("nofile", "1048576", "LimitNOFILE=1048576"), fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
+	return humanize.IBytes(uint64(limit))
 }
 
 func limitText(limit int64) string {
@@ -160,11 +140,16 @@ func limitText(limit int64) string {
 	return fmt.Sprint(limit)
 }
 
-// raiseLimit sets a limit of ssh sessions: by PAM, and where sshd does without
-// it by the unit that starts sshd. "*" is nobody's limit but ordinary users'.
-func raiseLimit(item, value, property string) []fix.Command {
+// raiseLimit sets a limit: a container's where it is started; that of ssh sessions by PAM,
+// and where sshd does without it by the unit that starts sshd. "*" is nobody's limit but
+// ordinary users'.
+func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
+	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
+		return []fix.Command{fix.Here("%s run --ulimit %s …   # start the container of {node} anew with this option", fix.Name(container), ulimit)}
+	}
 	return []fix.Command{
 		fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value)),
 		fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item)),
+		show,
 	}
 }

@@ -2,12 +2,16 @@ package host
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 // littleMemory is what not even one python with torch can be loaded into.
@@ -23,36 +27,31 @@ var MemoryAvailable = checks.Check{
 		"whose memory is taken before the launch usually still runs the last one. Strict overcommit (vm.overcommit_memory=2) is warned of too: " +
 		"CUDA reserves far more address space than it uses.",
 	WouldSee: "exits with return code = -9 (the kernel's out-of-memory killer)",
-	Run: func(v checks.View) []checks.Finding {
-		var findings []checks.Finding
-		for _, node := range v.Nodes {
-			total, available := usableMemory(node.Memory)
-			if available < littleMemory || float64(available) < v.Policy.MemoryFree*float64(total) {
-				finding := checks.Finding{
-					Nodes:   []string{node.Name},
-					Summary: "little memory is available",
-					Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
-					Want:    fmt.Sprintf("at least %.0f %%", 100*v.Policy.MemoryFree),
-					Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
-				}
-				if available < littleMemory {
-					finding.Verdict, finding.Summary = checks.Fail, "hardly any memory is available"
-				}
-				findings = append(findings, finding)
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
+		total, available := usableMemory(node.Memory)
+		if available < littleMemory || float64(available) < view.Policy.MemoryFree*float64(total) {
+			f := checks.Finding{
+				Summary: "little memory is available",
+				Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
+				Want:    fmt.Sprintf("at least %.0f %%", 100*view.Policy.MemoryFree),
+				Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
 			}
-			if node.Memory.Overcommit == 2 && v.Launch.Accelerator != "cpu" {
-				findings = append(findings, checks.Finding{
-					Nodes:    []string{node.Name},
-					Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
-					Got:      "vm.overcommit_memory=2",
-					Want:     "0 or 1",
-					Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
-					WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
-				})
+			if available < littleMemory {
+				f.Verdict, f.Summary = checks.Fail, "hardly any memory is available"
 			}
+			findings = append(findings, f)
+		}
+		if node.Memory.Overcommit == 2 && view.Launch.Accelerator != "cpu" {
+			findings = append(findings, checks.Finding{
+				Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
+				Got:      "vm.overcommit_memory=2",
+				Want:     "0 or 1",
+				Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
+				WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
+			})
 		}
 		return findings
-	},
+	}),
 }
 
 // usableMemory is what there is and what is available, in bytes, within the
@@ -67,4 +66,62 @@ func usableMemory(m *facts.Memory) (total, available int64) {
 		}
 	}
 	return total, available
+}
+
+var NUMAMemory = checks.Check{
+	ID:       "numa-memory",
+	Title:    "the NUMA nodes of each machine are alike where NCCL's ranks probe them one by one",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
+	Volatile: true,
+	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on its own NUMA node. Where a machine has " +
+		"a NUMA node with processors but no memory, or with memory but no processors, its ranks come to different answers, take different paths, " +
+		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). " +
+		"NCCL_CUMEM_HOST_ENABLE=0 makes all ranks take the same path.",
+	WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-… (size 0), error: No such file or directory (2)",
+	Run: func(v checks.View) []checks.Finding {
+		if v.Launch.Accelerator == "cpu" {
+			return checks.Skipped("accelerator cpu: NCCL is not used")
+		}
+		if ranks.FleetNCCL(v) == "" {
+			return checks.Skipped("no node has an NCCL that says its version")
+		}
+		return checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
+			odd, verdict := unlikeNUMA(node.Host.NUMA)
+			if len(odd) == 0 || node.Slots < 2 || ranks.NCCLVersion(node) == "" {
+				return nil
+			}
+			driverCUDA := ""
+			if node.NVML != nil {
+				driverCUDA = node.NVML.CUDA
+			}
+			if !nccl.CuMemHostProbed(node.Python.NCCL[0], driverCUDA, launch.RankEnv(node.Env, v.Launch.Exports)) {
+				return nil
+			}
+			return []checks.Finding{{
+				Verdict: verdict,
+				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
+				Got:     strings.Join(odd, ", ") + "; NCCL " + ranks.NCCLVersion(node),
+				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
+				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
+			}}
+		})(v)
+	},
+}
+
+// unlikeNUMA says which NUMA nodes lack processors or memory that others have.
+// Memory without processors is normal where it belongs to a device (Grace
+// Hopper, CXL) and no rank is bound to it, so alone it is a warning.
+func unlikeNUMA(nodes []facts.NUMA) (odd []string, verdict checks.Verdict) {
+	verdict = checks.Warn
+	for _, n := range nodes {
+		switch {
+		case n.CPUs != "" && n.Bytes == 0:
+			odd = append(odd, fmt.Sprintf("NUMA node %d has processors %s but no memory", n.ID, n.CPUs))
+			verdict = checks.Fail
+		case n.CPUs == "" && n.Bytes > 0:
+			odd = append(odd, fmt.Sprintf("NUMA node %d has memory but no processors", n.ID))
+		}
+	}
+	return odd, verdict
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var Names = checks.Check{
@@ -28,9 +30,7 @@ var Names = checks.Check{
 
 func judgeNames(view checks.View) []checks.Finding {
 	table := newNameTable(view)
-	var findings []checks.Finding
-	findings = append(findings, table.unresolved(view)...)
-	findings = append(findings, table.elsewhere()...)
+	findings := append(table.unresolved(view), table.elsewhere()...)
 	for _, node := range view.Nodes {
 		findings = append(findings, names.Unanswered(node)...)
 		findings = append(findings, names.Own(view, node)...)
@@ -39,7 +39,7 @@ func judgeNames(view checks.View) []checks.Finding {
 }
 
 // unresolved says on which node many names do not resolve, and which names
-// resolve on few nodes: the side that needs mending gets the line.
+// resolve on few nodes: the side to repair gets the line.
 func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	nowhere, widely, here := t.lacking(view)
 	if nowhere.names != nil {
@@ -62,10 +62,16 @@ func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	}
 	for _, node := range t.observers {
 		if lacks := here[node.Name]; lacks != nil {
+			reason := "does not resolve"
+			for _, a := range t.answers[lacks[0].Name] {
+				if a.observer == node.Name {
+					reason = cmp.Or(a.Error, reason)
+				}
+			}
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
 				Summary: "cannot resolve names that other nodes can",
-				Got:     hostfile.Fold(bareNames(lacks)) + ": " + t.errorOf(node.Name, lacks[0].Name),
+				Got:     hostfile.Fold(bareNames(lacks)) + ": " + reason,
 				Remedy:  hostsFix(lacks),
 			})
 		}
@@ -73,7 +79,6 @@ func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// unresolvable is names that do not resolve, and the nodes on which they do not.
 type unresolvable struct {
 	names  []*facts.Node
 	askers []string
@@ -116,7 +121,6 @@ func isAlias(view checks.View, target *facts.Node) bool {
 	return target.Reached && !ownName && !view.Launch.StartedBy().HandsNames && view.Launch.MasterAddr != hostfile.Bare(target.Name)
 }
 
-// elsewhere finds names that lead to another address than for the other nodes.
 func (t nameTable) elsewhere() []checks.Finding {
 	wrong, findings := t.wrongNames()
 	for _, node := range t.observers {
@@ -143,14 +147,12 @@ func (t nameTable) elsewhere() []checks.Finding {
 	return findings
 }
 
-// nameTable is who resolves which hostfile name to what.
 type nameTable struct {
 	observers []*facts.Node
 	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
 	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
 }
 
-// answer is what one node says of one name.
 type answer struct {
 	observer string // the entry of the node that was asked
 	facts.Lookup
@@ -173,21 +175,9 @@ func newNameTable(view checks.View) nameTable {
 	return t
 }
 
-// isOwnLoopback: what a node calls itself is judged by ownName.
-func (a answer) isOwnLoopback() bool { return a.observer == a.Name && names.IsLoopback(a.Addresses[0]) }
-
-func (t nameTable) errorOf(observer, name string) string {
-	for _, a := range t.answers[name] {
-		if a.observer == observer && a.Error != "" {
-			return a.Error
-		}
-	}
-	return "does not resolve"
-}
-
 // rightAddresses is where a name should lead: what most nodes say or, first,
 // what some node says that agrees with the address it was reached at. nil when
-// there is neither; groups are all that was said, loopbacks left out.
+// there is neither; groups are all answers, loopbacks left out.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
 	at := map[string]int{}
 	total := 0
@@ -196,12 +186,11 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 			continue
 		}
 		total++
-		said := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
-		i, seen := at[said]
+		addresses := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
+		i, seen := at[addresses]
 		if !seen {
-			i = len(groups)
-			at[said] = i
-			groups = append(groups, compare.Group{Value: said})
+			i, at[addresses] = len(groups), len(groups)
+			groups = append(groups, compare.Group{Value: addresses})
 		}
 		groups[i].Nodes = append(groups[i].Nodes, a.observer)
 	}
@@ -215,7 +204,7 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 		}
 	}
 	if right == nil && len(groups) == 0 && target.Address != "" {
-		right = []string{target.Address} // nobody said anything but loopback
+		right = []string{target.Address} // nobody answered anything but loopback
 	}
 	return right, groups
 }
@@ -234,20 +223,19 @@ func bareNames(nodes []*facts.Node) []string {
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
-		if !fix.IsPlain(w.name) || !fix.IsPlain(w.cure) || strings.Contains(w.name, "/") {
+		if !fix.IsPlain(w.name) || !fix.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
 			commands = append(commands, names.LookUp(w.name))
 			continue
 		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.cure), fix.Host(w.name)))
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)))
 	}
 	return commands
 }
 
-// wrongName is a name that leads elsewhere than it should on some node.
 type wrongName struct {
 	name       string
 	got, right []string // addresses; right is empty when only the node itself has one
-	cure       string   // the right address to write down: where the node was reached, if that is one
+	writeDown  string   // the right address for /etc/hosts: where the node was reached, if that is one
 }
 
 func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Finding) {
@@ -258,20 +246,22 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 			split = append(split, names.SplitName(hostfile.Bare(target.Name), groups))
 			continue
 		}
-		cure := strings.Join(right[:min(1, len(right))], "")
+		writeDown := strings.Join(right[:min(1, len(right))], "")
 		if slices.Contains(right, target.Address) {
-			cure = target.Address
+			writeDown = target.Address
 		}
 		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) > 0 && !answer.isOwnLoopback() && !names.Overlap(answer.Addresses, right) {
-				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, cure})
+			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) {
+				continue
+			}
+			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own judges what a node calls itself
+				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})
 			}
 		}
 	}
 	return wrong, split
 }
 
-// hostsFix adds the names to /etc/hosts, by the addresses they were reached at.
 func hostsFix(targets []*facts.Node) []fix.Command {
 	const lines = 4
 	var commands []fix.Command
@@ -282,6 +272,68 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	}
 	if len(commands) < len(targets) {
 		commands = append(commands, fix.On("sudoedit /etc/hosts"))
+	}
+	return commands
+}
+
+var Distinct = checks.Check{
+	ID:       "host-distinct",
+	Title:    "no two entries of the hostfile are one machine",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionHost},
+	Volatile: true,
+	Doc: "Compares boot id, machine id and network namespace. DeepSpeed knows a duplicate only by its spelling: a name, its long form and its " +
+		"address are three nodes to it, and their ranks then meet on the same GPUs and ports. Containers with networks of their own on one " +
+		"machine share the boot id and are told apart by the namespace.",
+	WouldSee: "Duplicate GPU detected : rank 8 and rank 0 both on CUDA device 19000",
+	Run: func(v checks.View) []checks.Finding {
+		var findings []checks.Finding
+		var known []*facts.Node
+		machineOf := map[*facts.Node]string{}
+		for _, node := range v.Nodes {
+			if machine, isKnown := launch.Machine(node); isKnown {
+				known, machineOf[node] = append(known, node), machine
+			} else {
+				findings = append(findings, checks.UnknownFor(node, "the machine does not report its boot id or network namespace"))
+			}
+		}
+		for _, g := range compare.GroupBy(known, func(n *facts.Node) string { return machineOf[n] }) {
+			if len(g.Nodes) < 2 {
+				continue
+			}
+			findings = append(findings, checks.Finding{
+				Nodes:   g.Nodes,
+				Summary: fmt.Sprintf("%d entries of the hostfile are one machine", len(g.Nodes)),
+				Got:     "boot id, machine id and network namespace of " + hostfile.Fold(g.Nodes) + " are the same",
+				Want:    "a machine of its own for every entry",
+				Remedy:  duplicateLines(g.Nodes, v),
+			})
+		}
+		return findings
+	},
+}
+
+// duplicateLines takes out of the hostfile all entries but the first: in one
+// command, for lines move up when others go. Who came by -w has no line.
+func duplicateLines(names []string, v checks.View) (commands []fix.Command) {
+	line := map[string]int{}
+	for _, host := range v.Launch.Hosts {
+		line[host.Name] = host.Line
+	}
+	var deletions []fix.Arg
+	var deleted, excluded []string
+	for _, name := range names[1:] {
+		if line[name] == 0 {
+			excluded = append(excluded, name)
+			continue
+		}
+		deletions, deleted = append(deletions, fix.Code("%sd", fix.Number(line[name]))), append(deleted, name)
+	}
+	if deleted != nil {
+		commands = append(commands, fix.Here("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", fix.Join(";", deletions...), fix.Text(hostfile.Fold(deleted)), fix.Text(names[0])))
+	}
+	if excluded != nil {
+		commands = append(commands, fix.Here("deepspeed --exclude %s …   # the same as %s", fix.Word(strings.Join(excluded, "@")), fix.Text(names[0])))
 	}
 	return commands
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +11,74 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
+
+var DriverSame = checks.Check{
+	ID:        "gpu-driver-same",
+	Title:     "every node runs the same NVIDIA driver",
+	Severity:  checks.Warning,
+	Needs:     []facts.Section{facts.SectionNVML},
+	DependsOn: []string{"gpu-driver-runs-cuda"},
+	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
+		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
+	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
+	Run:      judgeDriversAlike,
+}
+
+func judgeDriversAlike(view checks.View) []checks.Finding {
+	nodes, findings := judgedGPUs(view)
+	// A driver too old for torch is one cause, and reported already.
+	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
+	}
+	showing := func(value func(*facts.Node) string) []*facts.Node {
+		return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return value(n) == "" })
+	}
+	driver := func(n *facts.Node) string { return n.NVML.Driver }
+	all := compare.ByPolicy(view, compare.Among(showing(driver), "driver", driver), "nvml.driver")
+	for _, d := range compare.Differences(append(all, compare.Among(showing(remedy.ModuleKind), "kernel module", remedy.ModuleKind))...) {
+		f := d.Finding("NVIDIA drivers")
+		f.Remedy = []fix.Command{remedy.HowInstalled}
+		if !d.Split {
+			odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+			if usual := slices.IndexFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) }); sameModels(nodes[odd], nodes[usual]) {
+				f.Remedy = append(f.Remedy, sameDriver(d, nodes[odd]))
+			} else {
+				f.Want += "; as far as the other GPUs here can have it: the open module takes Turing or later, and Blackwell takes it and driver 570"
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// sameModels is whether two nodes have GPUs of the same models, so that the driver of
+// one is a driver for the other.
+func sameModels(a, b *facts.Node) bool {
+	models := func(n *facts.Node) (names []string) {
+		for i := range n.NVML.Cards {
+			names = append(names, n.NVML.Cards[i].Name)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	return slices.Equal(models(a), models(b))
+}
+
+func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
+	version, kind := odd.NVML.Driver, remedy.ModuleKind(odd)
+	for _, dev := range d.Deviations {
+		if dev.Name == "driver" {
+			version = dev.Want
+		} else {
+			kind = dev.Want
+		}
+	}
+	return remedy.ExactDriver(odd, version, kind)
+}
 
 var ModelSame = checks.Check{
 	ID:       "gpu-model-same",
@@ -69,7 +135,7 @@ var neededForName = essential{func(card *facts.Card) bool { return card.Name == 
 const asMuch = 0.95
 
 // modelOf is a GPU's name and memory: some models are sold with more than one size. One
-// that does not tell its memory has what is usual for the model, if that is told.
+// whose memory is unknown has what is usual for the model, if that is known.
 func modelOf(usual map[string]int64) func(*facts.Card) string {
 	return func(card *facts.Card) string {
 		size := card.Memory
@@ -106,12 +172,9 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 	of := map[string]int64{}
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
-			if card.Memory == 0 {
-				continue
-			}
-			sizes = append(sizes, card.Memory)
-			if size, met := of[node.Name]; !met || card.Memory < size {
-				of[node.Name] = card.Memory
+			if card.Memory > 0 {
+				sizes = append(sizes, card.Memory)
+				of[node.Name] = min(cmp.Or(of[node.Name], card.Memory), card.Memory)
 			}
 		}
 	}
@@ -119,15 +182,14 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 		return "", nil
 	}
 	for _, node := range nodes {
-		if size, told := of[node.Name]; told && hasAsMuch(slices.Min(sizes), size) {
+		if size, known := of[node.Name]; known && hasAsMuch(slices.Min(sizes), size) {
 			names = append(names, node.Name)
 		}
 	}
 	return humanize.IBytes(uint64(slices.Min(sizes))), names
 }
 
-func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
-	var findings []checks.Finding
+func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	vbios := func(n *facts.Node) string {
 		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
 	}

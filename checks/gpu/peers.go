@@ -30,18 +30,18 @@ var PeerAccess = checks.Check{
 		nodes, findings := judgedGPUs(view)
 		linkedOf := linkedCards(view)
 		var several []*facts.Node
-		told := false
+		answered := false
 		for _, node := range nodes {
 			if len(linkedOf(node)) > 1 {
 				several = append(several, node)
-				told = told || node.NVML.Peers != nil
+				answered = answered || node.NVML.Peers != nil
 			}
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForPeers)...)
 			findings = append(findings, detours(view, node, linkedOf(node))...)
 		}
 		switch {
-		case len(several) > 0 && !told:
-			return append(findings, checks.Skipped("the driver told of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
+		case len(several) > 0 && !answered:
+			return append(findings, checks.Skipped("the driver reported of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
 		case len(nodes) > 0 && len(several) == 0:
 			return append(findings, checks.Skipped("no node has two GPUs that could reach each other")...)
 		}
@@ -52,7 +52,6 @@ var PeerAccess = checks.Check{
 // neededForPeers is asked of pairs, and a GPU may be refused some.
 var neededForPeers = essential{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetP2PStatus"}}
 
-// pair is two GPUs of a node, and what its driver says of them.
 type pair struct {
 	a, b           *facts.Card
 	joined, status string // by what ("NV18", "PXB") and whether they reach each other ("ok")
@@ -79,22 +78,11 @@ func pairsOf(node *facts.Node, cards []*facts.Card) iter.Seq[pair] {
 	}
 }
 
-// anyPair is whether one of the pairs is so.
-func anyPair(pairs iter.Seq[pair], is func(pair) bool) bool {
-	for p := range pairs {
-		if is(p) {
-			return true
-		}
-	}
-	return false
-}
-
-// refusedPeers finds pairs without peer access that ought to have it.
 func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	works := map[[3]string]bool{}
 	for _, node := range nodes {
 		for p := range pairsOf(node, cardsOf(node)) {
-			if p.status == "ok" && !works[p.alike()] {
+			if p.status == "ok" {
 				works[p.alike()] = true
 			}
 		}
@@ -102,21 +90,18 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 	for _, node := range nodes {
 		if node.NVML.Peers == nil {
 			if slices.ContainsFunc(node.NVML.Cards, func(c facts.Card) bool { return c.Failure != nil }) {
-				continue // nvidia-smi tells no pair then, and gpu-healthy says why
+				continue // nvidia-smi reports no pair then, and gpu-healthy says why
 			}
-			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not told"))
+			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
 			continue
 		}
-		pairs := pairsOf(node, cardsOf(node))
-		if !anyPair(pairs, func(p pair) bool { return p.status != "ok" }) || ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) {
-			continue // of the switch env-sane speaks
+		if !ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks
+			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
-		findings = append(findings, refusedPairs(node, pairs, works)...)
 	}
 	return findings
 }
 
-// refusedPairs are of a node that has pairs without peer access.
 func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bool) []checks.Finding {
 	var nvlinked, others []string
 	quoted := ""
@@ -145,7 +130,6 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 	})...)
 }
 
-// manyPairs is how many pairs of GPUs a person wants to read.
 const manyPairs = 4
 
 func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Finding {
@@ -153,10 +137,8 @@ func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Findin
 		return nil
 	}
 	f.Nodes, f.Want = []string{node.Name}, "peer access, as between their like"
-	f.Got = "GPUs " + strings.Join(pairs[:min(len(pairs), manyPairs)], "; ")
-	if more := len(pairs) - manyPairs; more > 0 {
-		f.Got += fmt.Sprintf("; and %d more pairs", more)
-	}
+	more := len(pairs) - manyPairs
+	f.Got = "GPUs " + strings.Join(pairs[:min(len(pairs), manyPairs)], "; ") + when(more > 0, "; and %d more pairs", more)
 	return []checks.Finding{f}
 }
 
@@ -209,7 +191,10 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 // pcieRoutes are the ways from the root complex to the GPUs of the launch and the
 // RDMA adapters that talk to each other over PCIe; none where nothing does.
 func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
-	overPCIe := anyPair(pairsOf(node, cards), func(p pair) bool { return p.status == "ok" && !nccl.ByNVLink(p.joined) })
+	overPCIe := false
+	for p := range pairsOf(node, cards) {
+		overPCIe = overPCIe || p.status == "ok" && !nccl.ByNVLink(p.joined)
+	}
 	var adapters [][]string
 	if node.IB != nil && len(view.All) > 1 && !ranks.KeptOffRDMA(ranks.Env(view, node)) {
 		for _, device := range node.IB.Devices {
@@ -222,9 +207,10 @@ func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes
 		return nil
 	}
 	for _, card := range cards {
-		at := slices.IndexFunc(node.GPU.OnBus, func(g facts.PCIGPU) bool { return g.Address == card.Address })
-		if at >= 0 && len(node.GPU.OnBus[at].Path) > 0 {
-			routes = append(routes, node.GPU.OnBus[at].Path)
+		for _, gpu := range node.GPU.OnBus {
+			if gpu.Address == card.Address && len(gpu.Path) > 0 {
+				routes = append(routes, gpu.Path)
+			}
 		}
 	}
 	return append(routes, adapters...)
@@ -246,4 +232,110 @@ func onTheWay(bridge string, routes [][]string) bool {
 		}
 	}
 	return false
+}
+
+var Direct = checks.Check{
+	ID:       "gpu-direct",
+	Title:    "the RDMA adapters read and write GPU memory without a detour through the host's",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB},
+	Doc: "GPUDirect RDMA takes a kernel module, nvidia_peermem or nv_peer_mem, which nobody loads at boot by itself, or DMA-BUF: the open kernel module of the driver, Linux 5.12 and NCCL 2.13. " +
+		"Without it NCCL copies through host memory, at a fraction of the adapters' rate. A setting that rules it out is warned of, and so are adapters that are all on another socket than every GPU of the launch: " +
+		"by itself NCCL does not go that far. Distances that a virtual machine does not show, or a file of NCCL_TOPO_FILE states, are not judged. GeForce and TITAN cards cannot do it. Whether data arrives is not tried.",
+	WouldSee: "no message but GPU Direct RDMA Disabled at NCCL_DEBUG=INFO: transfers between nodes are slow",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		if len(nodes) == 0 {
+			return findings
+		}
+		if len(view.All) < 2 {
+			return append(findings, checks.Skipped("ranks of one node need no network")...)
+		}
+		_, reason := ranks.UsingIB(view)
+		if reason != "" {
+			return append(findings, checks.Skipped(reason)...)
+		}
+		cardsOf := usedCards(view)
+		takesRDMA := func(card *facts.Card) bool { return nccl.TakesRDMA(*card) }
+		capable := slices.DeleteFunc(nodes, func(node *facts.Node) bool {
+			return !slices.ContainsFunc(cardsOf(node), takesRDMA) || len(ranks.NCCLNetwork(view, node).Ports) == 0
+		})
+		if len(capable) == 0 {
+			return append(findings, checks.Skipped("no node has both an RDMA port that NCCL takes and a GPU that takes RDMA")...)
+		}
+		return append(findings, judgeDirect(view, capable, cardsOf)...)
+	},
+}
+
+// judgeDirect is by what NCCL will find: first whether anything lets adapters register
+// GPU memory at all, then whether it goes for it on this node.
+func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
+	lacks := func(node *facts.Node) (what string, known bool) {
+		if node.IB.Peermem {
+			return "", true
+		}
+		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, ranks.NCCLVersion(node))
+	}
+	somewhere := slices.ContainsFunc(nodes, func(node *facts.Node) bool {
+		what, known := lacks(node)
+		return known && what == ""
+	})
+	view.Nodes = nodes
+	return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
+		network := ranks.NCCLNetwork(view, node)
+		direct := network.GPUDirect(node)
+		level := ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"]
+		switch what, known := lacks(node); {
+		case !known:
+			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen")}
+		case what != "":
+			return []checks.Finding{withoutDirect(node, what, somewhere)}
+		case direct.By != "", direct.Why == "": // it works, or the distances are unknown
+		case level.Value != "": // the farthest that NCCL goes
+			return []checks.Finding{{
+				Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
+				Got:     ranks.Origin(view, level),
+				Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
+				Remedy:  ranks.TakeOut(view, level),
+			}}
+		case allFar(node, cardsOf(node), network.Ports):
+			return []checks.Finding{{
+				Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
+				Got:     ranks.DeviceNames(node) + " at distance SYS",
+				Want:    "an adapter under the same PCIe switch as a GPU",
+				Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
+			}}
+		}
+		return nil
+	})(view)
+}
+
+func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Finding {
+	f := checks.Finding{
+		Summary: "GPUDirect RDMA is not to be had, and what goes between nodes is copied through host memory",
+		Got:     "neither nvidia_peermem nor nv_peer_mem is loaded; in the way of DMA-BUF: " + lacks,
+		Want:    "nvidia_peermem loaded, or what DMA-BUF takes",
+		Remedy: []fix.Command{
+			remedy.OnMachine(node, fix.On("sudo modprobe nvidia-peermem")),
+			remedy.OnMachine(node, fix.On("echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf   # and at every boot")),
+		},
+	}
+	if somewhere {
+		f.Summary = "GPUDirect RDMA is not to be had here, though on other nodes, and everybody waits for the copies through host memory"
+	}
+	return f
+}
+
+// allFar is whether every adapter is on another socket than every GPU of the launch.
+// Nearer than that but behind a bridge of the processor is how many machines are built.
+func allFar(node *facts.Node, cards []*facts.Card, ports []nccl.HCAPort) bool {
+	for _, card := range cards {
+		for _, port := range ports {
+			if nccl.Distance(node, placeOf(node, card), *port.Adapter) != "SYS" {
+				return false
+			}
+		}
+	}
+	return true
 }

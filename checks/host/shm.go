@@ -1,0 +1,277 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var SHMSize = checks.Check{
+	ID:       "shm-size",
+	Title:    "/dev/shm holds what NCCL will reserve for the ranks there, and head-room for DataLoader workers",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
+	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
+		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
+		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack is warned of. A mount that is large enough but filled by others is warned of.",
+	WouldSee: noRoomFor(34210180),
+	Run: func(view checks.View) []checks.Finding {
+		usual := ranks.FleetNCCL(view)
+		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
+			of := load{cmp.Or(ranks.NCCLVersion(node), usual), node.Slots}
+			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // large fleets are alike
+		})(view)
+	},
+}
+
+func tooSmall(node *facts.Node, need need) []checks.Finding {
+	shm := node.SHM
+	inMemory := shm.FSType == "tmpfs" || shm.FSType == ""
+	if shm.Exists && min(shm.Size, shm.Free) >= need.bytes && inMemory {
+		return nil
+	}
+	got, want := compare.Apart(shm.Size, need.bytes)
+	f := checks.Finding{
+		Got:    got,
+		Want:   fmt.Sprintf("at least %s: %s", want, need.arithmetic),
+		Remedy: remedy.EnlargeSHM(node, need.bytes),
+	}
+	switch {
+	case !shm.Exists:
+		f.Summary, f.Got = noSHM, ""
+		f.WouldSee = "Call to stat failed: No such file or directory"
+	case shm.Size < need.bytes:
+		f.Summary = "/dev/shm is too small"
+		f.WouldSee = noRoomFor(need.block)
+		if shm.Size >= need.nccl {
+			f.WouldSee = dataLoaderKilled // NCCL finds room, who comes after it does not
+		}
+		if need.nccl == 0 { // and not every script loads its data by workers
+			f.Verdict = checks.Warn
+		}
+	case shm.Free < need.bytes:
+		f.Verdict = checks.Warn
+		f.Summary = "/dev/shm is large enough but other programs fill it"
+		free, want := compare.Apart(shm.Free, need.bytes)
+		f.Got = fmt.Sprintf("%s free of %s", free, got)
+		f.Want = fmt.Sprintf("at least %s: %s", want, need.arithmetic)
+		if len(shm.Segments) > 0 {
+			largest := shm.Segments[0]
+			f.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
+		}
+		f.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*")}
+	default:
+		f.Verdict = checks.Warn
+		f.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"
+		f.Got, f.Want = shm.FSType, "tmpfs"
+		f.WouldSee = "nothing: training is slow, and slower on this node than on the others"
+	}
+	return []checks.Finding{f}
+}
+
+// noRoomFor is NCCL's message (misc/shmutils.cc, 2.23.4 and later): the size
+// tells which kind of block found no room.
+func noRoomFor(bytes int64) string {
+	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
+}
+
+// dataLoaderKilled is torch's message (utils/data/_utils/signal_handling.py, 2.5).
+const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
+	"It is possible that dataloader's workers are out of shared memory."
+
+const noSHM = "there is no /dev/shm"
+
+type load struct {
+	nccl  string // version
+	ranks int
+}
+
+// need is the bytes /dev/shm must hold, those of NCCL among them, the block
+// NCCL asks for at a time, and how all that comes about.
+type need struct {
+	bytes, nccl, block int64
+	arithmetic         string
+}
+
+func (l load) need(v checks.View) need {
+	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
+	if v.Launch.Accelerator == "cpu" {
+		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + ", and nothing for NCCL: it is not used with accelerator cpu"}
+	}
+	use := nccl.SHMNeed(l.nccl, l.ranks, len(v.Launch.Hosts), 1)
+	arithmetic := use.Arithmetic + " + " + headroom
+	if use.Segments > 0 {
+		arithmetic += fmt.Sprintf("; %s more where its GPUs cannot reach each other directly", humanize.IBytes(uint64(use.Segments)))
+	}
+	return need{use.Bytes + v.Policy.SHMHeadroom, use.Bytes, use.Block, arithmetic}
+}
+
+var SHMLimits = checks.Check{
+	ID:       "shm-limits",
+	Title:    "the kernel's and systemd's limits leave shared memory alone",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
+	Doc: "Looks at what else can keep a program from sharing memory although /dev/shm is large: inodes of the mount, the System V limits MPI and UCX " +
+		"run into (kernel.shmmax, kernel.shmmni), and logind's RemoveIPC, which deletes a user's segments when the last session ends. pdsh keeps a " +
+		"session open for as long as the ranks run, so RemoveIPC is warned of for the other launchers only.",
+	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error No space left on device (28)",
+	Run:      checks.OnEach(limitsOfSHM),
+}
+
+const (
+	fewInodes  = 1024     // segments a node's ranks and DataLoader workers make at a time
+	smallSysV  = 64 << 20 // bytes; 32 MiB was the kernel's default before 3.16
+	fewSysVIDs = 128
+)
+
+func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding) {
+	shm := node.SHM
+	if shm.Exists && shm.FSType == "tmpfs" && shm.FreeInodes < fewInodes {
+		findings = append(findings, checks.Finding{
+			Summary: "/dev/shm has hardly an inode left",
+			Got:     fmt.Sprint(shm.FreeInodes),
+			Want:    fmt.Sprintf("at least %d", fewInodes),
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l")},
+		})
+	}
+	if shm.ShmMax < smallSysV || shm.ShmMni < fewSysVIDs {
+		findings = append(findings, checks.Finding{
+			Verdict:  checks.Warn,
+			Summary:  "the kernel's limits on System V shared memory are small",
+			Got:      fmt.Sprintf("kernel.shmmax %s, kernel.shmmni %d", humanize.IBytes(shm.ShmMax), shm.ShmMni),
+			Want:     fmt.Sprintf("at least %s and %d", humanize.IBytes(smallSysV), fewSysVIDs),
+			Remedy:   []fix.Command{fix.On("sudo sysctl -w kernel.shmmax=68719476736 kernel.shmmni=4096")},
+			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
+		})
+	}
+	if by := view.Launch.StartedBy(); strings.EqualFold(shm.RemoveIPC, "yes") && by.Name != "" && !by.InSession && (node.Host == nil || node.Host.User != "root") {
+		findings = append(findings, checks.Finding{
+			Verdict:  checks.Warn,
+			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",
+			Want:     "RemoveIPC=no, because " + by.Name + " may leave ranks running without a session",
+			Remedy:   []fix.Command{fix.On(`sudo mkdir -p /etc/systemd/logind.conf.d && printf "[Login]\nRemoveIPC=no\n" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind`)},
+			WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-XXXXXX (size 9637888), error: No such file or directory (2)",
+		})
+	}
+	return findings
+}
+
+var SHMWritable = checks.Check{
+	ID:       "shm-writable",
+	Title:    "files can be made in /dev/shm",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionSHM},
+	Doc: "The probe made a file in /dev/shm, filled it and removed it, as the user who launches. A read-only mount or a mode other than 1777 " +
+		"keeps NCCL and DataLoader workers from sharing memory.",
+	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error Permission denied (13)",
+	Run: checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
+		switch {
+		case !node.SHM.Exists:
+			return []checks.Finding{checks.UnknownFor(node, noSHM)} // shm-size reports it
+		case node.SHM.Writable:
+			return nil
+		}
+		return []checks.Finding{{
+			Summary: "no file can be made in /dev/shm",
+			Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
+			Want:    "writable for everybody: mode 1777",
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
+		}}
+	}),
+}
+
+// staleAfter is the age in seconds from which an unmapped segment is a
+// leftover: a live program makes its segments known to others within moments.
+const staleAfter = 600
+
+// segmentNames are the starts of names that programs of a training job give to
+// what they share, and remove themselves when they end in order.
+var segmentNames = []string{
+	"nccl-",                               // NCCL
+	"torch_",                              // torch.multiprocessing, DataLoader workers
+	"psm_", "pym-", "sem.mp-", "sem.loky", // python's multiprocessing, joblib
+	"cuda.shm.",                                                         // the CUDA driver
+	"ucx_shm_posix_", "vader_segment.", "sm_segment.", "mpich_shar_tmp", // UCX, Open MPI, MPICH
+	"__KMP_REGISTERED_LIB_", // OpenMP
+}
+
+var SHMLeftovers = checks.Check{
+	ID:       "shm-leftovers",
+	Title:    "/dev/shm is free of segments that ended programs left behind",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionSHM},
+	Volatile: true,
+	Doc: "A killed job leaves its segments in /dev/shm, where they count against its size until somebody removes them. Named here are those that " +
+		"carry a name NCCL, torch, python or MPI gives, that no process maps, and that are older than ten minutes. Files of other names are " +
+		"never named: somebody may have put them there on purpose.",
+	WouldSee: "Error: failed to extend /dev/shm/nccl-XXXXXX to 33030532 bytes, error: No space left on device (28)",
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
+		left, unclear := leftovers(node)
+		if len(left) > 0 {
+			findings = append(findings, leftBehind(node, left))
+		}
+		if unclear > view.Policy.SHMHeadroom {
+			findings = append(findings, checks.UnknownFor(node, "segments of other users take "+humanize.IBytes(uint64(unclear))+
+				", and only root can see whether a process still maps them"))
+		}
+		return findings
+	}),
+}
+
+// leftovers is what ended programs left on a node, and the bytes in segments that may be
+// in use. Nobody but root maps a segment of somebody else, so one of our own that none of
+// our processes has is left over.
+func leftovers(node *facts.Node) (left []facts.Segment, unclear int64) {
+	for _, segment := range node.SHM.Segments {
+		named := slices.ContainsFunc(segmentNames, func(start string) bool { return strings.HasPrefix(segment.Name, start) })
+		ours := node.Host != nil && segment.Owner == node.Host.User
+		switch {
+		case !named || segment.Age < staleAfter || segment.Mapped != nil && *segment.Mapped:
+		case segment.Mapped != nil || ours:
+			left = append(left, segment)
+		default:
+			unclear += segment.Size
+		}
+	}
+	return left, unclear
+}
+
+func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
+	const atMost = 20 // names in one command
+	var total int64
+	var names []string
+	sudo := fix.Code("")
+	for _, segment := range left {
+		total += segment.Size
+		if len(names) == atMost || !fix.IsPlain(segment.Name) || strings.Contains(segment.Name, "/") {
+			continue // a name that a shell would take apart, or that leads elsewhere, is not put into a command
+		}
+		names = append(names, "/dev/shm/"+segment.Name)
+		if node.Host == nil || segment.Owner != node.Host.User {
+			sudo = fix.Code("sudo ")
+		}
+	}
+	f := checks.Finding{
+		Summary: "ended programs left segments in /dev/shm",
+		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
+		Remedy:  []fix.Command{fix.On("ls -lSh /dev/shm")},
+	}
+	if len(names) > 0 {
+		f.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", names))}
+	}
+	return f
+}
