@@ -78,7 +78,6 @@ func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	return active, notes, nil
 }
 
-// isThisMachine is whether a name means the launching machine whoever reads it.
 func isThisMachine(name string) bool {
 	return name == "localhost" || name == "127.0.0.1" || name == "::1"
 }

@@ -158,7 +158,6 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	return p.hosts, p.notes, nil
 }
 
-// parser is the state of reading one hostfile.
 type parser struct {
 	file        string
 	older       bool           // DeepSpeed before v0.8.0
@@ -223,7 +222,6 @@ func (p *parser) read(number int, raw string) {
 	p.add(number, name, digits, rest)
 }
 
-// add takes a host whose number of slots is one for Python.
 func (p *parser) add(number int, name, digits, rest string) {
 	slots, err := strconv.Atoi(digits)
 	if err != nil || slots > maxRanks-p.ranks {
@@ -274,7 +272,6 @@ func entry(line string) (name, digits, rest string, ok bool) {
 	return name, digits, rest, digits != ""
 }
 
-// hint says what is wrong with a line that is no entry.
 func hint(line string) string {
 	words := strings.FieldsFunc(line, pySpace)
 	name := words[0]
@@ -321,7 +318,6 @@ func FirstSlots(n int) []int {
 	return slots
 }
 
-// abridged keeps a message readable when a number is absurd.
 func abridged(digits string) string {
 	if len(digits) > 20 {
 		return digits[:20] + "…"
@@ -329,7 +325,6 @@ func abridged(digits string) string {
 	return digits
 }
 
-// oneALine prints many errors as compilers do, one a line.
 func oneALine(errs []error) string {
 	lines := make([]string, len(errs))
 	for i, err := range errs {
@@ -359,7 +354,6 @@ func olderEntry(line string) (name, digits, said string) {
 	return words[0], digits, ""
 }
 
-// olderHint says what is wrong with a line that was no entry before v0.8.0.
 func olderHint(line string) string {
 	if _, _, _, ok := entry(line); ok {
 		return fmt.Sprintf(`DeepSpeed before 0.8.0 takes nothing behind "slots=N", not even a comment: take it out of %q`, line)

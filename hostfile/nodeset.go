@@ -76,7 +76,6 @@ func splitSet(set string) ([]string, error) {
 	return items, nil
 }
 
-// expandItem expands one comma-free item into at most room names.
 func expandItem(item string, room int) ([]string, error) {
 	if strings.ContainsAny(item[:1], "-^/@!") || strings.ContainsAny(item, "!&") {
 		return nil, fmt.Errorf("operators, groups and files are not read here; list the hosts")
@@ -115,7 +114,6 @@ func expandItem(item string, room int) ([]string, error) {
 
 var errTooMany = fmt.Errorf("more than %d hosts; check the range", maxNames)
 
-// expandBracket lists what a bracket may be replaced by.
 func expandBracket(inside string, room int) ([]string, error) {
 	if strings.Contains(inside, ":") {
 		if _, err := netip.ParseAddr(inside); err != nil {
@@ -233,7 +231,6 @@ func choose(names []string, shapes []shape) {
 	}
 }
 
-// shapesOf yields a shape for every number in the name, from left to right.
 func shapesOf(name string) func(yield func(shape) bool) {
 	return func(yield func(shape) bool) {
 		if strings.ContainsAny(name, "[], \t\n") {
@@ -252,7 +249,6 @@ func shapesOf(name string) func(yield func(shape) bool) {
 	}
 }
 
-// numbered is one member of a shape: its number and how that is written.
 type numbered struct {
 	value int64
 	text  string
@@ -267,7 +263,6 @@ func newNumbered(name string, s shape) numbered {
 	return numbered{value: value, text: text}
 }
 
-// write puts the members' numbers in brackets, neighbours as ranges.
 func (s shape) write(members []numbered) string {
 	if len(members) == 1 {
 		return s.before + members[0].text + s.after
@@ -310,7 +305,6 @@ func follows(first, last, next numbered) bool {
 	return next.text[0] != '0'
 }
 
-// unique drops repeats and keeps the order.
 func unique[T comparable](all []T) []T {
 	seen := make(map[T]bool, len(all))
 	var out []T

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// note leaves a note for an entry that parses and brings trouble later.
 func (p *parser) note(line int, name string, slots int, rest string) {
 	add := func(trap, message string) {
 		p.notes = append(p.notes, Note{ID: trap, Line: line, Message: message})

@@ -87,7 +87,6 @@ func pyInt(s string) (int, error) {
 	return value, nil
 }
 
-// pyNoNumber is what int(s) says of what is none.
 func pyNoNumber(s string) string {
 	return "invalid literal for int() with base 10: " + PythonRepr(s)
 }

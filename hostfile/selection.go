@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// selection is the state of applying one --include or --exclude.
 type selection struct {
 	option  string
 	hosts   []Host
@@ -45,7 +44,6 @@ func (c *selection) merge(specs []spec) []spec {
 	return merged
 }
 
-// include keeps only what is named.
 func (c *selection) include(specs []spec) {
 	c.kept = map[string][]int{}
 	for _, s := range specs {
@@ -69,7 +67,6 @@ func (c *selection) include(specs []spec) {
 	}
 }
 
-// exclude keeps all but what is named.
 func (c *selection) exclude(specs []spec) {
 	c.kept = map[string][]int{}
 	for _, host := range c.hosts {
@@ -123,7 +120,6 @@ func (c *selection) left() []Host {
 	return left
 }
 
-// find looks a specification's host up, and says so when there is none.
 func (c *selection) find(s spec) (Host, bool) {
 	if s.bad != nil {
 		c.refuse(s.bad)
@@ -149,7 +145,6 @@ func (c *selection) find(s spec) (Host, bool) {
 	return Host{}, false
 }
 
-// has is whether the host has all the slots by the hostfile.
 func (c *selection) has(host Host, slots []int) bool {
 	all := true
 	for _, slot := range slots {
@@ -183,7 +178,6 @@ func (c *selection) refuse(e *FilterError) {
 	c.bad.ErrorFormat = oneALine
 }
 
-// written is how --include has to name all of a host.
 func written(host Host) string {
 	if len(host.Slots) == 0 {
 		return host.Name + ":0 or whatever slots it has"

@@ -180,7 +180,6 @@ func nearer(release string, a, b Wheels) int {
 	return compareReleases(b.Before, a.Before)
 }
 
-// compareReleases is [cmp.Compare] of versions.
 func compareReleases(a, b string) int {
 	switch {
 	case hostfile.Before(a, b):
@@ -191,7 +190,6 @@ func compareReleases(a, b string) int {
 	return 0
 }
 
-// hasCodeFor is whether wheels have code of their own for all the capabilities.
 func hasCodeFor(archs string, capabilities []string) bool {
 	return !slices.ContainsFunc(capabilities, func(capability string) bool { return codeFor(archs, capability) != CodeNative })
 }

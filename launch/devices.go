@@ -129,7 +129,6 @@ func Visible(value string, count int, cards []facts.Card) (shown []int, known bo
 	return shown, true
 }
 
-// allNamed is whether every card's UUID is known.
 func allNamed(cards []facts.Card) bool {
 	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
 }

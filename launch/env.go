@@ -30,7 +30,6 @@ type Exporter struct {
 	Accelerate bool
 }
 
-// own are settings that the launcher itself makes, as NAME=VALUE.
 func (x Exporter) own(make func(Exporter) []string) []facts.Setting {
 	if make == nil {
 		return nil
@@ -192,7 +191,6 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	return files
 }
 
-// delivered turns values into what arrives and notes what does not arrive whole.
 func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note

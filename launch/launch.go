@@ -218,7 +218,6 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	return p, nil
 }
 
-// prediction is what the options say by themselves.
 func (r runner) prediction() Prediction {
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),

@@ -167,7 +167,6 @@ func LauncherPrograms() []string {
 	return slices.Compact(programs)
 }
 
-// launcherNamed is the launcher of a name in lower case, the zero value for none.
 func launcherNamed(name string) Launcher {
 	if i := slices.IndexFunc(Launchers, func(l Launcher) bool { return l.Name == name }); i >= 0 {
 		return Launchers[i]

@@ -46,7 +46,6 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	return o, nil
 }
 
-// devices are the slots of the launching machine, nil when nothing was counted.
 func (o Options) devices(head *facts.Node) []int {
 	count := 0
 	if o.Accelerator != "cpu" {

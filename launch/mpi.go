@@ -25,7 +25,6 @@ func (r runner) openMPICommand() []string {
 	return slices.Concat(argv, r.words, r.exported("-x"), r.scriptCommand())
 }
 
-// exported are the exports, each behind an option.
 func (r runner) exported(option string) []string {
 	var words []string
 	for _, s := range r.exports {
@@ -70,7 +69,6 @@ func (r runner) mpichCommand() []string {
 	return slices.Concat(argv, counts, r.words, exports, r.rendezvousEnv(), hosts, r.mpichHelper())
 }
 
-// mpichHelper finds its rank in the environment and starts the script.
 func (r runner) mpichHelper() []string {
 	var argv []string
 	helper := []string{packagePlaceholder + "/launcher/launcher_helper.py", "--launcher", r.launcher}
@@ -104,13 +102,11 @@ func (r runner) impiCommand() []string {
 	return append(argv, r.rankCommands(false)...)
 }
 
-// rendezvousEnv is the endpoint of the rendezvous and how many ranks there are.
 func (r runner) rendezvousEnv() []string {
 	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
 		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}
 }
 
-// rankCommands is one command a rank, with a colon between them.
 func (r runner) rankCommands(named bool) []string {
 	var argv []string
 	rank := 0
@@ -131,7 +127,6 @@ func (r runner) rankCommands(named bool) []string {
 	return argv
 }
 
-// scriptCommand starts the script itself, without launch.py.
 func (r runner) scriptCommand() []string {
 	var argv []string
 	if !r.NoPython {

@@ -63,7 +63,6 @@ func (r runner) pdshArgument(argument string) string {
 	return argument
 }
 
-// pdshEnvironment is what pdsh goes by.
 func (r runner) pdshEnvironment() []facts.Setting {
 	settings := []facts.Setting{{Name: "PDSH_RCMD_TYPE", Value: "ssh", Source: "deepspeed"}}
 	if r.SSHPort == 0 {
@@ -83,7 +82,6 @@ func (r runner) pdshEnvironment() []facts.Setting {
 // sshArgsAppend is what pdsh adds to the command line of its ssh.
 const sshArgsAppend = "PDSH_SSH_ARGS_APPEND"
 
-// pythonPath is PYTHONPATH once the runner has put the working directory first.
 func pythonPath(workDir string, env *facts.Env) string {
 	if already, set := lookup(env, "PYTHONPATH"); set {
 		return workDir + ":" + already
@@ -122,7 +120,6 @@ func (r runner) pdshRefuses() error {
 // have set.
 func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
-// pdshNotes are about pdsh itself.
 func (r runner) pdshNotes() []hostfile.Note {
 	notes := r.shellNotes()
 	for _, word := range r.words {

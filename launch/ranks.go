@@ -66,7 +66,6 @@ func (p Prediction) Ranks() []Rank {
 	return ranks
 }
 
-// rotates is whether launch.py of v0.9.4 or later numbers the processes.
 func (p Prediction) rotates() bool {
 	return p.ChoosesDevices() && !hostfile.Before(p.DeepSpeed, "0.9.4")
 }

@@ -131,7 +131,6 @@ func joined(slots []int) string {
 	return strings.Join(words, ", ")
 }
 
-// launcherRefused is what a launcher refuses by itself.
 func (r *runner) launcherRefused() error {
 	if r.by.Name == "" || r.before(r.by.since) {
 		known := slices.DeleteFunc(slices.Clone(Launchers), func(l Launcher) bool { return r.before(l.since) })
@@ -156,7 +155,6 @@ func (r *runner) launcherRefused() error {
 	return nil
 }
 
-// has is whether the launching machine's environment has a variable.
 func (r runner) has(name string) bool {
 	_, set := lookup(r.env, name)
 	return set

@@ -37,16 +37,13 @@ type runner struct {
 	exports   []facts.Setting // in the order in which they are handed over, quoted
 }
 
-// before is whether the runner is of an older release.
 func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
-// within is whether the runner is of a release from first to before end.
 func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
 // isLocal is whether launch.py is started here rather than by a launcher.
 func (r runner) isLocal() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
 
-// excluded are the hosts of the hostfile that the filters leave out, none without one.
 func (r runner) excluded() (names []string) {
 	if r.HostsFile == "" {
 		return nil
@@ -63,7 +60,6 @@ func (r runner) excluded() (names []string) {
 	return names
 }
 
-// command is what the runner starts, nil where that cannot be known.
 func (r runner) command() []string {
 	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, noSlotsStated) {
 		return nil

@@ -145,7 +145,6 @@ func (c constraint) possible(about facts.Description) error {
 	return nil
 }
 
-// possibleNumber narrows what the fact can be down, bound by bound.
 func (c constraint) possibleNumber(about facts.Description) error {
 	low, high := leastOf(about), math.Inf(1)
 	whole := isWhole(about)
@@ -194,7 +193,6 @@ func isWhole(about facts.Description) bool {
 	return about.Unit != "W" && about.Path != "host.cpu.quota"
 }
 
-// contradiction finds two bounds that no value is within.
 func (c constraint) contradiction() error {
 	for _, low := range c.bounds {
 		for _, high := range c.bounds {
@@ -211,7 +209,6 @@ func (c constraint) contradiction() error {
 	return nil
 }
 
-// against orders the operands of two bounds of one constraint.
 func (b bound) against(other bound) int {
 	switch {
 	case b.version != nil && other.version != nil:

@@ -28,7 +28,6 @@ type knownFact struct {
 	path *regexp.Regexp
 }
 
-// factAt describes the fact with a path, which may have "*" in it.
 func factAt(path string) (facts.Description, error) {
 	for _, known := range knownFacts() {
 		if known.path.MatchString(path) {
@@ -106,7 +105,6 @@ func InFull(fact string) string {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// values are the facts of a node that the statement is about, by path.
 func (s *statement) values(node *facts.Node, section facts.Section) map[string]string {
 	values := map[string]string{}
 	if s.Fact == peersMTU {

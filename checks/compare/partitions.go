@@ -122,7 +122,6 @@ func sidesOf(a Comparison, stated []checks.Stated) []side {
 	return sides
 }
 
-// against is whether nothing that is seen in one side is allowed in the other.
 func (p side) against(other side) bool {
 	for value := range p.values {
 		if slices.ContainsFunc(other.stated, func(those []checks.Stated) bool { return allow(those, value) }) {
@@ -132,7 +131,6 @@ func (p side) against(other side) bool {
 	return true
 }
 
-// allow is whether all statements take a value.
 func allow(those []checks.Stated, value string) bool {
 	return !slices.ContainsFunc(those, func(s checks.Stated) bool { return !s.Allows(value) })
 }

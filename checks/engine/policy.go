@@ -138,7 +138,6 @@ func (w waiver) concernsAny(nodes []facts.Node) bool {
 	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
 }
 
-// whose is what it waives and where.
 func (w waiver) whose() string {
 	text := w.Check
 	if w.Fact != "" {
@@ -150,7 +149,6 @@ func (w waiver) whose() string {
 	return text
 }
 
-// basis is who gave it and why.
 func (w waiver) basis() string {
 	parts := []string{w.Reason}
 	if w.Owner != "" {

@@ -26,7 +26,6 @@ type waivers struct {
 	judged map[string]bool // checks that judged all there is, by ID
 }
 
-// waiver is one, and what it could not take.
 type waiver struct {
 	checks.Waiver
 	fact  *regexp.Regexp
@@ -62,7 +61,6 @@ func (w *waiver) isOf(fact string) bool {
 	return w.Fact == "" || w.fact.MatchString(agreement.InFull(fact))
 }
 
-// inForce are the waivers of a check that hold on a node, by their places.
 func (w *waivers) inForce(check, node string) (places []int) {
 	for i, one := range w.each {
 		if w.today != "" && one.Check == check && !one.expired(w.today) && one.covers(node) {
@@ -72,7 +70,6 @@ func (w *waivers) inForce(check, node string) (places []int) {
 	return places
 }
 
-// factsOf are the facts of a finding that a waiver has to cover.
 func factsOf(f checks.Finding) []string {
 	if len(f.Facts) == 0 {
 		return []string{f.Fact}
@@ -102,7 +99,6 @@ func (w *waivers) covering(f checks.Finding, node string) (by []int, left []stri
 	return slices.Compact(by), left
 }
 
-// waives is whether what a check found on a node will not count.
 func (w *waivers) waives(f checks.Finding, node string) bool {
 	by, left := w.covering(f, node)
 	return by != nil && left == nil

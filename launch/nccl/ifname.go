@@ -163,7 +163,6 @@ func sharedPrefix(a, b string) string {
 	return a[:end]
 }
 
-// addressed is the interfaces that hold an address.
 func addressed(net *facts.Net) []string {
 	var names []string
 	for _, i := range net.Interfaces {

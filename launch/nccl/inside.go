@@ -42,7 +42,6 @@ func isOne(setting facts.Setting) bool {
 	return value == 1
 }
 
-// matrix is the GPUs of a node by pairs.
 type matrix struct {
 	prediction    launch.Prediction
 	nvml          *facts.NVML
@@ -85,13 +84,11 @@ func (m matrix) transportOf(i, j int) (way int, why string) {
 	return overPCIe, ""
 }
 
-// throughAnother is whether a third GPU that the launch uses has NVLink to both.
 func (m matrix) throughAnother(i, j int) bool {
 	linked := func(a, b int) bool { return ByNVLink(Joined(m.nvml, a, b)) }
 	return !m.noNVB && slices.ContainsFunc(m.cards, func(k int) bool { return k != i && k != j && linked(i, k) && linked(k, j) })
 }
 
-// transport sums the pairs up.
 func (m matrix) transport() Transport {
 	var pairs [overUnknown][][2]int
 	why := ""

@@ -122,7 +122,6 @@ func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) strin
 	return closed(ib, ports)
 }
 
-// closed is why none of the ports can be opened, "" where one can.
 func closed(ib *facts.IB, ports []HCAPort) string {
 	reason := ObstacleNoVerbs
 	for _, port := range ports {

@@ -11,7 +11,6 @@ import (
 	"preflight/hostfile"
 )
 
-// opPool is how much one proxy reserves in /dev/shm since a release.
 type opPool struct {
 	since string
 	label string

@@ -48,7 +48,6 @@ func (t Transports) Between(node *facts.Node) Transport {
 	return t.acrossDomain(node, overNetwork(t.Prediction, node))
 }
 
-// overNetwork is the network that NCCL takes, whoever needs it.
 func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	if node.IB == nil {
 		return Transport{}
@@ -65,7 +64,6 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	return sockets(node, Sockets(p, node), network.whyNot())
 }
 
-// overPorts is InfiniBand or RoCE in words.
 func overPorts(node *facts.Node, network Network) Transport {
 	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.NICs())}
 	for _, port := range network.Ports {
@@ -130,7 +128,6 @@ func pluginPath(ib *facts.IB, plugin string) string {
 	return ""
 }
 
-// withoutPlugin is what NCCL turns to where the plugin has no device.
 func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
 		return "sockets"
@@ -156,7 +153,6 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 	return Transport{Name: "sockets", Detail: strings.Join(parts, "; "), Why: why}
 }
 
-// whyNot is why NET/IB has no device, in words.
 func (n Network) whyNot() string {
 	switch n.Obstacle {
 	case ObstacleDisabled:
