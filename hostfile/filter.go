@@ -96,7 +96,10 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	for i, host := range hosts {
 		c.at[host.Name] = i
 	}
-	specs := parseSpecs(option, text)
+	var specs []spec
+	for config := range strings.SplitSeq(text, "@") {
+		specs = append(specs, parseSpec(option, config))
+	}
 	if f.merged() {
 		specs = c.merge(specs)
 	}
@@ -180,14 +183,6 @@ type spec struct {
 	bad   *FilterError // set when it cannot be read
 }
 
-func parseSpecs(option, text string) []spec {
-	var specs []spec
-	for config := range strings.SplitSeq(text, "@") {
-		specs = append(specs, parseSpec(option, config))
-	}
-	return specs
-}
-
 func parseSpec(option, config string) spec {
 	name, list, hasSlots := strings.Cut(config, ":")
 	s := spec{host: name}
@@ -196,9 +191,10 @@ func parseSpec(option, config string) spec {
 			Message: fmt.Sprintf("%q has more than one colon; an IPv6 address or a port cannot be named here: give the host a name in ~/.ssh/config", config)}
 		return s
 	}
-	for hasSlots {
-		var one string
-		one, list, hasSlots = strings.Cut(list, ",")
+	if !hasSlots {
+		return s
+	}
+	for one := range strings.SplitSeq(list, ",") {
 		slot, err := pyInt(one)
 		if err != nil {
 			s.bad = &FilterError{Option: option, DeepSpeed: err.Error(),

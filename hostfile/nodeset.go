@@ -3,6 +3,7 @@ package hostfile
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -159,7 +160,7 @@ func expandRange(text string, room int) ([]string, error) {
 	}
 	var numbers []string
 	for n := low; n <= high; n += step {
-		numbers = append(numbers, padded(n, len(lowText)))
+		numbers = append(numbers, fmt.Sprintf("%0*d", len(lowText), n))
 	}
 	return numbers, nil
 }
@@ -172,8 +173,6 @@ func setNumber(text string) (int64, bool) {
 	return n, err == nil
 }
 
-func padded(n int64, width int) string { return fmt.Sprintf("%0*d", width, n) }
-
 // Fold writes names as a node set that [Expand] reads back to the same set:
 // "node[01-03,07]". Repeats are dropped. Names that differ in one number stand
 // together, where the first of them stood, and their numbers ascend; of
@@ -183,9 +182,7 @@ func padded(n int64, width int) string { return fmt.Sprintf("%0*d", width, n) }
 // left as it is, and only an IPv6 address among those reads back.
 func Fold(names []string) string {
 	names = unique(names)
-	shapes := make([]shape, len(names))
-	choose(names, shapes)
-
+	shapes := shapesFor(names)
 	var order []shape
 	members := map[shape][]numbered{}
 	for i, name := range names {
@@ -209,10 +206,11 @@ type shape struct {
 	plain         bool
 }
 
-// choose gives every name the shape that most names share, the rightmost of
+// shapesFor gives every name the shape that most names share, the rightmost of
 // equals. Each name chooses by the same counts, so the order of names does not
 // matter.
-func choose(names []string, shapes []shape) {
+func shapesFor(names []string) []shape {
+	shapes := make([]shape, len(names))
 	shared := make(map[shape]int, len(names))
 	for _, name := range names {
 		for s := range shapesOf(name) {
@@ -229,9 +227,10 @@ func choose(names []string, shapes []shape) {
 		}
 		shapes[i] = best
 	}
+	return shapes
 }
 
-func shapesOf(name string) func(yield func(shape) bool) {
+func shapesOf(name string) iter.Seq[shape] {
 	return func(yield func(shape) bool) {
 		if strings.ContainsAny(name, "[], \t\n") {
 			return

@@ -14,13 +14,13 @@ import (
 type nvlinkDomains struct {
 	nodes map[string]int // of each domain; nil where NVLink ends at a node
 	seen  int            // nodes whose domain is known
-	// altered is whether a variable has NCCL take other domains than the driver tells.
+	// altered is whether a variable has NCCL take other domains than the driver reports.
 	altered bool
 }
 
 // findDomains are the domains that NCCL will use: since 2.21 and unless
 // NCCL_MNNVL_ENABLE is 0, if every GPU of the launch has its place in a fabric with a
-// name. One without keeps NCCL from it everywhere. A node that tells nothing is taken to
+// name. One without keeps NCCL from it everywhere. A node that reports nothing is taken to
 // be like the others. A machine that is its own fabric, as of eight GPUs, has no name.
 //
 // Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and

@@ -31,15 +31,11 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	m.farthest, m.by = peerLevel(node, env, len(cards))
 	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
 	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
-	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
+	m.rest = "shared memory"
+	if disabled, _ := Number(env["NCCL_SHM_DISABLE"].Value); disabled == 1 {
 		m.rest, m.restWhy = "the network", cite(t.Prediction, env["NCCL_SHM_DISABLE"])
 	}
 	return m.transport()
-}
-
-func isOne(setting facts.Setting) bool {
-	value, _ := Number(setting.Value)
-	return value == 1
 }
 
 type matrix struct {

@@ -55,7 +55,11 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	network := NetworkOf(p, node)
 	switch {
 	case network.Plugin != "":
-		return Transport{Name: network.Plugin, Detail: pluginPath(node.IB, network.Plugin), Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
+		path := "" // not known of one that is named by its path
+		if at := slices.IndexFunc(node.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == network.Plugin }); at >= 0 {
+			path = node.IB.Libraries[at].Path
+		}
+		return Transport{Name: network.Plugin, Detail: path, Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
 	case len(network.Ports) > 0:
 		return overPorts(node, network)
 	case network.Demanded:
@@ -65,7 +69,7 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 }
 
 func overPorts(node *facts.Node, network Network) Transport {
-	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.NICs())}
+	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.nics())}
 	for _, port := range network.Ports {
 		if name := layerName(port.LinkLayer); name != t.Name {
 			t.Name = "InfiniBand and RoCE"
@@ -119,15 +123,6 @@ func spelledRates(rates []int64) string {
 	return fmt.Sprintf("%d × %g Gbit/s", len(rates), float64(most)/1e9)
 }
 
-func pluginPath(ib *facts.IB, plugin string) string {
-	for _, library := range ib.Libraries {
-		if library.Name == plugin {
-			return library.Path
-		}
-	}
-	return ""
-}
-
 func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
 		return "sockets"
@@ -159,16 +154,13 @@ func (n Network) whyNot() string {
 		return cite(n.prediction, n.Setting)
 	case ObstacleHCA:
 		return cite(n.prediction, n.Setting) + " selects no active port"
-	case ObstacleInactive:
-		return "no InfiniBand or RoCE port is active"
-	case ObstacleNoLibrary:
-		return "libibverbs.so.1 is not there"
-	case ObstacleNoDriver:
-		return "libibverbs has no driver for the adapters: libmlx5.so.1 is not there"
-	case ObstacleNoVerbs:
-		return "no /dev/infiniband/uverbs* leads to the adapters"
-	case ObstacleRefused:
-		return "this session may not open /dev/infiniband/uverbs*"
 	}
-	return "there is no RDMA adapter"
+	return map[string]string{
+		ObstacleNoAdapter: "there is no RDMA adapter",
+		ObstacleInactive:  "no InfiniBand or RoCE port is active",
+		ObstacleNoLibrary: "libibverbs.so.1 is not there",
+		ObstacleNoDriver:  "libibverbs has no driver for the adapters: libmlx5.so.1 is not there",
+		ObstacleNoVerbs:   "no /dev/infiniband/uverbs* leads to the adapters",
+		ObstacleRefused:   "this session may not open /dev/infiniband/uverbs*",
+	}[n.Obstacle]
 }
