@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -87,7 +88,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 		}
 	}
 	for _, s := range x.exported(head, files) {
-		if s.Name = withoutExport(s.Name); identifier(s.Name) {
+		if s.Name = withoutExport(s.Name); identifier.MatchString(s.Name) {
 			all[s.Name] = s
 		}
 	}
@@ -154,10 +155,8 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 	for _, name := range head.Withheld {
 		all = append(all, facts.Setting{Name: name, Value: redactedValue, Source: "environment"})
 	}
-	named := func(name string) bool {
-		return slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
-	}
-	if !hostfile.Before(x.DeepSpeed, "0.9.3") && named("AISC_JOB_NAME") {
+	onAISC := slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == "AISC_JOB_NAME" })
+	if onAISC && !hostfile.Before(x.DeepSpeed, "0.9.3") {
 		all = slices.DeleteFunc(all, func(s facts.Setting) bool { return slices.Contains(excludedOnAISC, s.Name) })
 	}
 	slices.SortFunc(all, byName)
@@ -262,7 +261,7 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 				"every line must be NAME=VALUE; blank lines and comments end the launch: remove the line")
 		case strings.HasPrefix(name, "#"):
 			problem(i+1, "", "is no comment: it makes one of the rest of the remote command, so the nodes run nothing and report success; remove the line")
-		case !identifier(bare):
+		case !identifier.MatchString(bare):
 			problem(i+1, "", fmt.Sprintf("%q is no name of a variable: bash goes on without it, dash ends the whole command; correct the line", name))
 		default:
 			settings = append(settings, facts.Setting{Name: bare, Value: strings.TrimSpace(value), Source: file.Path})
@@ -278,10 +277,7 @@ func withoutExport(name string) string {
 	return strings.TrimSpace(strings.TrimPrefix(name, "export "))
 }
 
-func identifier(name string) bool {
-	return name != "" && !(name[0] >= '0' && name[0] <= '9') &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
-}
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // RankEnv is what a rank on a node will really see of the allow-listed
 // variables, by name: the node's own session, what the launcher exports

@@ -20,7 +20,7 @@ type Launcher struct {
 	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
 	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
-	// PDSH is whether it is pdsh, whose modules facts tell and which can be run over the
+	// PDSH is whether it is pdsh, whose modules facts list and which can be run over the
 	// nodes beforehand.
 	PDSH bool
 	// Allocation is the variable that lists the nodes it may start on, "" for any.
@@ -70,7 +70,7 @@ type Launcher struct {
 	// refusesHosts is asked first of all and even where a single host is left, refuses
 	// where the launcher will start.
 	refusesHosts, refuses func(runner) error
-	notes                 func(runner) []hostfile.Note // see runner.traps
+	notes                 func(runner) []hostfile.Note // see runner.notes
 }
 
 // Environment is what of the launching machine's environment reaches the ranks.
@@ -155,7 +155,7 @@ func launcherNames(launchers []Launcher) []string {
 	return names
 }
 
-// LauncherPrograms are the programs of all launchers but pdsh, which facts tell more of.
+// LauncherPrograms are the programs of all launchers but pdsh, of which facts say more.
 func LauncherPrograms() []string {
 	var programs []string
 	for _, l := range Launchers {

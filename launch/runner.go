@@ -61,7 +61,7 @@ func (r runner) excluded() (names []string) {
 }
 
 func (r runner) command() []string {
-	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, noSlotsStated) {
+	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, func(h hostfile.Host) bool { return h.Slots == nil }) {
 		return nil
 	}
 	switch {
@@ -80,18 +80,14 @@ func (r runner) environment() []facts.Setting {
 		return nil
 	}
 	settings := []facts.Setting{{Name: "PYTHONPATH", Value: pythonPath(r.WorkDir, r.env), Source: "deepspeed"}}
-	if r.by.environment != nil {
-		settings = append(settings, r.by.environment(r)...)
+	if r.by.environment == nil {
+		return settings
 	}
-	return settings
+	return append(settings, r.by.environment(r)...)
 }
 
 // asksForAllSlots is whether as many ranks are asked for as the whole hostfile has slots.
-func (r runner) asksForAllSlots() bool {
-	return r.by.allSlotsUntil != "" && r.before(r.by.allSlotsUntil)
-}
-
-func noSlotsStated(host hostfile.Host) bool { return host.Slots == nil }
+func (r runner) asksForAllSlots() bool { return r.before(r.by.allSlotsUntil) }
 
 // localCommand starts launch.py on this machine, of one host or, with --no_ssh, of
 // the one of --node_rank.

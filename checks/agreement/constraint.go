@@ -90,22 +90,10 @@ func (b bound) holds(value string, about facts.Description) (bool, error) {
 	return b.within(seen.Compare(b.version)), nil
 }
 
-// within is whether a value that compares so with the operand is as stated.
-func (b bound) within(order int) bool {
-	switch b.op {
-	case ">=":
-		return order >= 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
-	case "<":
-		return order < 0
-	case "!=":
-		return order != 0
-	}
-	return order == 0
-}
+// orders are how a value may compare with the operand of each comparison.
+var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}, begins: {0}}
+
+func (b bound) within(order int) bool { return slices.Contains(orders[b.op], order) }
 
 // further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
 // may follow those of a plain version.

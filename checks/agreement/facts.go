@@ -53,14 +53,11 @@ func unknownFact(path string) error {
 			namesakes = append(namesakes, d.Path)
 		}
 	}
-	near := compare.Nearest(path, namesakes, len(path))
-	if near == "" {
-		near = compare.Nearest(path, paths, max(3, len(path)/3))
+	hint := "preflight facts lists them"
+	if near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Nearest(path, paths, max(3, len(path)/3))); near != "" {
+		hint = fmt.Sprintf("the nearest is %q", near)
 	}
-	if near == "" {
-		return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: preflight facts lists them", path)}
-	}
-	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: the nearest is %q", path, near)}
+	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: %s", path, hint)}
 }
 
 // UnknownFactError says that no node can tell such a fact, and which is near.

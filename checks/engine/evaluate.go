@@ -90,12 +90,11 @@ type evaluation struct {
 	waivers *waivers
 	// found are the findings of each check that has run, weighed as the policy does.
 	found    map[string][]checks.Finding
-	asked    map[question]map[string]bool
 	reported map[string]map[string]bool
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
-	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, asked: map[question]map[string]bool{}, reported: map[string]map[string]bool{}}
+	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, reported: map[string]map[string]bool{}}
 	for _, check := range catalogue {
 		if check.Rung > 0 {
 			e.ladder = append(e.ladder, check)
@@ -185,10 +184,7 @@ type question struct {
 func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
-	if _, answered := e.asked[q]; !answered {
-		e.asked[q] = nodesOf(e.found[check], verdicts)
-	}
-	return e.asked[q]
+	return checks.Remember(e.view, q, func() map[string]bool { return nodesOf(e.found[check], verdicts) })
 }
 
 func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bool {

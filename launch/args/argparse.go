@@ -24,7 +24,7 @@ type argumentParser struct {
 	absent     []option // those of other releases
 	abbreviate bool     // allow_abbrev
 	required   string   // the names of the positionals
-	// looksBehind is whether an ambiguous option is refused even where it is the
+	// checksRemainder is whether an ambiguous option is refused even where it is the
 	// script's.
 	checksRemainder bool
 }
@@ -199,9 +199,9 @@ func (r *reading) take(o option, value string) error {
 		return err
 	}
 	if o.choices != nil && !slices.Contains(o.choices, value) {
-		quoted := make([]string, len(o.choices))
-		for i, choice := range o.choices {
-			quoted[i] = hostfile.PythonRepr(choice)
+		var quoted []string
+		for _, choice := range o.choices {
+			quoted = append(quoted, hostfile.PythonRepr(choice))
 		}
 		return r.refuse(fmt.Sprintf("argument %s: invalid choice: %s (choose from %s)", o.name(), hostfile.PythonRepr(value), strings.Join(quoted, ", ")),
 			"%s takes one of %s, not %q", o.name(), strings.Join(o.choices, ", "), value)
@@ -330,10 +330,10 @@ func (p argumentParser) named(name string) *option {
 // abbreviated is all names that begin like this one, two of one option counting
 // twice.
 func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match {
-	var found []match
 	if !p.abbreviate {
 		return nil
 	}
+	var found []match
 	for i := range p.options {
 		for _, name := range p.options[i].names {
 			if strings.HasPrefix(name, prefix) {
