@@ -142,7 +142,7 @@ type Finding struct {
 	// Remedy are the commands to paste, as a check has them.
 	Remedy []fix.Command `json:"-"`
 	// Explained is an unknown whose cause another check reports: it makes the check's
-	// verdict unknown and is told no second time.
+	// verdict unknown and is not reported again.
 	Explained bool `json:"-"`
 }
 
@@ -156,7 +156,7 @@ func UnknownFor(node *facts.Node, reason string) Finding {
 	return Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason}
 }
 
-// Remedies tell findings apart that are to be put right in different ways.
+// Remedies are unlike where findings are to be put right in different ways.
 func (f Finding) Remedies() (all []string) {
 	for _, command := range f.Remedy {
 		all = append(all, command.String())

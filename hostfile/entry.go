@@ -9,10 +9,10 @@ import (
 // entry splits a stripped line into a name, the number of its slots in ASCII and
 // the rest, which DeepSpeed ignores. What it says of a line that is none is "" for
 // one that is.
-func (p *parser) entry(line string) (name, digits, rest, said string) {
+func (p *parser) entry(line string) (name, digits, rest, original string) {
 	if p.older {
-		name, digits, said = olderEntry(line)
-		return name, digits, "", said
+		name, digits, original = olderEntry(line)
+		return name, digits, "", original
 	}
 	name, digits, rest, ok := entry(line)
 	switch {
@@ -81,7 +81,7 @@ func utf16Marked(text string) bool {
 // any other line.
 //
 // Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
-func olderEntry(line string) (name, digits, said string) {
+func olderEntry(line string) (name, digits, original string) {
 	words := strings.FieldsFunc(line, pySpace)
 	if len(words) != 2 {
 		return "", "", pyUnpack(len(words))

@@ -201,21 +201,21 @@ func (p *parser) read(number int, raw string) {
 	if line == "" || line[0] == '#' && !p.older {
 		return
 	}
-	name, digits, rest, said := p.entry(line)
-	if said != "" {
+	name, digits, rest, original := p.entry(line)
+	if original != "" {
 		explain := hint
 		if p.older {
 			explain = olderHint
 		}
-		p.refuse(number, said, explain(line))
+		p.refuse(number, original, explain(line))
 		return
 	}
 	if first, seen := p.firstAt[name]; seen {
-		said = fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name)
+		original = fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name)
 		if p.older {
-			said = fmt.Sprintf("host %s is already defined", name)
+			original = fmt.Sprintf("host %s is already defined", name)
 		}
-		p.refuse(number, said, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
+		p.refuse(number, original, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
 		return
 	}
 	p.firstAt[name] = number

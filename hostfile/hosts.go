@@ -137,8 +137,7 @@ func slurmCounts(text string, nodes int) ([]int, error) {
 	ranks := int64(0)
 	for part := range strings.SplitSeq(text, ",") {
 		countText, times, repeated := strings.Cut(part, "(x")
-		repeat := int64(1)
-		repeatOK := true
+		repeat, repeatOK := int64(1), true
 		if repeated {
 			number, closed := strings.CutSuffix(times, ")")
 			repeat, repeatOK = setNumber(number)

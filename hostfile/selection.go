@@ -128,9 +128,9 @@ func (c *selection) find(s spec) (Host, bool) {
 	if i, ok := c.at[s.host]; ok {
 		return c.hosts[i], true
 	}
-	names := make([]string, len(c.hosts))
-	for i, host := range c.hosts {
-		names[i] = host.Name
+	var names []string
+	for _, host := range c.hosts {
+		names = append(names, host.Name)
 	}
 	message := fmt.Sprintf("host %q is not in the hostfile, which has %s", s.host, Fold(names))
 	switch {
@@ -182,9 +182,6 @@ func written(host Host) string {
 	if len(host.Slots) == 0 {
 		return host.Name + ":0 or whatever slots it has"
 	}
-	slots := make([]string, len(host.Slots))
-	for i, slot := range host.Slots {
-		slots[i] = fmt.Sprint(slot)
-	}
-	return host.Name + ":" + strings.Join(slots, ",")
+	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // blanks between them
+	return host.Name + ":" + strings.ReplaceAll(slots, " ", ",")
 }

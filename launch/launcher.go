@@ -147,10 +147,9 @@ func (l Launcher) Program() string { return l.Programs[len(l.Programs)-1] }
 // LauncherNames are the values of --launcher.
 func LauncherNames() []string { return launcherNames(Launchers) }
 
-func launcherNames(launchers []Launcher) []string {
-	names := make([]string, len(launchers))
-	for i, l := range launchers {
-		names[i] = l.Name
+func launcherNames(launchers []Launcher) (names []string) {
+	for _, l := range launchers {
+		names = append(names, l.Name)
 	}
 	return names
 }

@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"preflight/hostfile"
 )
 
 // DeepSpeedRefuses is what DeepSpeed would say and what to do instead.
-func DeepSpeedRefuses(said, format string, values ...any) *UsageError {
-	return &UsageError{Program: ProgramDeepSpeed, Original: said, Message: fmt.Sprintf(format, values...)}
+func DeepSpeedRefuses(original, format string, values ...any) *UsageError {
+	return &UsageError{Program: ProgramDeepSpeed, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // scriptArguments are the script's arguments as the runner goes on with them: for
@@ -124,11 +123,7 @@ func (r runner) refusedWithoutHosts(err error) error {
 }
 
 func joined(slots []int) string {
-	words := make([]string, len(slots))
-	for i, slot := range slots {
-		words[i] = strconv.Itoa(slot)
-	}
-	return strings.Join(words, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ", ")
 }
 
 func (r *runner) launcherRefused() error {

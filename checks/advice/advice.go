@@ -59,8 +59,8 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 		{"NCCL_SOCKET_IFNAME", nccl.IfnameFor(view.Nodes, wanted), nccl.Bootstrap, view.Launch.Accelerator != "cpu"},
 		{"GLOO_SOCKET_IFNAME", proof.Common(view.Nodes, wanted), nccl.Gloo, true},
 	} {
-		told := ranks.Exporting(view.Launch, candidate.name, candidate.value)
-		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }
+		exporting := ranks.Exporting(view.Launch, candidate.name, candidate.value)
+		leads := func(node *facts.Node) bool { return candidate.choose(exporting, node).Address == mesh(node).Address }
 		if !candidate.isRead || !fix.IsPlain(candidate.value) || !all(view.Nodes, leads) {
 			continue // it would lead to an address that nobody called
 		}

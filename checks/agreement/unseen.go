@@ -40,7 +40,7 @@ func Unseen(before, after facts.Fleet) []NotCompared {
 }
 
 // unseenOf are the sections of one node that only one of two looks saw. What a look was
-// told to leave out is a choice where it is the earlier one, or the compilers, which only
+// to leave out is a choice where it is the earlier one, or the compilers, which only
 // some launches need; later on it hides what the first one knew.
 func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
 	for _, section := range facts.Sections() {

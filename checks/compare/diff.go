@@ -40,7 +40,7 @@ func Diff(nodes []facts.Node) []checks.FactDiff {
 	return diffs
 }
 
-// Kinds parts nodes by how a section of theirs looks. Most nodes of a fleet look
+// Kinds groups nodes by how a section of theirs looks. Most nodes of a fleet look
 // like one of a few, so that the facts of these few are all there is to compare.
 type Kinds struct {
 	First []*facts.Node // of each kind

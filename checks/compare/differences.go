@@ -44,12 +44,7 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 }
 
 // Shown is a value as a person reads it.
-func Shown(value string) string {
-	if value == "" {
-		return "absent"
-	}
-	return value
-}
+func Shown(value string) string { return cmp.Or(value, "absent") }
 
 // Comparison is one thing to compare across those nodes that can be compared in it.
 type Comparison struct {
@@ -112,23 +107,20 @@ func Differences(all ...Comparison) []Difference {
 		if c.Want != "" {
 			right = slices.IndexFunc(groups, func(g Group) bool { return g.Value == c.Want })
 		}
-		if right < 0 && len(groups) > 0 && 2*len(groups[0].Nodes) > len(c.Among) {
+		if right < 0 && 2*len(groups[0].Nodes) > len(c.Among) {
 			right = 0
 		}
-		switch {
-		case len(groups) < 2:
-		case right >= 0:
-			for i, g := range groups {
-				if i != right {
-					add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
-				}
-			}
-		default:
-			var everyone, parts []string
-			for _, g := range groups {
+		var everyone, parts []string
+		for i, g := range groups {
+			switch {
+			case right < 0:
 				everyone = append(everyone, g.Nodes...)
 				parts = append(parts, Shown(g.Value)+" on "+hostfile.Fold(g.Nodes))
+			case i != right:
+				add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
 			}
+		}
+		if right < 0 {
 			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", ")})
 		}
 	}

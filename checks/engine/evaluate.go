@@ -135,7 +135,7 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 			findings = append(findings, checks.Finding{Check: check.ID, Verdict: checks.Unknown, Summary: check.Undecided, Explained: true})
 		}
 	}
-	findings, waived := e.waivers.part(findings)
+	findings, waived := e.waivers.takeOut(findings)
 	outcome.Verdict, outcome.Reason = conclude(findings, sight)
 	if waived && outcome.Verdict == checks.Pass {
 		outcome.Verdict, outcome.Reason = checks.Skip, checks.AllWaived

@@ -104,9 +104,9 @@ func (w *waivers) waives(f checks.Finding, node string) bool {
 	return by != nil && left == nil
 }
 
-// part takes what is waived out of a check's findings, node by node, and says whether
+// takeOut takes what is waived out of a check's findings, node by node, and says whether
 // anything was.
-func (w *waivers) part(findings []checks.Finding) (counting []checks.Finding, waived bool) {
+func (w *waivers) takeOut(findings []checks.Finding) (counting []checks.Finding, waived bool) {
 	for _, f := range findings {
 		where := f.Nodes
 		if len(where) == 0 {

@@ -47,8 +47,8 @@ func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, e
 	return t, nil
 }
 
-func refuseAccelerate(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: launch.ProgramAccelerate, Original: said, Message: fmt.Sprintf(format, values...)}
+func refuseAccelerate(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: launch.ProgramAccelerate, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // isSimple is whether accelerate starts the script by itself, without torchrun. A

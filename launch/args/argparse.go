@@ -345,16 +345,15 @@ func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match
 }
 
 // refuse is what argparse would say behind its usage, and what to do instead.
-func (p argumentParser) refuse(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + said}
+func (p argumentParser) refuse(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + original}
 }
 
 func (r *reading) unknown() error {
-	said := r.refuse("unrecognized arguments: "+strings.Join(r.extra, " "), "%s", r.suggestion(r.extra[0]))
 	if r.outer != "" {
-		said.Original = r.outer + strings.TrimPrefix(said.Original, r.prog)
+		r.prog = r.outer
 	}
-	return said
+	return r.refuse("unrecognized arguments: "+strings.Join(r.extra, " "), "%s", r.suggestion(r.extra[0]))
 }
 
 func (r *reading) suggestion(word string) string {

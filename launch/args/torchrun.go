@@ -60,8 +60,8 @@ func ranksPython(around Surroundings) string {
 	return ""
 }
 
-func refuseTorchrun(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: launch.ProgramTorchrun, Original: said, Message: fmt.Sprintf(format, values...)}
+func refuseTorchrun(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: launch.ProgramTorchrun, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // options are torchrun's. Those that change nothing that is predicted are

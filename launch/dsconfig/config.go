@@ -81,9 +81,9 @@ type reader struct {
 	config    *Config
 }
 
-// fatal notes what training ends on; said is the exception as Python prints it.
-func (r *reader) fatal(key, said, format string, values ...any) {
-	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: said})
+// fatal notes what training ends on; original is the exception as Python prints it.
+func (r *reader) fatal(key, original, format string, values ...any) {
+	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: original})
 }
 
 // ignored notes what is read and does nothing.
@@ -108,7 +108,7 @@ func (r *reader) removedKeys() {
 			section, key = r.root.object(gone.section), gone.section+"."+gone.name
 		}
 		if section.has(gone.name) && r.since(gone.refused) {
-			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.said,
+			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.original,
 				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.refused)
 		}
 	}

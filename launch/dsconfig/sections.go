@@ -59,11 +59,11 @@ func normalized(name string, value any) (section any, given bool) {
 
 func (r *reader) noObject(top setting, value any) {
 	name := pythonType(value)
-	said := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
+	original := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
 	if r.isStrict(top.kind.below) {
-		said = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
+		original = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
 	}
-	r.fatal(top.name, said, "%s must be an object: write %q: { … }", top.name, top.name)
+	r.fatal(top.name, original, "%s must be an object: write %q: { … }", top.name, top.name)
 }
 
 // isStrict is whether the release refuses what the section does not know.
@@ -163,17 +163,17 @@ func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	} else if s.kind.check != nil {
 		old, new = s.kind.check(value)
 	}
-	said := new
+	original := new
 	if r.pydantic1() {
-		said = old
+		original = old
 		if value == nil {
-			said = "none is not an allowed value"
+			original = "none is not an allowed value"
 		}
 	}
-	if said == "" {
+	if original == "" {
 		return nil
 	}
-	return []violation{{at, said, "the value " + pythonRepr(value) + " is refused (" + said + ")"}}
+	return []violation{{at, original, "the value " + pythonRepr(value) + " is refused (" + original + ")"}}
 }
 
 // contradictions are what a section as a whole is refused for once each of its

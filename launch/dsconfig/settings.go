@@ -133,7 +133,7 @@ var dataTypesSection = section{settings: table([]setting{
 type removedSetting struct {
 	section, name string
 	refused       string // the release that refuses it
-	said          string // how its refusal begins
+	original      string // how its refusal begins
 }
 
 // removedSettings are in DeepSpeed's order.
