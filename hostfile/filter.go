@@ -29,7 +29,11 @@ type Limit struct {
 // AtMost is a limit as it is typed, where -1 is the default.
 func AtMost(n int) Limit { return Limit{Given: n != -1, N: n} }
 
-func (l Limit) refused() bool { return l.Given && l.N >= 0 }
+// Contradicts is whether hosts are both named and counted, which DeepSpeed refuses.
+func (f Filter) Contradicts() bool {
+	counted := func(l Limit) bool { return l.Given && l.N >= 0 }
+	return (counted(f.NumNodes) || counted(f.NumGPUs)) && (f.Include != "" || f.Exclude != "")
+}
 
 // Given is whether the filter says anything, which the MPI launchers refuse.
 func (f Filter) Given() bool {
@@ -53,7 +57,7 @@ func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 // Every error holds a [*FilterError]; all host specifications that are wrong
 // are reported at once, where DeepSpeed stops at the first.
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
-	if (f.NumNodes.refused() || f.NumGPUs.refused()) && (f.Include != "" || f.Exclude != "") {
+	if f.Contradicts() {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
 			Message: "cannot stand beside --include or --exclude, not even with 0: drop one of the two"}
 	}

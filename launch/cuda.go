@@ -194,7 +194,6 @@ func hasCodeFor(archs string, capabilities []string) bool {
 	return !slices.ContainsFunc(capabilities, func(capability string) bool { return codeFor(archs, capability) != CodeNative })
 }
 
-// codeFor is what wheels for some GPUs ("7.5 8.0 +PTX") have for those of a capability.
 func codeFor(archs, capability string) GPUCode {
 	code, newest := CodeNone, ""
 	for _, arch := range strings.Fields(archs) {

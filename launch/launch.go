@@ -256,7 +256,6 @@ func (r runner) prediction() Prediction {
 	return p
 }
 
-// predict adds to the prediction what DeepSpeed's runner makes of the options.
 func (r runner) predict(p *Prediction, head *facts.Node) error {
 	var err error
 	if r.arguments, err = r.scriptArguments(); err != nil {

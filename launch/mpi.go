@@ -70,18 +70,14 @@ func (r runner) mpichCommand() []string {
 }
 
 func (r runner) mpichHelper() []string {
-	var argv []string
 	helper := []string{packagePlaceholder + "/launcher/launcher_helper.py", "--launcher", r.launcher}
-	if r.NoPython {
+	switch {
+	case r.NoPython:
 		helper = append(helper, "--no_python")
-	} else {
-		argv = []string{r.python, "-u"}
-		if r.Module {
-			argv = append(argv, "-m")
-			helper = append(helper, "--module")
-		}
+	case r.Module:
+		helper = append(helper, "--module")
 	}
-	return slices.Concat(argv, helper, []string{r.Script}, r.arguments)
+	return slices.Concat(r.interpreter(), helper, []string{r.Script}, r.arguments)
 }
 
 // impiCommand is nil where ranks are bound to cores: which ones hangs on the
@@ -128,17 +124,20 @@ func (r runner) rankCommands(named bool) []string {
 }
 
 func (r runner) scriptCommand() []string {
-	var argv []string
-	if !r.NoPython {
-		argv = []string{r.python, "-u"}
-		if r.Module {
-			argv = append(argv, "-m")
-		}
-	}
-	return slices.Concat(argv, []string{r.Script}, r.arguments)
+	return slices.Concat(r.interpreter(), []string{r.Script}, r.arguments)
 }
 
-// total is the slots of the whole hostfile.
+// interpreter is what stands before the script, nothing with --no_python.
+func (r runner) interpreter() []string {
+	switch {
+	case r.NoPython:
+		return nil
+	case r.Module:
+		return []string{r.python, "-u", "-m"}
+	}
+	return []string{r.python, "-u"}
+}
+
 func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
 
 // perNode is the slots of the first host, which are those of all.
@@ -184,7 +183,6 @@ func (r runner) openMPIRefuses() error {
 		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
 }
 
-// underMPI is whether Open MPI has started the launching machine's shell.
 func (r runner) underMPI() bool {
 	return r.has("OMPI_COMM_WORLD_LOCAL_RANK") && r.has("OMPI_COMM_WORLD_RANK") && r.has("OMPI_COMM_WORLD_SIZE")
 }

@@ -70,8 +70,6 @@ func (p Prediction) rotates() bool {
 	return p.ChoosesDevices() && !hostfile.Before(p.DeepSpeed, "0.9.4")
 }
 
-// starters is how many of the hosts start processes of this launch: all, unless a
-// torchrun was given fewer.
 func (p Prediction) starters() int {
 	if p.Torchrun() && p.Script != "" {
 		return min(len(p.Hosts), cmp.Or(p.MaxNodes, 1))

@@ -155,8 +155,6 @@ func (r runner) has(name string) bool {
 	return set
 }
 
-// splitLauncherArgs are the words that go to the launcher, none where its release
-// forgets them.
 func (r runner) splitLauncherArgs() ([]string, error) {
 	if r.dropsLauncherArgs() {
 		return nil, nil

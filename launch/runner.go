@@ -86,7 +86,6 @@ func (r runner) environment() []facts.Setting {
 	return append(settings, r.by.environment(r)...)
 }
 
-// asksForAllSlots is whether as many ranks are asked for as the whole hostfile has slots.
 func (r runner) asksForAllSlots() bool { return r.before(r.by.allSlotsUntil) }
 
 // localCommand starts launch.py on this machine, of one host or, with --no_ssh, of

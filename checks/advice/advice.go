@@ -128,8 +128,6 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	return adviseGID(view)
 }
 
-// activePorts spells the ports of a node that NCCL would take, with their link
-// layers: "mlx5_0:1/InfiniBand mlx5_2:1/Ethernet".
 func activePorts(view checks.View, node *facts.Node) string {
 	var ports []string
 	for _, port := range nccl.HCAPorts(view.Launch, node) {

@@ -33,8 +33,6 @@ type topicChange struct {
 	changes      []Change
 }
 
-// explained names the checks of this run that find on the node what a topic's changes may
-// come from, none where nothing does.
 func (t topic) explained(view checks.View, node *facts.Node) []fix.Command {
 	ids := slices.DeleteFunc(slices.Clone(t.causes), func(id string) bool { return !view.Reported(id)[node.Name] })
 	if len(ids) == 0 {
@@ -119,8 +117,6 @@ func breaks(node *facts.Node, c Change) bool {
 	return false
 }
 
-// leadsAway is whether ranks may talk by an interface: it leads to the other nodes, or
-// could.
 func leadsAway(node *facts.Node, name string) bool {
 	if name == names.PeerInterface(node) {
 		return true

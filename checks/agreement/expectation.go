@@ -77,7 +77,6 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 	return findings
 }
 
-// weight is what missing it comes to under a policy, which may weigh all of them anew.
 func (s *statement) weight(policy checks.Policy) checks.Verdict {
 	stated := checks.Fail
 	if s.Severity == checks.Warning {

@@ -73,7 +73,6 @@ func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
 	return partitions
 }
 
-// concerning are the statements of a fact that concern a node, and a name for these.
 func concerning(stated []checks.Stated, node *facts.Node) (key string, those []checks.Stated) {
 	for i, s := range stated {
 		if s.Of(node.Name) {

@@ -71,8 +71,6 @@ func (w waiver) unused() checks.Finding {
 	}
 }
 
-// tooShort says which facts keep a finding that the waiver covers in part among those that
-// count.
 func (w waiver) tooShort() checks.Finding {
 	var nodes, left []string
 	for _, s := range w.short {
@@ -98,8 +96,6 @@ func (w waiver) tooShort() checks.Finding {
 	}
 }
 
-// namesUnlisted says which nodes the policy states something of and the hostfile does
-// not have, and where they stand.
 func namesUnlisted(view checks.View) []checks.Finding {
 	if view.Launch.HostsFile == "" {
 		return nil

@@ -131,8 +131,6 @@ func (w *waivers) takeOut(findings []checks.Finding) (counting []checks.Finding,
 	return counting, waived
 }
 
-// take takes what was found on a node, where waivers cover it, and otherwise notes with
-// those that cover some of it what is left.
 func (w *waivers) take(f checks.Finding, node string) bool {
 	by, left := w.covering(f, node)
 	if left != nil {
@@ -182,7 +180,6 @@ func (w *waivers) waived(r addressing) (all []checks.Waived) {
 	return all
 }
 
-// joinedOnce joins texts, each once and none that is empty.
 func joinedOnce(texts []string, between string) string {
 	var once []string
 	for _, text := range texts {

@@ -120,8 +120,6 @@ func (a *accelerateArgs) fill(config *accelerateConfig) error {
 	return nil
 }
 
-// readConfig reads the configuration that is named or lies where accelerate
-// looks for one, nil for none.
 func (a *accelerateArgs) readConfig(around Surroundings) (*accelerateConfig, error) {
 	config := &accelerateConfig{path: a.configFile}
 	if config.path == "" {

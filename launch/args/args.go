@@ -90,8 +90,6 @@ func HostfileOf(words []string, around Surroundings) (string, error) {
 
 var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
 
-// recognise says which program a command starts, and with which interpreter
-// where an absolute path says so.
 func recognise(words []string) (p program, interpreter string, err error) {
 	name := path.Base(words[0])
 	if !pythonName.MatchString(name) {

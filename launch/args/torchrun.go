@@ -12,7 +12,6 @@ import (
 	"preflight/launch"
 )
 
-// torchrunArgs is what torchrun's parser fills in, as far as it matters here.
 type torchrunArgs struct {
 	nnodes, perNode         string
 	backend, endpoint, conf string

@@ -84,7 +84,6 @@ func checkFlag(value any) (old, new string) {
 	return old, new
 }
 
-// parseFlag is the truth that pydantic sees in a value, if it sees one.
 func parseFlag(value any) (on, isFlag bool) {
 	switch v := value.(type) {
 	case bool:

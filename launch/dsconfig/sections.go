@@ -148,7 +148,6 @@ func (r *reader) violations(s *section, o *object, at string) []violation {
 	return found
 }
 
-// violationsOf is what is wrong with one value, and below it.
 func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	if value == nil && s.kind.none {
 		return nil
@@ -279,8 +278,6 @@ func isComment(name string) bool {
 	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "//") || strings.Contains(strings.ToLower(name), "comment")
 }
 
-// unknown says of a key that the release does not know which other release does,
-// or which key may be meant.
 func (r *reader) unknown(s *section, name string) string {
 	release := "DeepSpeed " + r.release
 	if r.release == "" {

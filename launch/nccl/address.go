@@ -37,7 +37,6 @@ func choiceOf(a launch.HeldAddress, rule string) Choice {
 	return Choice{Interface: a.Name, Address: a.Addr().String(), Rule: rule}
 }
 
-// holder is the interface of a list that holds an address.
 func holder(held []launch.HeldAddress, address netip.Addr) (*facts.Interface, bool) {
 	address = address.Unmap().WithZone("")
 	at := slices.IndexFunc(held, func(h launch.HeldAddress) bool { return h.Addr() == address })
@@ -179,7 +178,6 @@ func (s search) find() []Choice {
 	return found[:min(maxIfs, len(found))]
 }
 
-// matching are the candidates that a value of NCCL_SOCKET_IFNAME selects.
 func (s search) matching(spec, rule string) (found []Choice, chosen bool) {
 	filter := parseNameFilter(spec, maxIfs)
 	for _, c := range s.candidates {

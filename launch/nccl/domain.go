@@ -64,15 +64,12 @@ func (t Transports) domainOf(node *facts.Node) string {
 	return domain
 }
 
-// leavesNode is whether NCCL on a node takes NVLink to others, if it is there.
 func (t Transports) leavesNode(node *facts.Node) bool {
 	env := launch.RankEnv(node.Env, t.Exports)
 	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
 	return !hostfile.Before(Version(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
-// acrossDomain is what a node's ranks use where NVLink leads to some of the others or
-// to all, and a network to the rest.
 func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport {
 	if node.NVML == nil || node.NVML.Failure != nil || t.domains.nodes == nil {
 		return network

@@ -57,7 +57,6 @@ const (
 	overUnknown
 )
 
-// transportOf is how two GPUs talk and, where they have no peer access, why not.
 func (m matrix) transportOf(i, j int) (way int, why string) {
 	kind := pathType(Joined(m.nvml, i, j))
 	if kind != pathType("NVL") && m.throughAnother(i, j) {
