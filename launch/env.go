@@ -21,8 +21,8 @@ const (
 	systemConf = "/etc/nccl.conf"
 )
 
-// Exporter is what decides which variables reach the nodes, and how.
-type Exporter struct {
+// exporter is what decides which variables reach the nodes, and how.
+type exporter struct {
 	Launcher    string // a name of [Launchers]
 	Accelerator string // of the launching machine, cuda or cpu
 	WorkDir     string
@@ -31,7 +31,7 @@ type Exporter struct {
 	Accelerate bool
 }
 
-func (x Exporter) own(make func(Exporter) []string) []facts.Setting {
+func (x exporter) own(make func(exporter) []string) []facts.Setting {
 	if make == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 // them, and the quotes that launchers without a shell pass on.
 //
 // Source: runner.py, main, and multinode_runner.py, add_export.
-func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
+func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
 	all := map[string]facts.Setting{}
 	by := launcherNamed(x.Launcher)
 	if by.Environment == EnvironmentWhole && head != nil {
@@ -104,7 +104,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 // its own order; facts have it by name, and so has this.
 //
 // Lines of the files that end the launch are left out.
-func (x Exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
+func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
 	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
@@ -144,7 +144,7 @@ func (x Exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setti
 
 // environment is the launching machine's by name, without what AISC keeps to
 // itself.
-func (x Exporter) environment(head *facts.Env) []facts.Setting {
+func (x exporter) environment(head *facts.Env) []facts.Setting {
 	if head == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 
 func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 
-func (x Exporter) exports(name string) bool {
+func (x exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	for _, e := range exportRules {
 		if slices.ContainsFunc(e.prefixes, begins) && hostfile.Within(x.DeepSpeed, e.since, e.until) {
@@ -190,7 +190,7 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	return files
 }
 
-func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
+func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note
 	shell := launcherNamed(x.Launcher).Shell
@@ -219,7 +219,7 @@ func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 // known is taken for a plain one.
 //
 // Source: multinode_runner.py, add_export and get_cmd.
-func (x Exporter) quoted(value string) string {
+func (x exporter) quoted(value string) string {
 	special := value != redactedValue && strings.ContainsFunc(value, func(r rune) bool {
 		return !(unicode.IsLetter(r) || unicode.IsNumber(r) || strings.ContainsRune("_@%+=:,./-", r))
 	})

@@ -270,7 +270,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 		if head != nil && head.Launcher != nil {
 			files = head.Launcher.EnvFiles
 		}
-		export := Exporter{Launcher: p.Launcher, Accelerator: r.exporting(head), WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed, Accelerate: p.Program == ProgramAccelerate}
+		export := exporter{Launcher: p.Launcher, Accelerator: r.exporting(head), WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed, Accelerate: p.Program == ProgramAccelerate}
 		var traps []hostfile.Note
 		p.Exports, traps = export.Settings(r.env, files)
 		p.Notes = append(p.Notes, traps...)

@@ -52,7 +52,7 @@ type Launcher struct {
 	// exportsSince is the release before which the exports are put together and forgotten.
 	exportsSince string
 	// presets are exported before anything else, and overrides after all of it.
-	presets, overrides func(Exporter) []string
+	presets, overrides func(exporter) []string
 
 	// wholeHostfile is whether it takes every host and slot of the hostfile and refuses
 	// filters; allSlotsUntil is the release up to which it asks for as many ranks as the

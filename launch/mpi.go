@@ -158,9 +158,9 @@ func sameSlots(hosts []hostfile.Host) bool {
 // What MPI launchers export before anything else (multinode_runner.py, __init__ of
 // OpenMPIRunner and MVAPICHRunner) and after it (IMPIRunner.get_cmd).
 
-func openMPIPresets(Exporter) []string { return []string{"UCX_TLS=tcp"} }
+func openMPIPresets(exporter) []string { return []string{"UCX_TLS=tcp"} }
 
-func mvapichPresets(x Exporter) []string {
+func mvapichPresets(x exporter) []string {
 	presets := []string{"MV2_SMP_USE_CMA=0", "MV2_DEBUG_SHOW_BACKTRACE=1", "MV2_SUPPORT_DL=1", "MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_CUDA_USE_NAIVE=0"}
 	if x.Accelerator == "cuda" || hostfile.Before(x.DeepSpeed, "0.8.1") {
 		presets = slices.Insert(presets, 2, "MV2_USE_CUDA=1")
@@ -168,7 +168,7 @@ func mvapichPresets(x Exporter) []string {
 	return presets
 }
 
-func impiOverrides(x Exporter) []string {
+func impiOverrides(x exporter) []string {
 	if hostfile.Before(x.DeepSpeed, "0.11.2") {
 		return nil
 	}

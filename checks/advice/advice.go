@@ -165,7 +165,7 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 	found, differs := map[int]bool{}, false
 	for _, node := range view.Nodes {
 		env := launch.RankEnv(node.Env, view.Launch.Exports)
-		version := ranks.NCCLVersion(node)
+		version := nccl.Version(node)
 		if version == "" {
 			return nil
 		}
