@@ -142,7 +142,7 @@ type Finding struct {
 	// Remedy are the commands to paste, as a check has them.
 	Remedy []fix.Command `json:"-"`
 	// Explained is an unknown whose cause another check reports: it makes the check's
-	// verdict unknown and is told no second time.
+	// verdict unknown and is not reported again.
 	Explained bool `json:"-"`
 }
 
@@ -177,7 +177,7 @@ func OfNode(node *facts.Node, findings ...Finding) []Finding {
 	return findings
 }
 
-// Remedies tell findings apart that are to be put right in different ways.
+// Remedies are unlike where findings are to be put right in different ways.
 func (f Finding) Remedies() (all []string) {
 	for _, command := range f.Remedy {
 		all = append(all, command.String())

@@ -32,7 +32,7 @@ type Report struct {
 	Normalized  bool `json:"normalized,omitempty"`
 	facts.Fleet      // head, nodes and what was not tried, as seen
 	// LaunchedFrom is the node that the launching machine is, "" when it is none of
-	// them or that could not be told.
+	// them or that is not known.
 	LaunchedFrom string            `json:"launched_from,omitempty"`
 	Launch       launch.Prediction `json:"launch"`
 	Checks       []Outcome         `json:"checks"`
@@ -40,7 +40,7 @@ type Report struct {
 	// Policy is the configuration file: settings, expectations, severities, waivers. "" for
 	// none.
 	Policy string `json:"policy,omitempty"`
-	// Waived are findings that the policy has told not to count.
+	// Waived are findings that by the policy do not count.
 	Waived []Waived   `json:"waived,omitempty"`
 	Diff   []FactDiff `json:"diff"`
 	Advice Advice     `json:"advice"`
@@ -122,8 +122,8 @@ func Gravity(v Verdict) int {
 
 // Conclude sets the verdict and the exit code from the checks and findings: 1
 // when something failed (under strict also when something is warned of), 2 when
-// something could not be told, 1 before 2. A run in which every check was
-// skipped told nothing.
+// something is not known, 1 before 2. A run in which every check was
+// skipped has shown nothing.
 func (r *Report) Conclude(strict bool) {
 	r.Strict = strict
 	met := map[Verdict]bool{}

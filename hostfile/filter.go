@@ -29,7 +29,11 @@ type Limit struct {
 // AtMost is a limit as it is typed, where -1 is the default.
 func AtMost(n int) Limit { return Limit{Given: n != -1, N: n} }
 
-func (l Limit) refused() bool { return l.Given && l.N >= 0 }
+// Contradicts is whether hosts are both named and counted, which DeepSpeed refuses.
+func (f Filter) Contradicts() bool {
+	counted := func(l Limit) bool { return l.Given && l.N >= 0 }
+	return (counted(f.NumNodes) || counted(f.NumGPUs)) && (f.Include != "" || f.Exclude != "")
+}
 
 // Given is whether the filter says anything, which the MPI launchers refuse.
 func (f Filter) Given() bool {
@@ -53,7 +57,7 @@ func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 // Every error holds a [*FilterError]; all host specifications that are wrong
 // are reported at once, where DeepSpeed stops at the first.
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
-	if (f.NumNodes.refused() || f.NumGPUs.refused()) && (f.Include != "" || f.Exclude != "") {
+	if f.Contradicts() {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
 			Message: "cannot stand beside --include or --exclude, not even with 0: drop one of the two"}
 	}
@@ -78,7 +82,6 @@ func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	return active, notes, nil
 }
 
-// isThisMachine is whether a name means the launching machine whoever reads it.
 func isThisMachine(name string) bool {
 	return name == "localhost" || name == "127.0.0.1" || name == "::1"
 }
@@ -97,7 +100,10 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	for i, host := range hosts {
 		c.at[host.Name] = i
 	}
-	specs := parseSpecs(option, text)
+	var specs []spec
+	for config := range strings.SplitSeq(text, "@") {
+		specs = append(specs, parseSpec(option, config))
+	}
 	if f.merged() {
 		specs = c.merge(specs)
 	}
@@ -181,14 +187,6 @@ type spec struct {
 	bad   *FilterError // set when it cannot be read
 }
 
-func parseSpecs(option, text string) []spec {
-	var specs []spec
-	for config := range strings.SplitSeq(text, "@") {
-		specs = append(specs, parseSpec(option, config))
-	}
-	return specs
-}
-
 func parseSpec(option, config string) spec {
 	name, list, hasSlots := strings.Cut(config, ":")
 	s := spec{host: name}
@@ -197,9 +195,10 @@ func parseSpec(option, config string) spec {
 			Message: fmt.Sprintf("%q has more than one colon; an IPv6 address or a port cannot be named here: give the host a name in ~/.ssh/config", config)}
 		return s
 	}
-	for hasSlots {
-		var one string
-		one, list, hasSlots = strings.Cut(list, ",")
+	if !hasSlots {
+		return s
+	}
+	for one := range strings.SplitSeq(list, ",") {
 		slot, err := pyInt(one)
 		if err != nil {
 			s.bad = &FilterError{Option: option, DeepSpeed: err.Error(),

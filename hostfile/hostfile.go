@@ -158,7 +158,6 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	return p.hosts, p.notes, nil
 }
 
-// parser is the state of reading one hostfile.
 type parser struct {
 	file        string
 	older       bool           // DeepSpeed before v0.8.0
@@ -202,28 +201,27 @@ func (p *parser) read(number int, raw string) {
 	if line == "" || line[0] == '#' && !p.older {
 		return
 	}
-	name, digits, rest, said := p.entry(line)
-	switch {
-	case said != "" && p.older:
-		p.refuse(number, said, olderHint(line))
-		return
-	case said != "":
-		p.refuse(number, said, hint(line))
+	name, digits, rest, original := p.entry(line)
+	if original != "" {
+		explain := hint
+		if p.older {
+			explain = olderHint
+		}
+		p.refuse(number, original, explain(line))
 		return
 	}
 	if first, seen := p.firstAt[name]; seen {
-		said = fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name)
+		original = fmt.Sprintf("Hostfile contains multiple entries for %s, unable to proceed with launching", name)
 		if p.older {
-			said = fmt.Sprintf("host %s is already defined", name)
+			original = fmt.Sprintf("host %s is already defined", name)
 		}
-		p.refuse(number, said, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
+		p.refuse(number, original, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
 		return
 	}
 	p.firstAt[name] = number
 	p.add(number, name, digits, rest)
 }
 
-// add takes a host whose number of slots is one for Python.
 func (p *parser) add(number int, name, digits, rest string) {
 	slots, err := strconv.Atoi(digits)
 	if err != nil || slots > maxRanks-p.ranks {
@@ -240,78 +238,6 @@ func (p *parser) refuse(line int, deepspeed, message string) {
 	p.bad.ErrorFormat = oneALine
 }
 
-// entry splits a stripped line into a name, the number of its slots in ASCII and
-// the rest, which DeepSpeed ignores. What it says of a line that is none is "" for
-// one that is.
-func (p *parser) entry(line string) (name, digits, rest, said string) {
-	if p.older {
-		name, digits, said = olderEntry(line)
-		return name, digits, "", said
-	}
-	name, digits, rest, ok := entry(line)
-	switch {
-	case ok:
-		return name, digits, rest, ""
-	case p.unnamed:
-		line = "{line}" // its own mistake: the text was no f-string
-	}
-	return "", "", "", fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line)
-}
-
-// entry splits a stripped line by ^(\S+)\s+slots=(\d+), the digits turned into
-// ASCII.
-func entry(line string) (name, digits, rest string, ok bool) {
-	blank := strings.IndexFunc(line, pySpace)
-	if blank < 0 {
-		return "", "", "", false
-	}
-	name = line[:blank]
-	value, found := strings.CutPrefix(strings.TrimLeftFunc(line[blank:], pySpace), "slots=")
-	if !found {
-		return "", "", "", false
-	}
-	digits, rest = pyDigits(value)
-	return name, digits, rest, digits != ""
-}
-
-// hint says what is wrong with a line that is no entry.
-func hint(line string) string {
-	words := strings.FieldsFunc(line, pySpace)
-	name := words[0]
-	switch {
-	case strings.HasPrefix(line, byteOrderMark):
-		return "begins with a byte order mark, so it is no comment and no entry: save the file as UTF-8 without one"
-	case len(words) == 1:
-		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", N the number of accelerators there`, name)
-	case hasSlots(words[2:]):
-		return fmt.Sprintf("slots=N must come right after the name: move it there, before %q", words[1])
-	case strings.HasPrefix(strings.ToLower(words[1]), "slots"):
-		return fmt.Sprintf(`%q is not slots=N: write it in lower case, without blanks around "=", N in digits`, strings.Join(words[1:], " "))
-	}
-	return fmt.Sprintf(`%q is not slots=N: write "NAME slots=N", N the number of accelerators there`, words[1])
-}
-
-func hasSlots(words []string) bool {
-	for _, word := range words {
-		if value, found := strings.CutPrefix(word, "slots="); found {
-			digits, _ := pyDigits(value)
-			return digits != ""
-		}
-	}
-	return false
-}
-
-func encodingHint(raw string) string {
-	if utf16Marked(raw) {
-		return "the file is UTF-16; save it as UTF-8 without byte order mark"
-	}
-	return "save the file as UTF-8, or take the accented letters out"
-}
-
-func utf16Marked(text string) bool {
-	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
-}
-
 // FirstSlots are the slots 0 … n-1, never nil, as range(n) is empty below 1 too.
 func FirstSlots(n int) []int {
 	slots := make([]int, max(n, 0))
@@ -321,7 +247,6 @@ func FirstSlots(n int) []int {
 	return slots
 }
 
-// abridged keeps a message readable when a number is absurd.
 func abridged(digits string) string {
 	if len(digits) > 20 {
 		return digits[:20] + "…"
@@ -329,43 +254,10 @@ func abridged(digits string) string {
 	return digits
 }
 
-// oneALine prints many errors as compilers do, one a line.
 func oneALine(errs []error) string {
 	lines := make([]string, len(errs))
 	for i, err := range errs {
 		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
-}
-
-// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words,
-// the second of them KEY=NUMBER, whatever the key. It says what Python would of
-// any other line.
-//
-// Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
-func olderEntry(line string) (name, digits, said string) {
-	words := strings.FieldsFunc(line, pySpace)
-	if len(words) != 2 {
-		return "", "", pyUnpack(len(words))
-	}
-	pair := strings.Split(words[1], "=")
-	if len(pair) != 2 {
-		return "", "", pyUnpack(len(pair))
-	}
-	digits, ok := PythonInt(pair[1])
-	if !ok {
-		return "", "", pyNoNumber(pair[1])
-	}
-	return words[0], digits, ""
-}
-
-// olderHint says what is wrong with a line that was no entry before v0.8.0.
-func olderHint(line string) string {
-	if _, _, _, ok := entry(line); ok {
-		return fmt.Sprintf(`DeepSpeed before 0.8.0 takes nothing behind "slots=N", not even a comment: take it out of %q`, line)
-	}
-	if strings.HasPrefix(line, "#") {
-		return "DeepSpeed before 0.8.0 knows no comments: remove the line"
-	}
-	return hint(line)
 }

@@ -68,7 +68,6 @@ func splitSlots(item string) (set string, slots int, err error) {
 	return item[:colon], int(n), nil
 }
 
-// bracketless is the item without what stands in brackets.
 func bracketless(item string) string {
 	var out strings.Builder
 	for item != "" {
@@ -94,7 +93,6 @@ func address(name string) error {
 	return nil
 }
 
-// distinct is the hosts as they are, or an error where one is there twice.
 func distinct(hosts []Host) ([]Host, error) {
 	seen := make(map[string]bool, len(hosts))
 	for _, host := range hosts {
@@ -130,7 +128,6 @@ func FromSlurm(nodelist, perNode string) ([]Host, error) {
 	return distinct(hosts)
 }
 
-// slurmCounts expands "5,1(x3)" to one count a node.
 func slurmCounts(text string, nodes int) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -140,8 +137,7 @@ func slurmCounts(text string, nodes int) ([]int, error) {
 	ranks := int64(0)
 	for part := range strings.SplitSeq(text, ",") {
 		countText, times, repeated := strings.Cut(part, "(x")
-		repeat := int64(1)
-		repeatOK := true
+		repeat, repeatOK := int64(1), true
 		if repeated {
 			number, closed := strings.CutSuffix(times, ")")
 			repeat, repeatOK = setNumber(number)

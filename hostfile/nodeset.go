@@ -3,6 +3,7 @@ package hostfile
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -76,7 +77,6 @@ func splitSet(set string) ([]string, error) {
 	return items, nil
 }
 
-// expandItem expands one comma-free item into at most room names.
 func expandItem(item string, room int) ([]string, error) {
 	if strings.ContainsAny(item[:1], "-^/@!") || strings.ContainsAny(item, "!&") {
 		return nil, fmt.Errorf("operators, groups and files are not read here; list the hosts")
@@ -115,7 +115,6 @@ func expandItem(item string, room int) ([]string, error) {
 
 var errTooMany = fmt.Errorf("more than %d hosts; check the range", maxNames)
 
-// expandBracket lists what a bracket may be replaced by.
 func expandBracket(inside string, room int) ([]string, error) {
 	if strings.Contains(inside, ":") {
 		if _, err := netip.ParseAddr(inside); err != nil {
@@ -161,7 +160,7 @@ func expandRange(text string, room int) ([]string, error) {
 	}
 	var numbers []string
 	for n := low; n <= high; n += step {
-		numbers = append(numbers, padded(n, len(lowText)))
+		numbers = append(numbers, fmt.Sprintf("%0*d", len(lowText), n))
 	}
 	return numbers, nil
 }
@@ -174,8 +173,6 @@ func setNumber(text string) (int64, bool) {
 	return n, err == nil
 }
 
-func padded(n int64, width int) string { return fmt.Sprintf("%0*d", width, n) }
-
 // Fold writes names as a node set that [Expand] reads back to the same set:
 // "node[01-03,07]". Repeats are dropped. Names that differ in one number stand
 // together, where the first of them stood, and their numbers ascend; of
@@ -185,9 +182,7 @@ func padded(n int64, width int) string { return fmt.Sprintf("%0*d", width, n) }
 // left as it is, and only an IPv6 address among those reads back.
 func Fold(names []string) string {
 	names = unique(names)
-	shapes := make([]shape, len(names))
-	choose(names, shapes)
-
+	shapes := shapesFor(names)
 	var order []shape
 	members := map[shape][]numbered{}
 	for i, name := range names {
@@ -211,10 +206,11 @@ type shape struct {
 	plain         bool
 }
 
-// choose gives every name the shape that most names share, the rightmost of
+// shapesFor gives every name the shape that most names share, the rightmost of
 // equals. Each name chooses by the same counts, so the order of names does not
 // matter.
-func choose(names []string, shapes []shape) {
+func shapesFor(names []string) []shape {
+	shapes := make([]shape, len(names))
 	shared := make(map[shape]int, len(names))
 	for _, name := range names {
 		for s := range shapesOf(name) {
@@ -231,10 +227,10 @@ func choose(names []string, shapes []shape) {
 		}
 		shapes[i] = best
 	}
+	return shapes
 }
 
-// shapesOf yields a shape for every number in the name, from left to right.
-func shapesOf(name string) func(yield func(shape) bool) {
+func shapesOf(name string) iter.Seq[shape] {
 	return func(yield func(shape) bool) {
 		if strings.ContainsAny(name, "[], \t\n") {
 			return
@@ -252,7 +248,6 @@ func shapesOf(name string) func(yield func(shape) bool) {
 	}
 }
 
-// numbered is one member of a shape: its number and how that is written.
 type numbered struct {
 	value int64
 	text  string
@@ -267,7 +262,6 @@ func newNumbered(name string, s shape) numbered {
 	return numbered{value: value, text: text}
 }
 
-// write puts the members' numbers in brackets, neighbours as ranges.
 func (s shape) write(members []numbered) string {
 	if len(members) == 1 {
 		return s.before + members[0].text + s.after
@@ -310,7 +304,6 @@ func follows(first, last, next numbered) bool {
 	return next.text[0] != '0'
 }
 
-// unique drops repeats and keeps the order.
 func unique[T comparable](all []T) []T {
 	seen := make(map[T]bool, len(all))
 	var out []T

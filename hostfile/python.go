@@ -55,22 +55,19 @@ func pyDigits(s string) (digits, rest string) {
 
 // digitValue is the value of a character of category Nd. Unicode keeps such
 // digits in runs of ten that begin with the zero (The Unicode Standard 15.0,
-// section 4.6), and each range of the table holds whole runs.
+// section 4.6), so that what stands before one says which it is.
 func digitValue(r rune) (byte, bool) {
 	if r < utf8.RuneSelf {
 		return byte(r - '0'), r >= '0' && r <= '9'
 	}
-	for _, run := range unicode.Nd.R16 {
-		if low := rune(run.Lo); r >= low && r <= rune(run.Hi) {
-			return byte((r - low) % 10), true
-		}
+	if !unicode.Is(unicode.Nd, r) {
+		return 0, false
 	}
-	for _, run := range unicode.Nd.R32 {
-		if low := rune(run.Lo); r >= low && r <= rune(run.Hi) {
-			return byte((r - low) % 10), true
-		}
+	before := 0
+	for unicode.Is(unicode.Nd, r-rune(before)-1) {
+		before++
 	}
-	return 0, false
+	return byte(before % 10), true
 }
 
 // pyInt is Python's int(s). The error is its own text; a number beyond Go's int,
@@ -87,7 +84,6 @@ func pyInt(s string) (int, error) {
 	return value, nil
 }
 
-// pyNoNumber is what int(s) says of what is none.
 func pyNoNumber(s string) string {
 	return "invalid literal for int() with base 10: " + PythonRepr(s)
 }
@@ -143,12 +139,8 @@ func PythonRepr(s string) string {
 		case r == quote || r == '\\':
 			out.WriteByte('\\')
 			out.WriteRune(r)
-		case r == '\n':
-			out.WriteString(`\n`)
-		case r == '\r':
-			out.WriteString(`\r`)
-		case r == '\t':
-			out.WriteString(`\t`)
+		case r == '\n' || r == '\r' || r == '\t':
+			out.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		case unicode.IsPrint(r):
 			out.WriteRune(r)
 		case r < 0x100:

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// selection is the state of applying one --include or --exclude.
 type selection struct {
 	option  string
 	hosts   []Host
@@ -45,7 +44,6 @@ func (c *selection) merge(specs []spec) []spec {
 	return merged
 }
 
-// include keeps only what is named.
 func (c *selection) include(specs []spec) {
 	c.kept = map[string][]int{}
 	for _, s := range specs {
@@ -69,7 +67,6 @@ func (c *selection) include(specs []spec) {
 	}
 }
 
-// exclude keeps all but what is named.
 func (c *selection) exclude(specs []spec) {
 	c.kept = map[string][]int{}
 	for _, host := range c.hosts {
@@ -123,7 +120,6 @@ func (c *selection) left() []Host {
 	return left
 }
 
-// find looks a specification's host up, and says so when there is none.
 func (c *selection) find(s spec) (Host, bool) {
 	if s.bad != nil {
 		c.refuse(s.bad)
@@ -132,9 +128,9 @@ func (c *selection) find(s spec) (Host, bool) {
 	if i, ok := c.at[s.host]; ok {
 		return c.hosts[i], true
 	}
-	names := make([]string, len(c.hosts))
-	for i, host := range c.hosts {
-		names[i] = host.Name
+	var names []string
+	for _, host := range c.hosts {
+		names = append(names, host.Name)
 	}
 	message := fmt.Sprintf("host %q is not in the hostfile, which has %s", s.host, Fold(names))
 	switch {
@@ -149,7 +145,6 @@ func (c *selection) find(s spec) (Host, bool) {
 	return Host{}, false
 }
 
-// has is whether the host has all the slots by the hostfile.
 func (c *selection) has(host Host, slots []int) bool {
 	all := true
 	for _, slot := range slots {
@@ -183,14 +178,10 @@ func (c *selection) refuse(e *FilterError) {
 	c.bad.ErrorFormat = oneALine
 }
 
-// written is how --include has to name all of a host.
 func written(host Host) string {
 	if len(host.Slots) == 0 {
 		return host.Name + ":0 or whatever slots it has"
 	}
-	slots := make([]string, len(host.Slots))
-	for i, slot := range host.Slots {
-		slots[i] = fmt.Sprint(slot)
-	}
-	return host.Name + ":" + strings.Join(slots, ",")
+	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // blanks between them
+	return host.Name + ":" + strings.ReplaceAll(slots, " ", ",")
 }

@@ -112,22 +112,19 @@ func HeldAddresses(node *facts.Node) []HeldAddress {
 	return held
 }
 
-// inKernelOrder is the interfaces of a node as its kernel walks them. Probes tell
+// inKernelOrder is the interfaces of a node as its kernel walks them. Probes report
 // them in the order of newer kernels, which costs nothing then.
 func inKernelOrder(node *facts.Node) []facts.Interface {
-	interfaces, inTurn := node.Net.Interfaces, byIndex
+	interfaces := node.Net.Interfaces
+	inTurn := func(a, b facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 	if kernel := node.Host; kernel != nil && hostfile.Before(KernelRelease(kernel.Kernel), "6.9") {
 		inTurn = byHash
 	}
-	for i := 1; i < len(interfaces); i++ {
-		if inTurn(&interfaces[i-1], &interfaces[i]) > 0 {
-			return slices.SortedStableFunc(slices.Values(interfaces), func(a, b facts.Interface) int { return inTurn(&a, &b) })
-		}
+	if slices.IsSortedFunc(interfaces, inTurn) {
+		return interfaces
 	}
-	return interfaces
+	return slices.SortedStableFunc(slices.Values(interfaces), inTurn)
 }
-
-func byIndex(a, b *facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 
 // byHash is the order of kernels before 6.9, which walk a hash table of 256
 // buckets, the newest interface of a bucket first: a bridge that docker made as
@@ -135,7 +132,7 @@ func byIndex(a, b *facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
 //
 // Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c,
 // list_netdevice; 6.9, commit cdb2f80f1c10.
-func byHash(a, b *facts.Interface) int {
+func byHash(a, b facts.Interface) int {
 	const buckets = 256
 	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
 }

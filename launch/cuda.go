@@ -180,7 +180,6 @@ func nearer(release string, a, b Wheels) int {
 	return compareReleases(b.Before, a.Before)
 }
 
-// compareReleases is [cmp.Compare] of versions.
 func compareReleases(a, b string) int {
 	switch {
 	case hostfile.Before(a, b):
@@ -191,12 +190,10 @@ func compareReleases(a, b string) int {
 	return 0
 }
 
-// hasCodeFor is whether wheels have code of their own for all the capabilities.
 func hasCodeFor(archs string, capabilities []string) bool {
 	return !slices.ContainsFunc(capabilities, func(capability string) bool { return codeFor(archs, capability) != CodeNative })
 }
 
-// codeFor is what wheels for some GPUs ("7.5 8.0 +PTX") have for those of a capability.
 func codeFor(archs, capability string) GPUCode {
 	code, newest := CodeNone, ""
 	for _, arch := range strings.Fields(archs) {

@@ -10,7 +10,7 @@ import (
 	"preflight/hostfile"
 )
 
-// SlotsUsed is a function that tells which accelerators the launch gives to the ranks
+// SlotsUsed is a function for the accelerators that the launch gives to the ranks
 // of a node, as the ranks count them; nil where nothing says, or where their number is
 // the accelerators' own, as with torchrun's --nproc_per_node=gpu.
 func (p Prediction) SlotsUsed() func(*facts.Node) []int {
@@ -26,7 +26,7 @@ func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 	return func(node *facts.Node) []int { return slots[node.Name] }
 }
 
-// GPUsUsed is a function that tells which GPUs the ranks of a node take, by their
+// GPUsUsed is a function for the GPUs that the ranks of a node take, by their
 // places among the cards that NVML shows; all where nothing says which. A slot is
 // taken for such a place: CUDA counts alike where a node's GPUs are of one model. Where
 // no launch.py sets CUDA_VISIBLE_DEVICES, the GPUs that it shows are counted.
@@ -62,11 +62,11 @@ func throughVisible(slots []int, visible string, cards []facts.Card) []int {
 }
 
 // Accelerators is how many accelerators a rank of the launch finds on a machine,
-// whoever made them: NVIDIA's as the driver tells them. Where it was not asked or
+// whoever made them: NVIDIA's as the driver reports them. Where it was not asked or
 // failed, device nodes are counted, as a container may be given a few of a
 // machine's; but where there is no container, a GPU that the driver holds counts
 // without its node too, because CUDA makes that on first use. Not known are those
-// of a machine that was not looked at, and of a WSL whose driver tells nothing: it
+// of a machine that was not looked at, and of a WSL whose driver reports nothing: it
 // shows all of them as one device.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
@@ -103,7 +103,7 @@ func (p Prediction) ChoosesDevices() bool {
 // of CUDA_VISIBLE_DEVICES, in the order in which the process counts them: those that it
 // names up to the first that is not there, by index or by the beginning of a UUID;
 // named twice, none. Not known is what names a MIG instance, and a UUID where the
-// cards did not tell theirs.
+// cards did not show theirs.
 //
 // Source: NVIDIA, CUDA C++ Programming Guide 12.8, CUDA environment variables.
 func Visible(value string, count int, cards []facts.Card) (shown []int, known bool) {
@@ -129,7 +129,6 @@ func Visible(value string, count int, cards []facts.Card) (shown []int, known bo
 	return shown, true
 }
 
-// allNamed is whether every card's UUID is known.
 func allNamed(cards []facts.Card) bool {
 	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -20,8 +21,8 @@ const (
 	systemConf = "/etc/nccl.conf"
 )
 
-// Exporter is what decides which variables reach the nodes, and how.
-type Exporter struct {
+// exporter is what decides which variables reach the nodes, and how.
+type exporter struct {
 	Launcher    string // a name of [Launchers]
 	Accelerator string // of the launching machine, cuda or cpu
 	WorkDir     string
@@ -30,8 +31,7 @@ type Exporter struct {
 	Accelerate bool
 }
 
-// own are settings that the launcher itself makes, as NAME=VALUE.
-func (x Exporter) own(make func(Exporter) []string) []facts.Setting {
+func (x exporter) own(make func(exporter) []string) []facts.Setting {
 	if make == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 // them, and the quotes that launchers without a shell pass on.
 //
 // Source: runner.py, main, and multinode_runner.py, add_export.
-func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
+func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
 	all := map[string]facts.Setting{}
 	by := launcherNamed(x.Launcher)
 	if by.Environment == EnvironmentWhole && head != nil {
@@ -88,7 +88,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 		}
 	}
 	for _, s := range x.exported(head, files) {
-		if s.Name = withoutExport(s.Name); identifier(s.Name) {
+		if s.Name = withoutExport(s.Name); identifier.MatchString(s.Name) {
 			all[s.Name] = s
 		}
 	}
@@ -104,7 +104,7 @@ func (x Exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 // its own order; facts have it by name, and so has this.
 //
 // Lines of the files that end the launch are left out.
-func (x Exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
+func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
 	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
 		return nil
@@ -144,7 +144,7 @@ func (x Exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setti
 
 // environment is the launching machine's by name, without what AISC keeps to
 // itself.
-func (x Exporter) environment(head *facts.Env) []facts.Setting {
+func (x exporter) environment(head *facts.Env) []facts.Setting {
 	if head == nil {
 		return nil
 	}
@@ -155,10 +155,8 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 	for _, name := range head.Withheld {
 		all = append(all, facts.Setting{Name: name, Value: redactedValue, Source: "environment"})
 	}
-	named := func(name string) bool {
-		return slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
-	}
-	if !hostfile.Before(x.DeepSpeed, "0.9.3") && named("AISC_JOB_NAME") {
+	onAISC := slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == "AISC_JOB_NAME" })
+	if onAISC && !hostfile.Before(x.DeepSpeed, "0.9.3") {
 		all = slices.DeleteFunc(all, func(s facts.Setting) bool { return slices.Contains(excludedOnAISC, s.Name) })
 	}
 	slices.SortFunc(all, byName)
@@ -167,7 +165,7 @@ func (x Exporter) environment(head *facts.Env) []facts.Setting {
 
 func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 
-func (x Exporter) exports(name string) bool {
+func (x exporter) exports(name string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	for _, e := range exportRules {
 		if slices.ContainsFunc(e.prefixes, begins) && hostfile.Within(x.DeepSpeed, e.since, e.until) {
@@ -192,8 +190,7 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	return files
 }
 
-// delivered turns values into what arrives and notes what does not arrive whole.
-func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
+func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note
 	shell := launcherNamed(x.Launcher).Shell
@@ -222,7 +219,7 @@ func (x Exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 // known is taken for a plain one.
 //
 // Source: multinode_runner.py, add_export and get_cmd.
-func (x Exporter) quoted(value string) string {
+func (x exporter) quoted(value string) string {
 	special := value != redactedValue && strings.ContainsFunc(value, func(r rune) bool {
 		return !(unicode.IsLetter(r) || unicode.IsNumber(r) || strings.ContainsRune("_@%+=:,./-", r))
 	})
@@ -264,7 +261,7 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 				"every line must be NAME=VALUE; blank lines and comments end the launch: remove the line")
 		case strings.HasPrefix(name, "#"):
 			problem(i+1, "", "is no comment: it makes one of the rest of the remote command, so the nodes run nothing and report success; remove the line")
-		case !identifier(bare):
+		case !identifier.MatchString(bare):
 			problem(i+1, "", fmt.Sprintf("%q is no name of a variable: bash goes on without it, dash ends the whole command; correct the line", name))
 		default:
 			settings = append(settings, facts.Setting{Name: bare, Value: strings.TrimSpace(value), Source: file.Path})
@@ -280,10 +277,7 @@ func withoutExport(name string) string {
 	return strings.TrimSpace(strings.TrimPrefix(name, "export "))
 }
 
-func identifier(name string) bool {
-	return name != "" && !(name[0] >= '0' && name[0] <= '9') &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
-}
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // RankEnv is what a rank on a node will really see of the allow-listed
 // variables, by name: the node's own session, what the launcher exports

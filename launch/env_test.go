@@ -34,12 +34,12 @@ func TestExports(t *testing.T) {
 	head := launchtest.Env("environment", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0", "PYTHONHASHSEED=0", "UCX_TLS=rc", "UCX_NET_DEVICES=mlx5_0:1",
 		"MV2_USE_CUDA=1", "LD_LIBRARY_PATH=/opt/lib", "TORCH_NCCL_TRACE_BUFFER_SIZE=1", "GLOO_SOCKET_IFNAME=eth0", "DEEPSPEED_TIMEOUT=10")
 	file := func(path string, lines ...string) facts.EnvFile { return facts.EnvFile{Path: path, Lines: lines} }
-	pdsh := Exporter{Launcher: "pdsh", Accelerator: "cuda", WorkDir: "/job"}
-	with := func(x Exporter, change func(*Exporter)) Exporter { change(&x); return x }
+	pdsh := exporter{Launcher: "pdsh", Accelerator: "cuda", WorkDir: "/job"}
+	with := func(x exporter, change func(*exporter)) exporter { change(&x); return x }
 
 	for _, c := range []struct {
 		name  string
-		by    Exporter
+		by    exporter
 		head  []facts.Setting
 		files []facts.EnvFile
 		want  []string
@@ -49,9 +49,9 @@ func TestExports(t *testing.T) {
 		{"the working directory comes first", pdsh, launchtest.Env("", "PYTHONPATH=/lib:/more"), nil, []string{"PYTHONPATH=/job:/lib:/more"}, nil},
 		{"by prefix, cuda", pdsh, head, nil, []string{"MV2_USE_CUDA=1", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5_0",
 			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
-		{"by prefix, cpu", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu" }), head, nil, []string{"MV2_USE_CUDA=1",
+		{"by prefix, cpu", with(pdsh, func(x *exporter) { x.Accelerator = "cpu" }), head, nil, []string{"MV2_USE_CUDA=1",
 			"PYTHONHASHSEED=0", "PYTHONPATH=/job", "UCX_NET_DEVICES=mlx5_0:1", "UCX_TLS=rc"}, nil},
-		{"NCCL for all before v0.12.6", with(pdsh, func(x *Exporter) { x.Accelerator = "cpu"; x.DeepSpeed = "0.12.5" }),
+		{"NCCL for all before v0.12.6", with(pdsh, func(x *exporter) { x.Accelerator = "cpu"; x.DeepSpeed = "0.12.5" }),
 			launchtest.Env("", "NCCL_DEBUG=INFO"), nil, []string{"NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
 		{"prefix, not part", pdsh, launchtest.Env("", "TORCH_NCCL_X=1", "NCCLX=1"), nil, []string{"NCCLX=1", "PYTHONPATH=/job"}, nil},
 		{"AISC keeps two to itself", pdsh, launchtest.Env("", "AISC_JOB_NAME=x", "NCCL_IB_HCA=mlx5_0", "UCX_NET_DEVICES=a", "UCX_TLS=rc"), nil,
@@ -63,18 +63,18 @@ func TestExports(t *testing.T) {
 		{"live in the shell", pdsh, launchtest.Env("", "NCCL_TOPO_FILE=$HOME/t.xml"), nil, []string{"NCCL_TOPO_FILE=$HOME/t.xml", "PYTHONPATH=/job"}, []string{"export-reread"}},
 		{"pdsh's own", pdsh, launchtest.Env("", "NCCL_DEBUG_FILE=/tmp/n.%h.%p"), nil, []string{"NCCL_DEBUG_FILE=/tmp/n.%h.%p", "PYTHONPATH=/job"}, []string{"export-reread"}},
 		{"quoted and unharmed", pdsh, launchtest.Env("", "NCCL_SOCKET_IFNAME=^docker0"), nil, []string{"NCCL_SOCKET_IFNAME=^docker0", "PYTHONPATH=/job"}, nil},
-		{"quoted since v0.15.2 only", with(pdsh, func(x *Exporter) { x.DeepSpeed = "0.15.1" }), launchtest.Env("", "PYTHONWARNINGS=a b"), nil,
+		{"quoted since v0.15.2 only", with(pdsh, func(x *exporter) { x.DeepSpeed = "0.15.1" }), launchtest.Env("", "PYTHONWARNINGS=a b"), nil,
 			[]string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, []string{"export-reread"}},
 		{"the same when quoted", pdsh, launchtest.Env("", "PYTHONWARNINGS=a b"), nil, []string{"PYTHONPATH=/job", "PYTHONWARNINGS=a b"}, nil},
-		{"quotes arrive without a shell", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "NCCL_SOCKET_IFNAME=^docker0", "NCCL_DEBUG=INFO"), nil,
+		{"quotes arrive without a shell", with(pdsh, func(x *exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "NCCL_SOCKET_IFNAME=^docker0", "NCCL_DEBUG=INFO"), nil,
 			[]string{"NCCL_DEBUG=INFO", `NCCL_SOCKET_IFNAME="^docker0"`, "PYTHONPATH=/job", "UCX_TLS=tcp"}, []string{"export-keeps-quotes"}},
-		{"always quoted before v0.16.5", with(pdsh, func(x *Exporter) { x.Launcher = "mpich"; x.DeepSpeed = "0.16.4" }), launchtest.Env("", "NCCL_DEBUG=INFO"), nil,
+		{"always quoted before v0.16.5", with(pdsh, func(x *exporter) { x.Launcher = "mpich"; x.DeepSpeed = "0.16.4" }), launchtest.Env("", "NCCL_DEBUG=INFO"), nil,
 			[]string{`NCCL_DEBUG="INFO"`, `PYTHONPATH="/job"`}, []string{"export-keeps-quotes", "export-keeps-quotes"}},
-		{"the environment overrides the launcher's own", with(pdsh, func(x *Exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "UCX_TLS=rc"), nil,
+		{"the environment overrides the launcher's own", with(pdsh, func(x *exporter) { x.Launcher = "openmpi" }), launchtest.Env("", "UCX_TLS=rc"), nil,
 			[]string{"PYTHONPATH=/job", "UCX_TLS=rc"}, nil},
-		{"slurm sends all, unquoted", with(pdsh, func(x *Exporter) { x.Launcher = "slurm" }), launchtest.Env("", "LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO"), nil,
+		{"slurm sends all, unquoted", with(pdsh, func(x *exporter) { x.Launcher = "slurm" }), launchtest.Env("", "LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO"), nil,
 			[]string{"LD_LIBRARY_PATH=/a b", "NCCL_DEBUG=INFO", "PYTHONPATH=/job"}, nil},
-		{"mvapich on cpu", Exporter{Launcher: "mvapich", Accelerator: "cpu", WorkDir: "/job"}, nil, nil, []string{"MV2_CUDA_USE_NAIVE=0", "MV2_DEBUG_SHOW_BACKTRACE=1",
+		{"mvapich on cpu", exporter{Launcher: "mvapich", Accelerator: "cpu", WorkDir: "/job"}, nil, nil, []string{"MV2_CUDA_USE_NAIVE=0", "MV2_DEBUG_SHOW_BACKTRACE=1",
 			"MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_SMP_USE_CMA=0", "MV2_SUPPORT_DL=1", "PYTHONPATH=/job"}, nil},
 	} {
 		settings, notes := c.by.Settings(&facts.Env{Vars: c.head}, c.files)
@@ -88,7 +88,7 @@ func TestExports(t *testing.T) {
 }
 
 func TestExportsSayWhere(t *testing.T) {
-	x := Exporter{Launcher: "slurm", Accelerator: "cuda", WorkDir: "/job"}
+	x := exporter{Launcher: "slurm", Accelerator: "cuda", WorkDir: "/job"}
 	got, _ := x.Settings(&facts.Env{Vars: launchtest.Env("", "NCCL_DEBUG=INFO", "PATH=/bin")}, []facts.EnvFile{{Path: "/home/u/.deepspeed_env", Lines: []string{"A=1"}}})
 	want := []facts.Setting{
 		{Name: "A", Value: "1", Source: "/home/u/.deepspeed_env"},
@@ -223,7 +223,7 @@ func TestExportsByRelease(t *testing.T) {
 		{"0.8.0", "mvapich", "cpu", nil, nil, "MV2_CUDA_USE_NAIVE=0 MV2_DEBUG_SHOW_BACKTRACE=1 MV2_ENABLE_AFFINITY=0 MV2_INTER_ALLGATHER_TUNING=5 " +
 			"MV2_SMP_USE_CMA=0 MV2_SUPPORT_DL=1 MV2_USE_CUDA=1 PYTHONPATH=/job"},
 	} {
-		x := Exporter{Launcher: c.launcher, Accelerator: c.accelerator, WorkDir: "/job", DeepSpeed: c.release}
+		x := exporter{Launcher: c.launcher, Accelerator: c.accelerator, WorkDir: "/job", DeepSpeed: c.release}
 		settings, _ := x.Settings(&facts.Env{Vars: c.vars}, c.files)
 		if diff := cmp.Diff(c.want, strings.Join(shown(settings), " ")); diff != "" {
 			t.Errorf("%s %s: (-want +got)\n%s", c.release, c.launcher, diff)
@@ -236,7 +236,7 @@ func TestExportsByRelease(t *testing.T) {
 func TestExportsOfWithheldValues(t *testing.T) {
 	head := &facts.Env{Withheld: []string{"MLFLOW_TRACKING_TOKEN", "UCX_KEY"}}
 	for _, launcher := range []string{"pdsh", "openmpi"} {
-		x := Exporter{Launcher: launcher, Accelerator: "cuda", WorkDir: "/job", DeepSpeed: "0.16.0"}
+		x := exporter{Launcher: launcher, Accelerator: "cuda", WorkDir: "/job", DeepSpeed: "0.16.0"}
 		settings, notes := x.Settings(head, nil)
 		if settings[0] != (facts.Setting{Name: "MLFLOW_TRACKING_TOKEN", Value: "…", Source: "environment"}) {
 			t.Errorf("%s: %+v", launcher, settings)
@@ -247,7 +247,7 @@ func TestExportsOfWithheldValues(t *testing.T) {
 			}
 		}
 	}
-	x := Exporter{Launcher: "pdsh", DeepSpeed: "0.7.4"}
+	x := exporter{Launcher: "pdsh", DeepSpeed: "0.7.4"}
 	if settings, _ := x.Settings(head, nil); len(settings) != 2 {
 		t.Errorf("before MLFLOW was exported: %+v, want UCX_KEY and PYTHONPATH", settings)
 	}
@@ -272,7 +272,7 @@ func TestQuoted(t *testing.T) {
 		{"", "^mlx5", `"^mlx5"`},
 		{"", redactedValue, redactedValue},
 	} {
-		if got := (Exporter{DeepSpeed: c.release}).quoted(c.value); got != c.want {
+		if got := (exporter{DeepSpeed: c.release}).quoted(c.value); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.release, c.value, got, c.want)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"preflight/facts"
 )
 
-// maxFiles is how many paths of one command are looked at.
 const maxFiles = 32
 
 // FilesNamed is what the launch will open by path as far as its command tells:
@@ -69,7 +68,6 @@ var configOptions = []string{"--deepspeed_config", "--deepspeed-config", "--ds_c
 // configuration in the Trainer of transformers.
 const switchOrConfig = "--deepspeed"
 
-// namedByArguments sorts the arguments of a script that name files.
 func namedByArguments(arguments []string) (configs, others []string) {
 	for i := 0; i < len(arguments); i++ {
 		name, value, isPair := strings.Cut(arguments[i], "=")

@@ -117,15 +117,15 @@ type Prediction struct {
 	SSHPort    int    `json:"ssh_port,omitempty"`
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
-	// LeftOut are the names of its hosts that the filters leave out, in its order.
+	// Excluded are the names of its hosts that the filters leave out, in its order.
 	Excluded []string `json:"left_out,omitempty"`
 	// Rendezvous is how the ranks will find each other: deepspeed, static, c10d or
 	// another of torchrun's backends, "" for deepspeed. RdzvEndpoint is what torchrun
 	// was given for it.
 	Rendezvous   string `json:"rendezvous"`
 	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
-	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorOpen is
-	// whether nobody said which: see [Prediction.Settled].
+	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorAssumed is
+	// whether nobody said which: see [Prediction.Resolved].
 	Accelerator        string `json:"accelerator"`
 	AcceleratorAssumed bool   `json:"accelerator_open,omitempty"`
 	WorkDir            string `json:"workdir"` // absolute, on the launching machine and on every node
@@ -142,7 +142,7 @@ type Prediction struct {
 
 	// Command is what DeepSpeed will start on the launching machine, empty where
 	// script, slots or interpreter are not known, and CommandEnv what it sets for
-	// the launcher beside its own environment. Told only then are $MASTER_ADDR, $PID,
+	// the launcher beside its own environment. Known only then are $MASTER_ADDR, $PID,
 	// which is DeepSpeed's own process, and $DEEPSPEED, the directory of its package.
 	// The exports come in the order of their names, for facts do not keep that of the
 	// environment.
@@ -190,12 +190,12 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	}
 	r := runner{Options: o, env: o.inherited(seen.Env), launcher: strings.ToLower(cmp.Or(o.Launcher, DefaultLauncher))}
 	r.by = launcherNamed(r.launcher)
-	var notes []hostfile.Note
-	var err error
-	if err = o.Refused(); err != nil {
+	if err := o.Refused(); err != nil {
 		return Prediction{}, err
 	}
 	r.Filter.DeepSpeed = o.DeepSpeed
+	var notes []hostfile.Note
+	var err error
 	if r.active, notes, err = r.Filter.Apply(o.Hosts); err != nil {
 		return Prediction{}, cmp.Or(r.refusedWithoutHosts(err), err)
 	}
@@ -218,7 +218,6 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	return p, nil
 }
 
-// prediction is what the options say by themselves.
 func (r runner) prediction() Prediction {
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
@@ -257,7 +256,6 @@ func (r runner) prediction() Prediction {
 	return p
 }
 
-// predict adds to the prediction what DeepSpeed's runner makes of the options.
 func (r runner) predict(p *Prediction, head *facts.Node) error {
 	var err error
 	if r.arguments, err = r.scriptArguments(); err != nil {
@@ -272,7 +270,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 		if head != nil && head.Launcher != nil {
 			files = head.Launcher.EnvFiles
 		}
-		export := Exporter{Launcher: p.Launcher, Accelerator: r.exporting(head), WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed, Accelerate: p.Program == ProgramAccelerate}
+		export := exporter{Launcher: p.Launcher, Accelerator: r.exporting(head), WorkDir: p.WorkDir, DeepSpeed: p.DeepSpeed, Accelerate: p.Program == ProgramAccelerate}
 		var traps []hostfile.Note
 		p.Exports, traps = export.Settings(r.env, files)
 		p.Notes = append(p.Notes, traps...)

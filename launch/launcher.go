@@ -20,7 +20,7 @@ type Launcher struct {
 	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
 	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
-	// PDSH is whether it is pdsh, whose modules facts tell and which can be run over the
+	// PDSH is whether it is pdsh, whose modules facts list and which can be run over the
 	// nodes beforehand.
 	PDSH bool
 	// Allocation is the variable that lists the nodes it may start on, "" for any.
@@ -52,7 +52,7 @@ type Launcher struct {
 	// exportsSince is the release before which the exports are put together and forgotten.
 	exportsSince string
 	// presets are exported before anything else, and overrides after all of it.
-	presets, overrides func(Exporter) []string
+	presets, overrides func(exporter) []string
 
 	// wholeHostfile is whether it takes every host and slot of the hostfile and refuses
 	// filters; allSlotsUntil is the release up to which it asks for as many ranks as the
@@ -70,7 +70,7 @@ type Launcher struct {
 	// refusesHosts is asked first of all and even where a single host is left, refuses
 	// where the launcher will start.
 	refusesHosts, refuses func(runner) error
-	notes                 func(runner) []hostfile.Note // see runner.traps
+	notes                 func(runner) []hostfile.Note // see runner.notes
 }
 
 // Environment is what of the launching machine's environment reaches the ranks.
@@ -147,15 +147,14 @@ func (l Launcher) Program() string { return l.Programs[len(l.Programs)-1] }
 // LauncherNames are the values of --launcher.
 func LauncherNames() []string { return launcherNames(Launchers) }
 
-func launcherNames(launchers []Launcher) []string {
-	names := make([]string, len(launchers))
-	for i, l := range launchers {
-		names[i] = l.Name
+func launcherNames(launchers []Launcher) (names []string) {
+	for _, l := range launchers {
+		names = append(names, l.Name)
 	}
 	return names
 }
 
-// LauncherPrograms are the programs of all launchers but pdsh, which facts tell more of.
+// LauncherPrograms are the programs of all launchers but pdsh, of which facts say more.
 func LauncherPrograms() []string {
 	var programs []string
 	for _, l := range Launchers {
@@ -167,7 +166,6 @@ func LauncherPrograms() []string {
 	return slices.Compact(programs)
 }
 
-// launcherNamed is the launcher of a name in lower case, the zero value for none.
 func launcherNamed(name string) Launcher {
 	if i := slices.IndexFunc(Launchers, func(l Launcher) bool { return l.Name == name }); i >= 0 {
 		return Launchers[i]

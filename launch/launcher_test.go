@@ -24,8 +24,8 @@ func TestMadeUpLauncher(t *testing.T) {
 	withLauncher(t, Launcher{
 		Name: "armada", since: "0.16.0", Programs: []string{"armadactl", "armada"},
 		MPIDiscovery: true, Environment: EnvironmentExported, exportsSince: "0.17.0",
-		presets:   func(Exporter) []string { return []string{"ARMADA=1"} },
-		overrides: func(Exporter) []string { return []string{"ARMADA_PIN=0"} },
+		presets:   func(exporter) []string { return []string{"ARMADA=1"} },
+		overrides: func(exporter) []string { return []string{"ARMADA_PIN=0"} },
 		evenName:  "Armada", argsSince: "0.18.0", forwards: []string{"--module"},
 		command:     func(r runner) []string { return append([]string{"armada", "-n", r.total()}, r.scriptCommand()...) },
 		environment: func(runner) []facts.Setting { return []facts.Setting{{Name: "ARMADA_LOG", Value: "x"}} },

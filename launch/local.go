@@ -32,9 +32,8 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	if visible, _ := lookup(head.Env, "CUDA_VISIBLE_DEVICES"); visible != "" && !chosen {
 		f.Include = "localhost:" + visible
 	}
-	limited := f.NumNodes.Given && f.NumNodes.N >= 0 || f.NumGPUs.Given && f.NumGPUs.N >= 0
 	switch {
-	case limited && (f.Include != "" || f.Exclude != ""):
+	case f.Contradicts():
 		return o, nil // what the filter refuses comes first
 	case slots != nil && len(slots) == 0:
 		return o, &UsageError{Program: ProgramDeepSpeed, Original: "RuntimeError: Unable to proceed, no GPU resources available",
@@ -46,7 +45,6 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	return o, nil
 }
 
-// devices are the slots of the launching machine, nil when nothing was counted.
 func (o Options) devices(head *facts.Node) []int {
 	count := 0
 	if o.Accelerator != "cpu" {

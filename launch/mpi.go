@@ -25,7 +25,6 @@ func (r runner) openMPICommand() []string {
 	return slices.Concat(argv, r.words, r.exported("-x"), r.scriptCommand())
 }
 
-// exported are the exports, each behind an option.
 func (r runner) exported(option string) []string {
 	var words []string
 	for _, s := range r.exports {
@@ -70,20 +69,15 @@ func (r runner) mpichCommand() []string {
 	return slices.Concat(argv, counts, r.words, exports, r.rendezvousEnv(), hosts, r.mpichHelper())
 }
 
-// mpichHelper finds its rank in the environment and starts the script.
 func (r runner) mpichHelper() []string {
-	var argv []string
 	helper := []string{packagePlaceholder + "/launcher/launcher_helper.py", "--launcher", r.launcher}
-	if r.NoPython {
+	switch {
+	case r.NoPython:
 		helper = append(helper, "--no_python")
-	} else {
-		argv = []string{r.python, "-u"}
-		if r.Module {
-			argv = append(argv, "-m")
-			helper = append(helper, "--module")
-		}
+	case r.Module:
+		helper = append(helper, "--module")
 	}
-	return slices.Concat(argv, helper, []string{r.Script}, r.arguments)
+	return slices.Concat(r.interpreter(), helper, []string{r.Script}, r.arguments)
 }
 
 // impiCommand is nil where ranks are bound to cores: which ones hangs on the
@@ -104,13 +98,11 @@ func (r runner) impiCommand() []string {
 	return append(argv, r.rankCommands(false)...)
 }
 
-// rendezvousEnv is the endpoint of the rendezvous and how many ranks there are.
 func (r runner) rendezvousEnv() []string {
 	return []string{"-genv", "MASTER_ADDR", r.masterAddr(), "-genv", "MASTER_PORT", strconv.Itoa(r.masterPort()),
 		"-genv", "WORLD_SIZE", r.total(), "-genv", "LOCAL_SIZE", r.perNode()}
 }
 
-// rankCommands is one command a rank, with a colon between them.
 func (r runner) rankCommands(named bool) []string {
 	var argv []string
 	rank := 0
@@ -131,19 +123,21 @@ func (r runner) rankCommands(named bool) []string {
 	return argv
 }
 
-// scriptCommand starts the script itself, without launch.py.
 func (r runner) scriptCommand() []string {
-	var argv []string
-	if !r.NoPython {
-		argv = []string{r.python, "-u"}
-		if r.Module {
-			argv = append(argv, "-m")
-		}
-	}
-	return slices.Concat(argv, []string{r.Script}, r.arguments)
+	return slices.Concat(r.interpreter(), []string{r.Script}, r.arguments)
 }
 
-// total is the slots of the whole hostfile.
+// interpreter is what stands before the script, nothing with --no_python.
+func (r runner) interpreter() []string {
+	switch {
+	case r.NoPython:
+		return nil
+	case r.Module:
+		return []string{r.python, "-u", "-m"}
+	}
+	return []string{r.python, "-u"}
+}
+
 func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
 
 // perNode is the slots of the first host, which are those of all.
@@ -164,9 +158,9 @@ func sameSlots(hosts []hostfile.Host) bool {
 // What MPI launchers export before anything else (multinode_runner.py, __init__ of
 // OpenMPIRunner and MVAPICHRunner) and after it (IMPIRunner.get_cmd).
 
-func openMPIPresets(Exporter) []string { return []string{"UCX_TLS=tcp"} }
+func openMPIPresets(exporter) []string { return []string{"UCX_TLS=tcp"} }
 
-func mvapichPresets(x Exporter) []string {
+func mvapichPresets(x exporter) []string {
 	presets := []string{"MV2_SMP_USE_CMA=0", "MV2_DEBUG_SHOW_BACKTRACE=1", "MV2_SUPPORT_DL=1", "MV2_ENABLE_AFFINITY=0", "MV2_INTER_ALLGATHER_TUNING=5", "MV2_CUDA_USE_NAIVE=0"}
 	if x.Accelerator == "cuda" || hostfile.Before(x.DeepSpeed, "0.8.1") {
 		presets = slices.Insert(presets, 2, "MV2_USE_CUDA=1")
@@ -174,7 +168,7 @@ func mvapichPresets(x Exporter) []string {
 	return presets
 }
 
-func impiOverrides(x Exporter) []string {
+func impiOverrides(x exporter) []string {
 	if hostfile.Before(x.DeepSpeed, "0.11.2") {
 		return nil
 	}
@@ -189,7 +183,6 @@ func (r runner) openMPIRefuses() error {
 		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
 }
 
-// underMPI is whether Open MPI has started the launching machine's shell.
 func (r runner) underMPI() bool {
 	return r.has("OMPI_COMM_WORLD_LOCAL_RANK") && r.has("OMPI_COMM_WORLD_RANK") && r.has("OMPI_COMM_WORLD_SIZE")
 }

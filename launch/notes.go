@@ -31,7 +31,6 @@ func note(name, format string, values ...any) hostfile.Note {
 	return hostfile.Note{ID: name, Message: fmt.Sprintf(format, values...)}
 }
 
-// commonNotes do not hang on the launcher.
 func (r runner) commonNotes() []hostfile.Note {
 	var notes []hostfile.Note
 	if r.Autotuning != "" {
@@ -49,7 +48,6 @@ func (r runner) commonNotes() []hostfile.Note {
 	return notes
 }
 
-// optionNotes are options that go no further than this machine.
 func (r runner) optionNotes() []hostfile.Note {
 	if r.isLocal() {
 		return nil
@@ -82,7 +80,6 @@ func (r runner) optionNotes() []hostfile.Note {
 	return []hostfile.Note{note("option-not-forwarded", "with --launcher %s DeepSpeed does not hand %s on, and the nodes run as if it were not there: leave it out", r.launcher, strings.Join(lost, ", "))}
 }
 
-// forwards is whether an option goes further than the launching machine.
 func (r runner) forwards(option string) bool {
 	switch option {
 	case "--launcher_args":

@@ -23,7 +23,11 @@ func (r runner) pdshCommand() []string {
 	argv = append(argv, "-f", "1024", "-w", strings.Join(hostNames(r.active), ","))
 	argv = append(argv, r.words...)
 	if !r.before("0.17.1") && r.VenvScript != "" {
-		argv = append(argv, "source "+r.VenvScript+r.afterVenvScript())
+		source := "source " + r.VenvScript
+		if !r.before("0.17.5") { // forgotten at first
+			source += ";"
+		}
+		argv = append(argv, source)
 	}
 	var exports strings.Builder
 	for _, s := range r.exports {
@@ -37,15 +41,6 @@ func (r runner) pdshCommand() []string {
 		argv = append(argv, r.pdshArgument(argument))
 	}
 	return argv
-}
-
-// afterVenvScript is what ends the command that reads --venv_script, forgotten at
-// first.
-func (r runner) afterVenvScript() string {
-	if r.before("0.17.5") {
-		return ""
-	}
-	return ";"
 }
 
 // pdshArgument is an argument of the script as it is put into the command for the
@@ -63,7 +58,6 @@ func (r runner) pdshArgument(argument string) string {
 	return argument
 }
 
-// pdshEnvironment is what pdsh goes by.
 func (r runner) pdshEnvironment() []facts.Setting {
 	settings := []facts.Setting{{Name: "PDSH_RCMD_TYPE", Value: "ssh", Source: "deepspeed"}}
 	if r.SSHPort == 0 {
@@ -83,7 +77,6 @@ func (r runner) pdshEnvironment() []facts.Setting {
 // sshArgsAppend is what pdsh adds to the command line of its ssh.
 const sshArgsAppend = "PDSH_SSH_ARGS_APPEND"
 
-// pythonPath is PYTHONPATH once the runner has put the working directory first.
 func pythonPath(workDir string, env *facts.Env) string {
 	if already, set := lookup(env, "PYTHONPATH"); set {
 		return workDir + ":" + already
@@ -122,21 +115,22 @@ func (r runner) pdshRefuses() error {
 // have set.
 func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
-// pdshNotes are about pdsh itself.
+// pdshTraps are options of pdsh, each a letter, that --launcher_args should not give it.
+var pdshTraps = []struct{ options, id, message string }{
+	{"waAg", "launcher-args-hosts", "adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile"},
+	{"xX", "launcher-args-hosts", "leaves hosts out, and those behind them get ranks that are not theirs: use --exclude"},
+	{"R", "launcher-args-module", "has pdsh use another module than ssh: leave it out"},
+	{"f", "launcher-args-fanout", "replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out"},
+	{"u", "launcher-args-timeout", "ends the training after so many seconds: leave it out"},
+}
+
 func (r runner) pdshNotes() []hostfile.Note {
 	notes := r.shellNotes()
 	for _, word := range r.words {
-		switch {
-		case strings.HasPrefix(word, "-w"), strings.HasPrefix(word, "-a"), strings.HasPrefix(word, "-A"), strings.HasPrefix(word, "-g"):
-			notes = append(notes, note("launcher-args-hosts", "%q of --launcher_args adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile", word))
-		case strings.HasPrefix(word, "-x"), strings.HasPrefix(word, "-X"):
-			notes = append(notes, note("launcher-args-hosts", "%q of --launcher_args leaves hosts out, and those behind them get ranks that are not theirs: use --exclude", word))
-		case strings.HasPrefix(word, "-R"):
-			notes = append(notes, note("launcher-args-module", "%q of --launcher_args has pdsh use another module than ssh: leave it out", word))
-		case strings.HasPrefix(word, "-f"):
-			notes = append(notes, note("launcher-args-fanout", "%q of --launcher_args replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out", word))
-		case strings.HasPrefix(word, "-u"):
-			notes = append(notes, note("launcher-args-timeout", "%q of --launcher_args ends the training after so many seconds: leave it out", word))
+		for _, trap := range pdshTraps {
+			if len(word) > 1 && word[0] == '-' && strings.IndexByte(trap.options, word[1]) >= 0 {
+				notes = append(notes, note(trap.id, "%q of --launcher_args %s", word, trap.message))
+			}
 		}
 	}
 	if r.VenvScript != "" && r.within("0.17.1", "0.17.5") {

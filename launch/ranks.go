@@ -66,13 +66,10 @@ func (p Prediction) Ranks() []Rank {
 	return ranks
 }
 
-// rotates is whether launch.py of v0.9.4 or later numbers the processes.
 func (p Prediction) rotates() bool {
 	return p.ChoosesDevices() && !hostfile.Before(p.DeepSpeed, "0.9.4")
 }
 
-// starters is how many of the hosts start processes of this launch: all, unless a
-// torchrun was given fewer.
 func (p Prediction) starters() int {
 	if p.Torchrun() && p.Script != "" {
 		return min(len(p.Hosts), cmp.Or(p.MaxNodes, 1))

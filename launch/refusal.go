@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"preflight/hostfile"
 )
 
 // DeepSpeedRefuses is what DeepSpeed would say and what to do instead.
-func DeepSpeedRefuses(said, format string, values ...any) *UsageError {
-	return &UsageError{Program: ProgramDeepSpeed, Original: said, Message: fmt.Sprintf(format, values...)}
+func DeepSpeedRefuses(original, format string, values ...any) *UsageError {
+	return &UsageError{Program: ProgramDeepSpeed, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // scriptArguments are the script's arguments as the runner goes on with them: for
@@ -124,14 +123,9 @@ func (r runner) refusedWithoutHosts(err error) error {
 }
 
 func joined(slots []int) string {
-	words := make([]string, len(slots))
-	for i, slot := range slots {
-		words[i] = strconv.Itoa(slot)
-	}
-	return strings.Join(words, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ", ")
 }
 
-// launcherRefused is what a launcher refuses by itself.
 func (r *runner) launcherRefused() error {
 	if r.by.Name == "" || r.before(r.by.since) {
 		known := slices.DeleteFunc(slices.Clone(Launchers), func(l Launcher) bool { return r.before(l.since) })
@@ -156,14 +150,11 @@ func (r *runner) launcherRefused() error {
 	return nil
 }
 
-// has is whether the launching machine's environment has a variable.
 func (r runner) has(name string) bool {
 	_, set := lookup(r.env, name)
 	return set
 }
 
-// splitLauncherArgs are the words that go to the launcher, none where its release
-// forgets them.
 func (r runner) splitLauncherArgs() ([]string, error) {
 	if r.dropsLauncherArgs() {
 		return nil, nil

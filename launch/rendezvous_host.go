@@ -80,11 +80,7 @@ func sharesAddress(host string, node *facts.Node, own []netip.Addr) (shares bool
 }
 
 func listed(addresses []netip.Addr) string {
-	var all []string
-	for _, address := range addresses {
-		all = append(all, address.String())
-	}
-	return strings.Join(all, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(addresses), "[]"), " ", ", ")
 }
 
 // SecondRendezvous is who hosts torchrun's second rendezvous in c10d mode: group rank 0,

@@ -37,16 +37,13 @@ type runner struct {
 	exports   []facts.Setting // in the order in which they are handed over, quoted
 }
 
-// before is whether the runner is of an older release.
 func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
-// within is whether the runner is of a release from first to before end.
 func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
 // isLocal is whether launch.py is started here rather than by a launcher.
 func (r runner) isLocal() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
 
-// excluded are the hosts of the hostfile that the filters leave out, none without one.
 func (r runner) excluded() (names []string) {
 	if r.HostsFile == "" {
 		return nil
@@ -63,9 +60,8 @@ func (r runner) excluded() (names []string) {
 	return names
 }
 
-// command is what the runner starts, nil where that cannot be known.
 func (r runner) command() []string {
-	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, noSlotsStated) {
+	if r.Script == "" || r.python == "" || r.Autotuning != "" || slices.ContainsFunc(r.active, func(h hostfile.Host) bool { return h.Slots == nil }) {
 		return nil
 	}
 	switch {
@@ -84,18 +80,13 @@ func (r runner) environment() []facts.Setting {
 		return nil
 	}
 	settings := []facts.Setting{{Name: "PYTHONPATH", Value: pythonPath(r.WorkDir, r.env), Source: "deepspeed"}}
-	if r.by.environment != nil {
-		settings = append(settings, r.by.environment(r)...)
+	if r.by.environment == nil {
+		return settings
 	}
-	return settings
+	return append(settings, r.by.environment(r)...)
 }
 
-// asksForAllSlots is whether as many ranks are asked for as the whole hostfile has slots.
-func (r runner) asksForAllSlots() bool {
-	return r.by.allSlotsUntil != "" && r.before(r.by.allSlotsUntil)
-}
-
-func noSlotsStated(host hostfile.Host) bool { return host.Slots == nil }
+func (r runner) asksForAllSlots() bool { return r.before(r.by.allSlotsUntil) }
 
 // localCommand starts launch.py on this machine, of one host or, with --no_ssh, of
 // the one of --node_rank.

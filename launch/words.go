@@ -7,7 +7,6 @@ import (
 	"preflight/facts"
 )
 
-// pythonError is what Python says, in its own words.
 type pythonError string
 
 func (e pythonError) Error() string { return string(e) }
@@ -85,7 +84,6 @@ func survivesShell(value, word string) bool {
 	return err == nil && len(words) == 1 && words[0] == value
 }
 
-// hasShellSyntax is whether a shell finds something to expand or to obey in a word.
 func hasShellSyntax(word string) bool {
 	var quote rune
 	escaped := false
@@ -112,7 +110,6 @@ func hasShellSyntax(word string) bool {
 	return false
 }
 
-// braces is whether bash makes several words of what begins with a brace.
 func braces(text string) bool {
 	inside, _, closed := strings.Cut(text, "}")
 	return closed && (strings.Contains(inside, ",") || strings.Contains(inside, ".."))

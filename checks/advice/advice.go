@@ -1,6 +1,7 @@
 package advice
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,8 +59,8 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 		{"NCCL_SOCKET_IFNAME", nccl.IfnameFor(view.Nodes, wanted), nccl.Bootstrap, view.Launch.Accelerator != "cpu"},
 		{"GLOO_SOCKET_IFNAME", proof.Common(view.Nodes, wanted), nccl.Gloo, true},
 	} {
-		told := ranks.Exporting(view.Launch, candidate.name, candidate.value)
-		leads := func(node *facts.Node) bool { return candidate.choose(told, node).Address == mesh(node).Address }
+		exporting := ranks.Exporting(view.Launch, candidate.name, candidate.value)
+		leads := func(node *facts.Node) bool { return candidate.choose(exporting, node).Address == mesh(node).Address }
 		if !candidate.isRead || !fix.IsPlain(candidate.value) || !all(view.Nodes, leads) {
 			continue // it would lead to an address that nobody called
 		}
@@ -127,8 +128,6 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	return adviseGID(view)
 }
 
-// activePorts spells the ports of a node that NCCL would take, with their link
-// layers: "mlx5_0:1/InfiniBand mlx5_2:1/Ethernet".
 func activePorts(view checks.View, node *facts.Node) string {
 	var ports []string
 	for _, port := range nccl.HCAPorts(view.Launch, node) {
@@ -166,7 +165,7 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 	found, differs := map[int]bool{}, false
 	for _, node := range view.Nodes {
 		env := launch.RankEnv(node.Env, view.Launch.Exports)
-		version := ranks.NCCLVersion(node)
+		version := nccl.Version(node)
 		if version == "" {
 			return nil
 		}
@@ -190,4 +189,34 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 			"every active port of all %d nodes has its RoCE v2 address there, and this NCCL takes index 0 by itself", len(view.Nodes))}}
 	}
 	return nil
+}
+
+// Interconnects groups the nodes by what NCCL will use there, the largest group first
+// and equal ones in hostfile order. A node that did not show enough is in none.
+func Interconnects(nodes []facts.Node, prediction launch.Prediction) []checks.Interconnect {
+	if prediction.Accelerator == "cpu" {
+		return nil // gloo knows but one way
+	}
+	var groups []checks.Interconnect
+	at := map[[2]nccl.Transport]int{}
+	transports := nccl.NewTransports(prediction, nodes)
+	for i := range nodes {
+		node := &nodes[i]
+		if !node.Reached {
+			continue
+		}
+		inside, between := transports.Inside(node), transports.Between(node)
+		if inside.Name == "" && between.Name == "" {
+			continue
+		}
+		group, seen := at[[2]nccl.Transport{inside, between}]
+		if !seen {
+			group = len(groups)
+			at[[2]nccl.Transport{inside, between}] = group
+			groups = append(groups, checks.Interconnect{Inside: inside, Between: between})
+		}
+		groups[group].Nodes = append(groups[group].Nodes, node.Name)
+	}
+	slices.SortStableFunc(groups, func(a, b checks.Interconnect) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
+	return groups
 }

@@ -1,6 +1,6 @@
 // Package advice says which environment and arguments this run has proven to work, and what
 // the ranks will talk by.
 //
-// It refuses to advise what no drill has tried; what merely follows from the facts is told
+// It refuses to advise what no drill has tried; what merely follows from the facts is kept
 // apart from that.
 package advice

@@ -1,7 +1,6 @@
 package agreement
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -24,14 +23,13 @@ type Change struct {
 	After  json.RawMessage `json:"after"`
 }
 
-// came is whether there is something where nothing was, and gone the reverse.
 func (c Change) came() bool { return len(c.Before) == 0 }
 
 func (c Change) gone() bool { return len(c.After) == 0 }
 
 // Changes compares two looks at a fleet, node by node in the order of the
 // second, the launching machine last. Volatile facts take no part, and neither does a
-// section that one of the two looks could not see: [Unseen] tells of those.
+// section that one of the two looks could not see: see [Unseen] for those.
 //
 // Of the facts that are rightly a node's own, those take part that tell one piece of
 // hardware from another, and its IPv4 addresses: a machine or a GPU that was replaced is
@@ -89,7 +87,7 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	}
 	for i := range after {
 		name := after[i].Name
-		// Machines made of one image may share an id, and are not told apart by it.
+		// Machines made of one image may share an id, which then says nothing.
 		if former := nameless[idOf(&after[i])]; was[name] == nil && len(former) == 1 {
 			was[name] = former[0]
 			delete(nameless, idOf(&after[i]))
@@ -99,7 +97,6 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	return was
 }
 
-// idOf is the machine id of a node, "" for not seen.
 func idOf(node *facts.Node) string {
 	if node.Host == nil {
 		return ""
@@ -130,7 +127,6 @@ func standing(node *facts.Node) string {
 	return "reached"
 }
 
-// quoted is plain words, or a list of them, as JSON.
 func quoted[Words string | []string](words Words) json.RawMessage {
 	text, err := json.Marshal(words)
 	if err != nil {
@@ -142,7 +138,6 @@ func quoted[Words string | []string](words Words) json.RawMessage {
 // machineID is the fact that tells one machine from another under the same name.
 const machineID = "host.machine_id"
 
-// changesOf are the changes of one node that both looks have, by the name of the fact.
 func changesOf(was, is *facts.Node) []Change {
 	var changes []Change
 	for _, section := range facts.Sections() {
@@ -153,7 +148,7 @@ func changesOf(was, is *facts.Node) []Change {
 		whole := whollyMoved(was, is, section, before, after)
 		for path := range union(before, after) {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
-			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it told nothing, and is gone with what it was part of
+			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it said nothing, and is gone with what it was part of
 			if before[path] == after[path] || blank || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
@@ -170,7 +165,6 @@ func changesOf(was, is *facts.Node) []Change {
 // node had.
 var ownFacts = []string{machineID, "nvml.cards.*.uuid", "net.interfaces.*.addresses"}
 
-// valuesOf are the facts of a section that may be compared with another look at the node.
 func valuesOf(node, other *facts.Node, section facts.Section) map[string]string {
 	values := map[string]string{}
 	node.EachComparable(section, func(path, value string) { values[path] = value })
@@ -338,74 +332,12 @@ func (m moved) change(node, path, before, after string) (c Change, ok bool) {
 
 func union[V any](a, b map[string]V) map[string]bool {
 	paths := map[string]bool{}
-	for path := range a {
-		paths[path] = true
-	}
-	for path := range b {
-		paths[path] = true
+	for _, side := range []map[string]V{a, b} {
+		for path := range side {
+			paths[path] = true
+		}
 	}
 	return paths
-}
-
-// NotCompared is a section of a node that only one of two looks saw: nobody can tell
-// whether it changed.
-type NotCompared struct {
-	Node    string        `json:"node"`    // as it is called in the later look
-	Section facts.Section `json:"section"` // "" for all of a node that neither look reached
-	Reason  string        `json:"reason"`  // why it was not seen
-	Earlier bool          `json:"earlier"` // it is the earlier look that has not seen it
-	// ByChoice is whether nobody was to look at it, and nothing that was known before is
-	// lost by that.
-	ByChoice bool `json:"by_choice"`
-}
-
-// Unseen is what [Changes] could not compare, node by node in the order of the second
-// look, the launching machine last. A node that came, went or was reached once only is
-// among the changes, and not here.
-func Unseen(before, after facts.Fleet) []NotCompared {
-	all := []NotCompared{}
-	was := earlier(before.Nodes, after.Nodes)
-	for i := range after.Nodes {
-		node := &after.Nodes[i]
-		old := was[node.Name]
-		switch {
-		case old == nil, standing(old) != standing(node):
-		case !node.Reached:
-			all = append(all, NotCompared{Node: node.Name, Reason: standing(node) + ", and not before"})
-		default:
-			all = append(all, unseenOf(old, node, before.NotTried, after.NotTried)...)
-		}
-	}
-	return append(all, unseenOnHead(before.Head, after.Head)...)
-}
-
-// unseenOf are the sections of one node that only one of two looks saw. What a look was
-// told to leave out is a choice where it is the earlier one, or the compilers, which only
-// some launches need; later on it hides what the first one knew.
-func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
-	for _, section := range facts.Sections() {
-		if was.Has(section) == is.Has(section) || slices.Contains(facts.Momentary, section) {
-			continue
-		}
-		u := NotCompared{Node: is.Name, Section: section, Earlier: is.Has(section)}
-		blind, notTried := is, notTriedNow
-		if u.Earlier {
-			blind, notTried = was, notTriedThen
-		}
-		_, chosen := notTried[section]
-		u.ByChoice = chosen && (u.Earlier || section == facts.SectionToolchain)
-		u.Reason = cmp.Or(blind.Missing[section], notTried[section], "not looked at")
-		unseen = append(unseen, u)
-	}
-	return unseen
-}
-
-// unseenOnHead is the launchers of the launching machine, where it is the same machine.
-func unseenOnHead(before, after *facts.Node) []NotCompared {
-	if !sameMachine(before, after) {
-		return nil
-	}
-	return slices.DeleteFunc(unseenOf(before, after, nil, nil), func(u NotCompared) bool { return u.Section != facts.SectionLauncher })
 }
 
 // FoldChanges makes one change of those on a node that FoldSiblings takes for one, before

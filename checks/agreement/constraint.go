@@ -90,22 +90,10 @@ func (b bound) holds(value string, about facts.Description) (bool, error) {
 	return b.within(seen.Compare(b.version)), nil
 }
 
-// within is whether a value that compares so with the operand is as stated.
-func (b bound) within(order int) bool {
-	switch b.op {
-	case ">=":
-		return order >= 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
-	case "<":
-		return order < 0
-	case "!=":
-		return order != 0
-	}
-	return order == 0
-}
+// orders are how a value may compare with the operand of each comparison.
+var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}, begins: {0}}
+
+func (b bound) within(order int) bool { return slices.Contains(orders[b.op], order) }
 
 // further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
 // may follow those of a plain version.
@@ -145,7 +133,6 @@ func (c constraint) possible(about facts.Description) error {
 	return nil
 }
 
-// possibleNumber narrows what the fact can be down, bound by bound.
 func (c constraint) possibleNumber(about facts.Description) error {
 	low, high := leastOf(about), math.Inf(1)
 	whole := isWhole(about)
@@ -194,7 +181,6 @@ func isWhole(about facts.Description) bool {
 	return about.Unit != "W" && about.Path != "host.cpu.quota"
 }
 
-// contradiction finds two bounds that no value is within.
 func (c constraint) contradiction() error {
 	for _, low := range c.bounds {
 		for _, high := range c.bounds {
@@ -211,7 +197,6 @@ func (c constraint) contradiction() error {
 	return nil
 }
 
-// against orders the operands of two bounds of one constraint.
 func (b bound) against(other bound) int {
 	switch {
 	case b.version != nil && other.version != nil:

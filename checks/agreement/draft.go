@@ -52,8 +52,8 @@ func Drafts(nodes []facts.Node) []Draft {
 		var seen []*facts.Node
 		for i := range nodes {
 			node := &nodes[i]
-			tells := node.Reached && node.Has(section) && notSeen(node, section) == ""
-			if noModule := path == "gpu.open_module" && remedy.ModuleKind(node) == ""; tells && !noModule {
+			isSeen := node.Reached && node.Has(section) && notSeen(node, section) == ""
+			if noModule := path == "gpu.open_module" && remedy.ModuleKind(node) == ""; isSeen && !noModule {
 				seen = append(seen, node)
 			}
 		}
@@ -71,13 +71,13 @@ func Drafts(nodes []facts.Node) []Draft {
 	return drafts
 }
 
-// groups are drafts without their statements, sorted by fact.
 func (f draftedFact) groups(path string, seen []*facts.Node) (drafts []Draft) {
 	if f.path == peersMTU {
-		seen = slices.DeleteFunc(slices.Clone(seen), func(n *facts.Node) bool { _, mtu := mtuToPeers(n); return mtu == "" })
 		d := Draft{Fact: f.path}
 		for _, g := range compare.GroupBy(seen, func(n *facts.Node) string { _, mtu := mtuToPeers(n); return mtu }) {
-			d.Groups = append(d.Groups, checks.FactGroup{Value: json.RawMessage(g.Value), Nodes: g.Nodes})
+			if g.Value != "" {
+				d.Groups = append(d.Groups, checks.FactGroup{Value: json.RawMessage(g.Value), Nodes: g.Nodes})
+			}
 		}
 		if d.Groups == nil {
 			return nil

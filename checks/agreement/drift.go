@@ -12,7 +12,6 @@ import (
 	"preflight/hostfile"
 )
 
-// baseline is one that a fleet is held against.
 type baseline struct{ *checks.Baseline }
 
 var Drift = checks.Check{
@@ -56,11 +55,14 @@ func drifted(view checks.View) []checks.Finding {
 		before := was[node.Name]
 		switch {
 		case before == nil:
-			findings = append(findings, baseline.added(view, node))
+			findings = append(findings, checks.Finding{
+				Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
+				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.anew(view)},
+			})
 		case !before.Reached:
 			findings = append(findings, checks.UnknownFor(node, "the baseline has not seen this node: it was not reached then"))
 		default:
-			findings = append(findings, left.note(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
+			findings = append(findings, left.add(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
 			findings = append(findings, baseline.changed(view, before, node)...)
 		}
 	}
@@ -109,11 +111,11 @@ func (b baseline) headChanged(view checks.View) []checks.Finding {
 	}
 	if unseen := unseenOnHead(b.Head, view.Head); len(unseen) > 0 {
 		u := unseen[0]
-		told := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
+		summary := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
 		if u.Earlier {
-			told = "the baseline has not seen this of the " + told
+			summary = "the baseline has not seen this of the " + summary
 		}
-		return []checks.Finding{{Verdict: checks.Unknown, Summary: told}}
+		return []checks.Finding{{Verdict: checks.Unknown, Summary: summary}}
 	}
 	return nil
 }
@@ -121,7 +123,6 @@ func (b baseline) headChanged(view checks.View) []checks.Finding {
 // isAnotherMachine tells by the machine id, where both looks saw one.
 func isAnotherMachine(c Change) bool { return c.Fact == machineID && !c.came() && !c.gone() }
 
-// split takes those changes out that belong together.
 func split(changes []Change, belongs func(Change) bool) (own, rest []Change) {
 	for _, c := range changes {
 		if belongs(c) {
@@ -131,13 +132,6 @@ func split(changes []Change, belongs func(Change) bool) (own, rest []Change) {
 		}
 	}
 	return own, rest
-}
-
-func (b baseline) added(view checks.View, node *facts.Node) checks.Finding {
-	return checks.Finding{
-		Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
-		Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{b.anew(view)},
-	}
 }
 
 // renamed are the nodes whose machines the baseline knows by other names: one finding, for
@@ -231,21 +225,21 @@ func (b baseline) who(id string) (name string) {
 // uncompared is what drift did not compare because nobody was to look at it, each once.
 type uncompared []string
 
-// note parts what was not seen on a node: what is a gap becomes findings, the rest is left
-// out. A section that is missing now is told in the words of every other check that misses it.
-func (l *uncompared) note(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
+// add splits what was not seen on a node: what is a gap becomes findings, the rest is left
+// out. A section that is missing now is reported in the words of every other check that misses it.
+func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
 	for _, u := range unseen {
-		told := fmt.Sprintf("%s: %s", u.Section, u.Reason)
+		reason := fmt.Sprintf("%s: %s", u.Section, u.Reason)
 		switch {
 		case u.ByChoice:
-			if told = fmt.Sprintf("%s (%s)", u.Section, u.Reason); !slices.Contains(*l, told) {
-				*l = append(*l, told)
+			if reason = fmt.Sprintf("%s (%s)", u.Section, u.Reason); !slices.Contains(*l, reason) {
+				*l = append(*l, reason)
 			}
 			continue
 		case u.Earlier:
-			told = "the baseline has not seen " + told
+			reason = "the baseline has not seen " + reason
 		}
-		findings = append(findings, checks.UnknownFor(node, told))
+		findings = append(findings, checks.UnknownFor(node, reason))
 	}
 	return findings
 }

@@ -10,7 +10,6 @@ import (
 	"preflight/facts"
 )
 
-// undoDriver installs the version that was there.
 func undoDriver(d topicChange) []fix.Command {
 	at := slices.IndexFunc(d.changes, func(c Change) bool {
 		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && unquoted(string(c.Before)) != ""
@@ -32,10 +31,9 @@ func undoGPUs(d topicChange) []fix.Command {
 	if !slices.ContainsFunc(d.changes, failed) || d.view.Reported("gpu-healthy")[d.node.Name] {
 		return nil
 	}
-	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and mends it: until then a new baseline takes the fault for what is good")}
+	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and repairs it: until then a new baseline takes the fault for what is good")}
 }
 
-// undoPackages has pip install what was there, and remove what was not.
 func undoPackages(d topicChange) []fix.Command {
 	var unlike compare.Difference
 	for _, c := range d.changes {

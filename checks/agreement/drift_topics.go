@@ -16,37 +16,29 @@ import (
 	"preflight/facts"
 )
 
-// topic is facts that change together because of one deed.
+// topic is facts that change together because of one action.
 type topic struct {
 	what  string // a plural or a singular that "changed" follows
 	facts *regexp.Regexp
-	// back is how the deed is undone on a node; nil where only a person can tell.
+	// undo is how that is undone on a node; nil where only a person can tell.
 	undo func(topicChange) []fix.Command
 	// causes are the checks whose findings may be what changed: then the node is to be
-	// mended, and not the baseline.
+	// repaired, and the baseline stays.
 	causes []string
 }
 
-// topicChange is what changed on a node of one topic.
 type topicChange struct {
 	view         checks.View
 	before, node *facts.Node
 	changes      []Change
 }
 
-// explained names the checks of this run that find on the node what a topic's changes may
-// come from, none where nothing does.
 func (t topic) explained(view checks.View, node *facts.Node) []fix.Command {
-	var ids []string
-	for _, id := range t.causes {
-		if view.Reported(id)[node.Name] {
-			ids = append(ids, id)
-		}
-	}
-	if ids == nil {
+	ids := slices.DeleteFunc(slices.Clone(t.causes), func(id string) bool { return !view.Reported(id)[node.Name] })
+	if len(ids) == 0 {
 		return nil
 	}
-	return []fix.Command{fix.Note("see %s in this report first: until that is mended, a new baseline takes the fault for what is good", fix.List[fix.Text](", ", ids))}
+	return []fix.Command{fix.Note("see %s in this report first: until that is repaired, a new baseline takes the fault for what is good", fix.List[fix.Text](", ", ids))}
 }
 
 // topics are tried in this order, and together take every fact: what is left over is
@@ -77,7 +69,6 @@ var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), fun
 	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # what it takes to get it back")}
 }, []string{"gpu-driver-loads"}}
 
-// topicsOf are the topics of what changed on a node.
 func topicsOf(node *facts.Node) []topic {
 	if node.NVML != nil && node.NVML.Failure != nil {
 		return append([]topic{silent}, topics...)
@@ -126,8 +117,6 @@ func breaks(node *facts.Node, c Change) bool {
 	return false
 }
 
-// leadsAway is whether ranks may talk by an interface: it leads to the other nodes, or
-// could.
 func leadsAway(node *facts.Node, name string) bool {
 	if name == names.PeerInterface(node) {
 		return true
@@ -136,27 +125,23 @@ func leadsAway(node *facts.Node, name string) bool {
 	return at < 0 || !node.Net.Interfaces[at].Internal()
 }
 
-// entriesIn is how many entries a list has, 0 for one that is not there.
 func entriesIn(list json.RawMessage) int {
 	var entries []any
-	if json.Unmarshal(list, &entries) != nil {
-		return 0
-	}
+	_ = json.Unmarshal(list, &entries) // nil for a list that is not there
 	return len(entries)
 }
 
-// sizeIn is a number of bytes, 0 for one that is not there.
 func sizeIn(size json.RawMessage) int64 {
 	bytes, err := strconv.ParseInt(string(size), 10, 64)
 	if err != nil {
-		return 0
+		return 0 // it is not there
 	}
 	return bytes
 }
 
 // finding tells of at least one change on a node, the worst first and with its weight; that
 // the machine is another one comes before all. A waiver has to cover all of those that weigh
-// most. Where not all are told the fix says what lists them.
+// most. Where not all are listed the fix says what lists them.
 func (b baseline) finding(node *facts.Node, changes []Change) checks.Finding {
 	rank := func(c Change) int {
 		switch {
@@ -232,7 +217,6 @@ func unlikeCells(c Change) (now, then string, are bool) {
 	return compare.List(nows), compare.List(thens), nows != nil
 }
 
-// beyond is what a list has that another has not.
 func beyond(list, other []string) string {
 	extra := slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return slices.Contains(other, entry) })
 	switch {

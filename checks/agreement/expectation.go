@@ -38,7 +38,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 		findings = append(findings, s.findings(view)...)
 		judged = judged || s.met || s.missed != nil
 	}
-	left := notJudged(statements)
+	left := skipped(statements)
 	switch {
 	case statements == nil:
 		return checks.Skipped(NoPolicy)
@@ -77,7 +77,6 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 	return findings
 }
 
-// weight is what missing it comes to under a policy, which may weigh all of them anew.
 func (s *statement) weight(policy checks.Policy) checks.Verdict {
 	stated := checks.Fail
 	if s.Severity == checks.Warning {
@@ -118,9 +117,8 @@ func (s *statement) fix(view checks.View) fix.Command {
 // of processors.
 func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == checks.Error }
 
-// notJudged says what was stated of this fleet and nobody was to look at, none where that
-// is nothing. What the policy insists on is an unknown of its own.
-func notJudged(statements []statement) []checks.Finding {
+// skipped says what was stated of this fleet and nobody was to look at. What the policy insists on is an unknown of its own.
+func skipped(statements []statement) []checks.Finding {
 	var reasons []string
 	left := map[string][]string{} // facts by why nobody looked
 	for i := range statements {
@@ -140,5 +138,5 @@ func notJudged(statements []statement) []checks.Finding {
 	for _, reason := range reasons {
 		parts = append(parts, strings.Join(left[reason], ", ")+" ("+reason+")")
 	}
-	return []checks.Finding{{Verdict: checks.Pass, Summary: "not judged: " + strings.Join(parts, ", ")}}
+	return []checks.Finding{{Verdict: checks.Pass, Summary: "skipped: " + strings.Join(parts, ", ")}}
 }

@@ -28,7 +28,6 @@ type knownFact struct {
 	path *regexp.Regexp
 }
 
-// factAt describes the fact with a path, which may have "*" in it.
 func factAt(path string) (facts.Description, error) {
 	for _, known := range knownFacts() {
 		if known.path.MatchString(path) {
@@ -54,14 +53,11 @@ func unknownFact(path string) error {
 			namesakes = append(namesakes, d.Path)
 		}
 	}
-	near := compare.Nearest(path, namesakes, len(path))
-	if near == "" {
-		near = compare.Nearest(path, paths, max(3, len(path)/3))
+	hint := "preflight facts lists them"
+	if near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Nearest(path, paths, max(3, len(path)/3))); near != "" {
+		hint = fmt.Sprintf("the nearest is %q", near)
 	}
-	if near == "" {
-		return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: preflight facts lists them", path)}
-	}
-	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: the nearest is %q", path, near)}
+	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: %s", path, hint)}
 }
 
 // UnknownFactError says that no node can tell such a fact, and which is near.
@@ -106,7 +102,6 @@ func InFull(fact string) string {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// values are the facts of a node that the statement is about, by path.
 func (s *statement) values(node *facts.Node, section facts.Section) map[string]string {
 	values := map[string]string{}
 	if s.Fact == peersMTU {

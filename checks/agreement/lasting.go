@@ -1,6 +1,7 @@
 package agreement
 
 import (
+	"maps"
 	"slices"
 
 	"preflight/checks"
@@ -18,12 +19,13 @@ func Lasting(catalogue []checks.Check) []checks.Check {
 	for i := range judged {
 		check := &judged[i]
 		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return isGone(check, s) })
-		if check.Volatile || len(lasting) < len(check.Needs) {
+		if len(lasting) < len(check.Needs) {
+			check.Needs = lasting // what the run was never to look at is still not judged
+			check.Run = func(checks.View) []checks.Finding { return nil }
 			check.Undecided = LeftOut
-			if len(lasting) < len(check.Needs) {
-				check.Needs = lasting // what the run was never to look at is still not judged
-				check.Run = func(checks.View) []checks.Finding { return nil }
-			}
+		}
+		if check.Volatile {
+			check.Undecided = LeftOut
 		}
 	}
 	return judged
@@ -57,9 +59,7 @@ func LastingFleet(fleet facts.Fleet, prediction launch.Prediction) facts.Fleet {
 	fleet.Nodes = slices.Clone(fleet.Nodes)
 	slices.SortStableFunc(fleet.Nodes, func(a, b facts.Node) int { return place[a.Name] - place[b.Name] })
 	notTried := map[facts.Section]string{}
-	for section, reason := range fleet.NotTried {
-		notTried[section] = reason
-	}
+	maps.Copy(notTried, fleet.NotTried)
 	for _, section := range facts.Momentary {
 		notTried[section] = LeftOut
 	}

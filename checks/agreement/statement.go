@@ -15,7 +15,6 @@ import (
 	"preflight/hostfile"
 )
 
-// statement is an expectation that can be held against values.
 type statement struct {
 	checks.Expectation
 	about    facts.Description
@@ -64,12 +63,10 @@ func readExpectation(e checks.Expectation) (statement, error) {
 	return s, nil
 }
 
-// names is whether the expectation is stated of a node.
 func (s *statement) names(node string) bool {
 	return len(s.only) == 0 || s.only[node] || s.only[hostfile.Bare(node)]
 }
 
-// wanted is what is expected, in words.
 func (s *statement) wanted() string {
 	text := s.Fact + " " + strings.Join(s.Is, " or ")
 	if s.At != "" {
@@ -84,7 +81,7 @@ type Held struct{ statements []statement }
 // HeldKey is theirs in the Memory of an evaluation.
 type HeldKey struct{}
 
-// Hold holds all expectations against the fleet, of which see tells what a check can judge.
+// Hold holds all expectations against the fleet, see being what a check can judge of it.
 func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks.Sight) *Held {
 	all := &Held{}
 	seen := map[facts.Section]sectionSight{}
@@ -153,7 +150,6 @@ func (s *statement) hold(seen sectionSight) {
 	}
 }
 
-// holding is how one node meets a statement.
 type holding struct {
 	verdict   checks.Verdict // Pass, Fail or Unknown
 	fact      string         // that is not as stated, as it is stated where several are
@@ -229,17 +225,12 @@ func (s *statement) allows(value string) (bool, error) {
 // takes is whether a value as a comparison has it is allowed.
 func (s *statement) takes(value string) bool {
 	if s.about.Kind == facts.Text && value != "" {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return false
-		}
-		value = string(text)
+		value = string(quoted(value))
 	}
 	allowed, err := s.allows(value)
 	return err == nil && allowed
 }
 
-// readable is a fact's value as a person reads it.
 func readable(value string, about facts.Description) string {
 	switch text := plainValue(json.RawMessage(value)); {
 	case about.Kind != facts.Number || about.Unit != "bytes":
@@ -254,7 +245,6 @@ func readable(value string, about facts.Description) string {
 	}
 }
 
-// heldOf are the expectations of an evaluation, none in a View that is not of one.
 func heldOf(view checks.View) *Held {
 	return checks.Remember(view, HeldKey{}, func() *Held { return &Held{} })
 }

@@ -12,6 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // Diff lists every fact on which the reached nodes differ, absent counted as a
@@ -39,7 +40,7 @@ func Diff(nodes []facts.Node) []checks.FactDiff {
 	return diffs
 }
 
-// Kinds parts nodes by how a section of theirs looks. Most nodes of a fleet look
+// Kinds groups nodes by how a section of theirs looks. Most nodes of a fleet look
 // like one of a few, so that the facts of these few are all there is to compare.
 type Kinds struct {
 	First []*facts.Node // of each kind
@@ -129,7 +130,7 @@ func SectionOf(path string) facts.Section {
 	return facts.Section(section)
 }
 
-// FoldSiblings makes one row of facts that differ alike and are told apart by one
+// FoldSiblings makes one row of facts that differ alike and have names that differ in one
 // number alone: the power limit of eight GPUs is one setting, nvml.cards.[0-7].power.limit.
 // The row stands where the first of them stood.
 func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
@@ -153,12 +154,12 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 			if len(family) < 2 {
 				continue
 			}
-			var numbers []int
+			var numbers []string
 			for _, member := range family {
 				numbers = append(numbers, member.number)
 				gone[member.row] = member.row != i
 			}
-			folded[i].Fact = s.before + ranges(numbers) + s.after
+			folded[i].Fact = s.before + hostfile.Fold(numbers) + s.after // [0-3,7]
 			break
 		}
 	}
@@ -173,50 +174,30 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 
 // sibling is a fact's name around one of its numbers.
 type sibling struct {
-	before, after string
-	number, row   int
+	before, number, after string
+	row                   int
 }
 
 var numberIn = regexp.MustCompile(`\d+`)
 
 // siblings are the ways in which a fact may be one of several, by the number that
-// tells it apart. One that begins with 0 is no number to count by.
+// differs. One that begins with 0 is no number to count by.
 func siblings(fact string) (ways []sibling) {
 	for _, at := range numberIn.FindAllStringIndex(fact, -1) {
 		digits := fact[at[0]:at[1]]
 		if n, err := strconv.Atoi(digits); err == nil && strconv.Itoa(n) == digits {
-			ways = append(ways, sibling{before: fact[:at[0]], after: fact[at[1]:], number: n})
+			ways = append(ways, sibling{before: fact[:at[0]], number: digits, after: fact[at[1]:]})
 		}
 	}
 	return ways
 }
 
-// groupsKey is alike for facts on which the same nodes have the same values.
 func groupsKey(d checks.FactDiff) string {
 	var key strings.Builder
 	for _, g := range d.Groups {
 		fmt.Fprintf(&key, "%s%q", g.Value, g.Nodes)
 	}
 	return key.String()
-}
-
-// ranges writes numbers as a hostfile folds nodes: [0-3,7].
-func ranges(numbers []int) string {
-	slices.Sort(numbers)
-	var parts []string
-	for i := 0; i < len(numbers); {
-		last := i
-		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
-			last++
-		}
-		part := strconv.Itoa(numbers[i])
-		if last > i {
-			part += "-" + strconv.Itoa(numbers[last])
-		}
-		parts = append(parts, part)
-		i = last + 1
-	}
-	return "[" + strings.Join(parts, ",") + "]"
 }
 
 // OrNull is a fact's value as JSON, nil for one that is not there.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
+	"github.com/dustin/go-humanize"
+
 	"preflight/checks"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -41,12 +44,7 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 }
 
 // Shown is a value as a person reads it.
-func Shown(value string) string {
-	if value == "" {
-		return "absent"
-	}
-	return value
-}
+func Shown(value string) string { return cmp.Or(value, "absent") }
 
 // Comparison is one thing to compare across those nodes that can be compared in it.
 type Comparison struct {
@@ -77,7 +75,6 @@ type Difference struct {
 	Deviations []Deviation
 }
 
-// agreed is whether all have one value, as nearly always.
 func (c Comparison) agreed() bool {
 	if len(c.Among) == 0 {
 		return true
@@ -110,23 +107,20 @@ func Differences(all ...Comparison) []Difference {
 		if c.Want != "" {
 			right = slices.IndexFunc(groups, func(g Group) bool { return g.Value == c.Want })
 		}
-		if right < 0 && len(groups) > 0 && 2*len(groups[0].Nodes) > len(c.Among) {
+		if right < 0 && 2*len(groups[0].Nodes) > len(c.Among) {
 			right = 0
 		}
-		switch {
-		case len(groups) < 2:
-		case right >= 0:
-			for i, g := range groups {
-				if i != right {
-					add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
-				}
-			}
-		default:
-			var everyone, parts []string
-			for _, g := range groups {
+		var everyone, parts []string
+		for i, g := range groups {
+			switch {
+			case right < 0:
 				everyone = append(everyone, g.Nodes...)
 				parts = append(parts, Shown(g.Value)+" on "+hostfile.Fold(g.Nodes))
+			case i != right:
+				add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
 			}
+		}
+		if right < 0 {
 			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", ")})
 		}
 	}
@@ -155,3 +149,39 @@ func (d Difference) Finding(what string) checks.Finding {
 		Want:    strings.Join(want, ", ") + ", as on most nodes",
 	}
 }
+
+// Apart puts two sizes into words that differ where the sizes do: "12 GiB" is
+// no explanation where 12 GiB are wanted.
+func Apart(got, want int64) (gotText, wantText string) {
+	gotText, wantText = humanize.IBytes(uint64(got)), humanize.IBytes(uint64(want))
+	if got != want && gotText == wantText {
+		return Exactly(got), Exactly(want)
+	}
+	return gotText, wantText
+}
+
+func Exactly(size int64) string {
+	return fmt.Sprintf("%s (%s bytes)", humanize.IBytes(uint64(size)), humanize.Comma(size))
+}
+
+// Nearest is the word that is the fewest letters away, missing, added or changed, the
+// first of equals; "" when none is within so many.
+func Nearest(word string, among []string, most int) string {
+	nearest, least := "", most+1
+	for _, other := range among {
+		if d := levenshtein.ComputeDistance(word, other); d < least {
+			nearest, least = other, d
+		}
+	}
+	return nearest
+}
+
+func List(parts []string) string {
+	if more := len(parts) - MostListed; more > 0 {
+		parts = append(slices.Clone(parts[:MostListed]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// MostListed is how many facts of one cause are listed.
+const MostListed = 8

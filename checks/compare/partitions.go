@@ -46,9 +46,9 @@ type side struct {
 	values map[string]bool   // seen on nodes that are as stated
 }
 
-// ByPolicy parts a comparison where the policy demands that nodes differ: the
+// ByPolicy partitions a comparison where the policy demands that nodes differ: the
 // driver is "==550.54.15" of some and "==570.86.15" of others, and that is what they
-// have. Anything weaker parts nothing, for it does not say that they shall differ, and
+// have. Anything weaker partitions nothing, for it does not say that they shall differ, and
 // a fleet that differs must not pass for it. A node of which nothing is stated belongs
 // to those that have what it has; where nobody has, all are compared with all.
 func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
@@ -58,7 +58,7 @@ func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
 	if len(sides) < 2 {
 		return []Comparison{a}
 	}
-	parts := make([]Comparison, len(sides))
+	partitions := make([]Comparison, len(sides))
 	for _, node := range a.Among {
 		key, _ := concerning(stated, node)
 		home := slices.IndexFunc(sides, func(p side) bool { return slices.Contains(p.keys, key) })
@@ -68,12 +68,11 @@ func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
 		if home < 0 {
 			return []Comparison{a}
 		}
-		parts[home] = Among(append(parts[home].Among, node), a.Name, a.Value)
+		partitions[home] = Among(append(partitions[home].Among, node), a.Name, a.Value)
 	}
-	return parts
+	return partitions
 }
 
-// concerning are the statements of a fact that concern a node, and a name for these.
 func concerning(stated []checks.Stated, node *facts.Node) (key string, those []checks.Stated) {
 	for i, s := range stated {
 		if s.Of(node.Name) {
@@ -122,7 +121,6 @@ func sidesOf(a Comparison, stated []checks.Stated) []side {
 	return sides
 }
 
-// against is whether nothing that is seen in one side is allowed in the other.
 func (p side) against(other side) bool {
 	for value := range p.values {
 		if slices.ContainsFunc(other.stated, func(those []checks.Stated) bool { return allow(those, value) }) {
@@ -132,7 +130,6 @@ func (p side) against(other side) bool {
 	return true
 }
 
-// allow is whether all statements take a value.
 func allow(those []checks.Stated, value string) bool {
 	return !slices.ContainsFunc(those, func(s checks.Stated) bool { return !s.Allows(value) })
 }

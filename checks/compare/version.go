@@ -145,7 +145,6 @@ func leads(first, numbers []int) bool {
 	return true
 }
 
-// builtAs is whether a version is of the build that is stated, if any is.
 func (e *Edition) builtAs(stated *Edition) bool {
 	return (stated.local == "" || e.local == stated.local) && (stated.tail == "" || e.tail == stated.tail)
 }

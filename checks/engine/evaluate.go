@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/advice"
@@ -11,6 +12,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -37,13 +39,13 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 	for _, i := range InOrder(catalogue) {
 		outcomes[i], judged[i] = e.judge(catalogue[i])
 	}
-	roster := NewAddressing(fleet, prediction)
+	nodes := NewAddressing(fleet, prediction)
 	reported := map[[2]string]bool{}
 	for i, findings := range judged {
 		report.Checks = append(report.Checks, outcomes[i])
-		report.Findings = append(report.Findings, roster.Fold(unreported(reported, findings))...)
+		report.Findings = append(report.Findings, nodes.Fold(unreported(reported, findings))...)
 	}
-	report.Waived = e.waivers.waived(roster)
+	report.Waived = e.waivers.waived(nodes)
 	slices.SortStableFunc(report.Findings, func(a, b checks.Finding) int {
 		return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
 	})
@@ -80,7 +82,6 @@ func InOrder(catalogue []checks.Check) []int {
 	return order
 }
 
-// evaluation is one run of a catalogue over a fleet.
 type evaluation struct {
 	fleet   facts.Fleet
 	view    checks.View // of every check; what is a check's own is added for it
@@ -89,12 +90,11 @@ type evaluation struct {
 	waivers *waivers
 	// found are the findings of each check that has run, weighed as the policy does.
 	found    map[string][]checks.Finding
-	asked    map[question]map[string]bool
 	reported map[string]map[string]bool
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
-	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, asked: map[question]map[string]bool{}, reported: map[string]map[string]bool{}}
+	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, reported: map[string]map[string]bool{}}
 	for _, check := range catalogue {
 		if check.Rung > 0 {
 			e.ladder = append(e.ladder, check)
@@ -106,7 +106,6 @@ func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launc
 	return e
 }
 
-// judge runs one check on the nodes that can be judged by it.
 func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding) {
 	policy := e.view.Policy
 	outcome := checks.Outcome{Check: check.ID, Severity: policy.SeverityOf(check)}
@@ -136,7 +135,7 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 			findings = append(findings, checks.Finding{Check: check.ID, Verdict: checks.Unknown, Summary: check.Undecided, Explained: true})
 		}
 	}
-	findings, waived := e.waivers.part(findings)
+	findings, waived := e.waivers.takeOut(findings)
 	outcome.Verdict, outcome.Reason = conclude(findings, sight)
 	if waived && outcome.Verdict == checks.Pass {
 		outcome.Verdict, outcome.Reason = checks.Skip, checks.AllWaived
@@ -148,7 +147,6 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 	})
 }
 
-// run has a check judge what it can see.
 func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Finding {
 	view := e.view
 	view.Nodes, view.Head = sight.Nodes, nil
@@ -186,13 +184,9 @@ type question struct {
 func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
-	if _, answered := e.asked[q]; !answered {
-		e.asked[q] = nodesOf(e.found[check], verdicts)
-	}
-	return e.asked[q]
+	return checks.Remember(e.view, q, func() map[string]bool { return nodesOf(e.found[check], verdicts) })
 }
 
-// nodesOf are the nodes of findings with one of some verdicts.
 func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bool {
 	nodes := map[string]bool{}
 	for _, f := range findings {
@@ -205,7 +199,6 @@ func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bo
 	return nodes
 }
 
-// sightOf is what a check can see.
 func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	if !check.OnHead {
 		return e.sight(check)
@@ -219,7 +212,6 @@ func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	return sight
 }
 
-// sight parts the fleet into the nodes that a check can judge and the others.
 func (e *evaluation) sight(check checks.Check) (sight checks.Sight) {
 	for i := range e.fleet.Nodes {
 		node := &e.fleet.Nodes[i]
@@ -256,7 +248,6 @@ func (e *evaluation) silencedStop(node *facts.Node) (f checks.Finding, silent bo
 	return checks.Finding{}, false
 }
 
-// complete fills in what a check leaves to its catalogue entry.
 func complete(f *checks.Finding, check checks.Check) {
 	f.Check = check.ID
 	if f.Verdict == "" {
@@ -290,4 +281,52 @@ func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks
 		}
 	}
 	return fresh
+}
+
+// conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
+// what it does not hold for. A skip needs every node: what was not seen there might have
+// applied.
+func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, string) {
+	verdict, skipped, but := checks.Pass, "", ""
+	var reasons []string
+	for _, f := range findings {
+		switch f.Verdict {
+		case checks.Skip:
+			skipped = f.Summary
+			continue
+		case checks.Pass:
+			but = f.Summary
+			continue
+		}
+		if checks.Gravity(f.Verdict) < checks.Gravity(verdict) {
+			verdict = f.Verdict
+		}
+		if f.Verdict == checks.Unknown && !slices.Contains(reasons, f.Summary) {
+			reasons = append(reasons, f.Summary)
+		}
+	}
+	if sight.Head != "" {
+		reasons = append(reasons, sight.Head)
+	}
+	if len(sight.Unreached) > 0 {
+		reasons = append(reasons, hostfile.Fold(sight.Unreached)+" not reached")
+	}
+	if len(sight.Nodes) == 0 && len(reasons) == 0 {
+		reasons = append(reasons, "there is no node to look at")
+	}
+	if len(reasons) > 0 && checks.Gravity(checks.Unknown) < checks.Gravity(verdict) {
+		verdict = checks.Unknown
+	}
+	switch {
+	case verdict == checks.Unknown:
+		if but != "" {
+			reasons = append(reasons, but)
+		}
+		return checks.Unknown, strings.Join(reasons, "; ")
+	case verdict == checks.Pass && skipped != "":
+		return checks.Skip, skipped
+	case verdict == checks.Pass:
+		return checks.Pass, but
+	}
+	return verdict, ""
 }

@@ -55,7 +55,6 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 	return folded
 }
 
-// writeNodes addresses the commands of a finding to its nodes, and its message.
 func (r addressing) writeNodes(f *checks.Finding) {
 	f.Fix = nil
 	for _, command := range f.Remedy {
@@ -68,7 +67,6 @@ func (r addressing) writeNodes(f *checks.Finding) {
 	}
 }
 
-// isRoot is whether we are root on a node, or on the launching machine.
 func (r addressing) isRoot(node string) bool {
 	if node == "" {
 		return r.headRoot

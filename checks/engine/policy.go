@@ -71,8 +71,6 @@ func (w waiver) unused() checks.Finding {
 	}
 }
 
-// tooShort says which facts keep a finding that the waiver covers in part among those that
-// count.
 func (w waiver) tooShort() checks.Finding {
 	var nodes, left []string
 	for _, s := range w.short {
@@ -98,8 +96,6 @@ func (w waiver) tooShort() checks.Finding {
 	}
 }
 
-// namesUnlisted says which nodes the policy states something of and the hostfile does
-// not have, and where they stand.
 func namesUnlisted(view checks.View) []checks.Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
@@ -138,7 +134,6 @@ func (w waiver) concernsAny(nodes []facts.Node) bool {
 	return slices.ContainsFunc(nodes, func(n facts.Node) bool { return w.covers(n.Name) })
 }
 
-// whose is what it waives and where.
 func (w waiver) whose() string {
 	text := w.Check
 	if w.Fact != "" {
@@ -150,7 +145,6 @@ func (w waiver) whose() string {
 	return text
 }
 
-// basis is who gave it and why.
 func (w waiver) basis() string {
 	parts := []string{w.Reason}
 	if w.Owner != "" {

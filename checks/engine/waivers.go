@@ -26,7 +26,6 @@ type waivers struct {
 	judged map[string]bool // checks that judged all there is, by ID
 }
 
-// waiver is one, and what it could not take.
 type waiver struct {
 	checks.Waiver
 	fact  *regexp.Regexp
@@ -62,7 +61,6 @@ func (w *waiver) isOf(fact string) bool {
 	return w.Fact == "" || w.fact.MatchString(agreement.InFull(fact))
 }
 
-// inForce are the waivers of a check that hold on a node, by their places.
 func (w *waivers) inForce(check, node string) (places []int) {
 	for i, one := range w.each {
 		if w.today != "" && one.Check == check && !one.expired(w.today) && one.covers(node) {
@@ -72,7 +70,6 @@ func (w *waivers) inForce(check, node string) (places []int) {
 	return places
 }
 
-// factsOf are the facts of a finding that a waiver has to cover.
 func factsOf(f checks.Finding) []string {
 	if len(f.Facts) == 0 {
 		return []string{f.Fact}
@@ -102,15 +99,14 @@ func (w *waivers) covering(f checks.Finding, node string) (by []int, left []stri
 	return slices.Compact(by), left
 }
 
-// waives is whether what a check found on a node will not count.
 func (w *waivers) waives(f checks.Finding, node string) bool {
 	by, left := w.covering(f, node)
 	return by != nil && left == nil
 }
 
-// part takes what is waived out of a check's findings, node by node, and says whether
+// takeOut takes what is waived out of a check's findings, node by node, and says whether
 // anything was.
-func (w *waivers) part(findings []checks.Finding) (counting []checks.Finding, waived bool) {
+func (w *waivers) takeOut(findings []checks.Finding) (counting []checks.Finding, waived bool) {
 	for _, f := range findings {
 		where := f.Nodes
 		if len(where) == 0 {
@@ -135,8 +131,6 @@ func (w *waivers) part(findings []checks.Finding) (counting []checks.Finding, wa
 	return counting, waived
 }
 
-// take takes what was found on a node, where waivers cover it, and otherwise notes with
-// those that cover some of it what is left.
 func (w *waivers) take(f checks.Finding, node string) bool {
 	by, left := w.covering(f, node)
 	if left != nil {
@@ -186,7 +180,6 @@ func (w *waivers) waived(r addressing) (all []checks.Waived) {
 	return all
 }
 
-// joinedOnce joins texts, each once and none that is empty.
 func joinedOnce(texts []string, between string) string {
 	var once []string
 	for _, text := range texts {

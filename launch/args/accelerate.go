@@ -47,8 +47,8 @@ func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, e
 	return t, nil
 }
 
-func refuseAccelerate(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: launch.ProgramAccelerate, Original: said, Message: fmt.Sprintf(format, values...)}
+func refuseAccelerate(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: launch.ProgramAccelerate, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // isSimple is whether accelerate starts the script by itself, without torchrun. A
@@ -61,10 +61,8 @@ func (a *accelerateArgs) isSimple() bool {
 	return a.configured || a.processes != nil && *a.processes <= 1
 }
 
-// machines are at least one, whatever was asked for.
 func (a *accelerateArgs) machines() int { return max(orElse(a.numMachines, 1), 1) }
 
-// orElse is an optional number, or another one.
 func orElse(n *int, other int) int {
 	if n == nil {
 		return other
@@ -72,7 +70,6 @@ func orElse(n *int, other int) int {
 	return *n
 }
 
-// perMachine is how many processes accelerate starts on each machine.
 func (a *accelerateArgs) perMachine() (int, error) {
 	if a.processes == nil {
 		return 0, refuseAccelerate("", "without --num_processes it takes the number of accelerators of this machine and divides them among the %d machines: give the total of all machines", a.machines())
@@ -142,7 +139,6 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 // which is looked for when the launch begins.
 func (a *accelerateArgs) masterPort() int { return orElse(a.port, launch.DefaultMasterPort) }
 
-// refused is what accelerate refuses whatever it would start.
 func (a *accelerateArgs) refused() error {
 	switch {
 	case a.isModule && a.noPython:

@@ -120,8 +120,6 @@ func (a *accelerateArgs) fill(config *accelerateConfig) error {
 	return nil
 }
 
-// readConfig reads the configuration that is named or lies where accelerate
-// looks for one, nil for none.
 func (a *accelerateArgs) readConfig(around Surroundings) (*accelerateConfig, error) {
 	config := &accelerateConfig{path: a.configFile}
 	if config.path == "" {
@@ -187,7 +185,6 @@ func (c *accelerateConfig) check() error {
 		"%s has keys that accelerate does not know, %s: remove them", c.path, names)
 }
 
-// section is a part of the configuration, empty where there is none.
 func (c *accelerateConfig) section(name string) *accelerateConfig {
 	values, _ := c.values[name].(map[string]any)
 	return &accelerateConfig{c.path, values}
@@ -201,7 +198,6 @@ func (c *accelerateConfig) text(key string) string {
 	return ""
 }
 
-// number is a value that must be a whole number, nil for none.
 func (c *accelerateConfig) number(key string) (*int, error) {
 	switch value := c.values[key].(type) {
 	case nil:

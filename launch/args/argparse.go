@@ -24,12 +24,11 @@ type argumentParser struct {
 	absent     []option // those of other releases
 	abbreviate bool     // allow_abbrev
 	required   string   // the names of the positionals
-	// looksBehind is whether an ambiguous option is refused even where it is the
+	// checksRemainder is whether an ambiguous option is refused even where it is the
 	// script's.
 	checksRemainder bool
 }
 
-// option is one of a parser's.
 type option struct {
 	names   []string
 	into    any // *string, *int, **int, *float64 or *bool; nil prints the help
@@ -41,7 +40,6 @@ type option struct {
 	preset string
 }
 
-// name is how messages call an option.
 func (o option) name() string { return strings.Join(o.names, "/") }
 
 // long is its name for a way out.
@@ -50,13 +48,11 @@ func (o option) long() string {
 	return o.names[i]
 }
 
-// isFlag is whether an option takes no value.
 func (o option) isFlag() bool {
 	_, isBool := o.into.(*bool)
 	return isBool || o.into == nil
 }
 
-// reading is a parser at work on a command line.
 type reading struct {
 	argumentParser
 	words []string
@@ -105,7 +101,6 @@ func (p argumentParser) parse(words []string) (*reading, error) {
 	return r, nil
 }
 
-// classify says of every word what it is, the script's own included.
 func (r *reading) classify() error {
 	divided := false
 	for i, word := range r.words {
@@ -189,7 +184,6 @@ func (r *reading) takeOption(at int) (next int, err error) {
 	return next, r.take(*m.option, m.value)
 }
 
-// nextFlag is what follows a flag in the same word.
 func (r *reading) nextFlag(m match) (next match, isMore bool) {
 	if strings.HasPrefix(m.typed, "--") || m.value == "" {
 		return match{}, false
@@ -199,16 +193,15 @@ func (r *reading) nextFlag(m match) (next match, isMore bool) {
 	return next, next.option != nil
 }
 
-// take gives an option its value, which must be one of its choices.
 func (r *reading) take(o option, value string) error {
 	r.given[o.name()] = true
 	if err := r.convert(o, value); err != nil {
 		return err
 	}
 	if o.choices != nil && !slices.Contains(o.choices, value) {
-		quoted := make([]string, len(o.choices))
-		for i, choice := range o.choices {
-			quoted[i] = hostfile.PythonRepr(choice)
+		var quoted []string
+		for _, choice := range o.choices {
+			quoted = append(quoted, hostfile.PythonRepr(choice))
 		}
 		return r.refuse(fmt.Sprintf("argument %s: invalid choice: %s (choose from %s)", o.name(), hostfile.PythonRepr(value), strings.Join(quoted, ", ")),
 			"%s takes one of %s, not %q", o.name(), strings.Join(o.choices, ", "), value)
@@ -230,7 +223,6 @@ func (r *reading) takePresets() error {
 	return nil
 }
 
-// convert is the option's type.
 func (r *reading) convert(o option, value string) error {
 	invalid := func(kind, takes string) error {
 		return r.refuse(fmt.Sprintf("argument %s: invalid %s value: %s", o.name(), kind, hostfile.PythonRepr(value)), "%s takes %s, not %q", o.name(), takes, value)
@@ -318,7 +310,6 @@ func (p argumentParser) match(word string) (m match, looksLikeOne bool) {
 	return match{typed: word}, true
 }
 
-// ambiguous refuses a word that could be several options.
 func (p argumentParser) ambiguous(m match) error {
 	names := strings.Join(m.could, ", ")
 	way := "%s could be %s: write it out"
@@ -328,7 +319,6 @@ func (p argumentParser) ambiguous(m match) error {
 	return p.refuse(fmt.Sprintf("ambiguous option: %s could match %s", m.typed, names), way, m.typed, names)
 }
 
-// named is the option of that name, nil for none.
 func (p argumentParser) named(name string) *option {
 	i := slices.IndexFunc(p.options, func(o option) bool { return slices.Contains(o.names, name) })
 	if i < 0 {
@@ -340,10 +330,10 @@ func (p argumentParser) named(name string) *option {
 // abbreviated is all names that begin like this one, two of one option counting
 // twice.
 func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match {
-	var found []match
 	if !p.abbreviate {
 		return nil
 	}
+	var found []match
 	for i := range p.options {
 		for _, name := range p.options[i].names {
 			if strings.HasPrefix(name, prefix) {
@@ -355,20 +345,17 @@ func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match
 }
 
 // refuse is what argparse would say behind its usage, and what to do instead.
-func (p argumentParser) refuse(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + said}
+func (p argumentParser) refuse(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + original}
 }
 
-// unknown refuses words that no option is named like.
 func (r *reading) unknown() error {
-	said := r.refuse("unrecognized arguments: "+strings.Join(r.extra, " "), "%s", r.suggestion(r.extra[0]))
 	if r.outer != "" {
-		said.Original = r.outer + strings.TrimPrefix(said.Original, r.prog)
+		r.prog = r.outer
 	}
-	return said
+	return r.refuse("unrecognized arguments: "+strings.Join(r.extra, " "), "%s", r.suggestion(r.extra[0]))
 }
 
-// suggestion is the way out for an option that is not there.
 func (r *reading) suggestion(word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	respelled := "--" + strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_")

@@ -30,7 +30,6 @@ type Surroundings struct {
 	Python string
 }
 
-// program is one that a launch is typed with.
 type program struct {
 	is     string // one of the Program constants
 	prog   string // how its messages begin
@@ -91,8 +90,6 @@ func HostfileOf(words []string, around Surroundings) (string, error) {
 
 var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
 
-// recognise says which program a command starts, and with which interpreter
-// where an absolute path says so.
 func recognise(words []string) (p program, interpreter string, err error) {
 	name := path.Base(words[0])
 	if !pythonName.MatchString(name) {
@@ -116,7 +113,6 @@ func recognise(words []string) (p program, interpreter string, err error) {
 	return p, interpreter, err
 }
 
-// script is a program by the name of its file.
 func script(name string, words []string) (program, error) {
 	switch name {
 	case "deepspeed", "deepspeed.pt", "ds":
@@ -133,7 +129,6 @@ func script(name string, words []string) (program, error) {
 	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts: begin the command with " + understood}
 }
 
-// module is a program by its module's name.
 func module(python, name string, words []string) (program, error) {
 	switch name {
 	case "deepspeed.launcher.runner":
@@ -154,7 +149,6 @@ func module(python, name string, words []string) (program, error) {
 	return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s would be one process that meets nobody: start it by %s, with --module", name, understood)}
 }
 
-// subcommand is the one of accelerate that launches.
 func subcommand(words []string) (program, error) {
 	if len(words) == 0 || words[0] != "launch" {
 		return program{}, &launch.UsageError{Program: launch.ProgramAccelerate, Message: "only accelerate launch starts a training: write accelerate launch …"}

@@ -8,7 +8,6 @@ import (
 // unasked is DeepSpeed's default of a number of nodes, devices or ranks.
 const unasked = -1
 
-// deepSpeedArgs is what DeepSpeed's parser fills in.
 type deepSpeedArgs struct {
 	launch.Options
 	hostfile    string

@@ -12,7 +12,6 @@ import (
 	"preflight/launch"
 )
 
-// torchrunArgs is what torchrun's parser fills in, as far as it matters here.
 type torchrunArgs struct {
 	nnodes, perNode         string
 	backend, endpoint, conf string
@@ -60,8 +59,8 @@ func ranksPython(around Surroundings) string {
 	return ""
 }
 
-func refuseTorchrun(said, format string, values ...any) *launch.UsageError {
-	return &launch.UsageError{Program: launch.ProgramTorchrun, Original: said, Message: fmt.Sprintf(format, values...)}
+func refuseTorchrun(original, format string, values ...any) *launch.UsageError {
+	return &launch.UsageError{Program: launch.ProgramTorchrun, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
 // options are torchrun's. Those that change nothing that is predicted are

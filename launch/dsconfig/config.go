@@ -81,9 +81,9 @@ type reader struct {
 	config    *Config
 }
 
-// fatal notes what training ends on; said is the exception as Python prints it.
-func (r *reader) fatal(key, said, format string, values ...any) {
-	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: said})
+// fatal notes what training ends on; original is the exception as Python prints it.
+func (r *reader) fatal(key, original, format string, values ...any) {
+	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: original})
 }
 
 // ignored notes what is read and does nothing.
@@ -98,7 +98,6 @@ func (r *reader) failed(key string) bool {
 	})
 }
 
-// since is whether the release is at least this one; the newest is.
 func (r *reader) since(release string) bool { return !hostfile.Before(r.release, release) }
 
 // removedKeys are refused by name since DeepSpeed 0.19.7, before anything else is read.
@@ -108,8 +107,8 @@ func (r *reader) removedKeys() {
 		if gone.section != "" {
 			section, key = r.root.object(gone.section), gone.section+"."+gone.name
 		}
-		if section != nil && section.has(gone.name) && r.since(gone.refused) {
-			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.said,
+		if section.has(gone.name) && r.since(gone.refused) {
+			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.original,
 				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.refused)
 		}
 	}
@@ -119,7 +118,7 @@ func (r *reader) removedKeys() {
 // any (elasticity was removed in 0.19.8).
 func (r *reader) elasticity() {
 	section := r.root.object("elasticity")
-	if r.since("0.19.8") || section == nil || section.values["enabled"] != true || section.values["ignore_non_elastic_batch_info"] == true {
+	if r.since("0.19.8") || section.get("enabled") != true || section.get("ignore_non_elastic_batch_info") == true {
 		return
 	}
 	for _, key := range batchKeys {
@@ -136,9 +135,6 @@ func (r *reader) elasticity() {
 // offload are the places states are moved to, and those that are named in vain.
 func (r *reader) offload() {
 	zero := r.root.object("zero_optimization")
-	if zero == nil {
-		return
-	}
 	stage := r.config.ZeroStage
 	for _, what := range []string{"optimizer", "param"} {
 		key := "offload_" + what
@@ -165,9 +161,8 @@ func (r *reader) offload() {
 	}
 }
 
-// nvmePath is the directory of an offload to NVMe, "" for none.
 func (r *reader) nvmePath(section *object, where string) string {
-	named, isText := section.values["nvme_path"].(string)
+	named, isText := section.get("nvme_path").(string)
 	switch {
 	case named == "auto":
 		return ""
@@ -183,14 +178,10 @@ func (r *reader) nvmePath(section *object, where string) string {
 // stands for it.
 func offloadDevice(zero *object, what string) string {
 	old := map[string]string{"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
-	if zero.values[old] == true {
+	if zero.get(old) == true {
 		return "cpu"
 	}
-	section := zero.object("offload_" + what)
-	if section == nil {
-		return ""
-	}
-	if device, _ := section.values["device"].(string); device == "cpu" || device == "nvme" {
+	if device, _ := zero.object("offload_" + what).get("device").(string); device == "cpu" || device == "nvme" {
 		return device
 	}
 	return ""

@@ -20,14 +20,25 @@ type object struct {
 	values map[string]any
 }
 
+// What is not there has nothing in it: each of these takes nil.
+
 func (o *object) has(name string) bool {
+	if o == nil {
+		return false
+	}
 	_, has := o.values[name]
 	return has
 }
 
-// object is the object below a name, nil when there is none.
+func (o *object) get(name string) any {
+	if o == nil {
+		return nil
+	}
+	return o.values[name]
+}
+
 func (o *object) object(name string) *object {
-	below, _ := o.values[name].(*object)
+	below, _ := o.get(name).(*object)
 	return below
 }
 
@@ -82,13 +93,11 @@ const (
 	indexError = hjsonError("IndexError: string index out of range")
 )
 
-// fail gives up at a position.
 func (r *hjsonReader) fail(at int, format string, values ...any) {
 	line, column := r.place(at)
 	panic(hjsonError(fmt.Sprintf(decodeError+format+": line %d column %d (char %d)", append(values, line, column, at)...)))
 }
 
-// place is a position as an editor counts it.
 func (r *hjsonReader) place(at int) (line, column int) {
 	line, column = 1, at+1
 	for i, c := range r.text[:at] {
@@ -113,10 +122,8 @@ func (r *hjsonReader) attempt(read func() any) (value any, err error) {
 	return read(), nil
 }
 
-// eof is what follows the last character.
 const eof rune = -1
 
-// peek is the character some way ahead.
 func (r *hjsonReader) peek(ahead int) rune {
 	if r.at+ahead < len(r.text) {
 		return r.text[r.at+ahead]
@@ -124,7 +131,6 @@ func (r *hjsonReader) peek(ahead int) rune {
 	return eof
 }
 
-// begins is whether a mark comes next.
 func (r *hjsonReader) begins(mark string) bool {
 	for i, c := range mark {
 		if r.peek(i) != c {
@@ -171,7 +177,6 @@ func (r *hjsonReader) unbraced() any {
 	panic(err)
 }
 
-// skip goes to the next character that is neither blank nor comment.
 func (r *hjsonReader) skip() rune {
 	for {
 		switch c := r.peek(0); {
@@ -268,7 +273,6 @@ func (r *hjsonReader) list() []any {
 	return made
 }
 
-// name is a key, quoted or not.
 func (r *hjsonReader) name() string {
 	if c := r.skip(); c == '"' || c == '\'' {
 		return r.quoted()
@@ -349,7 +353,6 @@ func pythonNumber(whole, rest string) any {
 	return f
 }
 
-// hjsonEscapes are what stands behind a backslash and what it stands for.
 var hjsonEscapes = map[rune]rune{'"': '"', '\'': '\'', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 func (r *hjsonReader) quoted() string {
@@ -375,7 +378,6 @@ func (r *hjsonReader) quoted() string {
 	}
 }
 
-// escaped is what a backslash makes of the characters behind it.
 func (r *hjsonReader) escaped() rune {
 	c := r.peek(0)
 	if plain, known := hjsonEscapes[c]; known || c == eof {
@@ -395,7 +397,6 @@ func (r *hjsonReader) escaped() rune {
 	return unit
 }
 
-// hex is the four digits of an escape some way ahead.
 func (r *hjsonReader) hex(ahead int) rune {
 	digits := string(r.text[min(r.at+ahead, len(r.text)):min(r.at+ahead+4, len(r.text))])
 	n, err := strconv.ParseUint(digits, 16, 32)

@@ -12,8 +12,8 @@ import (
 
 // kind is what pydantic accepts for a setting. The zero value accepts anything.
 type kind struct {
-	// takes returns what is wrong with a value in the words of pydantic 1 and 2,
-	// both "" when nothing is.
+	// check is what is wrong with a value in the words of pydantic 1 and 2, both "" when
+	// nothing is.
 	check func(value any) (old, new string)
 	below *section
 	none  bool // null is accepted as well
@@ -24,34 +24,42 @@ func (k kind) orNone() kind {
 	return k
 }
 
-// below is an object with settings of its own.
 func below(s *section) kind { return kind{below: s} }
 
 var (
 	flag        = kind{check: checkFlag}
 	text        = kind{check: checkText}
-	filePath    = kind{check: checkPath}
-	list        = kind{check: checkList}
+	filePath    = only(is[string], "value is not a valid path", "Input is not a valid path")
+	list        = only(is[[]any], "value is not a valid list", "Input should be a valid list")
 	dict        = kind{check: checkDict}
 	whole       = number(true)
-	wholeFrom0  = number(true, from(0))
-	wholeAbove0 = number(true, above(0))
+	wholeFrom0  = number(true, from0)
+	wholeAbove0 = number(true, above0)
 	real        = number(false)
-	share       = number(false, from(0), upTo(1))
-	shareWithin = number(false, above(0), under(1))
+	share       = number(false, from0, upTo1)
+	shareWithin = number(false, above0, below1)
 	stage       = kind{check: checkStage}
-	device      = kind{check: checkDevice}
+	device      = only(isDevice, "value is not a valid enumeration member; permitted: 'none', 'cpu', 'nvme'", "Input should be 'none', 'cpu' or 'nvme'")
 	lossScale   = kind{check: checkLossScale}
 )
 
-func checkList(value any) (old, new string) {
-	if _, isList := value.([]any); isList {
-		return "", ""
-	}
-	return "value is not a valid list", "Input should be a valid list"
+func only(is func(value any) bool, old, new string) kind {
+	return kind{check: func(value any) (string, string) {
+		if is(value) {
+			return "", ""
+		}
+		return old, new
+	}}
 }
 
-// takesDict: pydantic 1 makes a dictionary of an empty list.
+func is[T any](value any) bool {
+	_, is := value.(T)
+	return is
+}
+
+func isDevice(value any) bool { return value == "none" || value == "cpu" || value == "nvme" }
+
+// checkDict: pydantic 1 makes a dictionary of an empty list.
 func checkDict(value any) (old, new string) {
 	switch v := value.(type) {
 	case *object:
@@ -76,7 +84,6 @@ func checkFlag(value any) (old, new string) {
 	return old, new
 }
 
-// parseFlag is the truth that pydantic sees in a value, if it sees one.
 func parseFlag(value any) (on, isFlag bool) {
 	switch v := value.(type) {
 	case bool:
@@ -90,7 +97,7 @@ func parseFlag(value any) (on, isFlag bool) {
 	return false, false
 }
 
-// takesText: pydantic 1 makes texts of numbers.
+// checkText: pydantic 1 makes texts of numbers.
 func checkText(value any) (old, new string) {
 	switch value.(type) {
 	case string:
@@ -101,35 +108,18 @@ func checkText(value any) (old, new string) {
 	return "str type expected", "Input should be a valid string"
 }
 
-func checkPath(value any) (string, string) {
-	if _, isText := value.(string); isText {
-		return "", ""
-	}
-	return "value is not a valid path", "Input is not a valid path"
-}
-
-// bound is one limit of a number.
 type bound struct {
 	words string
-	holds func(n float64) bool
 	limit float64
+	holds func(n float64) bool
 }
 
-func from(limit float64) bound {
-	return bound{"greater than or equal to", func(n float64) bool { return n >= limit }, limit}
-}
-
-func above(limit float64) bound {
-	return bound{"greater than", func(n float64) bool { return n > limit }, limit}
-}
-
-func upTo(limit float64) bound {
-	return bound{"less than or equal to", func(n float64) bool { return n <= limit }, limit}
-}
-
-func under(limit float64) bound {
-	return bound{"less than", func(n float64) bool { return n < limit }, limit}
-}
+var (
+	from0  = bound{"greater than or equal to", 0, func(n float64) bool { return n >= 0 }}
+	above0 = bound{"greater than", 0, func(n float64) bool { return n > 0 }}
+	upTo1  = bound{"less than or equal to", 1, func(n float64) bool { return n <= 1 }}
+	below1 = bound{"less than", 1, func(n float64) bool { return n < 1 }}
+)
 
 // number accepts what pydantic makes a number of, within bounds.
 func number(isWhole bool, bounds ...bound) kind {
@@ -182,7 +172,7 @@ func parseNumber(value any, isWhole bool) (n float64, old, new string) {
 	return 0, old, new
 }
 
-// takesStage: an enumeration of numbers, whose last one has two names. Pydantic 2
+// checkStage: an enumeration of numbers, whose last one has two names. Pydantic 2
 // makes numbers of texts for it, pydantic 1 does not.
 func checkStage(value any) (old, new string) {
 	const wantOld, wantNew = "value is not a valid enumeration member; permitted: 0, 1, 2, 3", "Input should be 0, 1, 2, 3 or 3"
@@ -196,14 +186,7 @@ func checkStage(value any) (old, new string) {
 	return "", ""
 }
 
-func checkDevice(value any) (old, new string) {
-	if text, isText := value.(string); isText && slices.Contains([]string{"none", "cpu", "nvme"}, text) {
-		return "", ""
-	}
-	return "value is not a valid enumeration member; permitted: 'none', 'cpu', 'nvme'", "Input should be 'none', 'cpu' or 'nvme'"
-}
-
-// checkLossScale and takesScaleStep are stricter than numbers are.
+// checkLossScale and checkScaleStep are stricter than numbers are.
 //
 // Source: deepspeed/runtime/precision_config.py, the validators of
 // DeepSpeedFP16Config, since 0.18.8 and 0.19.3.
@@ -234,7 +217,6 @@ func checkScaleStep(name string) kind {
 	}}
 }
 
-// pythonRepr is repr() of what a message quotes.
 func pythonRepr(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -249,7 +231,6 @@ func pythonRepr(value any) string {
 	return fmt.Sprint(value)
 }
 
-// pythonType is the name of a value's type in Python.
 func pythonType(value any) string {
 	switch value.(type) {
 	case nil:

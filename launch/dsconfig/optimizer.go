@@ -49,15 +49,12 @@ var torchOptimizers = []string{
 // its own instead, and then none of this happens.
 func (r *reader) optimizer() {
 	section := r.root.object("optimizer")
-	if section == nil {
-		return
-	}
-	name, isText := section.values["type"].(string)
+	name, isText := section.get("type").(string)
 	if !isText || name == "auto" {
 		return
 	}
 	const unless = ", unless the script brings an optimizer of its own"
-	if params := section.object("params"); params != nil && params.has("max_grad_norm") {
+	if section.object("params").has("max_grad_norm") {
 		r.fatal("optimizer.params.max_grad_norm",
 			"ValueError: 'max_grad_norm' is not supported as an optimizer parameter, please switch to using the deepspeed parameter 'gradient_clipping'",
 			"max_grad_norm is no parameter of an optimizer for DeepSpeed: write gradient_clipping at the top of the file instead")
@@ -77,15 +74,13 @@ func (r *reader) optimizer() {
 	}
 }
 
-// made is the optimizer that DeepSpeed makes for a name, if the release does.
 func (r *reader) made(name string) (optimizer, bool) {
-	i := slices.IndexFunc(optimizers, func(o optimizer) bool {
-		return o.name == strings.ToLower(name) && hostfile.Within(r.release, o.since, o.until)
-	})
-	if i < 0 {
-		return optimizer{}, false
+	for _, o := range optimizers {
+		if o.name == strings.ToLower(name) && hostfile.Within(r.release, o.since, o.until) {
+			return o, true
+		}
 	}
-	return optimizers[i], true
+	return optimizer{}, false
 }
 
 // ops are what DeepSpeed compiles when it first needs it, where the installed
@@ -109,13 +104,10 @@ func (r *reader) ops() {
 	need(true, r.optimizerOp(offloaded))
 	need(nvme, "async_io")
 	need(nvme && r.since("0.19.5"), "pin_memory")
-	if zero := r.root.object("zero_optimization"); zero != nil {
-		for _, key := range []string{"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"} {
-			need(zero.values[key] == true, "quantizer")
-		}
+	for _, key := range []string{"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"} {
+		need(r.root.object("zero_optimization").get(key) == true, "quantizer")
 	}
-	aio := r.root.object("aio")
-	need(aio != nil && aio.values["use_gds"] == true && r.since("0.15.0"), "gds")
+	need(r.root.object("aio").get("use_gds") == true && r.since("0.15.0"), "gds")
 	need(r.root.object("sparse_attention") != nil && hostfile.Before(r.release, "0.19.7"), "sparse_attn")
 	r.config.Ops = ops
 }
@@ -131,7 +123,7 @@ func (r *reader) optimizerOp(offloaded bool) string {
 		}
 		return ""
 	}
-	if params := section.object("params"); params != nil && params.values["torch_adam"] == true {
+	if section.object("params").get("torch_adam") == true {
 		return ""
 	}
 	name, _ := section.values["type"].(string)

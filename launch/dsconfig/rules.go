@@ -8,7 +8,6 @@ import (
 	"preflight/hostfile"
 )
 
-// dataTypes are the types that gradients are sent in.
 func (r *reader) dataTypes() {
 	known := []string{"fp16", "bf16", "fp32"}
 	if hostfile.Before(r.release, "0.14.1") {
@@ -26,7 +25,6 @@ func (r *reader) dataTypes() {
 	}
 }
 
-// checkpoint refuses an unknown way to compare the tags of checkpoints.
 func (r *reader) checkpoint(section *object) {
 	given, isText := section.values["tag_validation"].(string)
 	if upper := strings.ToUpper(given); isText && !slices.Contains([]string{"WARN", "IGNORE", "FAIL"}, upper) {
@@ -122,15 +120,8 @@ func (r *reader) batch() {
 // takenOver is whether somebody else says the batch sizes: elasticity, or a
 // trainer that fills in "auto".
 func (r *reader) takenOver() bool {
-	if elastic := r.root.object("elasticity"); elastic != nil && elastic.values["enabled"] == true {
-		return true
-	}
-	for _, key := range batchKeys {
-		if r.root.values[key] == "auto" {
-			return true
-		}
-	}
-	return false
+	return r.root.object("elasticity").get("enabled") == true ||
+		slices.ContainsFunc(batchKeys, func(key string) bool { return r.root.values[key] == "auto" })
 }
 
 // splitsModel is whether several ranks share one batch: the world size of the
@@ -140,10 +131,9 @@ func (r *reader) splitsModel() bool {
 		n, _, _ := parseNumber(value, true)
 		return n > 1 || value == "auto"
 	}
-	if tensor := r.root.object("tensor_parallel"); tensor != nil && (more(tensor.values["autotp_size"]) || tensor.has("tp") || tensor.has("tensor_parallel")) {
-		return true
-	}
-	return more(r.root.values["sequence_parallel_size"]) || r.root.has("pipeline")
+	tensor := r.root.object("tensor_parallel")
+	return more(tensor.get("autotp_size")) || tensor.has("tp") || tensor.has("tensor_parallel") ||
+		more(r.root.values["sequence_parallel_size"]) || r.root.has("pipeline")
 }
 
 func (r *reader) product(numbers [3]*int, world int) {

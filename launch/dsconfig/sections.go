@@ -24,7 +24,7 @@ func (r *reader) sections() {
 		if !given || top.kind.below == nil || !r.knows(top) || top.name == "bfloat16" && r.root.values["bf16"] != nil {
 			continue
 		}
-		if value = r.normalized(top.name, value); value == nil {
+		if value, given = normalized(top.name, value); !given {
 			continue
 		}
 		object, isObject := value.(*object)
@@ -50,32 +50,20 @@ func (r *reader) sections() {
 
 // normalized is a section as DeepSpeed takes it: zero_optimization may be true
 // or false, and null is no section to a few.
-func (r *reader) normalized(name string, value any) any {
-	enabled, isFlag := value.(bool)
-	switch {
-	case name == "zero_optimization" && isFlag:
-		return &object{names: []string{"stage"}, values: map[string]any{"stage": map[bool]int{true: 1}[enabled]}}
-	case value == nil && slices.Contains([]string{"aio", "bf16", "compile"}, name):
-		return nil
-	case value == nil:
-		return null{}
+func normalized(name string, value any) (section any, given bool) {
+	if enabled, isFlag := value.(bool); name == "zero_optimization" && isFlag {
+		return &object{names: []string{"stage"}, values: map[string]any{"stage": map[bool]int{true: 1}[enabled]}}, true
 	}
-	return value
+	return value, value != nil || !slices.Contains([]string{"aio", "bf16", "compile"}, name)
 }
-
-// null is null where an object is needed.
-type null struct{}
 
 func (r *reader) noObject(top setting, value any) {
 	name := pythonType(value)
-	if _, isNull := value.(null); isNull {
-		name = "NoneType"
-	}
-	said := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
+	original := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
 	if r.isStrict(top.kind.below) {
-		said = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
+		original = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
 	}
-	r.fatal(top.name, said, "%s must be an object: write %q: { … }", top.name, top.name)
+	r.fatal(top.name, original, "%s must be an object: write %q: { … }", top.name, top.name)
 }
 
 // isStrict is whether the release refuses what the section does not know.
@@ -83,7 +71,6 @@ func (r *reader) isStrict(s *section) bool {
 	return s.model != "" && (s.strict == "" || r.since(s.strict))
 }
 
-// knows is whether the release knows the setting.
 func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.since, s.until) }
 
 // refuse reports what pydantic says of a section: all of it in one exception.
@@ -161,7 +148,6 @@ func (r *reader) violations(s *section, o *object, at string) []violation {
 	return found
 }
 
-// violationsOf is what is wrong with one value, and below it.
 func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	if value == nil && s.kind.none {
 		return nil
@@ -176,17 +162,17 @@ func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	} else if s.kind.check != nil {
 		old, new = s.kind.check(value)
 	}
-	said := new
+	original := new
 	if r.pydantic1() {
-		said = old
+		original = old
 		if value == nil {
-			said = "none is not an allowed value"
+			original = "none is not an allowed value"
 		}
 	}
-	if said == "" {
+	if original == "" {
 		return nil
 	}
-	return []violation{{at, said, "the value " + pythonRepr(value) + " is refused (" + said + ")"}}
+	return []violation{{at, original, "the value " + pythonRepr(value) + " is refused (" + original + ")"}}
 }
 
 // contradictions are what a section as a whole is refused for once each of its
@@ -200,9 +186,9 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 	case r.pydantic1():
 	case s == &zeroSection && o.has("compute_grad_norm") && !r.on(s, o, "compute_grad_norm") && at != 1 && at != 2:
 		return []violation{{"", "Value error, compute_grad_norm=false is supported only with ZeRO Stage 1 or 2", "compute_grad_norm can be false with stage 1 or 2 only"}}
-	case s == &zeroSection && at != 3 && o.object("offload_optimizer") != nil:
-		ratio, given := o.object("offload_optimizer").values["ratio"]
-		if n, _, _ := parseNumber(ratio, false); given && ratio != "auto" && n < 1 {
+	case s == &zeroSection && at != 3 && o.object("offload_optimizer").has("ratio"):
+		ratio := o.object("offload_optimizer").get("ratio")
+		if n, _, _ := parseNumber(ratio, false); ratio != "auto" && n < 1 {
 			return []violation{{"", "Assertion failed, Partial offloading only supported for ZeRO Stage 3.", "offload_optimizer.ratio below 1 needs stage 3"}}
 		}
 	case s == &fp16Section && r.since("0.19.3") && r.on(s, o, "enabled"):
@@ -221,10 +207,7 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 // on is whether a flag is set: as pydantic takes it where the section is of a
 // class, else by Python's idea of truth.
 func (r *reader) on(s *section, o *object, name string) bool {
-	if o == nil {
-		return false
-	}
-	value := o.values[name]
+	value := o.get(name)
 	if r.isStrict(s) {
 		on, _ := parseFlag(value)
 		return on
@@ -238,7 +221,6 @@ func (r *reader) on(s *section, o *object, name string) bool {
 	return value != nil && value != false && value != 0 && value != ""
 }
 
-// stageOf is the stage of ZeRO that a section names, 0 for none.
 func stageOf(zero *object) int {
 	n, _, _ := parseNumber(zero.values["stage"], false)
 	return int(n)
@@ -285,7 +267,8 @@ func (r *reader) unknownKeys() {
 
 func (r *reader) ignoredKeys(s *section, o *object, at string) {
 	for _, name := range o.names {
-		if !r.isKnown(s, name) && !r.failed(at+name) && !isComment(name) {
+		isKnown := slices.ContainsFunc(s.settings, func(s setting) bool { return (s.name == name || s.field == name) && r.knows(s) })
+		if !isKnown && !r.failed(at+name) && !isComment(name) {
 			r.ignored(at+name, "%s: %s, and silently ignores it", at+name, r.unknown(s, name))
 		}
 	}
@@ -295,17 +278,6 @@ func isComment(name string) bool {
 	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "//") || strings.Contains(strings.ToLower(name), "comment")
 }
 
-func (r *reader) isKnown(s *section, name string) bool {
-	for _, setting := range s.settings {
-		if (setting.name == name || setting.field == name) && r.knows(setting) {
-			return true
-		}
-	}
-	return false
-}
-
-// unknown says of a key that the release does not know which other release does,
-// or which key may be meant.
 func (r *reader) unknown(s *section, name string) string {
 	release := "DeepSpeed " + r.release
 	if r.release == "" {

@@ -1,6 +1,7 @@
 package dsconfig
 
-// setting is one key of a DeepSpeed configuration.
+import "strings"
+
 type setting struct {
 	name string
 	kind kind
@@ -11,7 +12,6 @@ type setting struct {
 	field string
 }
 
-// section is an object of the configuration.
 type section struct {
 	settings []setting
 	// model is the pydantic class that refuses what it does not know, from the
@@ -22,6 +22,17 @@ type section struct {
 	monitor bool
 }
 
+// table is settings of which a row may name several that are alike.
+func table(rows []setting) (settings []setting) {
+	for _, row := range rows {
+		for name := range strings.FieldsSeq(row.name) {
+			row.name = name
+			settings = append(settings, row)
+		}
+	}
+	return settings
+}
+
 // batchKeys are the three numbers of which two make the third.
 var batchKeys = []string{"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
 
@@ -30,10 +41,8 @@ var batchKeys = []string{"train_batch_size", "train_micro_batch_size_per_gpu", "
 //
 // Source: deepspeed/runtime/config.py and constants.py and what they import,
 // every release from 0.7.0 to 0.19.8.
-var topLevel = section{settings: []setting{
-	{name: "train_batch_size"},
-	{name: "train_micro_batch_size_per_gpu"},
-	{name: "gradient_accumulation_steps"},
+var topLevel = section{settings: table([]setting{
+	{name: "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps"},
 	{name: "managed_gradient_accumulation", since: "0.19.4"},
 	{name: "optimizer", kind: below(&optimizerSection)},
 	{name: "scheduler", kind: below(&schedulerSection)},
@@ -64,73 +73,67 @@ var topLevel = section{settings: []setting{
 	{name: "datastates_ckpt", since: "0.18.1"},
 	{name: "zero_allow_untested_optimizer"},
 	{name: "zero_force_ds_cpu_optimizer", since: "0.8.3"},
-	{name: "allgather_size"},
-	{name: "steps_per_print"},
-	{name: "dump_state"},
+	{name: "allgather_size steps_per_print dump_state"},
 	{name: "disable_python_gc", since: "0.19.8"},
-	{name: "disable_allgather"},
-	{name: "communication_data_type"},
+	{name: "disable_allgather communication_data_type"},
 	{name: "seq_parallel_comm_data_type", since: "0.11.2", until: "0.16.5"},
 	{name: "seq_parallel_communication_data_type", since: "0.16.5"},
-	{name: "prescale_gradients"},
-	{name: "gradient_predivide_factor"},
+	{name: "prescale_gradients gradient_predivide_factor"},
 	{name: "gradient_allreduce_op", since: "0.19.6"},
-	{name: "gradient_clipping"},
-	{name: "wall_clock_breakdown"},
-	{name: "memory_breakdown"},
-	{name: "autotuning"},
+	{name: "gradient_clipping wall_clock_breakdown memory_breakdown autotuning"},
 	{name: "use_data_before_expert_parallelism", since: "0.12.4"},
 	{name: "pipeline"},
 	{name: "data_efficiency", since: "0.8.0"},
 	{name: "dataloader_drop_last"},
 	{name: "log_level", since: "0.19.3"},
 	{name: "vocabulary_size"},
-	{name: "nebula", until: "0.19.7"},
-	{name: "compression_training", until: "0.19.7"},
-	{name: "quantize_training", until: "0.19.7"},
-	{name: "sparse_attention", until: "0.19.7"},
-	{name: "sparse_gradients", until: "0.19.8"},
-	{name: "eigenvalue", until: "0.19.8"},
-	{name: "elasticity", until: "0.19.8"},
+	{name: "nebula compression_training quantize_training sparse_attention", until: "0.19.7"},
+	{name: "sparse_gradients eigenvalue elasticity", until: "0.19.8"},
 	{name: "graph_harvesting", since: "0.12.6", until: "0.19.8"},
-	{name: "curriculum_learning", until: "0.19.8"},
-	{name: "progressive_layer_drop", until: "0.19.8"},
-}}
+	{name: "curriculum_learning progressive_layer_drop", until: "0.19.8"},
+})}
 
-var optimizerSection = section{settings: []setting{{name: "type"}, {name: "params"}, {name: "legacy_fusion"}}}
+var optimizerSection = section{settings: table([]setting{{name: "type params legacy_fusion"}})}
 
-var schedulerSection = section{settings: []setting{{name: "type"}, {name: "params"}}}
+var schedulerSection = section{settings: table([]setting{{name: "type params"}})}
 
-var activationSection = section{settings: []setting{
-	{name: "partition_activations"}, {name: "number_checkpoints"}, {name: "contiguous_memory_optimization"},
-	{name: "synchronize_checkpoint_boundary"}, {name: "profile"}, {name: "cpu_checkpointing"},
-}}
+var activationSection = section{settings: table([]setting{
+	{name: "partition_activations number_checkpoints contiguous_memory_optimization synchronize_checkpoint_boundary profile"},
+	{name: "cpu_checkpointing"},
+})}
 
-var flopsSection = section{settings: []setting{
-	{name: "enabled"}, {name: "recompute_fwd_factor", since: "0.9.3"}, {name: "profile_step"}, {name: "module_depth"}, {name: "top_modules"},
-	{name: "detailed"}, {name: "output_file"},
-}}
+var flopsSection = section{settings: table([]setting{
+	{name: "enabled"},
+	{name: "recompute_fwd_factor", since: "0.9.3"},
+	{name: "profile_step module_depth top_modules detailed output_file"},
+})}
 
-var aioSection = section{settings: []setting{
-	{name: "block_size"}, {name: "queue_depth"}, {name: "thread_count", until: "0.16.4"}, {name: "intra_op_parallelism", since: "0.16.4"},
-	{name: "single_submit"}, {name: "overlap_events"}, {name: "use_gds", since: "0.15.0"},
-}}
+var aioSection = section{settings: table([]setting{
+	{name: "block_size queue_depth"},
+	{name: "thread_count", until: "0.16.4"},
+	{name: "intra_op_parallelism", since: "0.16.4"},
+	{name: "single_submit overlap_events"},
+	{name: "use_gds", since: "0.15.0"},
+})}
 
-var checkpointSection = section{settings: []setting{
-	{name: "tag_validation"}, {name: "load_universal"}, {name: "use_node_local_storage", since: "0.7.5"}, {name: "parallel_write", since: "0.7.4"},
-	{name: "checkpoint_serialization", since: "0.17.1"}, {name: "writer", since: "0.17.1"},
-}}
+var checkpointSection = section{settings: table([]setting{
+	{name: "tag_validation load_universal"},
+	{name: "use_node_local_storage", since: "0.7.5"},
+	{name: "parallel_write", since: "0.7.4"},
+	{name: "checkpoint_serialization writer", since: "0.17.1"},
+})}
 
-var dataTypesSection = section{settings: []setting{
-	{name: "grad_accum_dtype"}, {name: "param_dtype", since: "0.19.2"}, {name: "buffer_dtype", since: "0.19.2"},
+var dataTypesSection = section{settings: table([]setting{
+	{name: "grad_accum_dtype"},
+	{name: "param_dtype buffer_dtype", since: "0.19.2"},
 	{name: "keep_in_fp32_modules", since: "0.19.8"},
-}}
+})}
 
 // removedSetting is a key that was taken out of DeepSpeed and is refused since.
 type removedSetting struct {
 	section, name string
 	refused       string // the release that refuses it
-	said          string // how its refusal begins
+	original      string // how its refusal begins
 }
 
 // removedSettings are in DeepSpeed's order.
@@ -162,10 +165,9 @@ var removedSettings = []removedSetting{
 // inference/config.py and tensor_parallel/config.py, every release from 0.7.0 to
 // 0.19.8.
 
-var zeroSection = section{model: "DeepSpeedZeroConfig", settings: []setting{
+var zeroSection = section{model: "DeepSpeedZeroConfig", settings: table([]setting{
 	{name: "stage", kind: stage},
-	{name: "contiguous_gradients", kind: flag},
-	{name: "reduce_scatter", kind: flag},
+	{name: "contiguous_gradients reduce_scatter", kind: flag},
 	{name: "reduce_bucket_size", kind: wholeFrom0, until: "0.19.6"},
 	{name: "reduce_bucket_size", kind: wholeAbove0, since: "0.19.6"},
 	{name: "use_multi_rank_bucket_allreduce", kind: flag, since: "0.12.4"},
@@ -173,15 +175,12 @@ var zeroSection = section{model: "DeepSpeedZeroConfig", settings: []setting{
 	{name: "allgather_bucket_size", kind: wholeFrom0},
 	{name: "overlap_comm", kind: flag.orNone()},
 	{name: "compute_grad_norm", kind: flag, since: "0.19.7"},
-	{name: "load_from_fp32_weights", kind: flag},
-	{name: "elastic_checkpoint", kind: flag},
+	{name: "load_from_fp32_weights elastic_checkpoint", kind: flag},
 	{name: "offload_param", kind: below(&offloadParamSection).orNone()},
 	{name: "offload_optimizer", kind: below(&offloadOptimizerSection).orNone()},
 	{name: "zenflow", kind: below(&zenflowSection).orNone(), since: "0.17.5"},
 	{name: "sub_group_size", kind: wholeFrom0},
-	{name: "cpu_offload_param", kind: flag.orNone()},
-	{name: "cpu_offload_use_pin_memory", kind: flag.orNone()},
-	{name: "cpu_offload", kind: flag.orNone()},
+	{name: "cpu_offload_param cpu_offload_use_pin_memory cpu_offload", kind: flag.orNone()},
 	{name: "stage3_prefetch_bucket_size", field: "prefetch_bucket_size", kind: wholeFrom0},
 	{name: "stage3_param_persistence_threshold", field: "param_persistence_threshold", kind: wholeFrom0},
 	{name: "stage3_model_persistence_threshold", field: "model_persistence_threshold", kind: wholeFrom0},
@@ -191,10 +190,7 @@ var zeroSection = section{model: "DeepSpeedZeroConfig", settings: []setting{
 	{name: "stage3_module_granularity_threshold", field: "module_granularity_threshold", kind: whole, since: "0.16.0"},
 	{name: "stage3_use_all_reduce_for_fetch_params", field: "use_all_reduce_for_fetch_params", kind: flag, since: "0.14.3"},
 	{name: "stage3_allgather_sequential", field: "allgather_sequential", kind: flag, since: "0.18.5"},
-	{name: "stage3_gather_fp16_weights_on_model_save", kind: flag},
-	{name: "ignore_unused_parameters", kind: flag},
-	{name: "legacy_stage1", kind: flag},
-	{name: "round_robin_gradients", kind: flag},
+	{name: "stage3_gather_fp16_weights_on_model_save ignore_unused_parameters legacy_stage1 round_robin_gradients", kind: flag},
 	{name: "parameter_alignment", kind: flag, since: "0.19.7"},
 	{name: "zero_hpz_partition_size", kind: wholeFrom0, since: "0.10.0"},
 	{name: "zero_quantized_weights", kind: flag, since: "0.10.0"},
@@ -204,54 +200,45 @@ var zeroSection = section{model: "DeepSpeedZeroConfig", settings: []setting{
 	{name: "mics_shard_size", kind: whole, since: "0.9.2", until: "0.19.7"},
 	{name: "mics_hierarchical_params_gather", kind: flag, since: "0.9.2", until: "0.19.7"},
 	{name: "memory_efficient_linear", kind: flag, since: "0.9.0"},
-	{name: "pipeline_loading_checkpoint", kind: flag, since: "0.10.1"},
-	{name: "override_module_apply", kind: flag, since: "0.10.1"},
+	{name: "pipeline_loading_checkpoint override_module_apply", kind: flag, since: "0.10.1"},
 	{name: "log_trace_cache_warnings", kind: flag, since: "0.16.4"},
 	{name: "enable_sanity_checks", kind: flag, since: "0.17.6"},
 	{name: "save_muon_momentum_buffer_in_memory", kind: flag, since: "0.18.9"},
 	{name: "leaf_module", since: "0.18.0"},
-}}
+})}
 
-var offloadParamSection = section{model: "DeepSpeedZeroOffloadParamConfig", settings: []setting{
+var offloadParamSection = section{model: "DeepSpeedZeroOffloadParamConfig", settings: table([]setting{
+	{name: "device", kind: device},
+	{name: "nvme_path", kind: filePath.orNone()},
+	{name: "buffer_count buffer_size max_in_cpu", kind: wholeFrom0},
+	{name: "pin_memory", kind: flag},
+})}
+
+var offloadOptimizerSection = section{model: "DeepSpeedZeroOffloadOptimizerConfig", settings: table([]setting{
 	{name: "device", kind: device},
 	{name: "nvme_path", kind: filePath.orNone()},
 	{name: "buffer_count", kind: wholeFrom0},
-	{name: "buffer_size", kind: wholeFrom0},
-	{name: "max_in_cpu", kind: wholeFrom0},
-	{name: "pin_memory", kind: flag},
-}}
-
-var offloadOptimizerSection = section{model: "DeepSpeedZeroOffloadOptimizerConfig", settings: []setting{
-	{name: "device", kind: device},
-	{name: "nvme_path", kind: filePath.orNone()},
-	{name: "buffer_count", kind: wholeFrom0},
-	{name: "pin_memory", kind: flag},
-	{name: "pipeline_read", kind: flag},
-	{name: "pipeline_write", kind: flag},
-	{name: "fast_init", kind: flag},
+	{name: "pin_memory pipeline_read pipeline_write fast_init", kind: flag},
 	{name: "ratio", kind: share, since: "0.12.3"},
 	{name: "super_offload", kind: flag, since: "0.18.0"},
 	{name: "cpuadam_cores_perc", kind: share, since: "0.18.0"},
-}}
+})}
 
 // zenflowSection leaves update intervals to DeepSpeed: they are numbers or "auto".
-var zenflowSection = section{model: "ZenFlowConfig", settings: []setting{
+var zenflowSection = section{model: "ZenFlowConfig", settings: table([]setting{
 	{name: "topk_ratio", kind: share, until: "0.19.6"},
 	{name: "topk_ratio", kind: shareWithin, since: "0.19.6"},
 	{name: "select_strategy", kind: text},
-	{name: "select_interval"},
-	{name: "update_interval"},
-	{name: "overlap_step", kind: flag},
-	{name: "offload", kind: flag},
+	{name: "select_interval update_interval"},
+	{name: "overlap_step offload", kind: flag},
 	{name: "auto_ratio", kind: share},
 	{name: "full_warm_up_rounds", kind: whole},
 	{name: "pt_reserved_cores_perc", kind: share, since: "0.17.6"},
 	{name: "steps_per_epoch", kind: whole.orNone()},
-}}
+})}
 
-var fp16Section = section{model: "DeepSpeedFP16Config", strict: "0.17.1", settings: []setting{
-	{name: "enabled", kind: flag},
-	{name: "auto_cast", kind: flag},
+var fp16Section = section{model: "DeepSpeedFP16Config", strict: "0.17.1", settings: table([]setting{
+	{name: "enabled auto_cast", kind: flag},
 	{name: "loss_scale", kind: real, until: "0.18.8"},
 	{name: "loss_scale", kind: lossScale, since: "0.18.8"},
 	{name: "initial_scale_power", kind: whole},
@@ -262,85 +249,66 @@ var fp16Section = section{model: "DeepSpeedFP16Config", strict: "0.17.1", settin
 	{name: "min_loss_scale", kind: whole, until: "0.19.3"},
 	{name: "min_loss_scale", kind: checkScaleStep("min_loss_scale"), since: "0.19.3"},
 	{name: "fp16_master_weights_and_grads", kind: flag},
-}}
+})}
 
-var bf16Section = section{model: "DeepSpeedBF16Config", strict: "0.17.1", settings: []setting{
+var bf16Section = section{model: "DeepSpeedBF16Config", strict: "0.17.1", settings: table([]setting{
 	{name: "enabled", kind: flag},
 	{name: "immediate_grad_update", kind: flag, since: "0.13.3"},
 	{name: "check_grad_overflow", kind: flag, since: "0.17.1"},
-	{name: "bf16_master_weights_and_grads", kind: flag, since: "0.18.3"},
-	{name: "bf16_optimizer_states", kind: flag, since: "0.18.3"},
-}}
+	{name: "bf16_master_weights_and_grads bf16_optimizer_states", kind: flag, since: "0.18.3"},
+})}
 
-var commsSection = section{model: "CommsLoggerConfig", settings: []setting{
-	{name: "enabled", kind: flag},
-	{name: "prof_all", kind: flag},
+var commsSection = section{model: "CommsLoggerConfig", settings: table([]setting{
+	{name: "enabled prof_all", kind: flag},
 	{name: "prof_ops", kind: list},
-	{name: "verbose", kind: flag},
-	{name: "debug", kind: flag},
-}}
+	{name: "verbose debug", kind: flag},
+})}
 
-var tensorboardSection = section{model: "TensorBoardConfig", monitor: true, settings: []setting{
+var tensorboardSection = section{model: "TensorBoardConfig", monitor: true, settings: table([]setting{
 	{name: "enabled", kind: flag},
-	{name: "output_path", kind: text},
-	{name: "job_name", kind: text},
-}}
+	{name: "output_path job_name", kind: text},
+})}
 
 var csvSection = section{model: "CSVConfig", monitor: true, settings: tensorboardSection.settings}
 
-var wandbSection = section{model: "WandbConfig", monitor: true, settings: []setting{
+var wandbSection = section{model: "WandbConfig", monitor: true, settings: table([]setting{
 	{name: "enabled", kind: flag},
-	{name: "group", kind: text.orNone()},
-	{name: "team", kind: text.orNone()},
+	{name: "group team", kind: text.orNone()},
 	{name: "project", kind: text},
-}}
+})}
 
-var cometSection = section{model: "CometConfig", monitor: true, settings: []setting{
+var cometSection = section{model: "CometConfig", monitor: true, settings: table([]setting{
 	{name: "enabled", kind: flag},
 	{name: "samples_log_interval", kind: whole},
-	{name: "project", kind: text.orNone()},
-	{name: "workspace", kind: text.orNone()},
-	{name: "api_key", kind: text.orNone()},
-	{name: "experiment_name", kind: text.orNone()},
-	{name: "experiment_key", kind: text.orNone()},
+	{name: "project workspace api_key experiment_name experiment_key", kind: text.orNone()},
 	{name: "online", kind: flag.orNone()},
 	{name: "mode", kind: text.orNone()},
-}}
+})}
 
-var hybridSection = section{model: "HybridEngineConfig", settings: []setting{
+var hybridSection = section{model: "HybridEngineConfig", settings: table([]setting{
 	{name: "enabled", kind: flag},
 	{name: "max_out_tokens", kind: whole, until: "0.19.7"},
 	{name: "max_out_tokens", kind: wholeAbove0, since: "0.19.7"},
 	{name: "inference_tp_size", kind: whole},
-	{name: "release_inference_cache", kind: flag},
-	{name: "pin_parameters", kind: flag},
+	{name: "release_inference_cache pin_parameters", kind: flag},
 	{name: "tp_gather_partition_size", kind: whole},
 	{name: "enable_cuda_graph", kind: flag, since: "0.19.6"},
-}}
+})}
 
 // compileSection leaves the names of the passes to DeepSpeed.
-var compileSection = section{model: "CompileConfig", settings: []setting{
-	{name: "deepcompile", kind: flag},
-	{name: "free_activation", kind: flag},
+var compileSection = section{model: "CompileConfig", settings: table([]setting{
+	{name: "deepcompile free_activation", kind: flag},
 	{name: "free_activation_threshold", kind: whole, since: "0.18.0"},
 	{name: "offload_activation", kind: flag},
 	{name: "offload_activation_pin_memory", kind: flag, since: "0.19.6"},
-	{name: "offload_opt_states", kind: flag},
-	{name: "double_buffer", kind: flag},
-	{name: "symmetric_memory", kind: flag},
-	{name: "debug_log", kind: flag},
-	{name: "offload_parameters", kind: flag},
-	{name: "sync_before_reduce", kind: flag},
-	{name: "sync_after_reduce", kind: flag},
-	{name: "sync_before_allgather", kind: flag},
-	{name: "sync_after_allgather", kind: flag},
-	{name: "keep_int_input_tensors", kind: flag, since: "0.17.2"},
-	{name: "keep_all_input_tensors", kind: flag, since: "0.17.2"},
+	{name: "offload_opt_states double_buffer symmetric_memory debug_log offload_parameters sync_before_reduce", kind: flag},
+	{name: "sync_after_reduce sync_before_allgather sync_after_allgather", kind: flag},
+	{name: "keep_int_input_tensors keep_all_input_tensors", kind: flag, since: "0.17.2"},
 	{name: "passes", since: "0.18.9"},
 	{name: "autoep_non_moe", kind: flag, since: "0.19.8"},
-}}
+})}
 
-var tensorParallelSection = section{model: "TPTrainingConfig", settings: []setting{
+var tensorParallelSection = section{model: "TPTrainingConfig", settings: table([]setting{
 	{name: "dtype"},
 	{name: "autotp_size", kind: whole},
 	{name: "tp_overlap_comm", kind: flag, since: "0.16.6"},
@@ -352,17 +320,14 @@ var tensorParallelSection = section{model: "TPTrainingConfig", settings: []setti
 	{name: "preset_model", kind: text.orNone(), since: "0.18.6"},
 	{name: "keep_module_on_host", kind: flag},
 	{name: "kernel_inject", field: "replace_with_kernel_inject", kind: flag},
-}}
+})}
 
-var tensorParallelSize = section{model: "TPConfig", settings: []setting{
-	{name: "tp_size", kind: whole},
-	{name: "tp_grain_size", kind: whole},
-	{name: "mpu"},
-	{name: "tp_group"},
-}}
+var tensorParallelSize = section{model: "TPConfig", settings: table([]setting{
+	{name: "tp_size tp_grain_size", kind: whole},
+	{name: "mpu tp_group"},
+})}
 
-var weightSection = section{model: "WeightQuantConfig", settings: []setting{
+var weightSection = section{model: "WeightQuantConfig", settings: table([]setting{
 	{name: "enabled", kind: flag, since: "0.15.0"},
-	{name: "quantized_initialization", kind: dict},
-	{name: "post_init_quant", kind: dict},
-}}
+	{name: "quantized_initialization post_init_quant", kind: dict},
+})}

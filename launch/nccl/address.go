@@ -37,7 +37,6 @@ func choiceOf(a launch.HeldAddress, rule string) Choice {
 	return Choice{Interface: a.Name, Address: a.Addr().String(), Rule: rule}
 }
 
-// holder is the interface of a list that holds an address.
 func holder(held []launch.HeldAddress, address netip.Addr) (*facts.Interface, bool) {
 	address = address.Unmap().WithZone("")
 	at := slices.IndexFunc(held, func(h launch.HeldAddress) bool { return h.Addr() == address })
@@ -179,7 +178,6 @@ func (s search) find() []Choice {
 	return found[:min(maxIfs, len(found))]
 }
 
-// matching are the candidates that a value of NCCL_SOCKET_IFNAME selects.
 func (s search) matching(spec, rule string) (found []Choice, chosen bool) {
 	filter := parseNameFilter(spec, maxIfs)
 	for _, c := range s.candidates {
@@ -274,30 +272,19 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 	if !set || len(given.Value) < 2 {
 		return ownName(node)
 	}
-	var first Choice
+	held, first := launch.HeldAddresses(node), Choice{}
 	for _, name := range strings.Split(strings.TrimSuffix(given.Value, ","), ",") {
-		choice, found := firstAddress(node, name)
+		at := slices.IndexFunc(held, func(h launch.HeldAddress) bool { return h.Name == name })
 		switch {
 		case name == "":
 			return Choice{Error: "makeTCPDevice(): interface or hostname can't be empty"}
-		case !found:
+		case at < 0:
 			return Choice{Error: "Unable to find address for: " + name}
 		case first == Choice{}:
-			first = choice
-			first.Rule = cite(p, given)
+			first = choiceOf(held[at], cite(p, given))
 		}
 	}
 	return first
-}
-
-// firstAddress is the first address of the interface with exactly this name.
-func firstAddress(node *facts.Node, name string) (choice Choice, found bool) {
-	for _, h := range launch.HeldAddresses(node) {
-		if h.Name == name {
-			return choiceOf(h, ""), true
-		}
-	}
-	return Choice{}, false
 }
 
 // ownName is the first address of the node's own hostname that can be bound
@@ -324,18 +311,60 @@ func ownName(node *facts.Node) Choice {
 			return Choice{Interface: loopbackName(node.Net), Address: address.String(), Rule: rule}
 		}
 	}
-	return fallback(node.Net, fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own))
-}
-
-func fallback(net *facts.Net, rule string) Choice {
-	return Choice{Interface: loopbackName(net), Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}).String(), Rule: rule}
+	return Choice{Interface: loopbackName(node.Net), Address: "127.0.0.1",
+		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own)}
 }
 
 func loopbackName(net *facts.Net) string {
-	for _, i := range net.Interfaces {
-		if i.Loopback {
-			return i.Name
+	at := slices.IndexFunc(net.Interfaces, func(i facts.Interface) bool { return i.Loopback })
+	if at < 0 {
+		return ""
+	}
+	return net.Interfaces[at].Name
+}
+
+// PeerAddress is the interface and address that lead to the peers: the address
+// the node was reached at, where one of its interfaces holds it. Behind a
+// translated address, or on the launching machine itself, it is the interface
+// that its routes to the peers leave by, where they agree, with the address they
+// leave from. Address is "" where neither tells.
+func PeerAddress(node *facts.Node) Choice {
+	if node.Net == nil {
+		return unseenNet
+	}
+	held := launch.HeldAddresses(node)
+	if reached, err := netip.ParseAddr(node.Address); err == nil {
+		if i, found := holder(held, reached); found && !i.Loopback {
+			return Choice{Interface: i.Name, Address: reached.Unmap().WithZone("").String(), Rule: "the address it was reached at"}
 		}
 	}
-	return ""
+	var way facts.Route
+	for _, route := range node.Net.Routes {
+		switch {
+		case route.Interface == "" || isLoopback(node.Net, route.Interface):
+		case way.Interface == "":
+			way = route
+		case route.Interface != way.Interface:
+			return Choice{Rule: "not known: its routes to the peers leave by several interfaces, and none holds the address it was reached at"}
+		case route.Source != way.Source:
+			way.Source = "" // the interface's own first address will do
+		}
+	}
+	if way.Interface == "" {
+		return Choice{Rule: "not known: no interface holds the address it was reached at, and no route to a peer names one"}
+	}
+	const rule = "its routes to the peers leave there"
+	if source, err := netip.ParseAddr(way.Source); err == nil {
+		return Choice{Interface: way.Interface, Address: source.String(), Rule: rule}
+	}
+	for _, h := range held {
+		if h.Name == way.Interface {
+			return choiceOf(h, rule)
+		}
+	}
+	return Choice{Interface: way.Interface, Rule: "not known: the interface that its routes to the peers leave by has no address"}
+}
+
+func isLoopback(net *facts.Net, name string) bool {
+	return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name && i.Loopback })
 }

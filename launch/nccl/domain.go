@@ -14,13 +14,13 @@ import (
 type nvlinkDomains struct {
 	nodes map[string]int // of each domain; nil where NVLink ends at a node
 	seen  int            // nodes whose domain is known
-	// altered is whether a variable has NCCL take other domains than the driver tells.
+	// altered is whether a variable has NCCL take other domains than the driver reports.
 	altered bool
 }
 
 // findDomains are the domains that NCCL will use: since 2.21 and unless
 // NCCL_MNNVL_ENABLE is 0, if every GPU of the launch has its place in a fabric with a
-// name. One without keeps NCCL from it everywhere. A node that tells nothing is taken to
+// name. One without keeps NCCL from it everywhere. A node that reports nothing is taken to
 // be like the others. A machine that is its own fabric, as of eight GPUs, has no name.
 //
 // Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and
@@ -64,15 +64,12 @@ func (t Transports) domainOf(node *facts.Node) string {
 	return domain
 }
 
-// leavesNode is whether NCCL on a node takes NVLink to others, if it is there.
 func (t Transports) leavesNode(node *facts.Node) bool {
 	env := launch.RankEnv(node.Env, t.Exports)
 	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
 	return !hostfile.Before(Version(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
-// acrossDomain is what a node's ranks use where NVLink leads to some of the others or
-// to all, and a network to the rest.
 func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport {
 	if node.NVML == nil || node.NVML.Failure != nil || t.domains.nodes == nil {
 		return network

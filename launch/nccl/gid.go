@@ -91,7 +91,6 @@ type gidWalk struct {
 	within    netip.Prefix // the zero value is anywhere
 }
 
-// improves is whether the walk moves on from the current entry to the next.
 func (w gidWalk) improves(current, next gidEntry) bool {
 	fits := next.isIPv4() == w.wantsIPv4 && (!w.within.IsValid() || w.within.Contains(next.address.Unmap()))
 	switch {

@@ -80,7 +80,7 @@ func byPCIAddress(a, b *facts.HCA) int {
 	return cmp.Or(cmp.Compare(len(one), len(other)), cmp.Compare(one, other)) // a longer one has a higher domain
 }
 
-// NICs are the ports as NCCL puts them together: since 2.20 those of one card and one
+// nics are the ports as NCCL puts them together: since 2.20 those of one card and one
 // link layer are a network device of their own, two at most, and four since 2.24;
 // NCCL_IB_MERGE_NICS=0 and, since 2.22, NCCL_NET_MERGE_LEVEL=LOC leave each by itself.
 // What tells a card apart is its PCI address without the function, and without the
@@ -88,7 +88,7 @@ func byPCIAddress(a, b *facts.HCA) int {
 //
 // Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7,
 // graph/topo.cc, ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
-func (n Network) NICs() [][]HCAPort {
+func (n Network) nics() [][]HCAPort {
 	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env["NCCL_IB_MERGE_NICS"]) && (hostfile.Before(n.nccl, "2.22") || n.env["NCCL_NET_MERGE_LEVEL"].Value != "LOC")
 	withVFs, most := !isZero(n.env["NCCL_IB_MERGE_VFS"]), 4
 	if hostfile.Before(n.nccl, "2.24") {

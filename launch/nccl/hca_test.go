@@ -108,7 +108,7 @@ func TestNICs(t *testing.T) {
 		{"a level that 2.21 does not know", "2.21.5", []string{"NCCL_NET_MERGE_LEVEL=LOC"}, "mlx5_0+mlx5_1 mlx5_2 mlx5_3 mlx5_4+mlx5_5 mlx5_6 rxe0 rxe1"},
 	} {
 		var got []string
-		for _, nic := range NetworkOf((launch.Prediction{}), rdmaNode(dual, c.nccl, c.env...)).NICs() {
+		for _, nic := range NetworkOf((launch.Prediction{}), rdmaNode(dual, c.nccl, c.env...)).nics() {
 			var names []string
 			for _, port := range nic {
 				names = append(names, port.Adapter.Name)

@@ -93,26 +93,17 @@ func parseNameFilter(spec string, limit int) nameFilter {
 // selects says whether the filter leaves the device in. An empty list matches
 // everything, so a lone ^ selects nothing.
 func (f nameFilter) selects(device Device) bool {
-	matches := len(f.items) == 0
-	for _, item := range f.items {
-		named := strings.HasPrefix(device.Name, item.Name)
-		if f.exact {
-			named = device.Name == item.Name
-		}
-		if named && (item.Port == -1 || device.Port == 0 || item.Port == device.Port) {
-			matches = true
-		}
+	matches := func(item Device) bool {
+		named := device.Name == item.Name || !f.exact && strings.HasPrefix(device.Name, item.Name)
+		return named && (item.Port == -1 || device.Port == 0 || item.Port == device.Port)
 	}
-	return matches != f.exclude
+	return (len(f.items) == 0 || slices.ContainsFunc(f.items, matches)) != f.exclude
 }
 
 // leadingInt is C's atoi: the number the text starts with, else 0.
 func leadingInt(text string) int {
-	end := 0
-	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
-		end++
-	}
-	n, err := strconv.Atoi(text[:end])
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	n, err := strconv.Atoi(text[:digits])
 	if err != nil {
 		return 0
 	}

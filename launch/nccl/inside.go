@@ -31,18 +31,13 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	m.farthest, m.by = peerLevel(node, env, len(cards))
 	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
 	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
-	if m.rest = "shared memory"; isOne(env["NCCL_SHM_DISABLE"]) {
+	m.rest = "shared memory"
+	if disabled, _ := Number(env["NCCL_SHM_DISABLE"].Value); disabled == 1 {
 		m.rest, m.restWhy = "the network", cite(t.Prediction, env["NCCL_SHM_DISABLE"])
 	}
 	return m.transport()
 }
 
-func isOne(setting facts.Setting) bool {
-	value, _ := Number(setting.Value)
-	return value == 1
-}
-
-// matrix is the GPUs of a node by pairs.
 type matrix struct {
 	prediction    launch.Prediction
 	nvml          *facts.NVML
@@ -62,7 +57,6 @@ const (
 	overUnknown
 )
 
-// transportOf is how two GPUs talk and, where they have no peer access, why not.
 func (m matrix) transportOf(i, j int) (way int, why string) {
 	kind := pathType(Joined(m.nvml, i, j))
 	if kind != pathType("NVL") && m.throughAnother(i, j) {
@@ -85,13 +79,11 @@ func (m matrix) transportOf(i, j int) (way int, why string) {
 	return overPCIe, ""
 }
 
-// throughAnother is whether a third GPU that the launch uses has NVLink to both.
 func (m matrix) throughAnother(i, j int) bool {
 	linked := func(a, b int) bool { return ByNVLink(Joined(m.nvml, a, b)) }
 	return !m.noNVB && slices.ContainsFunc(m.cards, func(k int) bool { return k != i && k != j && linked(i, k) && linked(k, j) })
 }
 
-// transport sums the pairs up.
 func (m matrix) transport() Transport {
 	var pairs [overUnknown][][2]int
 	why := ""

@@ -102,11 +102,9 @@ func peerLevel(node *facts.Node, env map[string]facts.Setting, gpus int) (farthe
 	if node.Host == nil {
 		return near, facts.Setting{}
 	}
-	isX86, model := node.Host.Arch == "x86_64", node.Host.CPU.Model
-	switch {
-	case isX86 && strings.Contains(model, "AMD") && (gpus <= 2 || hostfile.Before(Version(node), "2.23")):
-		return far, facts.Setting{}
-	case strings.HasPrefix(node.Host.Arch, "ppc64") && hostfile.Before(Version(node), "2.23"):
+	byProcessor := hostfile.Before(Version(node), "2.23")
+	isAMD := node.Host.Arch == "x86_64" && strings.Contains(node.Host.CPU.Model, "AMD")
+	if isAMD && (byProcessor || gpus <= 2) || byProcessor && strings.HasPrefix(node.Host.Arch, "ppc64") {
 		return far, facts.Setting{}
 	}
 	return near, facts.Setting{}

@@ -41,9 +41,6 @@ type Network struct {
 	nccl       string                   // their version
 }
 
-// Sockets is whether all that is left are TCP sockets.
-func (n Network) Sockets() bool { return n.Plugin == "" && len(n.Ports) == 0 && !n.Demanded }
-
 // NetworkOf is what the ranks of a node will use, by its InfiniBand section, which must
 // have been seen. What an older probe did not tell is taken to be there.
 //
@@ -122,7 +119,6 @@ func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) strin
 	return closed(ib, ports)
 }
 
-// closed is why none of the ports can be opened, "" where one can.
 func closed(ib *facts.IB, ports []HCAPort) string {
 	reason := ObstacleNoVerbs
 	for _, port := range ports {

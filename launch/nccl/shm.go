@@ -11,7 +11,6 @@ import (
 	"preflight/hostfile"
 )
 
-// opPool is how much one proxy reserves in /dev/shm since a release.
 type opPool struct {
 	since string
 	label string
@@ -47,8 +46,8 @@ const (
 	leastChannels = 2
 )
 
-// SHMUse is what NCCL reserves in one node's /dev/shm.
-type SHMUse struct {
+// shmUse is what NCCL reserves in one node's /dev/shm.
+type shmUse struct {
 	// Bytes are certain: no launch takes less. 0 for a job on one node, whose
 	// only use is Segments.
 	Bytes int64
@@ -75,9 +74,9 @@ type SHMUse struct {
 // one before 2.14 its oldest; the arithmetic says so.
 //
 // Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
-func SHMNeed(nccl string, ranks, nodes, communicators int) SHMUse {
+func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {
 	communicators = max(communicators, 1)
-	var use SHMUse
+	var use shmUse
 	if ranks > 1 {
 		use.Segments = int64(ranks) * leastChannels * shmDirection
 	}

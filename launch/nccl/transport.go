@@ -48,7 +48,6 @@ func (t Transports) Between(node *facts.Node) Transport {
 	return t.acrossDomain(node, overNetwork(t.Prediction, node))
 }
 
-// overNetwork is the network that NCCL takes, whoever needs it.
 func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	if node.IB == nil {
 		return Transport{}
@@ -56,7 +55,11 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	network := NetworkOf(p, node)
 	switch {
 	case network.Plugin != "":
-		return Transport{Name: network.Plugin, Detail: pluginPath(node.IB, network.Plugin), Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
+		path := "" // not known of one that is named by its path
+		if at := slices.IndexFunc(node.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == network.Plugin }); at >= 0 {
+			path = node.IB.Libraries[at].Path
+		}
+		return Transport{Name: network.Plugin, Detail: path, Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
 	case len(network.Ports) > 0:
 		return overPorts(node, network)
 	case network.Demanded:
@@ -65,9 +68,8 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	return sockets(node, Sockets(p, node), network.whyNot())
 }
 
-// overPorts is InfiniBand or RoCE in words.
 func overPorts(node *facts.Node, network Network) Transport {
-	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.NICs())}
+	t := Transport{Name: layerName(network.Ports[0].LinkLayer), Detail: spelledPorts(network.nics())}
 	for _, port := range network.Ports {
 		if name := layerName(port.LinkLayer); name != t.Name {
 			t.Name = "InfiniBand and RoCE"
@@ -121,16 +123,6 @@ func spelledRates(rates []int64) string {
 	return fmt.Sprintf("%d × %g Gbit/s", len(rates), float64(most)/1e9)
 }
 
-func pluginPath(ib *facts.IB, plugin string) string {
-	for _, library := range ib.Libraries {
-		if library.Name == plugin {
-			return library.Path
-		}
-	}
-	return ""
-}
-
-// withoutPlugin is what NCCL turns to where the plugin has no device.
 func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
 		return "sockets"
@@ -156,23 +148,19 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 	return Transport{Name: "sockets", Detail: strings.Join(parts, "; "), Why: why}
 }
 
-// whyNot is why NET/IB has no device, in words.
 func (n Network) whyNot() string {
 	switch n.Obstacle {
 	case ObstacleDisabled:
 		return cite(n.prediction, n.Setting)
 	case ObstacleHCA:
 		return cite(n.prediction, n.Setting) + " selects no active port"
-	case ObstacleInactive:
-		return "no InfiniBand or RoCE port is active"
-	case ObstacleNoLibrary:
-		return "libibverbs.so.1 is not there"
-	case ObstacleNoDriver:
-		return "libibverbs has no driver for the adapters: libmlx5.so.1 is not there"
-	case ObstacleNoVerbs:
-		return "no /dev/infiniband/uverbs* leads to the adapters"
-	case ObstacleRefused:
-		return "this session may not open /dev/infiniband/uverbs*"
 	}
-	return "there is no RDMA adapter"
+	return map[string]string{
+		ObstacleNoAdapter: "there is no RDMA adapter",
+		ObstacleInactive:  "no InfiniBand or RoCE port is active",
+		ObstacleNoLibrary: "libibverbs.so.1 is not there",
+		ObstacleNoDriver:  "libibverbs has no driver for the adapters: libmlx5.so.1 is not there",
+		ObstacleNoVerbs:   "no /dev/infiniband/uverbs* leads to the adapters",
+		ObstacleRefused:   "this session may not open /dev/infiniband/uverbs*",
+	}[n.Obstacle]
 }

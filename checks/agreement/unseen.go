@@ -1,0 +1,69 @@
+package agreement
+
+import (
+	"cmp"
+	"slices"
+
+	"preflight/facts"
+)
+
+// NotCompared is a section of a node that only one of two looks saw: nobody can tell
+// whether it changed.
+type NotCompared struct {
+	Node    string        `json:"node"`    // as it is called in the later look
+	Section facts.Section `json:"section"` // "" for all of a node that neither look reached
+	Reason  string        `json:"reason"`  // why it was not seen
+	Earlier bool          `json:"earlier"` // it is the earlier look that has not seen it
+	// ByChoice is whether nobody was to look at it, and nothing that was known before is
+	// lost by that.
+	ByChoice bool `json:"by_choice"`
+}
+
+// Unseen is what [Changes] could not compare, node by node in the order of the second
+// look, the launching machine last. A node that came, went or was reached once only is
+// among the changes, and not here.
+func Unseen(before, after facts.Fleet) []NotCompared {
+	all := []NotCompared{}
+	was := earlier(before.Nodes, after.Nodes)
+	for i := range after.Nodes {
+		node := &after.Nodes[i]
+		old := was[node.Name]
+		switch {
+		case old == nil, standing(old) != standing(node):
+		case !node.Reached:
+			all = append(all, NotCompared{Node: node.Name, Reason: standing(node) + ", and not before"})
+		default:
+			all = append(all, unseenOf(old, node, before.NotTried, after.NotTried)...)
+		}
+	}
+	return append(all, unseenOnHead(before.Head, after.Head)...)
+}
+
+// unseenOf are the sections of one node that only one of two looks saw. What a look was
+// to leave out is a choice where it is the earlier one, or the compilers, which only
+// some launches need; later on it hides what the first one knew.
+func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
+	for _, section := range facts.Sections() {
+		if was.Has(section) == is.Has(section) || slices.Contains(facts.Momentary, section) {
+			continue
+		}
+		u := NotCompared{Node: is.Name, Section: section, Earlier: is.Has(section)}
+		missing, notTried := is.Missing, notTriedNow
+		if u.Earlier {
+			missing, notTried = was.Missing, notTriedThen
+		}
+		_, chosen := notTried[section]
+		u.ByChoice = chosen && (u.Earlier || section == facts.SectionToolchain)
+		u.Reason = cmp.Or(missing[section], notTried[section], "not looked at")
+		unseen = append(unseen, u)
+	}
+	return unseen
+}
+
+// unseenOnHead is the launchers of the launching machine, where it is the same machine.
+func unseenOnHead(before, after *facts.Node) []NotCompared {
+	if !sameMachine(before, after) {
+		return nil
+	}
+	return slices.DeleteFunc(unseenOf(before, after, nil, nil), func(u NotCompared) bool { return u.Section != facts.SectionLauncher })
+}

@@ -1,0 +1,153 @@
+package hostfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// entry splits a stripped line into a name, the number of its slots in ASCII and
+// the rest, which DeepSpeed ignores. What it says of a line that is none is "" for
+// one that is.
+func (p *parser) entry(line string) (name, digits, rest, original string) {
+	if p.older {
+		name, digits, original = olderEntry(line)
+		return name, digits, "", original
+	}
+	name, digits, rest, ok := entry(line)
+	switch {
+	case ok:
+		return name, digits, rest, ""
+	case p.unnamed:
+		line = "{line}" // its own mistake: the text was no f-string
+	}
+	return "", "", "", fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line)
+}
+
+// entry splits a stripped line by ^(\S+)\s+slots=(\d+), the digits turned into
+// ASCII.
+func entry(line string) (name, digits, rest string, ok bool) {
+	blank := strings.IndexFunc(line, pySpace)
+	if blank < 0 {
+		return "", "", "", false
+	}
+	name = line[:blank]
+	value, found := strings.CutPrefix(strings.TrimLeftFunc(line[blank:], pySpace), "slots=")
+	if !found {
+		return "", "", "", false
+	}
+	digits, rest = pyDigits(value)
+	return name, digits, rest, digits != ""
+}
+
+func hint(line string) string {
+	words := strings.FieldsFunc(line, pySpace)
+	name := words[0]
+	switch {
+	case strings.HasPrefix(line, byteOrderMark):
+		return "begins with a byte order mark, so it is no comment and no entry: save the file as UTF-8 without one"
+	case len(words) == 1:
+		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", N the number of accelerators there`, name)
+	case hasSlots(words[2:]):
+		return fmt.Sprintf("slots=N must come right after the name: move it there, before %q", words[1])
+	case strings.HasPrefix(strings.ToLower(words[1]), "slots"):
+		return fmt.Sprintf(`%q is not slots=N: write it in lower case, without blanks around "=", N in digits`, strings.Join(words[1:], " "))
+	}
+	return fmt.Sprintf(`%q is not slots=N: write "NAME slots=N", N the number of accelerators there`, words[1])
+}
+
+func hasSlots(words []string) bool {
+	at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "slots=") })
+	if at < 0 {
+		return false
+	}
+	digits, _ := pyDigits(strings.TrimPrefix(words[at], "slots="))
+	return digits != ""
+}
+
+func encodingHint(raw string) string {
+	if utf16Marked(raw) {
+		return "the file is UTF-16; save it as UTF-8 without byte order mark"
+	}
+	return "save the file as UTF-8, or take the accented letters out"
+}
+
+func utf16Marked(text string) bool {
+	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
+}
+
+// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words,
+// the second of them KEY=NUMBER, whatever the key. It says what Python would of
+// any other line.
+//
+// Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
+func olderEntry(line string) (name, digits, original string) {
+	words := strings.FieldsFunc(line, pySpace)
+	if len(words) != 2 {
+		return "", "", pyUnpack(len(words))
+	}
+	pair := strings.Split(words[1], "=")
+	if len(pair) != 2 {
+		return "", "", pyUnpack(len(pair))
+	}
+	digits, ok := PythonInt(pair[1])
+	if !ok {
+		return "", "", pyNoNumber(pair[1])
+	}
+	return words[0], digits, ""
+}
+
+func olderHint(line string) string {
+	if _, _, _, ok := entry(line); ok {
+		return fmt.Sprintf(`DeepSpeed before 0.8.0 takes nothing behind "slots=N", not even a comment: take it out of %q`, line)
+	}
+	if strings.HasPrefix(line, "#") {
+		return "DeepSpeed before 0.8.0 knows no comments: remove the line"
+	}
+	return hint(line)
+}
+
+func (p *parser) note(line int, name string, slots int, rest string) {
+	add := func(trap, message string) {
+		p.notes = append(p.notes, Note{ID: trap, Line: line, Message: message})
+	}
+	if trap, message := nameNote(name); trap != "" {
+		add(trap, message)
+	}
+	if slots <= 0 {
+		add("zero-slots", fmt.Sprintf("%s has slots=%d: it is counted as a node and gets a command, but runs no process; remove the line, or give it slots", name, slots))
+	}
+	if rest = pyStrip(rest); rest != "" && rest[0] != '#' {
+		add("ignored-text", fmt.Sprintf("DeepSpeed takes slots=%d for %s and silently ignores %q after it", slots, name, rest))
+	}
+}
+
+// nameNote finds the names that the launcher or ssh will read as something
+// else, each by its first trouble. What pdsh makes of them was tried with
+// `pdsh -R ssh -Q -w NAME` of pdsh 2.34.
+func nameNote(name string) (trap, message string) {
+	switch {
+	case strings.HasPrefix(name, byteOrderMark):
+		return "byte-order-mark", fmt.Sprintf("the file begins with a byte order mark, which DeepSpeed takes for a part of the name %q, and no such name resolves: save the file as UTF-8 without one", name)
+	case strings.ContainsAny(name[:1], "-^/"):
+		return "pdsh-operator", fmt.Sprintf("pdsh reads the first character of %q as an operator: - leaves hosts out, ^ reads them from a file, / filters; rename the host in ~/.ssh/config", name)
+	case strings.Contains(name, "#"):
+		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, and before DeepSpeed 0.8.0 nowhere, so the host is really named %q: take the comment out`, name)
+	case strings.Contains(name, "["):
+		return "pdsh-range", fmt.Sprintf("pdsh expands or refuses the brackets of %q, and node ranks no longer match the hostfile: write one line a host, and an IPv6 address as a name from ~/.ssh/config", name)
+	case strings.Contains(name, ","):
+		return "pdsh-list", fmt.Sprintf("pdsh takes %q for several hosts, and node ranks no longer match the hostfile: write one line a host", name)
+	case rcmdPrefix(name):
+		return "pdsh-rcmd", fmt.Sprintf(`pdsh takes what stands before ":" in %q for a remote-command module and dies with "No such rcmd module": give a port by --ssh_port or ~/.ssh/config, and an IPv6 address a name there`, name)
+	case strings.ContainsAny(name, `'"\`):
+		return "quoted-name", fmt.Sprintf("DeepSpeed splits the command of its ssh check as a shell would, so %q loses its quotes and backslashes there: rename the host in ~/.ssh/config", name)
+	}
+	return "", ""
+}
+
+// rcmdPrefix is pdsh's rule: the first colon ends a module's name unless a
+// second one follows it, as in fe80::1.
+func rcmdPrefix(name string) bool {
+	_, after, found := strings.Cut(name, ":")
+	return found && !strings.HasPrefix(after, ":")
+}
