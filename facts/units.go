@@ -21,16 +21,13 @@ func Unit(path string) string {
 
 func unit(kind reflect.Type, rest, found string) string {
 	switch kind.Kind() {
-	case reflect.Pointer:
-		return unit(kind.Elem(), rest, found)
-	case reflect.Slice, reflect.Map:
-		// The entry's key comes next and may itself hold dots, so the fields
-		// of the entry are matched from the end.
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		// An entry's key comes next and may itself hold dots, so the fields of the
+		// entry are matched from the end.
 		return unit(kind.Elem(), rest, found)
 	case reflect.Struct:
-		for i := range kind.NumField() {
-			field := kind.Field(i)
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		for field := range kind.Fields() {
+			name := jsonName(field)
 			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 && name != "" {
 				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
 			}
@@ -79,9 +76,8 @@ func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
 
 func unitsOfFields(kind reflect.Type, found string, within []reflect.Type) any {
 	tree := map[string]any{}
-	for i := range kind.NumField() {
-		field := kind.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	for field := range kind.Fields() {
+		name := jsonName(field)
 		below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), within)
 		fields, _ := below.(map[string]any)
 		switch {
