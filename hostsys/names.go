@@ -103,7 +103,7 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 		return n.lookupGo(ctx, network, name)
 	}
 	addresses, _, err := n.askGetent(ctx, network, name)
-	if trouble := (*getentTrouble)(nil); errors.As(err, &trouble) {
+	if _, is := errors.AsType[*getentTrouble](err); is {
 		if addresses, err := n.lookupGo(ctx, network, name); err == nil {
 			return addresses, nil
 		}

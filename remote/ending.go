@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,8 +50,7 @@ func (e *ending) stage() Stage {
 
 // explain names the failure.
 func (e *ending) explain() *Error {
-	var excess *tooMuch
-	if errors.As(e.read, &excess) {
+	if excess, is := errors.AsType[*tooMuch](e.read); is {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
 	}
 	if signal := e.Signal; signal != "" && e.spoke {
@@ -79,7 +79,10 @@ func (e *ending) explain() *Error {
 // explainShell is for commands that never got as far as our script, or whose
 // script found nothing to read.
 func (e *ending) explainShell() *Error {
-	said := e.output()
+	said, signal := e.output(), ""
+	if e.Signal != "" {
+		signal = ": SIG" + e.Signal
+	}
 	fail := func(c Cause, text string) *Error {
 		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
 	}
@@ -98,7 +101,7 @@ func (e *ending) explainShell() *Error {
 	case said == "" && e.Status > 0:
 		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
 	case said == "":
-		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
+		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+signal)
 	case notText.MatchString(said):
 		return e.nonsense(said)
 	}
@@ -206,13 +209,6 @@ func (e *ending) output() string {
 	return strings.Join(words, "; ")
 }
 
-func (e *ending) bySignal() string {
-	if signal := e.Signal; signal != "" {
-		return ": SIG" + signal
-	}
-	return ""
-}
-
 // after appends a stranger's words to ours, if there are any.
 func after(words string) string {
 	if words == "" {
@@ -252,12 +248,7 @@ var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
 const noexecMark = "(noexec)"
 
 func containsAny(text string, words []string) bool {
-	for _, word := range words {
-		if strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }
 
 // interrupted is what the end of ctx does to whoever waits under it for

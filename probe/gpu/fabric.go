@@ -37,12 +37,10 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 		return nil
 	}
 	manager := &facts.FabricManager{Installed: program != "", Running: processRuns(o, fabricComm)}
-	ctx, cancel := context.WithTimeout(ctx, fabricLimit)
-	defer cancel()
 	var asking sync.WaitGroup
 	if program != "" {
 		asking.Go(func() {
-			said, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}}.Run(ctx)
+			said, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: fabricLimit}.Run(ctx)
 			if match := fabricVersion.FindStringSubmatch(said); match != nil {
 				manager.Version = match[1]
 			}
@@ -76,7 +74,7 @@ func unitState(ctx context.Context, o machine.Options, unit string) string {
 		return ""
 	}
 	// The name stays in the answer: leaving it out takes systemd 230.
-	said, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}}.Run(ctx)
+	said, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}, Limit: fabricLimit}.Run(ctx)
 	_, state, _ := strings.Cut(strings.TrimSpace(said), "ActiveState=")
 	return machine.Clipped(state)
 }

@@ -124,13 +124,10 @@ func (w *childReport) fail(kind, text string) {
 		return
 	}
 	card := facts.Card{Index: *w.at.Card}
-	for _, known := range w.seen.Cards {
-		if known.Index == card.Index {
-			card = known
-		}
+	if at := slices.IndexFunc(w.seen.Cards, func(known facts.Card) bool { return known.Index == card.Index }); at >= 0 {
+		card = w.seen.Cards[at]
 	}
-	own := failure
-	card.Failure = &own
+	card.Failure = new(failure)
 	w.see(card)
 }
 

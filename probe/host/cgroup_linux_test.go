@@ -8,18 +8,6 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-func TestParseMemberships(t *testing.T) {
-	got := parseMemberships("4:cpu,cpuacct:/user.slice\n1:name=systemd:/a:b\n0::/\nnonsense\n")
-	want := []membership{
-		{controllers: []string{"cpu", "cpuacct"}, path: "/user.slice"},
-		{controllers: []string{"name=systemd"}, path: "/a:b"},
-		{path: "/"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(membership{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestFindCgroup(t *testing.T) {
 	v1 := &procfs.MountInfo{FSType: "cgroup", Root: "/", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"rw": "", "memory": ""}}
 	inDocker := &procfs.MountInfo{FSType: "cgroup", Root: "/docker/8a", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"memory": ""}}
@@ -31,6 +19,7 @@ func TestFindCgroup(t *testing.T) {
 		want   cgroup
 	}{
 		"version 1":                {"4:memory:/a/b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a/b", top: "/sys/fs/cgroup/memory"}},
+		"among controllers":        {"nonsense\n1:name=systemd:/x\n4:cpu,memory:/a:b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a:b", top: "/sys/fs/cgroup/memory"}},
 		"version 1 in docker":      {"4:memory:/docker/8a/job\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory/job", top: "/sys/fs/cgroup/memory"}},
 		"outside what is mounted":  {"4:memory:/docker/other\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory", top: "/sys/fs/cgroup/memory"}},
 		"version 2":                {"0::/user.slice\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup/user.slice", top: "/sys/fs/cgroup", v2: true}},
@@ -41,7 +30,7 @@ func TestFindCgroup(t *testing.T) {
 		"no cgroups":               {"", []*procfs.MountInfo{v1, v2}, cgroup{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, found := findCgroup(parseMemberships(test.groups), test.mounts, "memory")
+			got, found := findCgroup(test.groups, test.mounts, "memory")
 			if got != test.want || found != (test.want != cgroup{}) {
 				t.Errorf("found %v %+v, want %+v", found, got, test.want)
 			}

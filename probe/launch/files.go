@@ -90,7 +90,7 @@ func workDir(o machine.Options) facts.WorkDir {
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
-		dir.Problem = brokenLink(path)
+		dir.Problem = machine.BrokenLink(path)
 		return dir
 	case err != nil:
 		dir.Exists, dir.Problem = true, machine.Reason(err)
@@ -142,7 +142,7 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
-		file.Problem = brokenLink(path)
+		file.Problem = machine.BrokenLink(path)
 		return file
 	case err != nil:
 		file.Exists, file.Problem = true, machine.Reason(err)
@@ -178,14 +178,6 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 // absent is whether an error proves that nothing is at a path.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// brokenLink says where a link leads at whose end nothing is, "" for no link.
-func brokenLink(path string) string {
-	if target, err := os.Readlink(path); err == nil {
-		return fmt.Sprintf("symbolic link to %s, which is not there", target)
-	}
-	return ""
 }
 
 // digest is a file's SHA-256 in hex. A file that another process is making longer

@@ -20,10 +20,8 @@ import (
 // and looks itself at the directories that pdsh insists on trusting.
 func readPDSH(ctx context.Context, path string) *facts.PDSH {
 	pdsh := &facts.PDSH{Path: path}
-	version := hostsys.Child{Path: path, Args: []string{"-V"}, Env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	stdout, stderr, err := version.Run(ctx)
+	environ := append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")
+	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
 	case strings.TrimSpace(stderr) != "":

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,11 +73,18 @@ const (
 // Reason is the system's own word for an error, without the path that the
 // reader of a report has in front of them anyway.
 func Reason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, is := errors.AsType[*fs.PathError](err); is {
 		return path.Err.Error()
 	}
 	return err.Error()
+}
+
+// BrokenLink says where a link leads at whose end nothing is, "" for no link.
+func BrokenLink(path string) string {
+	if target, err := os.Readlink(path); err == nil {
+		return fmt.Sprintf("symbolic link to %s, which is not there", target)
+	}
+	return ""
 }
 
 // Clipped is a line without the space around it, no longer than a report takes.

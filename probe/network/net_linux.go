@@ -302,6 +302,5 @@ func (l sysfsLink) speed() *int64 {
 	if l == "" || !known || megabits <= 0 {
 		return nil
 	}
-	bits := megabits * 1_000_000
-	return &bits
+	return new(megabits * 1_000_000)
 }

@@ -74,9 +74,7 @@ func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) stri
 	if nvcc == "" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, _ := hostsys.Child{Path: o.At(nvcc), Args: []string{"-V"}}.Run(ctx)
+	said, _, _ := hostsys.Child{Path: o.At(nvcc), Args: []string{"-V"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseNVCC(said)
 }
 
@@ -111,9 +109,8 @@ func cxxCompiler(ctx context.Context) (path, version string) {
 	if err != nil {
 		return "", ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, err := hostsys.Child{Path: path, Args: append(slices.Clone(words[1:]), "-dumpfullversion", "-dumpversion")}.Run(ctx)
+	words = append(words, "-dumpfullversion", "-dumpversion")
+	said, _, err := hostsys.Child{Path: path, Args: words[1:], Limit: machine.VersionLimit}.Run(ctx)
 	if err != nil {
 		return path, ""
 	}
@@ -144,9 +141,7 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	if !findInterpreter(interpreter, &python) {
 		return pythonBuild{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}}.Run(ctx)
+	said, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}, Limit: machine.VersionLimit}.Run(ctx)
 	var answers []string
 	for row := range strings.Lines(said) {
 		if answer, found := strings.CutPrefix(strings.TrimSpace(row), "preflight"); found {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,10 +130,8 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 // says so when OpenSSH would have agreed.
 func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
 	for _, theirs := range err.RequestedAlgorithms {
-		for _, only := range onlyOpenSSH {
-			if theirs == only {
-				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
-			}
+		if slices.Contains(onlyOpenSSH, theirs) {
+			a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
 		}
 	}
 	return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.NoCommonAlgorithm, Err: err, Detail: map[string]string{
@@ -161,11 +160,10 @@ func disconnected(err error) string {
 	if err == nil {
 		return ""
 	}
-	m := disconnectText.FindStringSubmatch(err.Error())
-	if m == nil {
-		return ""
+	if match := disconnectText.FindStringSubmatch(err.Error()); match != nil {
+		return match[1]
 	}
-	return m[1]
+	return ""
 }
 
 var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
@@ -178,8 +176,7 @@ func plainError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("closed by the other side")
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, is := errors.AsType[*net.OpError](err); is {
 		return op
 	}
 	return err
