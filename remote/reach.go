@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -32,12 +33,7 @@ type Client struct {
 
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
 func New(carrier Carrier, o Options) *Client {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.AgentLife == 0 {
-		o.AgentLife = DefaultAgentLife
-	}
+	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
 	if o.Binaries == nil {
 		o.Binaries = (&siblings{directories: besideUs}).open
 	}

@@ -102,11 +102,8 @@ func kfdNodes(o machine.Options) []string {
 		if err != nil {
 			continue // a GPU that this container was not given
 		}
-		for row := range strings.Lines(string(properties)) {
-			name, value, _ := strings.Cut(strings.TrimSpace(row), " ")
-			if name == "simd_count" && value != "0" {
-				nodes = append(nodes, "/dev/kfd node "+entry.Name())
-			}
+		if units, known := machine.After(string(properties), "simd_count "); known && units != "0" {
+			nodes = append(nodes, "/dev/kfd node "+entry.Name())
 		}
 	}
 	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })

@@ -139,22 +139,9 @@ func (c cgroup) memoryUsed(dir string) (int64, bool) {
 	if err != nil {
 		return used, true
 	}
-	return max(0, used-parseStat(string(stat), inactive)), true
-}
-
-// parseStat is one entry of memory.stat, 0 when it is not there.
-func parseStat(text, name string) int64 {
-	for row := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(row), " ")
-		if key == name {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
+	value, _ := machine.After(string(stat), inactive+" ")
+	cached, _ := strconv.ParseInt(value, 10, 64) // 0 where it is not there
+	return max(0, used-cached), true
 }
 
 // pidsLimit is the limit on processes and threads that a cgroup directory sets.

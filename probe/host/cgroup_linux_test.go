@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/procfs"
 )
@@ -74,11 +77,11 @@ func TestParseCPUMax(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const stat = "anon 5\ninactive_file 42\ntotal_inactive_file x\n"
-	for name, want := range map[string]int64{"inactive_file": 42, "total_inactive_file": 0, "file": 0} {
-		if got := parseStat(stat, name); got != want {
-			t.Errorf("%s is %d, want %d", name, got, want)
+func TestMemoryUsedLeavesOutThePageCache(t *testing.T) {
+	for stat, want := range map[string]int64{"anon 5\ninactive_file 42\ntotal_inactive_file x\n": 58, "anon 5\n": 100, "inactive_file 142\n": 0} {
+		o := fixture.Write(t, machine.Options{}, map[string]string{"/memory.current": "100\n", "/memory.stat": stat})
+		if used, known := (cgroup{v2: true}).memoryUsed(o.Root); used != want || !known {
+			t.Errorf("with %q, %d are used, want %d", stat, used, want)
 		}
 	}
 }

@@ -171,16 +171,10 @@ func mapsShared(process string) bool {
 // parseMapsShared reads RssShmem of /proc/PID/status, which there is since
 // Linux 4.5. A process without memory, a kernel thread, has neither line.
 func parseMapsShared(status string) bool {
-	hasMemory := false
-	for row := range strings.Lines(status) {
-		switch fields := strings.Fields(row); {
-		case len(fields) < 2:
-		case fields[0] == "RssShmem:":
-			return fields[1] != "0"
-		case fields[0] == "VmRSS:":
-			hasMemory = true
-		}
+	if shared, known := machine.After(status, "RssShmem:"); known {
+		return machine.FirstWord(shared) != "0"
 	}
+	_, hasMemory := machine.After(status, "VmRSS:")
 	return hasMemory
 }
 

@@ -94,6 +94,17 @@ func Clipped(line string) string {
 	return strings.ToValidUTF8(line[:min(most, len(line))], "")
 }
 
+// After is what stands behind a prefix in the first line that begins with it, without
+// the space around it; false for no such line.
+func After(text, prefix string) (string, bool) {
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, prefix); found {
+			return strings.TrimSpace(rest), true
+		}
+	}
+	return "", false
+}
+
 // FirstWord is the text up to its first blank, "" for none.
 func FirstWord(text string) string {
 	if words := strings.Fields(text); len(words) > 0 {
