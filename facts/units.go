@@ -64,7 +64,20 @@ func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
 		if at := slices.Index(within, kind); at >= 0 && slices.Contains(within[at+1:], kind) {
 			return nil
 		}
-		return unitsOfFields(kind, found, append(slices.Clip(within), kind))
+		tree := map[string]any{}
+		for field := range kind.Fields() {
+			below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), append(slices.Clip(within), kind))
+			fields, _ := below.(map[string]any)
+			if name := jsonName(field); below != nil && name != "" {
+				tree[name] = below
+			} else { // an embedded struct, whose fields JSON has among the others
+				maps.Copy(tree, fields)
+			}
+		}
+		if len(tree) > 0 {
+			return tree
+		}
+		return nil
 	case reflect.String, reflect.Bool:
 		return nil
 	}
@@ -72,24 +85,4 @@ func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
 		return nil
 	}
 	return found
-}
-
-func unitsOfFields(kind reflect.Type, found string, within []reflect.Type) any {
-	tree := map[string]any{}
-	for field := range kind.Fields() {
-		name := jsonName(field)
-		below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), within)
-		fields, _ := below.(map[string]any)
-		switch {
-		case below == nil:
-		case name == "": // an embedded struct, whose fields JSON has among the others
-			maps.Copy(tree, fields)
-		default:
-			tree[name] = below
-		}
-	}
-	if len(tree) == 0 {
-		return nil
-	}
-	return tree
 }

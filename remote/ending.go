@@ -17,15 +17,15 @@ import (
 type ending struct {
 	host string
 	exit
-	runs   bool     // the server took our command
-	spoke  bool     // our script ran
-	heard  bool     // it got our first line
-	pushed bool     // it was sent the binary
-	hello  bool     // the agent spoke
-	failed string   // status of a binary that did not start after it was delivered
-	tried  []string // directories it could not use, and why
-	none   bool     // it has no directory left to try
-	noise  []string
+	runs         bool     // the server took our command
+	spoke        bool     // our script ran
+	acknowledged bool     // it got our first line
+	pushed       bool     // it was sent the binary
+	hello        bool     // the agent spoke
+	failed       string   // status of a binary that did not start after it was delivered
+	tried        []string // directories it could not use, and why
+	none         bool     // it has no directory left to try
+	noise        []string
 }
 
 // fail is the failure of this ending's node at a stage.
@@ -40,7 +40,7 @@ func (e *ending) stage() Stage {
 		return StageTalk
 	case !e.runs:
 		return StageSession
-	case !e.heard:
+	case !e.acknowledged:
 		return StageShell
 	case len(e.tried) > 0 && !e.pushed, e.none:
 		return StageDeliver
@@ -68,7 +68,7 @@ func (e *ending) explain() *Error {
 		return e.nonsense(e.noise[0])
 	case e.hello:
 		return e.exited()
-	case !e.heard:
+	case !e.acknowledged:
 		return e.explainShell()
 	case e.none:
 		return e.explainDirectories()
@@ -189,7 +189,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	case alive && !e.runs:
 		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
-	case alive && !e.heard:
+	case alive && !e.acknowledged:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
 			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
 	case alive:

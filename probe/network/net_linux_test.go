@@ -91,7 +91,7 @@ func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
 		if bits := link.speed(); bits != nil {
 			speed = fmt.Sprint(*bits)
 		}
-		if got := fmt.Sprint(link.driver(), " ", speed, " ", link.hasDevice()); got != tt.want {
+		if got := fmt.Sprint(link.driver(), " ", speed, " ", link.has("device")); got != tt.want {
 			t.Errorf("%s as %d %s: %q, want %q", tt.name, tt.index, tt.mac, got, tt.want)
 		}
 	}

@@ -53,7 +53,7 @@ func (r *reader) card(index int) *card {
 
 func (c *card) write() {
 	c.seen.Failure, c.seen.Refused = c.failure, c.refused
-	c.say(Line{Seen: &c.seen})
+	c.send(Line{Seen: &c.seen})
 }
 
 // pair is what calls of two results return.

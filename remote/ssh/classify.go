@@ -73,8 +73,10 @@ func (a *attempt) explain(late, err error) *remote.Error {
 		return &remote.Error{Stage: a.stage(), Cause: remote.Frozen, Err: a.silence("no answer"), Detail: map[string]string{"after": a.after()}}
 	case errors.As(err, &negotiation):
 		return a.explainNegotiation(negotiation)
+	case a.stage() == remote.StageNegotiate && lost(err):
+		return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.ConnectionLost, Err: plainError(err)}
 	case a.stage() == remote.StageNegotiate:
-		return &remote.Error{Stage: remote.StageNegotiate, Cause: lostOr(err, remote.Unexpected), Err: plainError(err)}
+		return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.Unexpected, Err: plainError(err)}
 	}
 	a.trace.OpenSSH = append(a.trace.OpenSSH, a.login.remaining()...)
 	return a.login.explain(err)
@@ -141,14 +143,7 @@ func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote
 	}}
 }
 
-// lostOr is ConnectionLost when the peer or the network ended the connection.
-func lostOr(err error, other remote.Cause) remote.Cause {
-	if lost(err) {
-		return remote.ConnectionLost
-	}
-	return other
-}
-
+// lost is whether the peer or the network ended the connection.
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""

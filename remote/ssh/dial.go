@@ -142,7 +142,8 @@ func (a *attempt) watch(conn net.Conn) *path {
 			}
 			return second, nil
 		},
-		idle: idleWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
+		// Who gives a node little time leaves some for the proof.
+		idle: min(maxIdle, a.client.options.Timeout/4, cmp.Or(a.target.connectTimeout, handshakeTimeout)/4),
 	}
 	a.connection.path.watch()
 	return a.connection.path
@@ -167,7 +168,7 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 			a.shakenHands()
 			return nil
 		},
-		BannerCallback: a.login.heard,
+		BannerCallback: a.login.keepBanner,
 		AuthCallback:   a.login.next,
 	}
 }
