@@ -40,13 +40,7 @@ func unit(kind reflect.Type, rest, found string) string {
 // nothing: a tree of the JSON names, in which "*" stands for the entries of a list or a map
 // and the leaves are as [Unit]'s.
 func Units() map[string]any {
-	tree := map[string]any{}
-	for section, field := range fieldOf {
-		if below := unitsBelow(reflect.TypeFor[Facts]().Field(field).Type, "", nil); below != nil {
-			tree[string(section)] = below
-		}
-	}
-	return tree
+	return unitsBelow(reflect.TypeFor[Facts](), "", nil).(map[string]any)
 }
 
 // unitsBelow is nil where nothing is counted. A kind of facts that holds itself, as one

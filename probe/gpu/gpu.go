@@ -139,17 +139,11 @@ func nvidiaOnBus(o machine.Options) (gpus []facts.PCIGPU, switches int) {
 }
 
 func pciGPU(dir string) facts.PCIGPU {
-	gpu := facts.PCIGPU{
+	return facts.PCIGPU{
 		Address:  filepath.Base(dir),
 		Device:   machine.Line(dir + "/device"),
-		NUMANode: -1,
+		Driver:   machine.Driver(dir),
+		NUMANode: machine.NUMANode(dir),
 		Path:     machine.PCIPath(dir),
 	}
-	if driver, err := os.Readlink(dir + "/driver"); err == nil {
-		gpu.Driver = filepath.Base(driver)
-	}
-	if node, known := machine.Number(dir + "/numa_node"); known {
-		gpu.NUMANode = int(node)
-	}
-	return gpu
 }

@@ -62,6 +62,24 @@ func PCIPath(dir string) []string {
 	return way
 }
 
+// Driver is the kernel driver that is bound to a device, by its directory in sysfs; ""
+// for none.
+func Driver(dir string) string {
+	driver, err := os.Readlink(filepath.Join(dir, "driver"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(driver)
+}
+
+// NUMANode is the one that a device is near, -1 where the kernel does not say.
+func NUMANode(dir string) int {
+	if node, known := Number(filepath.Join(dir, "numa_node")); known {
+		return int(node)
+	}
+	return -1
+}
+
 // The machine's own namespaces have fixed inode numbers (Linux,
 // include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
 const (

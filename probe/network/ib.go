@@ -59,17 +59,12 @@ func hca(dir string) facts.HCA {
 		Firmware: machine.Line(dir + "/fw_ver"),
 		Board:    machine.Line(dir + "/board_id"),
 		GUID:     machine.Line(dir + "/node_guid"),
-		NUMANode: -1,
+		Driver:   machine.Driver(dir + "/device"),
+		NUMANode: machine.NUMANode(dir + "/device"),
 		Kind:     parseState(machine.Line(dir + "/node_type")),
 		Path:     machine.PCIPath(dir + "/device"),
 	}
-	if driver, err := os.Readlink(dir + "/device/driver"); err == nil {
-		device.Driver = filepath.Base(driver)
-	}
 	device.PCIe, device.MaxPCIe = pcieLinks(dir + "/device")
-	if node, known := machine.Number(dir + "/device/numa_node"); known {
-		device.NUMANode = int(node)
-	}
 	ports, _ := filepath.Glob(dir + "/ports/[0-9]*") // fails on a bad pattern only
 	for _, port := range ports {
 		if n, err := strconv.Atoi(filepath.Base(port)); err == nil {

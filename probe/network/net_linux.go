@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -286,11 +285,10 @@ func (l sysfsLink) has(entry string) bool { return l != "" && machine.Exists(l.p
 
 // driver is "" where the link has no device behind it.
 func (l sysfsLink) driver() string {
-	target, err := os.Readlink(l.path("device/driver"))
-	if l == "" || err != nil {
+	if l == "" {
 		return ""
 	}
-	return filepath.Base(target)
+	return machine.Driver(l.path("device"))
 }
 
 // speed is in bits per second. The file holds megabits; it cannot be read while

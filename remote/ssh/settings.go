@@ -101,12 +101,12 @@ func (e *evaluation) verification(t *target, expand expander) error {
 	t.userKnown = []string{filepath.Join(ssh, "known_hosts"), filepath.Join(ssh, "known_hosts2")}
 	var err error
 	if d, ok := e.values["userknownhostsfile"]; ok {
-		if t.userKnown, err = e.paths(d, expand); err != nil {
+		if t.userKnown, err = e.paths(d.args, expand); err != nil {
 			return err
 		}
 	}
 	if d, ok := e.values["globalknownhostsfile"]; ok {
-		t.globalKnown, err = e.paths(d, plain)
+		t.globalKnown, err = e.paths(d.args, plain)
 	}
 	return err
 }
@@ -118,25 +118,17 @@ func (e *evaluation) login(t *target, expand expander) error {
 		t.publicKey = t.publicKey && slices.Contains(strings.Split(methods, ","), "publickey")
 	}
 	t.identitiesOnly = e.is("identitiesonly", "yes", "true")
+	var err error
+	if t.identities, err = e.paths(e.identities, expand); err != nil {
+		return err
+	}
 	if len(e.identities) == 0 {
 		for _, name := range defaultIdentities {
 			t.identities = append(t.identities, filepath.Join(e.local.home, ".ssh", name))
 		}
 	}
-	for _, list := range []struct {
-		values []string
-		into   *[]string
-	}{{e.identities, &t.identities}, {e.certificates, &t.certificates}} {
-		for _, value := range list.values {
-			if strings.EqualFold(value, "none") {
-				continue
-			}
-			path, err := e.path(value, expand)
-			if err != nil {
-				return err
-			}
-			*list.into = append(*list.into, path)
-		}
+	if t.certificates, err = e.paths(e.certificates, expand); err != nil {
+		return err
 	}
 	return e.agent(t, expand)
 }

@@ -289,10 +289,10 @@ func (e *evaluation) path(value string, expand expander) (string, error) {
 	return environment(value)
 }
 
-// paths expands the file names of a directive; a lone `none` means no file.
-func (e *evaluation) paths(d directive, expand expander) ([]string, error) {
+// paths expands file names; `none` means no file.
+func (e *evaluation) paths(names []string, expand expander) ([]string, error) {
 	paths := []string{}
-	for _, arg := range d.args {
+	for _, arg := range names {
 		if strings.EqualFold(arg, "none") {
 			continue
 		}
