@@ -29,7 +29,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // Section names one group of facts.
@@ -121,8 +120,7 @@ var fieldOf = func() map[Section]int {
 	fields := map[Section]int{}
 	kind := reflect.TypeFor[Facts]()
 	for i := range kind.NumField() {
-		name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
-		fields[Section(name)] = i
+		fields[Section(jsonName(kind.Field(i)))] = i
 	}
 	return fields
 }()

@@ -28,65 +28,45 @@ func (f Facts) Comparable() map[string]string {
 // EachComparable visits what Comparable returns of a section, in no order worth relying
 // on. It is for comparing fleets so large that a map for each node would not do.
 func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
-	flatten(visit, string(s), f.section(s), "")
+	walk(string(s), f.section(s), nil, func(path string, v reflect.Value) { visit(path, encode(v)) }, func(string) {})
 }
 
-func flatten(visit func(path, value string), path string, v reflect.Value, tag string) {
+// EachEntry visits every entry of a section's lists that are matched by a field
+// (`fact:"key=…"`) by its path ("net.interfaces.eth0", "nvml.cards.0"), an outer one
+// before those inside it. Whoever compares needs it to tell an entry that came or went
+// from one whose values changed.
+func (f *Facts) EachEntry(s Section, visit func(path string)) {
+	walk(string(s), f.section(s), nil, func(string, reflect.Value) {}, visit)
+}
+
+// walk visits the values that can be compared and the entries of keyed lists. key is
+// as a comparedField's.
+func walk(path string, v reflect.Value, key []int, value func(path string, v reflect.Value), entry func(path string)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			flatten(visit, path, v.Elem(), tag)
+			walk(path, v.Elem(), key, value, entry)
 		}
 	case reflect.Struct:
 		for _, field := range comparedFields(v.Type()) {
-			flatten(visit, join(path, field.name), v.Field(field.index), field.tag)
+			walk(join(path, field.name), v.Field(field.index), field.key, value, entry)
 		}
 	case reflect.Map:
 		for _, key := range v.MapKeys() {
-			flatten(visit, join(path, key.String()), v.MapIndex(key), "")
+			walk(join(path, key.String()), v.MapIndex(key), nil, value, entry)
 		}
 	case reflect.Slice:
-		key, keyed := strings.CutPrefix(tag, "key=")
-		if !keyed {
-			if v.Len() > 0 {
-				visit(path, encode(v))
-			}
-			return
+		if key == nil && v.Len() > 0 {
+			value(path, v)
 		}
-		for i := range v.Len() {
-			flatten(visit, join(path, keyOf(v.Index(i), key)), v.Index(i), "")
+		for i := 0; key != nil && i < v.Len(); i++ {
+			at := join(path, fmt.Sprint(v.Index(i).FieldByIndex(key).Interface()))
+			entry(at)
+			walk(at, v.Index(i), nil, value, entry)
 		}
 	default:
-		visit(path, encode(v))
+		value(path, v)
 	}
-}
-
-// keyOf is the value of the list entry's field with the JSON name key.
-func keyOf(entry reflect.Value, key string) string {
-	return fmt.Sprint(entry.FieldByIndex(keyField(entry.Type(), key)).Interface())
-}
-
-// keyedBy is a kind of list entry and the JSON name of the field it is known by.
-type keyedBy struct {
-	kind reflect.Type
-	key  string
-}
-
-var keyFields sync.Map // keyedBy → []int, a field's index
-
-// keyField finds a field by its JSON name, also one of an embedded struct. As
-// with comparedFields, reading tags is most of the work, and done once.
-func keyField(kind reflect.Type, key string) []int {
-	if known, ok := keyFields.Load(keyedBy{kind, key}); ok {
-		return known.([]int)
-	}
-	for _, field := range reflect.VisibleFields(kind) {
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == key {
-			keyFields.Store(keyedBy{kind, key}, field.Index)
-			return field.Index
-		}
-	}
-	panic("facts: " + kind.Name() + " has no field " + key)
 }
 
 // join appends a name to a path; an embedded struct has none, as in JSON.
@@ -123,14 +103,15 @@ func needsEscape(r rune) bool {
 
 // comparedField is a field of a struct that takes part in comparisons.
 type comparedField struct {
-	index     int
-	name, tag string
+	index int
+	name  string
+	key   []int // of a list matched by a field: where an entry has that field
 }
 
 var fieldsOfType sync.Map // reflect.Type → []comparedField
 
 // comparedFields are the fields of a struct that are neither a node's own nor
-// volatile. Reading tags is most of the work of flattening, so it is done once.
+// volatile. Reading tags is most of the work of a walk, so it is done once.
 func comparedFields(kind reflect.Type) []comparedField {
 	if known, ok := fieldsOfType.Load(kind); ok {
 		return known.([]comparedField)
@@ -142,42 +123,20 @@ func comparedFields(kind reflect.Type) []comparedField {
 		if tag == "own" || tag == "volatile" {
 			continue
 		}
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		fields = append(fields, comparedField{i, name, tag})
+		compared := comparedField{index: i, name: jsonName(field)}
+		if key, keyed := strings.CutPrefix(tag, "key="); keyed {
+			entry := reflect.VisibleFields(field.Type.Elem())
+			compared.key = entry[slices.IndexFunc(entry, func(f reflect.StructField) bool { return jsonName(f) == key })].Index
+		}
+		fields = append(fields, compared)
 	}
 	fieldsOfType.Store(kind, fields)
 	return fields
 }
 
-// EachEntry visits every entry of a section's lists that are matched by a field
-// (`fact:"key=…"`) by its path ("net.interfaces.eth0", "nvml.cards.0"), an outer one
-// before those inside it. Whoever compares needs it to tell an entry that came or went
-// from one whose values changed.
-func (f *Facts) EachEntry(s Section, visit func(path string)) {
-	entries(visit, string(s), f.section(s), "")
-}
-
-func entries(visit func(path string), path string, v reflect.Value, tag string) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			entries(visit, path, v.Elem(), tag)
-		}
-	case reflect.Struct:
-		for _, field := range comparedFields(v.Type()) {
-			entries(visit, join(path, field.name), v.Field(field.index), field.tag)
-		}
-	case reflect.Slice:
-		key, keyed := strings.CutPrefix(tag, "key=")
-		if !keyed {
-			return
-		}
-		for i := range v.Len() {
-			at := join(path, keyOf(v.Index(i), key))
-			visit(at)
-			entries(visit, at, v.Index(i), "")
-		}
-	}
+func jsonName(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
 }
 
 // Kind is what the values of a fact are.
@@ -202,31 +161,31 @@ type Description struct {
 func Described() []Description {
 	var all []Description
 	for section, field := range fieldOf {
-		describe(&all, string(section), reflect.TypeFor[Facts]().Field(field).Type, "", "")
+		describe(&all, string(section), reflect.TypeFor[Facts]().Field(field).Type, false, "")
 	}
 	slices.SortFunc(all, func(a, b Description) int { return strings.Compare(a.Path, b.Path) })
 	return all
 }
 
-// describe walks a type as flatten walks its values.
-func describe(all *[]Description, path string, t reflect.Type, tag, unit string) {
+// describe goes through a type as walk does through its values.
+func describe(all *[]Description, path string, t reflect.Type, keyed bool, unit string) {
 	kind := Number
 	switch t.Kind() {
 	case reflect.Pointer:
-		describe(all, path, t.Elem(), tag, unit)
+		describe(all, path, t.Elem(), keyed, unit)
 		return
 	case reflect.Struct:
 		for _, field := range comparedFields(t) {
 			own := t.Field(field.index)
-			describe(all, join(path, field.name), own.Type, field.tag, cmp.Or(own.Tag.Get("unit"), unit))
+			describe(all, join(path, field.name), own.Type, field.key != nil, cmp.Or(own.Tag.Get("unit"), unit))
 		}
 		return
 	case reflect.Map:
-		describe(all, join(path, "*"), t.Elem(), "", unit)
+		describe(all, join(path, "*"), t.Elem(), false, unit)
 		return
 	case reflect.Slice:
-		if strings.HasPrefix(tag, "key=") {
-			describe(all, join(path, "*"), t.Elem(), "", unit)
+		if keyed {
+			describe(all, join(path, "*"), t.Elem(), false, unit)
 			return
 		}
 		kind = List

@@ -10,13 +10,10 @@ import (
 // in Facts say: what the nodes tried of each other, how their clocks stood, the files that
 // the launch names, which are the user's work and rightly change, and how its names
 // resolve. Drift compares none of them, and a normalized snapshot has none.
-var Momentary = func() (sections []Section) {
-	for _, section := range Sections() {
-		if reflect.TypeFor[Facts]().Field(fieldOf[section]).Tag.Get("lasting") == "no" {
-			sections = append(sections, section)
-		}
-	}
-	return sections
+var Momentary = func() []Section {
+	return slices.DeleteFunc(Sections(), func(section Section) bool {
+		return reflect.TypeFor[Facts]().Field(fieldOf[section]).Tag.Get("lasting") != "no"
+	})
 }()
 
 // PlaceWorkDir is the Place.Role of the directory that the launch works in.

@@ -21,16 +21,13 @@ func Unit(path string) string {
 
 func unit(kind reflect.Type, rest, found string) string {
 	switch kind.Kind() {
-	case reflect.Pointer:
-		return unit(kind.Elem(), rest, found)
-	case reflect.Slice, reflect.Map:
-		// The entry's key comes next and may itself hold dots, so the fields
-		// of the entry are matched from the end.
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		// An entry's key comes next and may itself hold dots, so the fields of the
+		// entry are matched from the end.
 		return unit(kind.Elem(), rest, found)
 	case reflect.Struct:
-		for i := range kind.NumField() {
-			field := kind.Field(i)
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		for field := range kind.Fields() {
+			name := jsonName(field)
 			if at := strings.LastIndex(rest+".", "."+name+"."); at >= 0 && name != "" {
 				return unit(field.Type, rest[at:], cmp.Or(field.Tag.Get("unit"), found))
 			}
@@ -43,13 +40,7 @@ func unit(kind reflect.Type, rest, found string) string {
 // nothing: a tree of the JSON names, in which "*" stands for the entries of a list or a map
 // and the leaves are as [Unit]'s.
 func Units() map[string]any {
-	tree := map[string]any{}
-	for section, field := range fieldOf {
-		if below := unitsBelow(reflect.TypeFor[Facts]().Field(field).Type, "", nil); below != nil {
-			tree[string(section)] = below
-		}
-	}
-	return tree
+	return unitsBelow(reflect.TypeFor[Facts](), "", nil).(map[string]any)
 }
 
 // unitsBelow is nil where nothing is counted. A kind of facts that holds itself, as one
@@ -67,7 +58,20 @@ func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
 		if at := slices.Index(within, kind); at >= 0 && slices.Contains(within[at+1:], kind) {
 			return nil
 		}
-		return unitsOfFields(kind, found, append(slices.Clip(within), kind))
+		tree := map[string]any{}
+		for field := range kind.Fields() {
+			below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), append(slices.Clip(within), kind))
+			fields, _ := below.(map[string]any)
+			if name := jsonName(field); below != nil && name != "" {
+				tree[name] = below
+			} else { // an embedded struct, whose fields JSON has among the others
+				maps.Copy(tree, fields)
+			}
+		}
+		if len(tree) > 0 {
+			return tree
+		}
+		return nil
 	case reflect.String, reflect.Bool:
 		return nil
 	}
@@ -75,25 +79,4 @@ func unitsBelow(kind reflect.Type, found string, within []reflect.Type) any {
 		return nil
 	}
 	return found
-}
-
-func unitsOfFields(kind reflect.Type, found string, within []reflect.Type) any {
-	tree := map[string]any{}
-	for i := range kind.NumField() {
-		field := kind.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		below := unitsBelow(field.Type, cmp.Or(field.Tag.Get("unit"), found), within)
-		fields, _ := below.(map[string]any)
-		switch {
-		case below == nil:
-		case name == "": // an embedded struct, whose fields JSON has among the others
-			maps.Copy(tree, fields)
-		default:
-			tree[name] = below
-		}
-	}
-	if len(tree) == 0 {
-		return nil
-	}
-	return tree
 }

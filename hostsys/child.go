@@ -31,6 +31,8 @@ type Child struct {
 	Name string   // what it is called by; "" means its path
 	Dir  string   // "" means our own
 	Env  []string // nil means our own
+
+	Limit time.Duration // after which it is killed as at the end of the context; 0 means no limit
 }
 
 // Run starts the child in a process group of its own, kills that whole group
@@ -46,6 +48,11 @@ func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
 
 // Stream is Run for a child whose standard output is wanted as it comes.
 func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
+	if c.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Limit)
+		defer cancel()
+	}
 	var errs Output
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Args[0] = cmp.Or(c.Name, c.Path)
@@ -110,8 +117,7 @@ func Complaint(stderr string, err error) string {
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
 		return last
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ended := errors.AsType[*exec.ExitError](err); ended {
 		return fmt.Sprintf("ended with %s and said nothing", exit.ProcessState)
 	}
 	return err.Error()

@@ -1,3 +1,9 @@
+// Package hostsys is what preflight needs of the machine it runs on, whichever
+// part of it runs there: a name resolved as the C library of the machine would
+// ([Names]), and a program that ends when we do ([Child], [Run], [Start]).
+//
+// It refuses to know why it is asked: no node, no launch and no fact is known
+// here, and it imports nothing of ours.
 package hostsys
 
 import (
@@ -95,7 +101,7 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	if address, err := netip.ParseAddr(name); err == nil {
 		return []netip.Addr{address}, nil
 	}
-	lines := ofNetwork(network, n.inHosts(name))
+	lines := slices.DeleteFunc(slices.Clone(n.inHosts(name)), func(line HostsLine) bool { return !isOf(network, line.Address) })
 	switch {
 	case len(lines) == 1:
 		return []netip.Addr{lines[0].Address}, nil
@@ -103,7 +109,7 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 		return n.lookupGo(ctx, network, name)
 	}
 	addresses, _, err := n.askGetent(ctx, network, name)
-	if trouble := (*getentTrouble)(nil); errors.As(err, &trouble) {
+	if _, is := errors.AsType[*getentTrouble](err); is {
 		if addresses, err := n.lookupGo(ctx, network, name); err == nil {
 			return addresses, nil
 		}
@@ -241,10 +247,6 @@ func isOf(network string, address netip.Addr) bool {
 		return address.Is6() && !address.Is4In6()
 	}
 	return true
-}
-
-func ofNetwork(network string, lines []HostsLine) []HostsLine {
-	return slices.DeleteFunc(slices.Clone(lines), func(line HostsLine) bool { return !isOf(network, line.Address) })
 }
 
 // parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
@@ -24,8 +25,10 @@ type Binary struct {
 	Loader  string // path of the dynamic loader it asks for, "" for a static one
 	Size    int64  // bytes
 
+	// Gzip is the file compressed, once for all nodes that need it.
+	Gzip func() ([]byte, error)
+
 	path string
-	pack func() ([]byte, error)
 }
 
 // OpenBinary reads the executable at path.
@@ -49,12 +52,9 @@ func OpenBinary(path string) (*Binary, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size, path: path}
-	b.pack = sync.OnceValues(b.compress)
+	b.Gzip = sync.OnceValues(b.compress)
 	return b, nil
 }
-
-// Gzip is the file compressed, once for all nodes that need it.
-func (b *Binary) Gzip() ([]byte, error) { return b.pack() }
 
 // compress prefers speed: the nodes wait for it, and a better level saves a
 // tenth of the bytes at three times the time.
@@ -94,10 +94,7 @@ var machines = map[string]string{
 
 // goarch is what Go calls a machine, or the machine's own name when Go has none.
 func goarch(machine string) string {
-	if arch, ok := machines[machine]; ok {
-		return arch
-	}
-	return machine
+	return cmp.Or(machines[machine], machine)
 }
 
 // siblings finds binaries for other machines, and for other C libraries, beside

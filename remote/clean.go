@@ -72,7 +72,7 @@ func (s *cleaning) run(client Connection) *Error {
 		verb, rest, _ := strings.Cut(string(line), " ")
 		switch verb {
 		case "shell":
-			s.spoke, s.heard = true, true // it reads nothing
+			s.spoke, s.acknowledged = true, true // it reads nothing
 		case "removed":
 			s.removed = append(s.removed, Escape(rest))
 		case "kept":

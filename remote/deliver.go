@@ -113,7 +113,7 @@ func (d *delivery) dialogue() (Hello, error) {
 		case verb == "shell":
 			d.spoke = true
 		case verb == "heard":
-			d.heard = true
+			d.acknowledged = true
 		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, Escape(rest))
 		case verb == "need" && d.needs < maxPlaces:

@@ -119,7 +119,7 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	client.options.Binaries = func(_, arch string) ([]*Binary, error) {
 		b, err := own("linux", runtime.GOARCH)
 		if err == nil && arch == runtime.GOARCH {
-			return []*Binary{{Hash: foreign, BuildID: b[0].BuildID, pack: b[0].pack, Size: b[0].Size}}, nil
+			return []*Binary{{Hash: foreign, BuildID: b[0].BuildID, Gzip: b[0].Gzip, Size: b[0].Size}}, nil
 		}
 		if err == nil && arch != goarch(other) {
 			return nil, os.ErrNotExist
@@ -161,7 +161,7 @@ func stub(t *testing.T, text string) *Binary {
 	sum := sha256.Sum256([]byte(text))
 	return &Binary{
 		Hash: hex.EncodeToString(sum[:]), Loader: "/bin/sh", Size: int64(len(text)),
-		pack: func() ([]byte, error) { return packed.Bytes(), nil },
+		Gzip: func() ([]byte, error) { return packed.Bytes(), nil },
 	}
 }
 
@@ -314,7 +314,7 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return []*Binary{{Hash: strings.Repeat("ab", 32), BuildID: b[0].BuildID, Size: b[0].Size, pack: b[0].pack}}, nil
+		return []*Binary{{Hash: strings.Repeat("ab", 32), BuildID: b[0].BuildID, Size: b[0].Size, Gzip: b[0].Gzip}}, nil
 	}
 	dynamic := func(b *Binary) func(string, string) ([]*Binary, error) {
 		return func(_, arch string) ([]*Binary, error) {

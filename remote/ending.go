@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +17,15 @@ import (
 type ending struct {
 	host string
 	exit
-	runs   bool     // the server took our command
-	spoke  bool     // our script ran
-	heard  bool     // it got our first line
-	pushed bool     // it was sent the binary
-	hello  bool     // the agent spoke
-	failed string   // status of a binary that did not start after it was delivered
-	tried  []string // directories it could not use, and why
-	none   bool     // it has no directory left to try
-	noise  []string
+	runs         bool     // the server took our command
+	spoke        bool     // our script ran
+	acknowledged bool     // it got our first line
+	pushed       bool     // it was sent the binary
+	hello        bool     // the agent spoke
+	failed       string   // status of a binary that did not start after it was delivered
+	tried        []string // directories it could not use, and why
+	none         bool     // it has no directory left to try
+	noise        []string
 }
 
 // fail is the failure of this ending's node at a stage.
@@ -39,7 +40,7 @@ func (e *ending) stage() Stage {
 		return StageTalk
 	case !e.runs:
 		return StageSession
-	case !e.heard:
+	case !e.acknowledged:
 		return StageShell
 	case len(e.tried) > 0 && !e.pushed, e.none:
 		return StageDeliver
@@ -49,8 +50,7 @@ func (e *ending) stage() Stage {
 
 // explain names the failure.
 func (e *ending) explain() *Error {
-	var excess *tooMuch
-	if errors.As(e.read, &excess) {
+	if excess, is := errors.AsType[*tooMuch](e.read); is {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
 	}
 	if signal := e.Signal; signal != "" && e.spoke {
@@ -68,7 +68,7 @@ func (e *ending) explain() *Error {
 		return e.nonsense(e.noise[0])
 	case e.hello:
 		return e.exited()
-	case !e.heard:
+	case !e.acknowledged:
 		return e.explainShell()
 	case e.none:
 		return e.explainDirectories()
@@ -79,7 +79,10 @@ func (e *ending) explain() *Error {
 // explainShell is for commands that never got as far as our script, or whose
 // script found nothing to read.
 func (e *ending) explainShell() *Error {
-	said := e.output()
+	said, signal := e.output(), ""
+	if e.Signal != "" {
+		signal = ": SIG" + e.Signal
+	}
 	fail := func(c Cause, text string) *Error {
 		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
 	}
@@ -98,7 +101,7 @@ func (e *ending) explainShell() *Error {
 	case said == "" && e.Status > 0:
 		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
 	case said == "":
-		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+e.bySignal())
+		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+signal)
 	case notText.MatchString(said):
 		return e.nonsense(said)
 	}
@@ -186,7 +189,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	case alive && !e.runs:
 		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
-	case alive && !e.heard:
+	case alive && !e.acknowledged:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
 			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
 	case alive:
@@ -204,13 +207,6 @@ func (e *ending) output() string {
 		words = append(words[:len(words):len(words)], e.stderr)
 	}
 	return strings.Join(words, "; ")
-}
-
-func (e *ending) bySignal() string {
-	if signal := e.Signal; signal != "" {
-		return ": SIG" + signal
-	}
-	return ""
 }
 
 // after appends a stranger's words to ours, if there are any.
@@ -252,12 +248,7 @@ var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
 const noexecMark = "(noexec)"
 
 func containsAny(text string, words []string) bool {
-	for _, word := range words {
-		if strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }
 
 // interrupted is what the end of ctx does to whoever waits under it for

@@ -9,7 +9,7 @@ import (
 func TestExplain(t *testing.T) {
 	ended := exit{read: io.EOF}
 	start := func(stderr, failed string) ending {
-		return ending{exit: exit{read: io.EOF, stderr: stderr}, runs: true, spoke: true, heard: true, pushed: true, failed: failed}
+		return ending{exit: exit{read: io.EOF, stderr: stderr}, runs: true, spoke: true, acknowledged: true, pushed: true, failed: failed}
 	}
 	shell := func(noise ...string) ending { return ending{exit: ended, runs: true, noise: noise} }
 	for name, c := range map[string]struct {
@@ -33,12 +33,12 @@ func TestExplain(t *testing.T) {
 		"docker exec":      {shell("the input device is not a TTY"), StageShell, NeedsPTY},
 		"bastion":          {shell("Pseudo-terminal required"), StageShell, NeedsPTY},
 		"mesg":             {ending{runs: true, exit: exit{read: io.EOF, stderr: "mesg: ttyname failed: Inappropriate ioctl for device", Exit: Exit{Status: -1, Missing: true}}}, StageShell, ForcedCommand},
-		"quota":            {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: Disk quota exceeded", "/tmp: x (noexec)"}}, StageDeliver, DiskFull},
-		"ulimit -f":        {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: File size limit exceeded"}}, StageDeliver, DiskFull},
-		"mixed":            {ending{exit: ended, runs: true, spoke: true, heard: true, none: true, tried: []string{"/h: Permission denied", "/tmp: x (noexec)"}}, StageDeliver, NoExec},
-		"lost on the way":  {ending{exit: exit{read: io.EOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, runs: true, spoke: true, heard: true}, StageStart, ConnectionLost},
-		"lost in a line":   {ending{exit: exit{read: io.ErrUnexpectedEOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, Truncated},
-		"no status at all": {ending{exit: exit{read: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, heard: true}, StageTalk, AgentExited},
+		"quota":            {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: Disk quota exceeded", "/tmp: x (noexec)"}}, StageDeliver, DiskFull},
+		"ulimit -f":        {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: File size limit exceeded"}}, StageDeliver, DiskFull},
+		"mixed":            {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: Permission denied", "/tmp: x (noexec)"}}, StageDeliver, NoExec},
+		"lost on the way":  {ending{exit: exit{read: io.EOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, runs: true, spoke: true, acknowledged: true}, StageStart, ConnectionLost},
+		"lost in a line":   {ending{exit: exit{read: io.ErrUnexpectedEOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, acknowledged: true}, StageTalk, Truncated},
+		"no status at all": {ending{exit: exit{read: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, acknowledged: true}, StageTalk, AgentExited},
 	} {
 		got := c.ending.explain()
 		if got.Stage != c.stage || got.Cause != c.cause || got.Err == nil || got.Detail == nil && c.cause != ConnectionLost && c.cause != Truncated {

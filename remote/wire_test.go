@@ -76,7 +76,7 @@ func FuzzAgentLines(f *testing.F) {
 			last:    1,
 			quit:    make(chan struct{}),
 		}
-		e := &ending{host: "w1", hello: true, heard: true}
+		e := &ending{host: "w1", hello: true, acknowledged: true}
 		var err error
 		for err == nil {
 			var line []byte

@@ -128,14 +128,7 @@ var (
 // the loader takes them, each file once.
 func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 	found := []facts.DriverLibrary{}
-	var seen []os.FileInfo
-	for _, c := range machine.LoaderOrder(o, libraryPath, libcudaName) {
-		info, err := os.Stat(o.At(c.Path))
-		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
-		if err != nil || !info.Mode().IsRegular() || slices.ContainsFunc(seen, same) {
-			continue
-		}
-		seen = append(seen, info)
+	for _, c := range machine.Present(machine.LoaderOrder(o, libraryPath, libcudaName), o.At) {
 		library := facts.DriverLibrary{Path: c.Path, From: c.From}
 		if file, err := filepath.EvalSymlinks(o.At(c.Path)); err == nil {
 			if match := libcudaFile.FindStringSubmatch(filepath.Base(file)); match != nil {

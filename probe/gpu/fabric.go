@@ -22,9 +22,6 @@ const (
 	fabricComm = "nv-fabricmanage"
 )
 
-// fabricPlaces are where NVIDIA's packages put the program.
-var fabricPlaces = []string{"/usr/bin/nv-fabricmanager", "/usr/sbin/nv-fabricmanager", "/usr/local/bin/nv-fabricmanager"}
-
 // fabricVersion is in "Fabric Manager version is : 550.54.15".
 var fabricVersion = regexp.MustCompile(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 
@@ -37,13 +34,11 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 		return nil
 	}
 	manager := &facts.FabricManager{Installed: program != "", Running: processRuns(o, fabricComm)}
-	ctx, cancel := context.WithTimeout(ctx, fabricLimit)
-	defer cancel()
 	var asking sync.WaitGroup
 	if program != "" {
 		asking.Go(func() {
-			said, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}}.Run(ctx)
-			if match := fabricVersion.FindStringSubmatch(said); match != nil {
+			output, _, _ := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: fabricLimit}.Run(ctx)
+			if match := fabricVersion.FindStringSubmatch(output); match != nil {
 				manager.Version = match[1]
 			}
 		})
@@ -53,12 +48,10 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 	return manager
 }
 
+// fabricProgram is the program, by PATH or where NVIDIA's packages put it.
 func fabricProgram(o machine.Options) string {
-	if path, err := exec.LookPath("nv-fabricmanager"); err == nil {
-		return path
-	}
-	for _, place := range fabricPlaces {
-		if path, err := exec.LookPath(o.At(place)); err == nil {
+	for _, place := range []string{"nv-fabricmanager", o.At("/usr/bin/nv-fabricmanager"), o.At("/usr/sbin/nv-fabricmanager"), o.At("/usr/local/bin/nv-fabricmanager")} {
+		if path, err := exec.LookPath(place); err == nil {
 			return path
 		}
 	}
@@ -76,8 +69,8 @@ func unitState(ctx context.Context, o machine.Options, unit string) string {
 		return ""
 	}
 	// The name stays in the answer: leaving it out takes systemd 230.
-	said, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}}.Run(ctx)
-	_, state, _ := strings.Cut(strings.TrimSpace(said), "ActiveState=")
+	output, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}, Limit: fabricLimit}.Run(ctx)
+	_, state, _ := strings.Cut(strings.TrimSpace(output), "ActiveState=")
 	return machine.Clipped(state)
 }
 

@@ -102,11 +102,8 @@ func kfdNodes(o machine.Options) []string {
 		if err != nil {
 			continue // a GPU that this container was not given
 		}
-		for row := range strings.Lines(string(properties)) {
-			name, value, _ := strings.Cut(strings.TrimSpace(row), " ")
-			if name == "simd_count" && value != "0" {
-				nodes = append(nodes, "/dev/kfd node "+entry.Name())
-			}
+		if units, known := machine.After(string(properties), "simd_count "); known && units != "0" {
+			nodes = append(nodes, "/dev/kfd node "+entry.Name())
 		}
 	}
 	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
@@ -142,17 +139,11 @@ func nvidiaOnBus(o machine.Options) (gpus []facts.PCIGPU, switches int) {
 }
 
 func pciGPU(dir string) facts.PCIGPU {
-	gpu := facts.PCIGPU{
+	return facts.PCIGPU{
 		Address:  filepath.Base(dir),
 		Device:   machine.Line(dir + "/device"),
-		NUMANode: -1,
+		Driver:   machine.Driver(dir),
+		NUMANode: machine.NUMANode(dir),
 		Path:     machine.PCIPath(dir),
 	}
-	if driver, err := os.Readlink(dir + "/driver"); err == nil {
-		gpu.Driver = filepath.Base(driver)
-	}
-	if node, known := machine.Number(dir + "/numa_node"); known {
-		gpu.NUMANode = int(node)
-	}
-	return gpu
 }

@@ -28,7 +28,7 @@ const (
 
 // CollectNVML asks NVIDIA's driver, where the machine shows anything of NVIDIA:
 // by NVML in a child of ours, or by nvidia-smi where there is no NVML to load.
-// What a sick driver said before it failed is kept.
+// What a sick driver answered before it failed is kept.
 func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
 		return &facts.NVML{Cards: []facts.Card{}}, nil
@@ -66,26 +66,26 @@ func nvmlChild() hostsys.Child {
 // An error is no word about the driver: we were interrupted, could not start the
 // child, or had too little time for it.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
-	heard, end := listen(ctx, ask, quiet)
-	silent := time.Since(heard.last).Round(100 * time.Millisecond)
+	report, end := listen(ctx, ask, quiet)
+	silent := time.Since(report.last).Round(100 * time.Millisecond)
 	switch {
-	case heard.done:
+	case report.done:
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, ctx.Err()
-	case heard.at.Call == "" && end.killed:
+	case report.at.Call == "" && end.killed:
 		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start within %s", silent)
-	case heard.at.Call == "":
+	case report.at.Call == "":
 		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start: %s", crashMessage(end.stderr, end.err))
 	case !end.killed:
-		heard.fail(facts.FailureCrashed, "the process that asked "+heard.whom()+" ended: "+crashMessage(end.stderr, end.err))
+		report.fail(facts.FailureCrashed, "the process that asked "+report.subject()+" ended: "+crashMessage(end.stderr, end.err))
 	case silent < quiet/2: // it may yet have answered
-		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", heard.call())
+		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", report.call())
 	case end.stuck:
-		heard.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", heard.whom(), silent))
+		report.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", report.subject(), silent))
 	default:
-		heard.fail(facts.FailureHung, fmt.Sprintf("%s did not answer within %s", heard.whom(), silent))
+		report.fail(facts.FailureHung, fmt.Sprintf("%s did not answer within %s", report.subject(), silent))
 	}
-	return &heard.seen, nil
+	return &report.seen, nil
 }
 
 // ending is how a child came to its end: by itself, killed by us, or killed and
@@ -96,12 +96,12 @@ type ending struct {
 	killed, stuck bool
 }
 
-// listen hears a child out until it ends, is silent for too long, or the time
+// listen takes a child's lines until it ends, is silent for too long, or the time
 // that ctx leaves is over.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	if deadline, ok := ctx.Deadline(); ok { // what is heard by then has to be handed in before it
+	if deadline, ok := ctx.Deadline(); ok { // what is reported by then has to be handed in before it
 		asking, stop = context.WithDeadline(asking, deadline.Add(-2*nvmlEnding))
 		defer stop()
 	}

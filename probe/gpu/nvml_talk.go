@@ -25,7 +25,7 @@ const (
 // childOutput is what the child has said so far. It is written to until it is
 // closed: by the child's pipe, while askNVML waits.
 type childOutput struct {
-	heard func(done bool) // called for each line
+	onLine func(done bool) // called for each line
 
 	mu      sync.Mutex
 	closed  bool
@@ -41,8 +41,8 @@ type childReport struct {
 	done bool
 }
 
-func newChildOutput(heard func(done bool)) *childOutput {
-	return &childOutput{heard: heard, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+func newChildOutput(onLine func(done bool)) *childOutput {
+	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
 }
 
 // Write takes the child's output. What is no line of ours is noise of the library.
@@ -59,7 +59,7 @@ func (t *childOutput) Write(p []byte) (int, error) {
 		var line nvml.Line
 		if json.Unmarshal(text, &line) == nil {
 			t.take(line)
-			t.heard(t.done)
+			t.onLine(t.done)
 		}
 	}
 	if t.closed || len(t.partial) > maxLine {
@@ -124,18 +124,15 @@ func (w *childReport) fail(kind, text string) {
 		return
 	}
 	card := facts.Card{Index: *w.at.Card}
-	for _, known := range w.seen.Cards {
-		if known.Index == card.Index {
-			card = known
-		}
+	if at := slices.IndexFunc(w.seen.Cards, func(known facts.Card) bool { return known.Index == card.Index }); at >= 0 {
+		card = w.seen.Cards[at]
 	}
-	own := failure
-	card.Failure = &own
+	card.Failure = new(failure)
 	w.see(card)
 }
 
 // subject is who was asked last.
-func (w *childReport) whom() string {
+func (w *childReport) subject() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("GPU %d", *w.at.Card)
 	}

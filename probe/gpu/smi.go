@@ -46,14 +46,14 @@ type smi struct {
 
 func (s smi) ask(ctx context.Context) (*facts.NVML, error) {
 	seen := &facts.NVML{Source: "nvidia-smi", Asked: true, Cards: []facts.Card{}}
-	said, err := s.run(ctx, "-q", "-x")
+	answer, err := s.run(ctx, "-q", "-x")
 	if err != nil {
 		return nil, err
 	}
-	around := readSMI(said.stdout, seen)
-	seen.Failure = smiFailure(said, around, seen)
+	around := readSMI(answer.stdout, seen)
+	seen.Failure = smiFailure(answer, around, seen)
 	// How tables count GPUs where some are hidden is not known.
-	if seen.Failure == nil && seen.Hidden == 0 && !errors.Is(said.err, context.DeadlineExceeded) {
+	if seen.Failure == nil && seen.Hidden == 0 && !errors.Is(answer.err, context.DeadlineExceeded) {
 		s.askTables(ctx, seen)
 	}
 	return seen, nil
@@ -76,23 +76,23 @@ func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
 		defer stop()
 	}
 	started := time.Now()
-	said, err := machine.Within(asking, func() (smiAnswer, error) {
+	answer, err := machine.Within(asking, func() (smiAnswer, error) {
 		out := hostsys.Output{Limit: smiOutput}
 		// Its words are read: they shall be those of no other language.
 		stderr, err := hostsys.Child{Path: s.path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}.Stream(asking, &out)
 		return smiAnswer{stdout: out.String(), stderr: stderr, err: err, ended: true}, nil
 	})
 	if err != nil { // abandoned
-		said.err = asking.Err()
+		answer.err = asking.Err()
 	}
-	said.took = time.Since(started)
+	answer.took = time.Since(started)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return said, ctx.Err()
-	case errors.Is(said.err, context.DeadlineExceeded) && said.took < s.limit/4: // it may yet have answered
-		return said, errors.New("there was too little time to ask nvidia-smi: give the node more with --timeout")
+		return answer, ctx.Err()
+	case errors.Is(answer.err, context.DeadlineExceeded) && answer.took < s.limit/4: // it may yet have answered
+		return answer, errors.New("there was too little time to ask nvidia-smi: give the node more with --timeout")
 	}
-	return said, nil
+	return answer, nil
 }
 
 // smiErrors are what nvidia-smi says when it fails, with the codes of nvmlReturn_t,
@@ -132,16 +132,16 @@ var libraryVersion = regexp.MustCompile(`NVML library version: (\S+)`)
 // smiFailure is why the document is missing or ends early, nil when it is whole.
 // around is what was printed beside it: of a GPU that cannot be asked there is a
 // line, after which nvidia-smi goes on since driver 530 or so and ends before.
-func smiFailure(said smiAnswer, around string, seen *facts.NVML) *facts.NVMLFailure {
+func smiFailure(answer smiAnswer, around string, seen *facts.NVML) *facts.NVMLFailure {
 	switch {
-	case len(seen.Cards) > 0 && seen.Driver != "" && strings.Contains(said.stdout, "</nvidia_smi_log>"):
+	case len(seen.Cards) > 0 && seen.Driver != "" && strings.Contains(answer.stdout, "</nvidia_smi_log>"):
 		return nil // however it ended: a damaged infoROM has an exit code of its own, and closing GPUs may hang
-	case !said.ended:
-		return &facts.NVMLFailure{Kind: facts.FailureStuck, Text: fmt.Sprintf("nvidia-smi did not answer within %s, and is stuck in the kernel, where no signal reaches it", said.took.Round(100*time.Millisecond))}
-	case errors.Is(said.err, context.DeadlineExceeded):
-		return &facts.NVMLFailure{Kind: facts.FailureHung, Text: fmt.Sprintf("nvidia-smi did not answer within %s, and was killed", said.took.Round(100*time.Millisecond))}
+	case !answer.ended:
+		return &facts.NVMLFailure{Kind: facts.FailureStuck, Text: fmt.Sprintf("nvidia-smi did not answer within %s, and is stuck in the kernel, where no signal reaches it", answer.took.Round(100*time.Millisecond))}
+	case errors.Is(answer.err, context.DeadlineExceeded):
+		return &facts.NVMLFailure{Kind: facts.FailureHung, Text: fmt.Sprintf("nvidia-smi did not answer within %s, and was killed", answer.took.Round(100*time.Millisecond))}
 	}
-	around += "\n" + said.stderr
+	around += "\n" + answer.stderr
 	if match := libraryVersion.FindStringSubmatch(around); match != nil {
 		seen.Library = match[1]
 	}
@@ -150,19 +150,19 @@ func smiFailure(said smiAnswer, around string, seen *facts.NVML) *facts.NVMLFail
 	switch {
 	case failure != nil:
 		return failure
-	case errors.As(said.err, &exit):
+	case errors.As(answer.err, &exit):
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() || strings.Contains(around, "symbol lookup error") {
-			return &facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: " + machine.Clipped(hostsys.Complaint(around, said.err))}
+			return &facts.NVMLFailure{Kind: facts.FailureCrashed, Text: "nvidia-smi ended: " + machine.Clipped(hostsys.Complaint(around, answer.err))}
 		}
 		for _, known := range smiErrors {
 			if known.code == exit.ExitCode() {
-				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: machine.Clipped(hostsys.Complaint(around, said.err))}
+				return &facts.NVMLFailure{Kind: known.kind, Code: known.code, Text: machine.Clipped(hostsys.Complaint(around, answer.err))}
 			}
 		}
-		return &facts.NVMLFailure{Kind: facts.FailureOther, Code: exit.ExitCode(), Text: machine.Clipped(hostsys.Complaint(around, said.err))}
-	case said.err != nil:
-		return &facts.NVMLFailure{Kind: facts.FailureOther, Text: machine.Clipped("nvidia-smi cannot be run: " + said.err.Error())}
-	case len(seen.Cards) > 0 || len(said.stdout) >= smiOutput:
+		return &facts.NVMLFailure{Kind: facts.FailureOther, Code: exit.ExitCode(), Text: machine.Clipped(hostsys.Complaint(around, answer.err))}
+	case answer.err != nil:
+		return &facts.NVMLFailure{Kind: facts.FailureOther, Text: machine.Clipped("nvidia-smi cannot be run: " + answer.err.Error())}
+	case len(seen.Cards) > 0 || len(answer.stdout) >= smiOutput:
 		return &facts.NVMLFailure{Kind: facts.FailureOther, Text: "the document of nvidia-smi -q -x is cut off"}
 	case seen.Driver != "":
 		return &facts.NVMLFailure{Kind: facts.FailureNotFound, Code: 6, Text: "nvidia-smi shows no GPU"}

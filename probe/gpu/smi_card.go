@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,8 +37,7 @@ func smiCard(gpu *element) facts.Card {
 	total, _ := gpu.number("fb_memory_usage/total", "memory_usage/total")
 	card.Memory = int64(total) * mebibyte
 	if mode := gpu.value("persistence_mode"); mode != "" {
-		persistent := mode == "Enabled"
-		card.Persistence = &persistent
+		card.Persistence = new(mode == "Enabled")
 	}
 	switch mode := gpu.value("compute_mode"); mode {
 	case "":
@@ -46,8 +46,7 @@ func smiCard(gpu *element) facts.Card {
 	default: // Exclusive_Process, and the obsolete Exclusive_Thread
 		card.ComputeMode = "exclusive-process"
 	}
-	link := gpu.at("pci/pci_gpu_link_info")
-	if link != nil {
+	if link := gpu.at("pci/pci_gpu_link_info"); link != nil {
 		card.Link = facts.PCILink{
 			Generation: link.whole("pcie_gen/current_link_gen"), MaxGeneration: link.whole("pcie_gen/max_link_gen"),
 			Width: link.whole("link_widths/current_link_width"), MaxWidth: link.whole("link_widths/max_link_width"),
@@ -61,9 +60,7 @@ func smiCard(gpu *element) facts.Card {
 // smiRecovery is what the driver wants done about a GPU, in the words of facts.
 func smiRecovery(action string) string {
 	switch action {
-	case "":
-		return ""
-	case "None", "Reset", "Reboot":
+	case "", "None", "Reset", "Reboot":
 		return strings.ToLower(action)
 	case "Drain P2P":
 		return "drain"
@@ -118,10 +115,7 @@ func smiClock(gpu *element) facts.GPUClock {
 		SM: gpu.whole("clocks/sm_clock", "clocks/graphics_clock"), MaxSM: gpu.whole("max_clocks/sm_clock", "max_clocks/graphics_clock"),
 		Memory: gpu.whole("clocks/mem_clock"), MaxMemory: gpu.whole("max_clocks/mem_clock"),
 	}
-	usual := gpu.whole("default_applications_clocks/graphics_clock")
-	if usual == 0 {
-		usual = clock.MaxSM
-	}
+	usual := cmp.Or(gpu.whole("default_applications_clocks/graphics_clock"), clock.MaxSM)
 	if set := gpu.whole("applications_clocks/graphics_clock"); set != usual {
 		clock.AppSM = set
 	}
@@ -173,8 +167,7 @@ func smiECC(gpu *element) *facts.ECC {
 		AggregateCorrected: sum("aggregate", corrected...), AggregateUncorrected: sum("aggregate", uncorrected...),
 	}
 	if next := gpu.value("ecc_mode/pending_ecc"); next != "" {
-		enabled := next == "Enabled"
-		ecc.Pending = &enabled
+		ecc.Pending = new(next == "Enabled")
 	}
 	return ecc
 }

@@ -191,6 +191,5 @@ func optional[T int | int64](e *element, scale T, paths ...string) *T {
 	if !ok {
 		return nil
 	}
-	scaled := T(value) * scale
-	return &scaled
+	return new(T(value) * scale)
 }

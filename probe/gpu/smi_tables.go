@@ -36,8 +36,8 @@ func (s smi) askTables(ctx context.Context, seen *facts.NVML) {
 	var asking sync.WaitGroup
 	for i, table := range tables {
 		asking.Go(func() {
-			if said, err := s.run(ctx, table.args...); err == nil && said.err == nil {
-				texts[i] = said.stdout
+			if answer, err := s.run(ctx, table.args...); err == nil && answer.err == nil {
+				texts[i] = answer.stdout
 			}
 		})
 	}

@@ -21,12 +21,6 @@ type cgroup struct {
 	v2  bool
 }
 
-// membership is one line of /proc/self/cgroup.
-type membership struct {
-	controllers []string // empty for version 2
-	path        string
-}
-
 // ownCgroup finds the cgroup that a controller rules this process by; false
 // when the controller is not there or cgroups are not mounted.
 func ownCgroup(o machine.Options, controller string) (cgroup, bool) {
@@ -38,44 +32,23 @@ func ownCgroup(o machine.Options, controller string) (cgroup, bool) {
 	if err != nil {
 		return cgroup{}, false
 	}
-	c, found := findCgroup(parseMemberships(string(text)), table, controller)
+	c, found := findCgroup(string(text), table, controller)
 	return cgroup{dir: o.At(c.dir), top: o.At(c.top), v2: c.v2}, found
 }
 
-// parseMemberships reads "4:memory:/user.slice" and "0::/user.slice" (cgroups(7)).
-func parseMemberships(text string) []membership {
-	var all []membership
-	for row := range strings.Lines(text) {
-		parts := strings.SplitN(strings.TrimSuffix(row, "\n"), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		m := membership{path: parts[2]}
-		if parts[1] != "" {
-			m.controllers = strings.Split(parts[1], ",")
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
-// findCgroup joins memberships with mounts. A controller that a version 1
+// findCgroup joins "4:memory:/user.slice" and "0::/user.slice", the lines of
+// /proc/self/cgroup (cgroups(7)), with mounts. A controller that a version 1
 // hierarchy has is not in version 2, so version 1 is asked first.
-func findCgroup(all []membership, table []*procfs.MountInfo, controller string) (cgroup, bool) {
-	for _, m := range all {
-		if slices.Contains(m.controllers, controller) {
-			for _, mount := range table {
-				if mount.FSType == "cgroup" && machine.Has(mount, controller) {
-					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint}, true
-				}
+func findCgroup(memberships string, table []*procfs.MountInfo, controller string) (cgroup, bool) {
+	for _, v2 := range []bool{false, true} {
+		for row := range strings.Lines(memberships) {
+			parts := strings.SplitN(strings.TrimSuffix(row, "\n"), ":", 3)
+			if len(parts) != 3 || v2 != (parts[1] == "") || !v2 && !slices.Contains(strings.Split(parts[1], ","), controller) {
+				continue
 			}
-		}
-	}
-	for _, m := range all {
-		if m.controllers == nil {
 			for _, mount := range table {
-				if mount.FSType == "cgroup2" {
-					return cgroup{dir: pathInMount(mount, m.path), top: mount.MountPoint, v2: true}, true
+				if v2 && mount.FSType == "cgroup2" || !v2 && mount.FSType == "cgroup" && machine.Has(mount, controller) {
+					return cgroup{dir: pathInMount(mount, parts[2]), top: mount.MountPoint, v2: v2}, true
 				}
 			}
 		}
@@ -166,22 +139,9 @@ func (c cgroup) memoryUsed(dir string) (int64, bool) {
 	if err != nil {
 		return used, true
 	}
-	return max(0, used-parseStat(string(stat), inactive)), true
-}
-
-// parseStat is one entry of memory.stat, 0 when it is not there.
-func parseStat(text, name string) int64 {
-	for row := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(row), " ")
-		if key == name {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
+	value, _ := machine.After(string(stat), inactive+" ")
+	cached, _ := strconv.ParseInt(value, 10, 64) // 0 where it is not there
+	return max(0, used-cached), true
 }
 
 // pidsLimit is the limit on processes and threads that a cgroup directory sets.

@@ -4,21 +4,12 @@ import (
 	"slices"
 	"testing"
 
+	"preflight/probe/fixture"
+	"preflight/probe/machine"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/procfs"
 )
-
-func TestParseMemberships(t *testing.T) {
-	got := parseMemberships("4:cpu,cpuacct:/user.slice\n1:name=systemd:/a:b\n0::/\nnonsense\n")
-	want := []membership{
-		{controllers: []string{"cpu", "cpuacct"}, path: "/user.slice"},
-		{controllers: []string{"name=systemd"}, path: "/a:b"},
-		{path: "/"},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(membership{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
 
 func TestFindCgroup(t *testing.T) {
 	v1 := &procfs.MountInfo{FSType: "cgroup", Root: "/", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"rw": "", "memory": ""}}
@@ -31,6 +22,7 @@ func TestFindCgroup(t *testing.T) {
 		want   cgroup
 	}{
 		"version 1":                {"4:memory:/a/b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a/b", top: "/sys/fs/cgroup/memory"}},
+		"among controllers":        {"nonsense\n1:name=systemd:/x\n4:cpu,memory:/a:b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a:b", top: "/sys/fs/cgroup/memory"}},
 		"version 1 in docker":      {"4:memory:/docker/8a/job\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory/job", top: "/sys/fs/cgroup/memory"}},
 		"outside what is mounted":  {"4:memory:/docker/other\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory", top: "/sys/fs/cgroup/memory"}},
 		"version 2":                {"0::/user.slice\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup/user.slice", top: "/sys/fs/cgroup", v2: true}},
@@ -41,7 +33,7 @@ func TestFindCgroup(t *testing.T) {
 		"no cgroups":               {"", []*procfs.MountInfo{v1, v2}, cgroup{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, found := findCgroup(parseMemberships(test.groups), test.mounts, "memory")
+			got, found := findCgroup(test.groups, test.mounts, "memory")
 			if got != test.want || found != (test.want != cgroup{}) {
 				t.Errorf("found %v %+v, want %+v", found, got, test.want)
 			}
@@ -85,11 +77,11 @@ func TestParseCPUMax(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const stat = "anon 5\ninactive_file 42\ntotal_inactive_file x\n"
-	for name, want := range map[string]int64{"inactive_file": 42, "total_inactive_file": 0, "file": 0} {
-		if got := parseStat(stat, name); got != want {
-			t.Errorf("%s is %d, want %d", name, got, want)
+func TestMemoryUsedLeavesOutThePageCache(t *testing.T) {
+	for stat, want := range map[string]int64{"anon 5\ninactive_file 42\ntotal_inactive_file x\n": 58, "anon 5\n": 100, "inactive_file 142\n": 0} {
+		o := fixture.Write(t, machine.Options{}, map[string]string{"/memory.current": "100\n", "/memory.stat": stat})
+		if used, known := (cgroup{v2: true}).memoryUsed(o.Root); used != want || !known {
+			t.Errorf("with %q, %d are used, want %d", stat, used, want)
 		}
 	}
 }

@@ -57,12 +57,10 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 
 // load is the load average of one minute, nil when the kernel does not say.
 func load(o machine.Options) *float64 {
-	minute, _, _ := strings.Cut(machine.Line(o.At("/proc/loadavg")), " ")
-	n, err := strconv.ParseFloat(minute, 64)
-	if err != nil {
-		return nil
+	if n, err := strconv.ParseFloat(machine.FirstWord(machine.Line(o.At("/proc/loadavg"))), 64); err == nil {
+		return &n
 	}
-	return &n
+	return nil
 }
 
 // distribution is the name os-release(5) gives for people, "" when it has none.
@@ -77,17 +75,11 @@ func distribution(o machine.Options) string {
 
 // parsePrettyName reads PRETTY_NAME, which is quoted as for a POSIX shell.
 func parsePrettyName(text string) string {
-	for row := range strings.Lines(text) {
-		value, found := strings.CutPrefix(strings.TrimSpace(row), "PRETTY_NAME=")
-		if !found {
-			continue
-		}
-		if len(value) >= 2 && value[0] == value[len(value)-1] && (value[0] == '"' || value[0] == '\'') {
-			value = value[1 : len(value)-1]
-		}
-		return strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
+	value, _ := machine.After(text, "PRETTY_NAME=")
+	if len(value) >= 2 && value[0] == value[len(value)-1] && (value[0] == '"' || value[0] == '\'') {
+		value = value[1 : len(value)-1]
 	}
-	return ""
+	return strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
 }
 
 // numaNodes are the memory nodes in the order of their ids; none when the

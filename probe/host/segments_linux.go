@@ -24,7 +24,7 @@ import (
 
 const (
 	mostEntries  = 1 << 14         // directory entries looked at
-	mostSegments = 256             // segments told, the largest
+	mostSegments = 256             // segments listed, the largest
 	scanLimit    = 1 * time.Second // for asking all processes; inside shmLimit
 )
 
@@ -49,9 +49,9 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 	if err != nil {
 		return nil, err
 	}
-	told := make([]facts.Segment, 0, len(files))
+	listed := make([]facts.Segment, 0, len(files))
 	if len(files) == 0 {
-		return told, nil // and no process needs to be asked
+		return listed, nil // and no process needs to be asked
 	}
 	unused := map[uint64]bool{}
 	for _, f := range files {
@@ -69,9 +69,9 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 		if used || seen.all || seen.ours && f.private && f.uid == us {
 			f.Mapped = &used
 		}
-		told = append(told, f.Segment)
+		listed = append(listed, f.Segment)
 	}
-	return told, nil
+	return listed, nil
 }
 
 // largest are the largest regular files of the directory, not yet with their
@@ -171,16 +171,10 @@ func mapsShared(process string) bool {
 // parseMapsShared reads RssShmem of /proc/PID/status, which there is since
 // Linux 4.5. A process without memory, a kernel thread, has neither line.
 func parseMapsShared(status string) bool {
-	hasMemory := false
-	for row := range strings.Lines(status) {
-		switch fields := strings.Fields(row); {
-		case len(fields) < 2:
-		case fields[0] == "RssShmem:":
-			return fields[1] != "0"
-		case fields[0] == "VmRSS:":
-			hasMemory = true
-		}
+	if shared, known := machine.After(status, "RssShmem:"); known {
+		return machine.FirstWord(shared) != "0"
 	}
+	_, hasMemory := machine.After(status, "VmRSS:")
 	return hasMemory
 }
 

@@ -87,16 +87,10 @@ func workDir(o machine.Options) facts.WorkDir {
 		return dir
 	}
 	path := o.At(o.WorkDir)
-	info, err := os.Stat(path)
-	switch {
-	case absent(err):
-		dir.Problem = brokenLink(path)
-		return dir
-	case err != nil:
-		dir.Exists, dir.Problem = true, machine.Reason(err)
+	var info os.FileInfo
+	if info, dir.Exists, dir.Problem = stat(path); info == nil {
 		return dir
 	}
-	dir.Exists = true
 	if !info.IsDir() {
 		dir.Problem = "is a file"
 	} else if err := unix.Access(path, unix.X_OK); err != nil {
@@ -139,17 +133,11 @@ func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Conte
 func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
 	path := o.At(named.Path)
-	info, err := os.Stat(path)
+	var info os.FileInfo
+	info, file.Exists, file.Problem = stat(path)
 	switch {
-	case absent(err):
-		file.Problem = brokenLink(path)
+	case info == nil:
 		return file
-	case err != nil:
-		file.Exists, file.Problem = true, machine.Reason(err)
-		return file
-	}
-	file.Exists = true
-	switch {
 	case info.IsDir():
 		file.Kind = "directory"
 		return file
@@ -165,6 +153,7 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		}
 		return file
 	}
+	var err error
 	if file.Digest, err = digest(ctx, path); err != nil {
 		file.Problem = machine.Reason(err)
 		return file
@@ -175,17 +164,17 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	return file
 }
 
-// absent is whether an error proves that nothing is at a path.
-func absent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// brokenLink says where a link leads at whose end nothing is, "" for no link.
-func brokenLink(path string) string {
-	if target, err := os.Readlink(path); err == nil {
-		return fmt.Sprintf("symbolic link to %s, which is not there", target)
+// stat is what is at a path, nil with the reason where that cannot be seen. exists is
+// false only where nothing is for sure.
+func stat(path string) (info os.FileInfo, exists bool, problem string) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, false, machine.BrokenLink(path)
+	case err != nil:
+		return nil, true, machine.Reason(err)
 	}
-	return ""
+	return info, true, ""
 }
 
 // digest is a file's SHA-256 in hex. A file that another process is making longer

@@ -60,10 +60,8 @@ func isPython(path string) bool {
 
 // sshVersion is "" when ssh does not say.
 func sshVersion(ctx context.Context, path string) string {
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
 	// However it ends, what it prints is the answer.
-	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}}.Run(ctx)
+	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseSSHVersion(stderr)
 }
 

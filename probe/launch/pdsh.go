@@ -20,10 +20,8 @@ import (
 // and looks itself at the directories that pdsh insists on trusting.
 func readPDSH(ctx context.Context, path string) *facts.PDSH {
 	pdsh := &facts.PDSH{Path: path}
-	version := hostsys.Child{Path: path, Args: []string{"-V"}, Env: append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	stdout, stderr, err := version.Run(ctx)
+	environ := append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")
+	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
 	case strings.TrimSpace(stderr) != "":
@@ -44,17 +42,12 @@ func readPDSH(ctx context.Context, path string) *facts.PDSH {
 //	rcmd modules: ssh,rsh,exec (default: rsh)
 func parsePDSHVersion(output string) (version string, modules []string) {
 	modules = []string{}
-	for line := range strings.Lines(output) {
-		if rest, found := strings.CutPrefix(line, "pdsh-"); found {
-			version = machine.FirstWord(rest)
-		}
-		if rest, found := strings.CutPrefix(line, "rcmd modules: "); found {
-			if list := machine.FirstWord(rest); list != "(none)" {
-				modules = strings.Split(list, ",")
-			}
-		}
+	version, _ = machine.After(output, "pdsh-")
+	list, found := machine.After(output, "rcmd modules: ")
+	if list = machine.FirstWord(list); found && list != "(none)" {
+		modules = strings.Split(list, ",")
 	}
-	return version, modules
+	return machine.FirstWord(version), modules
 }
 
 // builtInDir is the module directory as it stands in pdsh's own data.

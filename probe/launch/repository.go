@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,26 +148,18 @@ func changedFiles(ctx context.Context, root string) *int {
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, gitLimit)
-	defer cancel()
 	args := append(append([]string{"--no-pager"}, gitSettings...), "-C", root, "status",
 		"--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":(exclude,attr:filter=lfs)")
-	status, _, err := hostsys.Child{Path: git, Args: args, Env: gitEnvironment(os.Environ())}.Run(ctx)
+	status, _, err := hostsys.Child{Path: git, Args: args, Env: gitEnvironment(os.Environ()), Limit: gitLimit}.Run(ctx)
 	if err != nil {
 		return nil
 	}
-	changed := strings.Count(status, "\n")
-	return &changed
+	return new(strings.Count(status, "\n"))
 }
 
 // gitEnvironment is ours without what would point git to another repository, and
 // with what keeps it from refreshing the index and from asking anybody.
 func gitEnvironment(environ []string) []string {
-	var env []string
-	for _, entry := range environ {
-		if !strings.HasPrefix(entry, "GIT_") {
-			env = append(env, entry)
-		}
-	}
-	return append(env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
+	ours := slices.DeleteFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+	return append(ours, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,8 +24,8 @@ const (
 	sourcesLimit = 1 * time.Second
 	sourcesFiles = 2000
 	sourcesSize  = 64 << 20
-	// sourcesTold is up to how many files each is told by itself.
-	sourcesTold = 300
+	// sourcesListed is up to how many files each is listed by itself.
+	sourcesListed = 300
 	// sourcesEntries is from how many entries on a directory holds data, not code.
 	sourcesEntries = 5000
 )
@@ -54,23 +55,23 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 		return &facts.Sources{Root: root, Shared: shared, Problem: machine.Reason(err)}
 	}
 	done := tree.walk(ctx, "", entries)
-	told := &facts.Sources{Root: root, Shared: shared, Count: len(tree.files), Problem: tree.problem}
+	seen := &facts.Sources{Root: root, Shared: shared, Count: len(tree.files), Problem: tree.problem}
 	if !done && ctx.Err() != nil {
-		told.Problem = context.Cause(ctx).Error()
-		return told // where it stopped is chance, and so is its digest
+		seen.Problem = context.Cause(ctx).Error()
+		return seen // where it stopped is chance, and so is its digest
 	}
 	sum := sha256.New()
 	for _, file := range tree.files {
 		fmt.Fprintf(sum, "%s %q\n", file.digest, file.name)
 	}
-	told.Digest = hex.EncodeToString(sum.Sum(nil))
-	if len(tree.files) <= sourcesTold {
-		told.Files = map[string]string{}
+	seen.Digest = hex.EncodeToString(sum.Sum(nil))
+	if len(tree.files) <= sourcesListed {
+		seen.Files = map[string]string{}
 		for _, file := range tree.files {
-			told.Files[file.name] = file.digest[:min(len(file.digest), 12)]
+			seen.Files[file.name] = file.digest[:min(len(file.digest), 12)]
 		}
 	}
-	return told
+	return seen
 }
 
 // walk takes in one directory and what is below it. False means that it stopped.
@@ -88,7 +89,7 @@ func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry
 			}
 			below, err := readDirectory(path)
 			if err != nil {
-				t.leaveOut(name + ": " + machine.Reason(err))
+				t.problem = cmp.Or(t.problem, name+": "+machine.Reason(err))
 				continue
 			}
 			if dataDirectory(entry.Name(), below) {
@@ -112,27 +113,21 @@ func (t *sourceTree) take(ctx context.Context, name, path string) bool {
 	}
 	switch t.bytes += info.Size(); {
 	case len(t.files) == sourcesFiles:
-		t.leaveOut(fmt.Sprintf("more than %d files", sourcesFiles))
+		t.problem = cmp.Or(t.problem, fmt.Sprintf("more than %d files", sourcesFiles))
 		return false
 	case t.bytes > sourcesSize:
-		t.leaveOut(fmt.Sprintf("more than %d MiB", sourcesSize>>20))
+		t.problem = cmp.Or(t.problem, fmt.Sprintf("more than %d MiB", sourcesSize>>20))
 		return false
 	}
 	sum, err := digest(ctx, path)
 	if err != nil {
-		t.leaveOut(name + ": " + machine.Reason(err))
+		t.problem = cmp.Or(t.problem, name+": "+machine.Reason(err))
 	}
 	t.files = append(t.files, source{name, sum})
 	return ctx.Err() == nil
 }
 
-func (t *sourceTree) leaveOut(problem string) {
-	if t.problem == "" {
-		t.problem = problem
-	}
-}
-
-// readDirectory lists a directory by name. One of a great many entries is told
+// readDirectory lists a directory by name. One of a great many entries is listed
 // by the first that the file system gives.
 func readDirectory(path string) ([]os.DirEntry, error) {
 	dir, err := os.Open(path)

@@ -88,8 +88,8 @@ func TestSourcesLimits(t *testing.T) {
 		files, told, count int
 		problem            string
 	}{
-		"all told":          {sourcesTold, sourcesTold, sourcesTold, ""},
-		"too many to tell":  {sourcesTold + 1, 0, sourcesTold + 1, ""},
+		"all told":          {sourcesListed, sourcesListed, sourcesListed, ""},
+		"too many to tell":  {sourcesListed + 1, 0, sourcesListed + 1, ""},
 		"as many as read":   {sourcesFiles, 0, sourcesFiles, ""},
 		"more than is read": {sourcesFiles + 1, 0, sourcesFiles, "more than 2000 files"},
 	} {

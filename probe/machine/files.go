@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,6 +62,24 @@ func PCIPath(dir string) []string {
 	return way
 }
 
+// Driver is the kernel driver that is bound to a device, by its directory in sysfs; ""
+// for none.
+func Driver(dir string) string {
+	driver, err := os.Readlink(filepath.Join(dir, "driver"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(driver)
+}
+
+// NUMANode is the one that a device is near, -1 where the kernel does not say.
+func NUMANode(dir string) int {
+	if node, known := Number(filepath.Join(dir, "numa_node")); known {
+		return int(node)
+	}
+	return -1
+}
+
 // The machine's own namespaces have fixed inode numbers (Linux,
 // include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
 const (
@@ -72,11 +91,18 @@ const (
 // Reason is the system's own word for an error, without the path that the
 // reader of a report has in front of them anyway.
 func Reason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, is := errors.AsType[*fs.PathError](err); is {
 		return path.Err.Error()
 	}
 	return err.Error()
+}
+
+// BrokenLink says where a link leads at whose end nothing is, "" for no link.
+func BrokenLink(path string) string {
+	if target, err := os.Readlink(path); err == nil {
+		return fmt.Sprintf("symbolic link to %s, which is not there", target)
+	}
+	return ""
 }
 
 // Clipped is a line without the space around it, no longer than a report takes.
@@ -84,6 +110,17 @@ func Clipped(line string) string {
 	const most = 300
 	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
 	return strings.ToValidUTF8(line[:min(most, len(line))], "")
+}
+
+// After is what stands behind a prefix in the first line that begins with it, without
+// the space around it; false for no such line.
+func After(text, prefix string) (string, bool) {
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, prefix); found {
+			return strings.TrimSpace(rest), true
+		}
+	}
+	return "", false
 }
 
 // FirstWord is the text up to its first blank, "" for none.

@@ -6,12 +6,28 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
 // Candidate is a file that may be the library that is asked for, and what leads
 // the loader to it.
 type Candidate struct{ Path, From string }
+
+// Present are those of the candidates that are regular files, each file once.
+// at turns a path of the machine into one we can open.
+func Present(candidates []Candidate, at func(path string) string) []Candidate {
+	var seen []os.FileInfo
+	return slices.DeleteFunc(candidates, func(c Candidate) bool {
+		info, err := os.Stat(at(c.Path))
+		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
+		if err != nil || !info.Mode().IsRegular() || slices.ContainsFunc(seen, same) {
+			return true
+		}
+		seen = append(seen, info)
+		return false
+	})
+}
 
 // LoaderOrder lists where the loader looks for a library that a program asks for by
 // name alone, best first and by the machine's paths, whether or not it is there.

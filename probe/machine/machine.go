@@ -56,7 +56,7 @@ type Account struct {
 // /etc/passwd does not is told by sshd, which asked the service and sets these
 // variables by its answer (OpenSSH, session.c, do_setup_env).
 func Session(o Options) Account {
-	who, _ := passwdEntry(o, os.Getuid())
+	who := passwdEntry(o, os.Getuid())
 	return Account{
 		Name:  cmp.Or(who.Name, os.Getenv("USER"), os.Getenv("LOGNAME"), strconv.Itoa(os.Getuid())),
 		Home:  cmp.Or(who.Home, os.Getenv("HOME")),
@@ -66,28 +66,20 @@ func Session(o Options) Account {
 
 // Owner is the name of a user, or the number when /etc/passwd does not know it.
 func Owner(o Options, uid int) string {
-	who, _ := passwdEntry(o, uid)
-	return cmp.Or(who.Name, strconv.Itoa(uid))
+	return cmp.Or(passwdEntry(o, uid).Name, strconv.Itoa(uid))
 }
 
-func passwdEntry(o Options, uid int) (Account, bool) {
-	text, err := os.ReadFile(o.At("/etc/passwd"))
-	if err != nil {
-		return Account{}, false
-	}
-	return parsePasswd(string(text), uid)
-}
-
-// parsePasswd finds the first account with the user id, as getpwuid does. No
-// shell means /bin/sh (passwd(5)).
-func parsePasswd(text string, uid int) (Account, bool) {
-	for row := range strings.Lines(text) {
+// passwdEntry is the first account with the user id, as getpwuid has it; zero for
+// none. No shell means /bin/sh (passwd(5)).
+func passwdEntry(o Options, uid int) Account {
+	text, _ := os.ReadFile(o.At("/etc/passwd")) // none, where it cannot be read
+	for row := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSpace(row), ":")
 		if len(fields) == 7 && fields[2] == strconv.Itoa(uid) {
-			return Account{Name: fields[0], Home: fields[5], Shell: cmp.Or(fields[6], "/bin/sh")}, true
+			return Account{Name: fields[0], Home: fields[5], Shell: cmp.Or(fields[6], "/bin/sh")}
 		}
 	}
-	return Account{}, false
+	return Account{}
 }
 
 // LaunchDirectory is where the ranks will run: the working directory or, since

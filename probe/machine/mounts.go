@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -52,19 +53,10 @@ func Has(m *procfs.MountInfo, option string) bool {
 // unescape undoes the kernel's \040 for space, tab, newline, backslash and hash
 // (fs/proc_namespace.c, show_mountinfo).
 func unescape(name string) string {
-	if !strings.Contains(name, `\`) {
-		return name
-	}
-	var out strings.Builder
-	for i := 0; i < len(name); i++ {
-		if name[i] == '\\' && i+3 < len(name) {
-			if code, err := strconv.ParseUint(name[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(code))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(name[i])
-	}
-	return out.String()
+	return octal.ReplaceAllStringFunc(name, func(code string) string {
+		char, _ := strconv.ParseUint(code[1:], 8, 8) // as the expression has it
+		return string([]byte{byte(char)})
+	})
 }
+
+var octal = regexp.MustCompile(`\\[0-3][0-7]{2}`)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,11 +18,6 @@ import (
 	"preflight/facts"
 	"preflight/probe/machine"
 )
-
-// emptyRun ends the walk through a table of GIDs or pkeys. Tables have up to
-// 256 slots and are filled from the start, so that many empty ones in a row
-// are the end; a hole that a removed address left is shorter.
-const emptyRun = 32
 
 // peermemMarks are what NCCL takes for proof that the adapter can reach GPU
 // memory (NCCL 2.27, transport/net_ib.cc, ncclIbGdrSupport).
@@ -63,17 +59,12 @@ func hca(dir string) facts.HCA {
 		Firmware: machine.Line(dir + "/fw_ver"),
 		Board:    machine.Line(dir + "/board_id"),
 		GUID:     machine.Line(dir + "/node_guid"),
-		NUMANode: -1,
+		Driver:   machine.Driver(dir + "/device"),
+		NUMANode: machine.NUMANode(dir + "/device"),
 		Kind:     parseState(machine.Line(dir + "/node_type")),
 		Path:     machine.PCIPath(dir + "/device"),
 	}
-	if driver, err := os.Readlink(dir + "/device/driver"); err == nil {
-		device.Driver = filepath.Base(driver)
-	}
 	device.PCIe, device.MaxPCIe = pcieLinks(dir + "/device")
-	if node, known := machine.Number(dir + "/device/numa_node"); known {
-		device.NUMANode = int(node)
-	}
 	ports, _ := filepath.Glob(dir + "/ports/[0-9]*") // fails on a bad pattern only
 	for _, port := range ports {
 		if n, err := strconv.Atoi(filepath.Base(port)); err == nil {
@@ -101,50 +92,46 @@ func ibPort(device, dir string, number int) facts.IBPort {
 	return port
 }
 
-// gids are the slots that hold one. A slot that is not there ends the table. The
-// kernel refuses to tell the type of an empty slot, in containers sometimes of any.
+// slots yields what a table of GIDs or pkeys holds, by slot. Tables have up to 256
+// slots and are filled from the start, so that many empty ones in a row are the end, as
+// is one that is not there; a hole that a removed address left is shorter.
+func slots(table string, empty func(value string) bool) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for index, run := 0, 0; run < 32; index++ {
+			value := machine.Line(fmt.Sprintf("%s/%d", table, index))
+			if run++; value == "" {
+				return
+			}
+			if !empty(value) {
+				run = 0
+				if !yield(index, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// gids are those of a port. The kernel refuses to tell the type of an empty slot, in
+// containers sometimes of any.
 func gids(port string) []facts.GID {
 	var held []facts.GID
-	for index, empty := 0, 0; empty < emptyRun; index++ {
-		gid := machine.Line(fmt.Sprintf("%s/gids/%d", port, index))
-		if gid == "" {
-			break
-		}
-		if strings.Trim(gid, "0:") == "" {
-			empty++
-			continue
-		}
-		empty = 0
-		held = append(held, facts.GID{
-			Index: index,
-			GID:   gid,
-			Type:  machine.Line(fmt.Sprintf("%s/gid_attrs/types/%d", port, index)),
-		})
+	for index, gid := range slots(port+"/gids", func(gid string) bool { return strings.Trim(gid, "0:") == "" }) {
+		held = append(held, facts.GID{Index: index, GID: gid, Type: machine.Line(fmt.Sprintf("%s/gid_attrs/types/%d", port, index))})
 	}
 	return held
 }
 
-// pkeys are the slots that hold one, in the order of the table, and their places
-// where they are not those of the first slots.
-func pkeys(port string) (held []string, slots []int) {
-	hasHole := false
-	for index, empty := 0, 0; empty < emptyRun; index++ {
-		key := machine.Line(fmt.Sprintf("%s/pkeys/%d", port, index))
-		if key == "" {
-			break
-		}
-		if key == "0x0000" {
-			empty++
-			continue
-		}
-		hasHole = hasHole || empty > 0
-		empty = 0
-		held, slots = append(held, key), append(slots, index)
+// pkeys are those of a port, in the order of the table, and their places where they
+// are not those of the first slots.
+func pkeys(port string) (held []string, places []int) {
+	for index, key := range slots(port+"/pkeys", func(key string) bool { return key == "0x0000" }) {
+		held, places = append(held, key), append(places, index)
 	}
-	if !hasHole {
-		slots = nil
+	if len(places) > 0 && places[len(places)-1] == len(places)-1 {
+		places = nil
 	}
-	return held, slots
+	return held, places
 }
 
 // netDevice is the interface that belongs to a port: of a RoCE port the one its

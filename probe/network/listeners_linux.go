@@ -3,7 +3,6 @@ package network
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"preflight/facts"
 	"preflight/probe/machine"
@@ -34,19 +31,29 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
-	sockets, err := listening(o, proc)
+	//lint:ignore SA1019 what it recommends has all connections told at length, and no recorded machine
+	sockets, err := proc.NetTCP()
 	if err != nil {
+		return nil, fmt.Errorf("listening ports: %w", err)
+	}
+	//lint:ignore SA1019 as above
+	six, err := proc.NetTCP6()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
 	found := []facts.Listener{}
 	holders := map[uint64]*procfs.Proc{} // by socket inode, nil until found
 	inodes := map[facts.Listener]uint64{}
-	for _, socket := range sockets {
-		listener := facts.Listener{Address: socket.address.String(), Port: socket.port, UID: socket.uid}
+	for _, socket := range append(sockets, six...) {
+		address, ok := netip.AddrFromSlice(socket.LocalAddr)
+		if !ok || socket.St != tcpListen {
+			continue
+		}
+		listener := facts.Listener{Address: address.String(), Port: int(socket.LocalPort), UID: int(socket.UID)}
 		found = append(found, listener)
 		if listener.Port == o.MasterPort || slices.Contains(launchPorts, listener.Port) {
-			inodes[listener] = socket.inode
-			holders[socket.inode] = nil
+			inodes[listener] = socket.Inode
+			holders[socket.Inode] = nil
 		}
 	}
 	findHolders(ctx, proc, holders)
@@ -60,33 +67,6 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	slices.SortStableFunc(found, func(a, b facts.Listener) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address))
 	})
-	return found, nil
-}
-
-// listening lists the TCP sockets that listen: asked of the kernel, or read from
-// /proc where it has no answer to that and on a recorded machine.
-func listening(o machine.Options, proc procfs.FS) ([]listeningSocket, error) {
-	if o.Root == "" {
-		if sockets, err := listeningByDiag(); err == nil {
-			return sockets, nil
-		}
-	}
-	//lint:ignore SA1019 what it recommends has been tried above
-	sockets, err := proc.NetTCP()
-	if err != nil {
-		return nil, err
-	}
-	//lint:ignore SA1019 as above
-	six, err := proc.NetTCP6()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
-		return nil, err
-	}
-	var found []listeningSocket
-	for _, socket := range append(sockets, six...) {
-		if address, ok := netip.AddrFromSlice(socket.LocalAddr); ok && socket.St == tcpListen {
-			found = append(found, listeningSocket{address, int(socket.LocalPort), int(socket.UID), socket.Inode})
-		}
-	}
 	return found, nil
 }
 
@@ -140,69 +120,4 @@ func shortCommand(words []string) string {
 		kept = append(kept, word)
 	}
 	return strings.Join(kept, " ")
-}
-
-// listeningSocket is one TCP socket that listens.
-type listeningSocket struct {
-	address netip.Addr
-	port    int
-	uid     int
-	inode   uint64
-}
-
-// diagRequest is struct inet_diag_req_v2 of the kernel's
-// include/uapi/linux/inet_diag.h, for listening TCP sockets of one family. The
-// kernel then walks its table of listeners alone; /proc/net/tcp has it walk the
-// table of all connections, which takes milliseconds even when that is empty.
-type diagRequest struct{ family uint8 }
-
-const (
-	diagRequestSize = 56
-	diagAnswerSize  = 72 // struct inet_diag_msg
-)
-
-func (r diagRequest) Len() int { return diagRequestSize }
-
-func (r diagRequest) Serialize() []byte {
-	b := make([]byte, diagRequestSize)
-	b[0], b[1] = r.family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(b[4:], 1<<tcpListen)
-	return b
-}
-
-// listeningByDiag asks the kernel for the listening TCP sockets of this network
-// namespace. A kernel without the diag module answers with an error.
-func listeningByDiag() ([]listeningSocket, error) {
-	var found []listeningSocket
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-		request.AddData(diagRequest{family})
-		answers, err := request.Execute(unix.NETLINK_INET_DIAG, 0)
-		if err != nil {
-			return nil, fmt.Errorf("sock_diag: %w", err)
-		}
-		for _, answer := range answers {
-			if socket, ok := parseDiag(answer); ok {
-				found = append(found, socket)
-			}
-		}
-	}
-	return found, nil
-}
-
-// parseDiag reads one struct inet_diag_msg. The port and the address are in
-// network order, the rest in the machine's.
-func parseDiag(b []byte) (s listeningSocket, ok bool) {
-	if len(b) < diagAnswerSize {
-		return s, false
-	}
-	if b[0] == unix.AF_INET6 {
-		s.address = netip.AddrFrom16([16]byte(b[8:24]))
-	} else {
-		s.address = netip.AddrFrom4([4]byte(b[8:12]))
-	}
-	s.port = int(binary.BigEndian.Uint16(b[4:]))
-	s.uid = int(binary.NativeEndian.Uint32(b[64:]))
-	s.inode = uint64(binary.NativeEndian.Uint32(b[68:]))
-	return s, true
 }

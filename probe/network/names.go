@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"preflight/facts"
 	"preflight/hostsys"
 	"preflight/probe/machine"
@@ -74,16 +76,15 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			answers = append(answers, facts.Lookup{Name: name})
 		}
 	}
-	open := make(chan struct{}, workers)
-	var done sync.WaitGroup
+	var asking errgroup.Group
+	asking.SetLimit(workers)
 	for i := range answers {
-		done.Go(func() {
-			open <- struct{}{}
-			defer func() { <-open }()
+		asking.Go(func() error {
 			answers[i] = lookUp(ctx, ask, answers[i].Name)
+			return nil
 		})
 	}
-	done.Wait()
+	_ = asking.Wait() // an answer has its own error
 	return answers
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -191,7 +190,7 @@ func interfaces(o machine.Options) ([]facts.Interface, error) {
 			Loopback:  attrs.RawFlags&unix.IFF_LOOPBACK != 0,
 			MTU:       attrs.MTU,
 			MAC:       attrs.HardwareAddr.String(),
-			Kind:      linkKind(attrs.Name, link.Type(), attrs.EncapType, attrs.ParentDev != "" || sys.hasDevice(), sys.isWireless()),
+			Kind:      linkKind(attrs.Name, link.Type(), attrs.EncapType, attrs.ParentDev != "" || sys.has("device"), sys.has("phy80211")),
 			Driver:    sys.driver(),
 			Speed:     sys.speed(),
 			Addresses: addressesOf(addresses, attrs.Index),
@@ -282,17 +281,14 @@ func openSysfsLink(o machine.Options, name string, index int, mac string) sysfsL
 
 func (l sysfsLink) path(entry string) string { return filepath.Join(string(l), entry) }
 
-func (l sysfsLink) hasDevice() bool { return l != "" && machine.Exists(l.path("device")) }
-
-func (l sysfsLink) isWireless() bool { return l != "" && machine.Exists(l.path("phy80211")) }
+func (l sysfsLink) has(entry string) bool { return l != "" && machine.Exists(l.path(entry)) }
 
 // driver is "" where the link has no device behind it.
 func (l sysfsLink) driver() string {
-	target, err := os.Readlink(l.path("device/driver"))
-	if l == "" || err != nil {
+	if l == "" {
 		return ""
 	}
-	return filepath.Base(target)
+	return machine.Driver(l.path("device"))
 }
 
 // speed is in bits per second. The file holds megabits; it cannot be read while
@@ -302,6 +298,5 @@ func (l sysfsLink) speed() *int64 {
 	if l == "" || !known || megabits <= 0 {
 		return nil
 	}
-	bits := megabits * 1_000_000
-	return &bits
+	return new(megabits * 1_000_000)
 }

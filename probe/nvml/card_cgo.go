@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -52,7 +53,7 @@ func (r *reader) card(index int) *card {
 
 func (c *card) write() {
 	c.seen.Failure, c.seen.Refused = c.failure, c.refused
-	c.say(Line{Seen: &c.seen})
+	c.send(Line{Seen: &c.seen})
 }
 
 // pair is what calls of two results return.
@@ -147,11 +148,9 @@ func kernelList(numbers []int) string {
 // counts it as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
 func (c *card) memory() {
 	if memory, ok := result(c.caller, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
-		used, reserved := int64(memory.Used), int64(memory.Reserved)
-		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), &used, &reserved
+		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), new(int64(memory.Used)), new(int64(memory.Reserved))
 	} else if memory, ok := result(c.caller, c.device.GetMemoryInfo, "nvmlDeviceGetMemoryInfo"); ok {
-		used := int64(memory.Used)
-		c.seen.Memory, c.seen.MemoryUsed = int64(memory.Total), &used
+		c.seen.Memory, c.seen.MemoryUsed = int64(memory.Total), new(int64(memory.Used))
 	}
 }
 
@@ -162,8 +161,7 @@ func (c *card) pcie() {
 	link.Width, _ = result(c.caller, c.device.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
 	link.MaxWidth, _ = result(c.caller, c.device.GetMaxPcieLinkWidth, "nvmlDeviceGetMaxPcieLinkWidth")
 	if replays, ok := result(c.caller, c.device.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"); ok {
-		counted := int64(replays)
-		link.Replays = &counted
+		link.Replays = new(int64(replays))
 	}
 }
 
@@ -182,10 +180,7 @@ func (c *card) clocks() {
 	// from how it comes.
 	set := megahertz("nvmlDeviceGetApplicationsClock", c.device.GetApplicationsClock, nvml.CLOCK_SM)
 	usual := megahertz("nvmlDeviceGetDefaultApplicationsClock", c.device.GetDefaultApplicationsClock, nvml.CLOCK_SM)
-	if usual == 0 {
-		usual = clock.MaxSM
-	}
-	if set != usual {
+	if set != cmp.Or(usual, clock.MaxSM) {
 		clock.AppSM = set
 	}
 	c.throttle()
@@ -234,13 +229,11 @@ func (c *card) temperature() {
 		if !ok {
 			return nil
 		}
-		value := int(celsius)
-		return &value
+		return new(int(celsius))
 	}
 	c.seen.Temperature = degrees(result(c.caller, of(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
 	c.seen.SlowdownAt = degrees(result(c.caller, of(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
 	if busy, ok := result(c.caller, c.device.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
-		percent := int(busy.Gpu)
-		c.seen.Utilization = &percent
+		c.seen.Utilization = new(int(busy.Gpu))
 	}
 }

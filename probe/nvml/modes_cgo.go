@@ -13,8 +13,7 @@ import (
 
 func (c *card) modes() {
 	if mode, ok := result(c.caller, c.device.GetPersistenceMode, "nvmlDeviceGetPersistenceMode"); ok {
-		persistent := mode == nvml.FEATURE_ENABLED
-		c.seen.Persistence = &persistent
+		c.seen.Persistence = new(mode == nvml.FEATURE_ENABLED)
 	}
 	if mode, ok := result(c.caller, c.device.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
 		switch mode {
@@ -112,8 +111,7 @@ func (c *card) processes() {
 			known[process.Pid] = true
 			user := facts.GPUUser{PID: int(process.Pid), Kind: users.kind}
 			if process.UsedGpuMemory != notAvailable {
-				memory := int64(process.UsedGpuMemory)
-				user.Memory = &memory
+				user.Memory = new(int64(process.UsedGpuMemory))
 			}
 			c.seen.Processes = append(c.seen.Processes, user)
 		}
@@ -128,18 +126,16 @@ func (c *card) ecc() {
 	if !ok {
 		return
 	}
-	pending := mode.second == nvml.FEATURE_ENABLED
 	count := func(which nvml.MemoryErrorType, since nvml.EccCounterType) *int64 {
 		call := func() (uint64, nvml.Return) { return c.device.GetTotalEccErrors(which, since) }
 		errors, ok := result(c.caller, call, "nvmlDeviceGetTotalEccErrors")
 		if !ok {
 			return nil
 		}
-		counted := int64(errors)
-		return &counted
+		return new(int64(errors))
 	}
 	c.seen.ECC = &facts.ECC{
-		Enabled: mode.first == nvml.FEATURE_ENABLED, Pending: &pending,
+		Enabled: mode.first == nvml.FEATURE_ENABLED, Pending: new(mode.second == nvml.FEATURE_ENABLED),
 		Corrected:            count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC),
 		Uncorrected:          count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),
 		AggregateCorrected:   count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC),

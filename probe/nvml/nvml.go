@@ -49,12 +49,12 @@ type System struct {
 	CUDA    string `json:"cuda,omitempty"`
 }
 
-// lines writes what the child has to say, each line by one write. Nobody is left
+// lines writes what the child found, each line by one write. Nobody is left
 // to tell when that fails, and the parent sees the end of the stream.
 type lines struct{ out io.Writer }
 
-// say begins with an end of line too, in case the library has printed half a one.
-func (l lines) say(line Line) {
+// send begins with an end of line too, in case the library has printed half a one.
+func (l lines) send(line Line) {
 	text, err := json.Marshal(line)
 	if err != nil {
 		panic("probe/nvml: " + err.Error()) // plain values always encode

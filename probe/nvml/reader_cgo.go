@@ -23,8 +23,8 @@ type reader struct {
 	has     map[string]bool
 }
 
-func newReader(library nvml.Interface, say lines) *reader {
-	r := &reader{lines: say, library: library, has: map[string]bool{}}
+func newReader(library nvml.Interface, report lines) *reader {
+	r := &reader{lines: report, library: library, has: map[string]bool{}}
 	r.asker = &caller{reader: r}
 	return r
 }
@@ -39,7 +39,7 @@ type caller struct {
 }
 
 // announce says which call comes next, for whoever finds that it never came back.
-func (a *caller) announce(call string) { a.say(Line{Call: call, Card: a.card}) }
+func (a *caller) announce(call string) { a.send(Line{Call: call, Card: a.card}) }
 
 func (r *reader) announce(call string) { r.asker.announce(call) }
 
@@ -156,8 +156,8 @@ var elsewhere = []string{
 //
 // A library without nvmlInit would end the process as soon as go-nvml called it,
 // hence the look-up here. The library stays loaded.
-func findLibrary(say lines) (string, error) {
-	err := load(say, libraryName)
+func findLibrary(report lines) (string, error) {
+	err := load(report, libraryName)
 	if err == nil {
 		return libraryName, nil
 	}
@@ -166,7 +166,7 @@ func findLibrary(say lines) (string, error) {
 		if _, missing := os.Stat(path); missing != nil {
 			continue
 		}
-		there := load(say, path)
+		there := load(report, path)
 		if there == nil {
 			return path, nil
 		}
@@ -176,8 +176,8 @@ func findLibrary(say lines) (string, error) {
 }
 
 // load loads a library as go-nvml will, and sees that it can be initialised.
-func load(say lines, path string) error {
-	say.say(Line{Call: "dlopen " + path}) // on a hung mount, this hangs as well
+func load(report lines, path string) error {
+	report.send(Line{Call: "dlopen " + path}) // on a hung mount, this hangs as well
 	library := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := library.Open(); err != nil {
 		return err

@@ -16,14 +16,14 @@ import (
 // neither: see the package. It does not shut NVML down, which the end of the
 // process does as well and a sick driver would hang in once more.
 func Serve(out io.Writer) {
-	say := lines{out}
-	path, err := findLibrary(say)
+	report := lines{out}
+	path, err := findLibrary(report)
 	if err != nil {
-		say.say(Line{Unloaded: err.Error()})
+		report.send(Line{Unloaded: err.Error()})
 	} else {
-		newReader(nvml.New(nvml.WithLibraryPath(path)), say).read()
+		newReader(nvml.New(nvml.WithLibraryPath(path)), report).read()
 	}
-	say.say(Line{Done: true})
+	report.send(Line{Done: true})
 }
 
 // read asks the library, then each GPU, then what lies between them.
@@ -32,32 +32,32 @@ func (r *reader) read() {
 	r.announce("nvmlInit_v2")
 	if ret := r.library.Init(); ret != nvml.SUCCESS {
 		// The library's own version needs no driver, and is one half of a mismatch.
-		r.say(Line{System: &System{Library: r.libraryVersion()}})
-		r.say(Line{Failure: r.failure("nvmlInit_v2", ret)})
+		r.send(Line{System: &System{Library: r.libraryVersion()}})
+		r.send(Line{Failure: r.failure("nvmlInit_v2", ret)})
 		return
 	}
-	r.say(Line{System: r.system()})
+	r.send(Line{System: r.system()})
 
 	r.announce("nvmlDeviceGetCount_v2")
 	count, ret := r.library.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		r.say(Line{Failure: r.failure("nvmlDeviceGetCount_v2", ret)})
+		r.send(Line{Failure: r.failure("nvmlDeviceGetCount_v2", ret)})
 		return
 	}
 	if count == 0 {
-		r.say(Line{Failure: &facts.NVMLFailure{Kind: facts.FailureNotFound, Call: "nvmlDeviceGetCount_v2", Text: "the driver is loaded and has no GPU"}})
+		r.send(Line{Failure: &facts.NVMLFailure{Kind: facts.FailureNotFound, Call: "nvmlDeviceGetCount_v2", Text: "the driver is loaded and has no GPU"}})
 		return
 	}
 	cards := r.cards(count)
 	if len(cards) == 0 {
-		r.say(Line{Failure: r.failure("nvmlDeviceGetHandleByIndex_v2", nvml.ERROR_NO_PERMISSION)})
+		r.send(Line{Failure: r.failure("nvmlDeviceGetHandleByIndex_v2", nvml.ERROR_NO_PERMISSION)})
 		return
 	}
 	for _, c := range cards {
 		c.recognise(cards)
 	}
-	r.say(Line{Topology: topology(cards)})
-	r.say(Line{Peers: peers(cards)})
+	r.send(Line{Topology: topology(cards)})
+	r.send(Line{Peers: peers(cards)})
 	for _, c := range cards {
 		if c.failure != c.seen.Failure || len(c.refused) > len(c.seen.Refused) { // only a neighbour's question found it
 			c.write()
@@ -74,7 +74,7 @@ func (r *reader) cards(count int) (cards []*card) {
 			continue
 		}
 		hidden++
-		r.say(Line{Hidden: hidden})
+		r.send(Line{Hidden: hidden})
 	}
 	return cards
 }

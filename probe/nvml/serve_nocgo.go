@@ -6,7 +6,7 @@ import "io"
 
 // Serve says that there is nobody to ask: NVML is a C library.
 func Serve(out io.Writer) {
-	say := lines{out}.say
-	say(Line{Unloaded: WithoutCgo})
-	say(Line{Done: true})
+	report := lines{out}.send
+	report(Line{Unloaded: WithoutCgo})
+	report(Line{Done: true})
 }

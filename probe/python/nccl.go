@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -33,14 +32,8 @@ type ncclSearch struct {
 // take them, each file once, with the version its bytes name.
 func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	found := []facts.NCCLLibrary{}
-	var seen []os.FileInfo
-	for _, c := range s.candidates() {
-		info, err := os.Stat(c.Path)
-		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
-		if err != nil || !info.Mode().IsRegular() || slices.ContainsFunc(seen, same) {
-			continue
-		}
-		seen = append(seen, info)
+	asIs := func(path string) string { return path } // the interpreter is the real machine's
+	for _, c := range machine.Present(s.candidates(), asIs) {
 		library := facts.NCCLLibrary{Path: c.Path, From: c.From}
 		library.Version, library.CUDA = readNCCLVersion(ctx, c)
 		if library.Version == "" && filepath.Base(c.Path) != ncclName && c.From == "torch" {

@@ -7,7 +7,6 @@ package python
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -104,9 +103,7 @@ func findInterpreter(asked string, python *facts.Python) bool {
 	python.Path = names[0]
 	// A virtual environment copied to another machine keeps links to an
 	// interpreter that only the first machine has.
-	if target, err := os.Readlink(python.Path); err == nil {
-		python.Problem = fmt.Sprintf("symbolic link to %s, which is not there", target)
-	}
+	python.Problem = machine.BrokenLink(python.Path)
 	return false
 }
 

@@ -63,9 +63,9 @@ func cudaHome(o machine.Options) (home, from string) {
 // toolkit that a distribution or conda has packed, by nvcc's own word.
 func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) string {
 	if text, err := os.ReadFile(o.At(filepath.Join(home, "version.json"))); err == nil {
-		var told struct{ CUDA struct{ Version string } }
-		if json.Unmarshal(text, &told) == nil && told.CUDA.Version != "" {
-			return majorMinor(told.CUDA.Version)
+		var file struct{ CUDA struct{ Version string } }
+		if json.Unmarshal(text, &file) == nil && file.CUDA.Version != "" {
+			return majorMinor(file.CUDA.Version)
 		}
 	}
 	if version, found := strings.CutPrefix(machine.Line(o.At(filepath.Join(home, "version.txt"))), "CUDA Version "); found {
@@ -74,18 +74,16 @@ func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) stri
 	if nvcc == "" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, _ := hostsys.Child{Path: o.At(nvcc), Args: []string{"-V"}}.Run(ctx)
-	return parseNVCC(said)
+	output, _, _ := hostsys.Child{Path: o.At(nvcc), Args: []string{"-V"}, Limit: machine.VersionLimit}.Run(ctx)
+	return parseNVCC(output)
 }
 
 // nvccRelease is what DeepSpeed reads (op_builder/builder.py, installed_cuda_version):
 // "Cuda compilation tools, release 12.4, V12.4.131".
 var nvccRelease = regexp.MustCompile(`release (\d+\.\d+)`)
 
-func parseNVCC(said string) string {
-	if match := nvccRelease.FindStringSubmatch(said); match != nil {
+func parseNVCC(output string) string {
+	if match := nvccRelease.FindStringSubmatch(output); match != nil {
 		return match[1]
 	}
 	return ""
@@ -111,13 +109,12 @@ func cxxCompiler(ctx context.Context) (path, version string) {
 	if err != nil {
 		return "", ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, err := hostsys.Child{Path: path, Args: append(slices.Clone(words[1:]), "-dumpfullversion", "-dumpversion")}.Run(ctx)
+	words = append(words, "-dumpfullversion", "-dumpversion")
+	output, _, err := hostsys.Child{Path: path, Args: words[1:], Limit: machine.VersionLimit}.Run(ctx)
 	if err != nil {
 		return path, ""
 	}
-	return path, machine.FirstWord(said)
+	return path, machine.FirstWord(output)
 }
 
 // pythonBuild is what an interpreter compiles extensions with.
@@ -144,11 +141,9 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	if !findInterpreter(interpreter, &python) {
 		return pythonBuild{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, machine.VersionLimit)
-	defer cancel()
-	said, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}}.Run(ctx)
+	output, _, _ := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askBuildOf}, Limit: machine.VersionLimit}.Run(ctx)
 	var answers []string
-	for row := range strings.Lines(said) {
+	for row := range strings.Lines(output) {
 		if answer, found := strings.CutPrefix(strings.TrimSpace(row), "preflight"); found {
 			answers = append(answers, strings.TrimSpace(answer))
 		}

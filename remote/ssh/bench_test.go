@@ -30,7 +30,7 @@ func BenchmarkDial(b *testing.B) {
 	p.write("config", host("w1", n.port))
 	c := p.client(Options{})
 	for b.Loop() {
-		client, _, err := c.dial(context.Background(), "w1")
+		client, _, err := c.Dial(context.Background(), "w1")
 		if err != nil {
 			b.Fatal(err)
 		}

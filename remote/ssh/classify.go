@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,8 +73,10 @@ func (a *attempt) explain(late, err error) *remote.Error {
 		return &remote.Error{Stage: a.stage(), Cause: remote.Frozen, Err: a.silence("no answer"), Detail: map[string]string{"after": a.after()}}
 	case errors.As(err, &negotiation):
 		return a.explainNegotiation(negotiation)
+	case a.stage() == remote.StageNegotiate && lost(err):
+		return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.ConnectionLost, Err: plainError(err)}
 	case a.stage() == remote.StageNegotiate:
-		return &remote.Error{Stage: remote.StageNegotiate, Cause: lostOr(err, remote.Unexpected), Err: plainError(err)}
+		return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.Unexpected, Err: plainError(err)}
 	}
 	a.trace.OpenSSH = append(a.trace.OpenSSH, a.login.remaining()...)
 	return a.login.explain(err)
@@ -129,10 +132,8 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 // says so when OpenSSH would have agreed.
 func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
 	for _, theirs := range err.RequestedAlgorithms {
-		for _, only := range onlyOpenSSH {
-			if theirs == only {
-				a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
-			}
+		if slices.Contains(onlyOpenSSH, theirs) {
+			a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
 		}
 	}
 	return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.NoCommonAlgorithm, Err: err, Detail: map[string]string{
@@ -142,14 +143,7 @@ func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote
 	}}
 }
 
-// lostOr is ConnectionLost when the peer or the network ended the connection.
-func lostOr(err error, other remote.Cause) remote.Cause {
-	if lost(err) {
-		return remote.ConnectionLost
-	}
-	return other
-}
-
+// lost is whether the peer or the network ended the connection.
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""
@@ -161,11 +155,10 @@ func disconnected(err error) string {
 	if err == nil {
 		return ""
 	}
-	m := disconnectText.FindStringSubmatch(err.Error())
-	if m == nil {
-		return ""
+	if match := disconnectText.FindStringSubmatch(err.Error()); match != nil {
+		return match[1]
 	}
-	return m[1]
+	return ""
 }
 
 var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
@@ -178,8 +171,7 @@ func plainError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("closed by the other side")
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, is := errors.AsType[*net.OpError](err); is {
 		return op
 	}
 	return err

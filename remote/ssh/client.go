@@ -10,6 +10,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -63,18 +64,10 @@ func New(o Options) (*Carrier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the name of this machine: %w", err)
 	}
-	if o.Home == "" {
-		o.Home = me.HomeDir
-	}
-	if o.SystemConfig == "" {
-		o.SystemConfig = "/etc/ssh/ssh_config"
-	}
-	if o.AgentSocket == "" {
-		o.AgentSocket = os.Getenv("SSH_AUTH_SOCK")
-	}
-	if o.Timeout == 0 {
-		o.Timeout = remote.DefaultTimeout
-	}
+	o.Home = cmp.Or(o.Home, me.HomeDir)
+	o.SystemConfig = cmp.Or(o.SystemConfig, "/etc/ssh/ssh_config")
+	o.AgentSocket = cmp.Or(o.AgentSocket, os.Getenv("SSH_AUTH_SOCK"))
+	o.Timeout = cmp.Or(o.Timeout, remote.DefaultTimeout)
 	c := &Carrier{
 		options: o,
 		names:   hostsys.NewNames(""),

@@ -37,20 +37,12 @@ const (
 // ends, by closing the connection below. The connection that comes back is the
 // caller's to close, which frees its calls in the same way.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
-	conn, trace, err := c.dial(ctx, name)
-	if err != nil {
-		return nil, trace, err
-	}
-	return conn, trace, nil
-}
-
-func (c *Carrier) dial(ctx context.Context, name string) (*connection, *remote.Trace, error) {
 	user, host := userAndHost(name)
 	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
-	client, trace, err := c.dialHop(ctx, h, nil)
-	if err != nil {
-		err.Host = name
-		return nil, trace, err
+	client, trace, failure := c.dialHop(ctx, h, nil)
+	if failure != nil {
+		failure.Host = name
+		return nil, trace, failure
 	}
 	return client, trace, nil
 }
@@ -150,7 +142,8 @@ func (a *attempt) watch(conn net.Conn) *path {
 			}
 			return second, nil
 		},
-		idle: idleWithin(min(a.client.options.Timeout, cmp.Or(a.target.connectTimeout, handshakeTimeout))),
+		// Who gives a node little time leaves some for the proof.
+		idle: min(maxIdle, a.client.options.Timeout/4, cmp.Or(a.target.connectTimeout, handshakeTimeout)/4),
 	}
 	a.connection.path.watch()
 	return a.connection.path
@@ -175,7 +168,7 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 			a.shakenHands()
 			return nil
 		},
-		BannerCallback: a.login.heard,
+		BannerCallback: a.login.keepBanner,
 		AuthCallback:   a.login.next,
 	}
 }

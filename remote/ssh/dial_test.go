@@ -241,7 +241,7 @@ func (p *person) failed(c *Carrier, name string, timeout time.Duration, stage re
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	begun := time.Now()
-	client, trace, err := c.dial(ctx, name)
+	client, trace, err := c.Dial(ctx, name)
 	if client != nil {
 		client.Close()
 	}
@@ -263,7 +263,7 @@ func TestDial(t *testing.T) {
 	n := startNode(t, admits(p.key.PublicKey()))
 	p.knows(n)
 	p.write("config", host("w1", n.port, "User carol"))
-	client, trace, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, trace, err := p.client(Options{}).Dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,8 +271,8 @@ func TestDial(t *testing.T) {
 	if trace.User != "carol" || trace.Port != n.port || trace.Address != "127.0.0.1" || trace.Banner != "SSH-2.0-Go" || trace.Connected <= 0 || len(trace.OpenSSH) > 0 {
 		t.Errorf("trace: %+v", trace)
 	}
-	if client.User() != "carol" {
-		t.Errorf("logged in as %q", client.User())
+	if client.(*connection).User() != "carol" {
+		t.Errorf("logged in as %q", client.(*connection).User())
 	}
 }
 
@@ -281,7 +281,7 @@ func TestDialUserOfEntry(t *testing.T) {
 	n := startNode(t, admits(p.key.PublicKey()))
 	p.knows(n)
 	p.write("config", "Host w1\n HostName 127.0.0.1\n User carol\n Port 1\n")
-	client, trace, err := p.client(Options{Port: n.port}).dial(context.Background(), "dave@x@w1")
+	client, trace, err := p.client(Options{Port: n.port}).Dial(context.Background(), "dave@x@w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestDialNetwork(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, _, err = c.dial(ctx, "refused")
+	_, _, err = c.Dial(ctx, "refused")
 	if !errors.As(err, &e) || e.Cause != remote.Interrupted {
 		t.Errorf("interrupted: %v", err)
 	}
@@ -372,7 +372,7 @@ func TestDialInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	var e *remote.Error
-	if _, _, err := p.client(Options{}).dial(ctx, "w1"); !errors.As(err, &e) || e.Stage != remote.StageGreet || e.Cause != remote.Interrupted {
+	if _, _, err := p.client(Options{}).Dial(ctx, "w1"); !errors.As(err, &e) || e.Stage != remote.StageGreet || e.Cause != remote.Interrupted {
 		t.Errorf("got %v", err)
 	}
 }

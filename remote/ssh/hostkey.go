@@ -142,10 +142,13 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		"name":        t.keyName,
 		"host":        t.host,
 		"port":        strconv.Itoa(t.port),
-		"file":        firstOf(t.userKnown),
+		"file":        "",
 		"type":        shown.Type(),
 		"fingerprint": ssh.FingerprintSHA256(shown),
 		"strict":      t.strict,
+	}
+	if len(t.userKnown) > 0 {
+		detail["file"] = t.userKnown[0]
 	}
 	if known.key != nil {
 		detail["file"] = known.file
@@ -205,10 +208,3 @@ func (v *verifier) certificate(cert *ssh.Certificate) error {
 }
 
 func equalKeys(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
-
-func firstOf(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
-}

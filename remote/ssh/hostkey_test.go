@@ -94,7 +94,7 @@ func TestHostKey(t *testing.T) {
 				}
 				return
 			}
-			client, trace, err := c.dial(context.Background(), "w1")
+			client, trace, err := c.Dial(context.Background(), "w1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestHostKeyOrder(t *testing.T) {
 	for _, key := range []ssh.PublicKey{second.PublicKey(), n.key.PublicKey()} {
 		p.write("known_hosts", line(knownhosts.Normalize(n.address), key))
 		p.write("config", host("w1", n.port))
-		client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+		client, _, err := p.client(Options{}).Dial(context.Background(), "w1")
 		if err != nil {
 			t.Errorf("known by %s: %v", key.Type(), err)
 			continue
@@ -197,7 +197,7 @@ func TestDialHostCertificate(t *testing.T) {
 	n := startNode(t, server)
 	p.write("known_hosts", "@cert-authority "+line("*", authority.PublicKey()))
 	p.write("config", host("w1", n.port))
-	client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, _, err := p.client(Options{}).Dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}

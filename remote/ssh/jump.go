@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -44,10 +43,6 @@ func (j *jumps) close() {
 	}
 }
 
-// jumpTimeout leaves the nodes behind a jump host the time to report what went
-// wrong with it.
-func (o Options) jumpTimeout() time.Duration { return o.Timeout * 4 / 5 }
-
 // jump gives the connection to a jump host, and dials it when nobody has.
 func (c *Carrier) jump(h hop, crossed []hop) *jump {
 	c.jumps.mu.Lock()
@@ -66,7 +61,8 @@ func (c *Carrier) jump(h hop, crossed []hop) *jump {
 
 func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
 	defer close(j.done)
-	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.jumpTimeout())
+	// The nodes behind it need time to report what went wrong with it.
+	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
 	defer cancel()
 	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
 }

@@ -31,7 +31,7 @@ func TestJumpIsShared(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			client, trace, err := c.dial(context.Background(), "w"+strconv.Itoa(i))
+			client, trace, err := c.Dial(context.Background(), "w"+strconv.Itoa(i))
 			if err != nil {
 				t.Error(err)
 				return
@@ -71,7 +71,7 @@ func TestJumpChain(t *testing.T) {
 	} {
 		p.write("config", config)
 		c := p.client(Options{})
-		client, trace, err := c.dial(context.Background(), "w1")
+		client, trace, err := c.Dial(context.Background(), "w1")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -128,7 +128,7 @@ func TestJumpFreezes(t *testing.T) {
 	p.knows(n)
 	p.write("config", host("bastion", between)+host("w1", n.port, "ProxyJump bastion"))
 	c := p.client(Options{Timeout: time.Second})
-	client, _, err := c.dial(context.Background(), "w1")
+	client, _, err := c.Dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestJumpFreezes(t *testing.T) {
 	p.failed(c, "w1", 300*time.Millisecond, remote.StageConnect, remote.TimedOut, "from jump host bastion within")
 	waiting := make(chan error)
 	go func() {
-		_, err := client.NewSession()
+		_, err := client.(*connection).NewSession()
 		waiting <- err
 	}()
 	time.AfterFunc(100*time.Millisecond, func() { client.Close() })
@@ -188,7 +188,7 @@ func TestProxyCommand(t *testing.T) {
 	}
 	t.Setenv("SHELL", "/bin/sh")
 	p.write("config", host("w1", n.port, "ProxyCommand "+relay+" %h %p"))
-	client, trace, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, trace, err := p.client(Options{}).Dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}

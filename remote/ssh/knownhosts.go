@@ -32,17 +32,17 @@ type knownKey struct {
 	line   int
 }
 
-// knownLine is a line whose host is not simply written out.
-type knownLine struct {
+// knownPattern is a line whose host is not simply written out: it has wildcards and
+// negations, or is hashed.
+type knownPattern struct {
 	knownKey
-	patterns   []string // wildcards and negations; nil for a hashed name
-	salt, hash []byte
+	matches func(name string) bool
 }
 
 // knownFile is a parsed known_hosts file.
 type knownFile struct {
 	byName  map[string][]knownKey
-	others  []knownLine
+	others  []knownPattern
 	problem error // why it could not be read; nil also when there is none
 }
 
@@ -59,28 +59,14 @@ func (k *knownHosts) lookup(paths []string, name string) (keys []knownKey, probl
 		}
 		first := len(keys)
 		keys = append(keys, file.byName[name]...)
-		for i := range file.others {
-			if file.others[i].matches(name) {
-				keys = append(keys, file.others[i].knownKey)
+		for _, other := range file.others {
+			if other.matches(name) {
+				keys = append(keys, other.knownKey)
 			}
 		}
 		slices.SortStableFunc(keys[first:], func(a, b knownKey) int { return a.line - b.line })
 	}
 	return keys, problems
-}
-
-func (l *knownLine) matches(name string) bool {
-	if l.patterns != nil {
-		return matchPatterns(name, l.patterns)
-	}
-	return hmac.Equal(hashName(name, l.salt), l.hash)
-}
-
-// hashName is host_hash of OpenSSH's hostfile.c.
-func hashName(name string, salt []byte) []byte {
-	mac := hmac.New(sha1.New, salt)
-	mac.Write([]byte(name))
-	return mac.Sum(nil)
 }
 
 // readKnownHosts reads a known_hosts file. Lines it cannot read are passed
@@ -113,9 +99,9 @@ func (f *knownFile) add(k knownKey, hosts []string) {
 	if !slices.Contains([]string{"", markerAuthority, markerRevoked}, k.marker) {
 		return
 	}
-	if len(hosts) == 1 && strings.HasPrefix(hosts[0], "|") {
-		if salt, hash, ok := splitHash(hosts[0]); ok {
-			f.others = append(f.others, knownLine{knownKey: k, salt: salt, hash: hash})
+	if hash, hashed := strings.CutPrefix(hosts[0], "|"); hashed && len(hosts) == 1 {
+		if matches := hashedName(hash); matches != nil {
+			f.others = append(f.others, knownPattern{k, matches})
 		}
 		return
 	}
@@ -123,7 +109,7 @@ func (f *knownFile) add(k knownKey, hosts []string) {
 		hosts[i] = strings.ToLower(host)
 	}
 	if strings.ContainsAny(strings.Join(hosts, ""), "*?!") {
-		f.others = append(f.others, knownLine{knownKey: k, patterns: hosts})
+		f.others = append(f.others, knownPattern{k, func(name string) bool { return matchPatterns(name, hosts) }})
 		return
 	}
 	slices.Sort(hosts)
@@ -132,16 +118,20 @@ func (f *knownFile) add(k knownKey, hosts []string) {
 	}
 }
 
-// splitHash takes |1|salt|hash apart.
-func splitHash(s string) (salt, hash []byte, ok bool) {
-	parts := strings.Split(s, "|")
-	if len(parts) != 4 || parts[1] != "1" {
-		return nil, nil, false
+// hashedName matches the one name that 1|salt|hash was made of, as host_hash of
+// OpenSSH's hostfile.c makes it; nil for what is no such hash.
+func hashedName(text string) func(name string) bool {
+	parts := strings.Split(text, "|")
+	if len(parts) != 3 || parts[0] != "1" {
+		return nil
 	}
-	salt, err := base64.StdEncoding.DecodeString(parts[2])
+	salt, err := base64.StdEncoding.DecodeString(parts[1])
 	if err != nil {
-		return nil, nil, false
+		return nil
 	}
-	hash, err = base64.StdEncoding.DecodeString(parts[3])
-	return salt, hash, err == nil
+	return func(name string) bool {
+		mac := hmac.New(sha1.New, salt)
+		mac.Write([]byte(name))
+		return parts[2] == base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
 }

@@ -34,7 +34,7 @@ type login struct {
 // maxBanner bounds what a server may have us keep of its login banner.
 const maxBanner = 4 << 10
 
-func (l *login) heard(message string) error {
+func (l *login) keepBanner(message string) error {
 	if room := maxBanner - l.banner.Len(); room > 0 {
 		l.banner.WriteString(message[:min(room, len(message))])
 	}

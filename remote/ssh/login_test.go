@@ -137,7 +137,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		n := startNode(t, &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }})
 		p.knows(n)
 		p.write("config", host("w1", n.port))
-		client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+		client, _, err := p.client(Options{}).Dial(context.Background(), "w1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func TestLoginRSA(t *testing.T) {
 	n := startNode(t, server)
 	p.knows(n)
 	p.write("config", host("w1", n.port))
-	client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+	client, _, err := p.client(Options{}).Dial(context.Background(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestLoginCertificate(t *testing.T) {
 			os.Remove(p.path("id_ed25519-cert.pub"))
 			p.write(test.file, string(ssh.MarshalAuthorizedKey(cert)))
 			p.write("config", host("w1", n.port, "User carol", test.config))
-			client, _, err := p.client(Options{}).dial(context.Background(), "w1")
+			client, _, err := p.client(Options{}).Dial(context.Background(), "w1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -374,7 +374,7 @@ func TestLoginByAgent(t *testing.T) {
 	socket, connections := startAgent(t, keyring(t, private))
 	c := p.client(Options{AgentSocket: socket})
 	for range 3 {
-		client, _, err := c.dial(context.Background(), "w1")
+		client, _, err := c.Dial(context.Background(), "w1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -164,9 +164,6 @@ func (b *blackHole) detail() map[string]string {
 // kernel has sent what is missing four or five times by then.
 const maxIdle = 5 * time.Second
 
-// idleWithin leaves time for the proof to those who give a node little.
-func idleWithin(limit time.Duration) time.Duration { return min(maxIdle, limit/4) }
-
 // watch begins to look at the path every now and then, until it is closed.
 func (p *path) watch() {
 	p.life, p.end = context.WithCancel(context.Background())

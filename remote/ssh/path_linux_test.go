@@ -184,8 +184,11 @@ func TestBlackHoleIsProven(t *testing.T) {
 	p.shells(t, &fixture.Node{}, nil)
 	c := p.client(Options{})
 	login := func(ctx context.Context) (*connection, error) {
-		client, _, err := c.dial(ctx, "w1")
-		return client, err
+		client, _, err := c.Dial(ctx, "w1")
+		if err != nil {
+			return nil, err
+		}
+		return client.(*connection), nil
 	}
 	to := func(address string) func(context.Context) (net.Conn, error) {
 		return func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }

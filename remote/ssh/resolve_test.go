@@ -60,7 +60,7 @@ func TestNameOfAModule(t *testing.T) {
 	p.write("known_hosts", knownhosts.Line([]string{fmt.Sprintf("w1-of-ldap:%d", n.port)}, n.key.PublicKey())+"\n")
 	p.write("config", fmt.Sprintf("Port %d\nAddressFamily inet\n", n.port))
 	c, asked := p.withGetent("files sss dns", ahosts)
-	client, trace, err := c.dial(context.Background(), "w1-of-ldap")
+	client, trace, err := c.Dial(context.Background(), "w1-of-ldap")
 	if err != nil {
 		t.Fatal(err)
 	}

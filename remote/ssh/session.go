@@ -45,8 +45,7 @@ func (c *connection) start(command string, stderr io.Writer) (*ssh.Session, *rem
 
 // refusal tells a server that says no from one that is gone.
 func refusal(err error) remote.Cause {
-	var open *ssh.OpenChannelError
-	if errors.As(err, &open) || errors.Is(err, errExecRefused) {
+	if _, refused := errors.AsType[*ssh.OpenChannelError](err); refused || errors.Is(err, errExecRefused) {
 		return remote.SessionRefused
 	}
 	return remote.ConnectionLost
@@ -54,17 +53,17 @@ func refusal(err error) remote.Cause {
 
 // exitOf reads how a session ended.
 func exitOf(err error) remote.Exit {
-	var status *ssh.ExitError
-	var missing *ssh.ExitMissingError
+	status, ended := errors.AsType[*ssh.ExitError](err)
+	_, missing := errors.AsType[*ssh.ExitMissingError](err)
 	switch {
 	case err == nil:
 		return remote.Exit{}
-	case errors.As(err, &status) && status.Signal() == "":
+	case ended && status.Signal() == "":
 		return remote.Exit{Status: status.ExitStatus()}
-	case errors.As(err, &status):
+	case ended:
 		return remote.Exit{Status: -1, Signal: remote.Escape(status.Signal())}
 	}
-	return remote.Exit{Status: -1, Missing: errors.As(err, &missing)}
+	return remote.Exit{Status: -1, Missing: missing}
 }
 
 // Alive asks the server whether it is still there; it returns when the server

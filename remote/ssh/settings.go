@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,44 +101,34 @@ func (e *evaluation) verification(t *target, expand expander) error {
 	t.userKnown = []string{filepath.Join(ssh, "known_hosts"), filepath.Join(ssh, "known_hosts2")}
 	var err error
 	if d, ok := e.values["userknownhostsfile"]; ok {
-		if t.userKnown, err = e.paths(d, expand); err != nil {
+		if t.userKnown, err = e.paths(d.args, expand); err != nil {
 			return err
 		}
 	}
 	if d, ok := e.values["globalknownhostsfile"]; ok {
-		t.globalKnown, err = e.paths(d, plain)
+		t.globalKnown, err = e.paths(d.args, plain)
 	}
 	return err
 }
 
 // login settles as whom and with which keys.
 func (e *evaluation) login(t *target, expand expander) error {
-	if e.is("pubkeyauthentication", "no", "false") {
-		t.publicKey = false
-	}
+	t.publicKey = !e.is("pubkeyauthentication", "no", "false")
 	if methods := e.first("preferredauthentications"); methods != "" {
 		t.publicKey = t.publicKey && slices.Contains(strings.Split(methods, ","), "publickey")
 	}
 	t.identitiesOnly = e.is("identitiesonly", "yes", "true")
+	var err error
+	if t.identities, err = e.paths(e.identities, expand); err != nil {
+		return err
+	}
 	if len(e.identities) == 0 {
 		for _, name := range defaultIdentities {
 			t.identities = append(t.identities, filepath.Join(e.local.home, ".ssh", name))
 		}
 	}
-	for _, list := range []struct {
-		values []string
-		into   *[]string
-	}{{e.identities, &t.identities}, {e.certificates, &t.certificates}} {
-		for _, value := range list.values {
-			if strings.EqualFold(value, "none") {
-				continue
-			}
-			path, err := e.path(value, expand)
-			if err != nil {
-				return err
-			}
-			*list.into = append(*list.into, path)
-		}
+	if t.certificates, err = e.paths(e.certificates, expand); err != nil {
+		return err
 	}
 	return e.agent(t, expand)
 }
@@ -159,10 +150,7 @@ func (e *evaluation) agent(t *target, expand expander) error {
 
 // proxies settles what the connection goes through.
 func (e *evaluation) proxies(t *target, h hop, expand expander) error {
-	jump := h.jump
-	if jump == "" {
-		jump = e.values["proxyjump"].rest
-	}
+	jump := cmp.Or(h.jump, e.values["proxyjump"].rest)
 	if jump != "" && !strings.EqualFold(jump, "none") {
 		hop, err := parseJump(jump)
 		t.jump = hop
@@ -177,10 +165,8 @@ func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 			unsafe, e.values["proxycommand"].where())
 	}
 	var err error
+	t.shell = cmp.Or(os.Getenv("SHELL"), "/bin/sh")
 	t.proxyCommand, err = expand(command)
-	if t.shell = os.Getenv("SHELL"); t.shell == "" {
-		t.shell = "/bin/sh"
-	}
 	return err
 }
 
@@ -236,37 +222,27 @@ func userAndHost(name string) (user, host string) {
 // differences names what is in effect for this host and would have ssh do
 // something that we do not.
 func (e *evaluation) differences(t *target) {
+	on := func(keyword string) bool { return e.is(keyword, "yes", "true", "always") }
 	set := func(keyword string) bool { return e.has(keyword) && !e.is(keyword, "none", "no", "false") }
-	if e.is("canonicalizehostname", "yes", "true", "always") {
-		e.note("CanonicalizeHostname is on: ssh may complete %s by CanonicalDomains before connecting, we use it as it is", t.original)
-	}
-	if e.is("verifyhostkeydns", "yes", "true") {
-		e.note("VerifyHostKeyDNS is on: ssh would also accept a host key that secure DNS vouches for, we look at known_hosts only")
-	}
-	if e.is("checkhostip", "yes", "true") {
-		e.note("CheckHostIP is on: ssh would also compare the key known for the address, we look at the name only")
-	}
-	if set("controlpath") {
-		e.note("ControlPath is set: where a master connection is open ssh goes through it, without connecting or logging in anew")
-	}
-	if set("remotecommand") {
-		e.note("RemoteCommand is set: ssh refuses to run the launcher's command beside it")
-	}
-	if e.is("sessiontype", "none", "subsystem") {
-		e.note("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))
-	}
-	if attempts := e.first("connectionattempts"); attempts != "" && attempts != "1" {
-		e.note("ssh would try to connect %s times (ConnectionAttempts), we try once", attempts)
-	}
-	for _, other := range []struct{ keyword, sentence string }{
-		{"bindinterface", "BindInterface is set: ssh would connect from that interface's address, we let the kernel choose"},
-		{"knownhostscommand", "KnownHostsCommand is set: ssh would ask it for host keys, we do not run it"},
-		{"revokedhostkeys", "RevokedHostKeys is set: ssh would refuse the keys listed there, we do not read it"},
-		{"pkcs11provider", "PKCS11Provider is set: ssh would offer its keys too, we cannot"},
-		{"proxyusefdpass", "ProxyUseFdpass is set: ssh would take the connection from the ProxyCommand, we talk through it"},
-		{"refuseconnection", "RefuseConnection is set: ssh would not connect at all"},
+	for _, other := range []struct {
+		holds    bool
+		sentence string
+	}{
+		{on("canonicalizehostname"), fmt.Sprintf("CanonicalizeHostname is on: ssh may complete %s by CanonicalDomains before connecting, we use it as it is", t.original)},
+		{on("verifyhostkeydns"), "VerifyHostKeyDNS is on: ssh would also accept a host key that secure DNS vouches for, we look at known_hosts only"},
+		{on("checkhostip"), "CheckHostIP is on: ssh would also compare the key known for the address, we look at the name only"},
+		{set("controlpath"), "ControlPath is set: where a master connection is open ssh goes through it, without connecting or logging in anew"},
+		{set("remotecommand"), "RemoteCommand is set: ssh refuses to run the launcher's command beside it"},
+		{e.is("sessiontype", "none", "subsystem"), fmt.Sprintf("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))},
+		{!e.is("connectionattempts", "", "1"), fmt.Sprintf("ssh would try to connect %s times (ConnectionAttempts), we try once", e.first("connectionattempts"))},
+		{set("bindinterface"), "BindInterface is set: ssh would connect from that interface's address, we let the kernel choose"},
+		{set("knownhostscommand"), "KnownHostsCommand is set: ssh would ask it for host keys, we do not run it"},
+		{set("revokedhostkeys"), "RevokedHostKeys is set: ssh would refuse the keys listed there, we do not read it"},
+		{set("pkcs11provider"), "PKCS11Provider is set: ssh would offer its keys too, we cannot"},
+		{set("proxyusefdpass"), "ProxyUseFdpass is set: ssh would take the connection from the ProxyCommand, we talk through it"},
+		{set("refuseconnection"), "RefuseConnection is set: ssh would not connect at all"},
 	} {
-		if set(other.keyword) {
+		if other.holds {
 			e.note("%s", other.sentence)
 		}
 	}

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
@@ -74,7 +75,7 @@ func (t *target) address() string { return net.JoinHostPort(t.host, strconv.Itoa
 func (c *Carrier) resolve(h hop) (*target, error) {
 	e := &evaluation{original: h.name, host: h.name, user: h.user, local: c.local, values: map[string]directive{}}
 	e.evaluate(c.config.files)
-	t := &target{original: h.name, user: e.remoteUser(), strict: "ask", publicKey: true}
+	t := &target{original: h.name, user: e.remoteUser(), strict: "ask"}
 	t.host = strings.ToLower(e.hostName())
 	t.port = e.port(h.port)
 	for _, unknown := range c.config.unknown {
@@ -161,23 +162,21 @@ func (e *evaluation) apply(file configFile, reached bool) {
 }
 
 func (e *evaluation) set(d directive) {
-	switch d.keyword {
-	case "identityfile":
-		if !slices.Contains(e.identities, d.args[0]) {
-			e.identities = append(e.identities, d.args[0])
+	added := func(list []string) []string {
+		if slices.Contains(list, d.args[0]) {
+			return list
 		}
-		return
-	case "certificatefile":
-		if !slices.Contains(e.certificates, d.args[0]) {
-			e.certificates = append(e.certificates, d.args[0])
-		}
-		return
-	case "proxyjump", "proxycommand": // whichever comes first shuts the other out
-		if e.has("proxyjump") || e.has("proxycommand") {
-			return
-		}
+		return append(list, d.args[0])
 	}
-	if !e.has(d.keyword) {
+	switch {
+	case d.keyword == "identityfile":
+		e.identities = added(e.identities)
+	case d.keyword == "certificatefile":
+		e.certificates = added(e.certificates)
+	case e.has(d.keyword):
+	// Whichever of these comes first shuts the other out.
+	case d.keyword == "proxyjump" && e.has("proxycommand"), d.keyword == "proxycommand" && e.has("proxyjump"):
+	default:
 		e.values[d.keyword] = d
 	}
 }
@@ -217,13 +216,7 @@ func (e *evaluation) hostName() string {
 }
 
 func (e *evaluation) remoteUser() string {
-	if e.user != "" {
-		return e.user
-	}
-	if user := e.first("user"); user != "" {
-		return user
-	}
-	return e.local.name
+	return cmp.Or(e.user, e.first("user"), e.local.name)
 }
 
 func (e *evaluation) port(given int) int {
@@ -248,10 +241,6 @@ func (e *evaluation) tokens(t *target) expander {
 	port := strconv.Itoa(t.port)
 	short, _, _ := strings.Cut(e.local.hostname, ".")
 	jump := e.values["proxyjump"].rest
-	alias := e.first("hostkeyalias")
-	if alias == "" {
-		alias = e.original
-	}
 	hash := sha1.Sum([]byte(e.local.hostname + t.host + port + t.user + jump))
 	known := map[byte]string{
 		'%': "%",
@@ -260,7 +249,7 @@ func (e *evaluation) tokens(t *target) expander {
 		'h': t.host,
 		'i': e.local.uid,
 		'j': jump,
-		'k': alias,
+		'k': cmp.Or(e.first("hostkeyalias"), e.original),
 		'L': short,
 		'l': e.local.hostname,
 		'n': e.original,
@@ -300,10 +289,10 @@ func (e *evaluation) path(value string, expand expander) (string, error) {
 	return environment(value)
 }
 
-// paths expands the file names of a directive; a lone `none` means no file.
-func (e *evaluation) paths(d directive, expand expander) ([]string, error) {
+// paths expands file names; `none` means no file.
+func (e *evaluation) paths(names []string, expand expander) ([]string, error) {
 	paths := []string{}
-	for _, arg := range d.args {
+	for _, arg := range names {
 		if strings.EqualFold(arg, "none") {
 			continue
 		}
