@@ -144,7 +144,7 @@ func (n *Node) removeDriver(scenario gpus.Machine) error {
 	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
 		// It may be dead already, as everything is that runs on a node that was killed.
 		const stop = `read -r pid <` + gpus.FabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
-		if _, err := n.Run(context.Background(), "/bin/sh", "-c", stop); err != nil {
+		if _, err := n.shell(stop); err != nil {
 			return err
 		}
 	}

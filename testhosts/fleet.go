@@ -93,18 +93,15 @@ type host struct {
 	Host
 	fleet   *Fleet
 	address string // 127.77.x.y
+	key     ssh.Signer
 
-	absent  bool                                                      // nothing listens
-	control func(network, address string, c syscall.RawConn) error    // prepares the listening socket
-	talk    func(ctx context.Context, conn net.Conn)                  // instead of SSH
-	config  func(*ssh.ServerConfig)                                   // alters the server
-	keys    []ssh.Signer                                              // host keys; nil for an ed25519 key of its own
-	known   func(addresses []string, key ssh.PublicKey) (line string) // its known_hosts lines
-	open    func(ctx context.Context, channel ssh.NewChannel) bool    // whether it took the channel
-	onExec  execAnswer                                                // what becomes of an exec request
-	run     func(s *session, command string)                          // what becomes of an accepted one
-	shims   map[string]string                                         // command → script that hides the real one
-	lacks   []string                                                  // commands that are not installed
+	absent bool                                                   // nothing listens
+	talk   func(ctx context.Context, conn net.Conn)               // instead of SSH
+	open   func(ctx context.Context, channel ssh.NewChannel) bool // whether it took the channel
+	onExec execAnswer                                             // what becomes of an exec request
+	run    func(s *session, command string)                       // what becomes of an accepted one
+	shims  map[string]string                                      // command → script that hides the real one
+	lacks  []string                                               // commands that are not installed
 
 	environment                                    func() (env []string, err error) // of its commands; made once
 	connections, logins, sessions, execs, forwards atomic.Int64
@@ -117,7 +114,7 @@ func Start(t testing.TB, hosts ...Host) *Fleet {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Fleet{
-		t: t, Home: t.TempDir(), scratch: t.TempDir(), Key: must(t, generateEd25519),
+		t: t, Home: t.TempDir(), scratch: t.TempDir(), Key: newKey(t),
 		byName: map[string]*host{}, conns: map[net.Conn]struct{}{},
 		ctx: ctx, stop: stop,
 	}
@@ -169,14 +166,10 @@ func (f *Fleet) add(given Host, index int) {
 	if given.Slots == 0 {
 		given.Slots = 8
 	}
-	h := &host{Host: given, fleet: f, address: address, run: obey}
-	h.known = knownLine
+	h := &host{Host: given, fleet: f, address: address, key: newKey(f.t), run: obey}
 	h.environment = sync.OnceValues(h.makeEnvironment)
 	if given.Fault != nil {
 		given.Fault(h)
-	}
-	if h.keys == nil {
-		h.keys = []ssh.Signer{must(f.t, generateEd25519)}
 	}
 	if f.byName[h.Name] != nil {
 		f.t.Fatalf("testhosts: two hosts are called %s", h.Name)
@@ -198,7 +191,7 @@ func (f *Fleet) listen() bool {
 			}
 			continue
 		}
-		config := net.ListenConfig{Control: h.control, KeepAlive: -1}
+		config := net.ListenConfig{KeepAlive: -1}
 		listener, err := config.Listen(f.ctx, "tcp4", net.JoinHostPort(h.address, strconv.Itoa(f.Port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			for _, listener := range listeners {
@@ -306,7 +299,7 @@ func (f *Fleet) writeHome() {
 		if h.Name != h.address {
 			names = append(names, net.JoinHostPort(h.Name, strconv.Itoa(f.Port)))
 		}
-		known.WriteString(h.known(names, h.keys[0].PublicKey()))
+		known.WriteString(knownLine(names, h.key.PublicKey()))
 	}
 	f.Hostfile, f.KnownHosts, f.SSHConfig = hostfile.String(), known.String(), f.sshConfig()
 

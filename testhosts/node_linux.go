@@ -296,6 +296,12 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// shell runs a script on the node. It takes no context: what plants a fault is over at
+// once, and what takes it back must run when the test's context has ended.
+func (n *Node) shell(script string) (string, error) {
+	return n.Run(context.Background(), "/bin/sh", "-c", script)
+}
+
 // Run runs argv on the node and returns what it printed on both outputs. The
 // error, if any, has it as well.
 func (n *Node) Run(ctx context.Context, argv ...string) (string, error) {

@@ -92,12 +92,7 @@ func (h *host) serverConfig() *ssh.ServerConfig {
 			return nil, errors.New("not the fleet's key")
 		},
 	}
-	for _, key := range h.keys {
-		config.AddHostKey(key)
-	}
-	if h.config != nil {
-		h.config(config)
-	}
+	config.AddHostKey(h.key)
 	return config
 }
 
@@ -264,9 +259,6 @@ func (h *host) forward(ctx context.Context, channel ssh.NewChannel) {
 		return
 	case target.absent || int(to.Port) != h.fleet.Port:
 		channel.Reject(ssh.ConnectionFailed, "Connection refused")
-		return
-	case target.control != nil: // its kernel answers nobody
-		<-ctx.Done()
 		return
 	}
 	client, requests, err := channel.Accept()

@@ -9,10 +9,7 @@ import (
 
 // RenameNIC gives eth0 another name, as other firmware or another slot does.
 func (n *Node) RenameNIC(name string) (Undo, error) {
-	if err := n.renameLink("eth0", name); err != nil {
-		return nil, err
-	}
-	return func() error { return n.renameLink(name, "eth0") }, nil
+	return func() error { return n.renameLink(name, "eth0") }, n.renameLink("eth0", name)
 }
 
 func (n *Node) renameLink(from, to string) error {

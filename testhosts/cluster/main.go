@@ -165,14 +165,14 @@ func (c command) faults(context.Context) error {
 	return nil
 }
 
-func (c command) fault(ctx context.Context) error {
+func (c command) fault(context.Context) error {
 	if len(c.args) < 2 {
 		return errors.New("fault needs its name and a host, as in: fault shm-small w3")
 	}
 	for _, f := range faults {
 		if f.name == c.args[0] {
 			return c.each(c.args[1:], func(n *testhosts.Node) error {
-				_, err := f.plant(ctx, n) // healed by a restart
+				_, err := f.plant(n) // healed by a restart
 				return err
 			})
 		}
