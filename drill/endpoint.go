@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// endpointTime is for identifying an endpoint where nothing else is said.
-	endpointTime = 4 * time.Second
 	// greetTime is how long whoever listens gets to speak first, as servers of
 	// ssh and mail do. Stores never do.
 	greetTime = 150 * time.Millisecond
@@ -54,9 +52,6 @@ const maxPlausible = 1 << 32
 // an old store that was merely stopped. And only what answers that is sent PING.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
-	if deadline == 0 {
-		deadline = endpointTime
-	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}}

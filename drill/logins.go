@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// loginsTime is for all logins of a node where Logins has no deadline.
-	loginsTime = 8 * time.Second
 	// loginConnect is what ssh gets to connect and agree on keys.
 	loginConnect = 3 * time.Second
 	// loginsAtOnce stays below the ten unauthenticated connections from which
@@ -30,7 +28,7 @@ const (
 type Logins struct {
 	Peers    []string      `json:"peers"`    // as the hostfile names them
 	Port     int           `json:"port"`     // 0 for what ssh takes by itself
-	Deadline time.Duration `json:"deadline"` // for all logins together, 0 for 8 s
+	Deadline time.Duration `json:"deadline"` // for all logins together
 }
 
 // Run has the node's own ssh log in to every peer, a few at once, without ever
@@ -42,9 +40,6 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	if err != nil {
 		result.Error = "ssh is not installed"
 		return result
-	}
-	if l.Deadline <= 0 {
-		l.Deadline = loginsTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
 	defer cancel()

@@ -41,6 +41,9 @@ func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Lo
 	if err != nil {
 		t.Fatal(err)
 	}
+	if logins.Deadline == 0 {
+		logins.Deadline = 8 * time.Second
+	}
 	orders, err := json.Marshal(logins)
 	if err != nil {
 		t.Fatal(err)

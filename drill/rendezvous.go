@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +17,9 @@ import (
 	"preflight/facts"
 )
 
-const (
-	// joinTime is for one rendezvous where nothing else is said: from the lookup
-	// to the whole world.
-	joinTime = 3 * time.Second
-	// lastWords is what a join that is still waiting leaves of its time, to take
-	// the wait back and ask how many were counted.
-	lastWords = 250 * time.Millisecond
-)
+// lastWords is what a join that is still waiting leaves of its time, to take the
+// wait back and ask how many were counted.
+const lastWords = 250 * time.Millisecond
 
 // counter is the key by which torch counts those who joined
 // (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
@@ -79,7 +73,7 @@ type Join struct {
 	Port       int              `json:"port"`
 	World      int              `json:"world"` // how many nodes are to join
 	Generation facts.Generation `json:"generation"`
-	Deadline   time.Duration    `json:"deadline"` // for all of it, 0 means joinTime
+	Deadline   time.Duration    `json:"deadline"` // for all of it: from the lookup to the whole world
 	// Own are the addresses of the nodes that serve. Whoever takes the call at
 	// another, where a name may have led, is first asked with the care of
 	// Identify: it may be a running job's store.
@@ -91,7 +85,7 @@ type Join struct {
 // named in what it returns; a store that is not this run's is one at validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	began := time.Now()
-	end := began.Add(cmp.Or(j.Deadline, joinTime))
+	end := began.Add(j.Deadline)
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	seen := facts.Rendezvous{

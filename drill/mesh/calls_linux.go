@@ -17,9 +17,6 @@ const callsAtOnce = 32
 // MSS what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) facts.Mesh {
-	if c.Deadline <= 0 {
-		c.Deadline = callsTime
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
