@@ -126,6 +126,17 @@ func (n *Node) port() string {
 	return n.Name
 }
 
+// link calls f with an interface of the node, in its network.
+func (n *Node) link(name string, f func(netlink.Link) error) error {
+	return n.insideNetwork(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return f(link)
+	})
+}
+
 // insideNetwork calls f in the node's network namespace only, which is all the
 // switch has.
 func (n *Node) insideNetwork(f func() error) error {

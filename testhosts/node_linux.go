@@ -237,21 +237,10 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 // with a variable that troubles it, append to Env.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
-	if here, err := os.Getwd(); err == nil && c.Head.sees(here) {
+	if here, err := os.Getwd(); err == nil && c.Head.has(here+"/.") {
 		cmd.Dir = here
 	}
 	return cmd
-}
-
-// sees tells whether the node has that directory.
-func (n *Node) sees(dir string) bool {
-	return n.inside(func() error {
-		info, err := os.Stat(dir)
-		if err == nil && !info.IsDir() {
-			err = unix.ENOTDIR
-		}
-		return err
-	}) == nil
 }
 
 // lookPath finds a command as the node would. What is not found is returned as

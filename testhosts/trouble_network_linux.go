@@ -102,11 +102,7 @@ func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 func (n *Node) LoseRoutes() (Undo, error) {
 	var had []netlink.Route
 	var toHead *netlink.Route
-	err := n.insideNetwork(func() error {
-		eth0, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
+	err := n.link("eth0", func(eth0 netlink.Link) (err error) {
 		if had, err = netlink.RouteList(eth0, netlink.FAMILY_V4); err != nil {
 			return err
 		}
@@ -171,13 +167,7 @@ const defaultSegments = 65535
 // segments sets how many TCP segments an eth0 takes in one piece.
 func (c *Cluster) segments(most int) error {
 	for _, n := range c.Machines() {
-		err := n.insideNetwork(func() error {
-			link, err := netlink.LinkByName("eth0")
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetGSOMaxSegs(link, most)
-		})
+		err := n.link("eth0", func(eth0 netlink.Link) error { return netlink.LinkSetGSOMaxSegs(eth0, most) })
 		if err != nil {
 			return fmt.Errorf("%s: segments of eth0: %w", n.Name, err)
 		}
@@ -189,11 +179,7 @@ func (c *Cluster) segments(most int) error {
 func (n *Node) setMTU(at *Node, name string, bytes int) (Undo, error) {
 	var was int
 	set := func(mtu int) error {
-		return at.insideNetwork(func() error {
-			link, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
+		return at.link(name, func(link netlink.Link) error {
 			was = link.Attrs().MTU
 			return netlink.LinkSetMTU(link, mtu)
 		})
