@@ -27,10 +27,8 @@ func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	var answer byte
 	err := c.do(ctx, request{query: queryCheck, keys: keys}, func(reply decoder) (err error) {
-		if answer, err = reply.byte(); err == nil && answer != replyReady && answer != replyNotReady {
-			err = ErrNotAStore
-		}
-		return err
+		answer, err = reply.byte()
+		return orNotAStore(err, answer == replyReady || answer == replyNotReady)
 	})
 	return answer == replyReady, err
 }
@@ -46,9 +44,6 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // nothing was asked that could be taken back
-	}
-	if err := wait.sendable(); err != nil {
-		return err
 	}
 	asked, canceled := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -20,8 +20,6 @@ const (
 var (
 	// ErrNotAStore is an answer that no store gives.
 	ErrNotAStore = errors.New("the answer is not one of a c10d store")
-	// ErrUnsupported is an operation that the generation does not have.
-	ErrUnsupported = errors.New("stores of this generation do not have it")
 
 	errTooLong    = errors.New("a key or value is longer than a store takes")
 	errTooMany    = errors.New("a request has more keys than a store takes")
