@@ -28,7 +28,6 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return hostsys.NewNames("").LookupNetIP(ctx, "ip", host)
 }
 
-// unresolved says in words why a name did not resolve.
 func unresolved(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {

@@ -67,7 +67,6 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	return result
 }
 
-// try is what came of one login.
 type try struct {
 	over    bool         // false when our time ended before it could be known
 	failure *facts.Login // nil when it passed

@@ -132,10 +132,8 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	return seen
 }
 
-// errForeign is a store that is not this run's.
 var errForeign = errors.New("a c10d store answered, but not the one that preflight serves for this run")
 
-// owns is whether a node that serves has the address.
 func (j Join) owns(address string) bool {
 	return slices.ContainsFunc(j.Own, func(own string) bool {
 		parsed, err := netip.ParseAddr(own)
@@ -202,7 +200,6 @@ func (j Join) await(ctx context.Context, client *c10d.Client, end time.Time) str
 	return fmt.Sprintf("not all %d nodes joined in time", j.World)
 }
 
-// storeOutcome is what an error of talking to a store says about the path.
 func storeOutcome(err error) facts.PathOutcome {
 	switch {
 	case errors.Is(err, c10d.ErrNotAStore), errors.Is(err, errForeign):

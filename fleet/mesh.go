@@ -73,7 +73,6 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 	return r.plans
 }
 
-// planAddresses decides where everybody listens.
 func (r *run) planAddresses(choose func(*facts.Node) nccl.Choice) *addressPlan {
 	plan := &addressPlan{ports: make([][]int, len(r.members))}
 	for _, m := range r.members {
@@ -105,7 +104,6 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has one member listen at its addresses.
 func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name}
 	for _, plan := range r.plans {
@@ -236,7 +234,6 @@ func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
 	return peers
 }
 
-// noThroughput is why nobody measures it.
 func (r *run) noThroughput() string {
 	if r.Throughput == 0 {
 		return "only with --throughput"

@@ -98,10 +98,10 @@ func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	sections, options := job.probing(ctx)
 	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
 	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
-	job.tell(Event{Phase: Looking, Step: Began, Nodes: 1})
-	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
+	job.emit(Event{Phase: Looking, Step: Began, Nodes: 1})
+	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
 	ProbeHere(ctx, node, options, sections)
-	job.tell(Event{Phase: Looking, Step: Ended, Node: node.Name})
+	job.emit(Event{Phase: Looking, Step: Ended, Node: node.Name})
 	fleet.NotTried = job.unneeded()
 	notTried := []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames}
 	for _, d := range Drills {

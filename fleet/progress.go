@@ -45,7 +45,7 @@ type Event struct {
 	Err   error         // of a lost node: what took it
 }
 
-func (job Job) tell(event Event) {
+func (job Job) emit(event Event) {
 	if job.Progress != nil {
 		job.Progress(event)
 	}
@@ -54,7 +54,7 @@ func (job Job) tell(event Event) {
 // opening tells that a phase begins when the first of so many nodes comes to it, and no
 // second time.
 func (job Job) opening(phase Phase, nodes int) func() {
-	return sync.OnceFunc(func() { job.tell(Event{Phase: phase, Step: Began, Nodes: nodes}) })
+	return sync.OnceFunc(func() { job.emit(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
 // ended tells that a node is through with a phase, or was lost in it. Of one that
@@ -63,8 +63,8 @@ func (job Job) ended(phase Phase, node string, err error) {
 	failure := (*remote.Error)(nil)
 	switch {
 	case !errors.As(err, &failure):
-		job.tell(Event{Phase: phase, Step: Ended, Node: node})
+		job.emit(Event{Phase: phase, Step: Ended, Node: node})
 	case failure.Cause != remote.Interrupted:
-		job.tell(Event{Phase: phase, Step: Lost, Node: node, Err: failure})
+		job.emit(Event{Phase: phase, Step: Lost, Node: node, Err: failure})
 	}
 }

@@ -18,7 +18,6 @@ import (
 // standardPath is the PATH sshd gives a root session on Debian.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// obey is what a healthy host does with a command.
 func obey(s *session, command string) {
 	if s.Exec != nil {
 		s.exit(s.Exec(command, s.channel, s.stdout, s.channel.Stderr()))

@@ -169,7 +169,6 @@ func uncover(laid []string) error {
 	return failed
 }
 
-// driverLayer is a directory that the driver adds to.
 type driverLayer struct {
 	dir    string
 	change func(upper string) error

@@ -11,7 +11,6 @@ import (
 
 const bridgeName = "br0"
 
-// wire connects the machines to the switch.
 func (c *Cluster) wire(machines []*Node) error {
 	err := c.sw.insideNetwork(func() error {
 		bridge, err := bridgeNamed(bridgeName)

@@ -214,7 +214,6 @@ func (s *session) answer(request *ssh.Request) (command string, exec bool) {
 	return command, exec
 }
 
-// exit says the command ended with this status.
 func (s *session) exit(status int) {
 	s.end("exit-status", struct{ Status uint32 }{uint32(status)})
 }
@@ -252,7 +251,6 @@ func generateKey() (key, error) {
 	return key{signer, private}, err
 }
 
-// newKey makes a key for a test.
 func newKey(t testing.TB) key {
 	t.Helper()
 	k, err := generateKey()

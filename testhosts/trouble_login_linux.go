@@ -71,7 +71,6 @@ func (n *Node) LockAccount() (Undo, error) {
 // knownHostsPath is where every machine has the host keys of all.
 const knownHostsPath = "/root/.ssh/known_hosts"
 
-// knownLine is the node's line of known_hosts.
 func (n *Node) knownLine(public ssh.PublicKey) string {
 	return knownLine([]string{n.Name, n.Address}, public)
 }

@@ -175,7 +175,6 @@ func (c *Cluster) segments(most int) error {
 	return nil
 }
 
-// setMTU sets the MTU of an interface in the network of at.
 func (n *Node) setMTU(at *Node, name string, bytes int) (Undo, error) {
 	var was int
 	set := func(mtu int) error {

@@ -67,7 +67,6 @@ func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	})
 }
 
-// do sends a request and reads its reply.
 func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
 	return c.exchange(ctx, r.encode(c.generation), read)
 }

@@ -89,7 +89,6 @@ func (d decoder) key() (string, error) {
 
 func (d decoder) value() ([]byte, error) { return d.bytes(maxValue) }
 
-// count reads how many keys follow.
 func (d decoder) count() (int, error) {
 	announced, err := d.int()
 	if err == nil && uint64(announced) > maxKeys {

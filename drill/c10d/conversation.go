@@ -10,7 +10,6 @@ import (
 	"preflight/facts"
 )
 
-// conversation is one connection to the server.
 type conversation struct {
 	*store
 	generation facts.Generation

@@ -71,13 +71,11 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	return context.Cause(ctx)
 }
 
-// stopped reads the end of a wait.
 func stopped(reply decoder) error {
 	answer, err := reply.byte()
 	return orNotAStore(err, answer == replyStop)
 }
 
-// orNotAStore is err, or ErrNotAStore where the reply is not what it should be.
 func orNotAStore(err error, asItShould bool) error {
 	if err == nil && !asItShould {
 		err = ErrNotAStore

@@ -64,7 +64,6 @@ const (
 // one less there, and WATCH_KEY stands where GETNUMKEYS is now.
 const legacyWatchKey byte = 7
 
-// wire is the number of a request in a generation.
 func (q query) wire(g facts.Generation) byte {
 	if g == facts.GenerationLegacy && q <= queryNumKeys {
 		return byte(q) - 1
@@ -72,7 +71,6 @@ func (q query) wire(g facts.Generation) byte {
 	return byte(q)
 }
 
-// queryOf is the request of a number in a generation.
 func queryOf(number byte, g facts.Generation) (query, error) {
 	switch {
 	case g == facts.GenerationLegacy && number == legacyWatchKey:

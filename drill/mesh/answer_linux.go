@@ -18,7 +18,6 @@ import (
 // use up neither files nor memory, and a peer, who speaks at once, gets through.
 const maxStrangers = 512
 
-// caller is one connection taken.
 type caller struct {
 	fd     int
 	end    time.Time
@@ -30,7 +29,6 @@ type caller struct {
 	unsent []byte // of ours
 }
 
-// accept takes all calls that wait at a socket.
 func (l *Listener) accept(ctx context.Context, socket int) {
 	for {
 		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)

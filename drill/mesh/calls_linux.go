@@ -203,7 +203,6 @@ func (c *calling) expire() {
 	}
 }
 
-// stop ends all calls before their time.
 func (c *calling) stop() {
 	for _, call := range c.live {
 		call.reach.widened = true // there is no time for more
@@ -211,7 +210,6 @@ func (c *calling) stop() {
 	}
 }
 
-// mesh is what came of it all.
 func (c *calling) mesh() facts.Mesh {
 	mesh := facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}
 	for i, r := range c.reaches {
@@ -240,7 +238,6 @@ type reach struct {
 	control *bool        // whether its ssh port takes connections
 }
 
-// port is the i-th port to be called.
 func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }
 
 // conclude is the first call that failed, with what the others show, or the

@@ -145,7 +145,6 @@ func (l *Listener) Serve(ctx context.Context) {
 	}
 }
 
-// close leaves nothing behind.
 func (l *Listener) close() {
 	for fd := range l.sockets {
 		unix.Close(fd)

@@ -113,7 +113,6 @@ func write(w io.Writer, version string, when time.Time, paths []string) error {
 	})
 }
 
-// file is one of the binaries.
 func file(path string) (component, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -57,7 +57,6 @@ func main() {
 	}
 }
 
-// contender is one way to reach every node.
 type contender struct {
 	name         string
 	argv         []string

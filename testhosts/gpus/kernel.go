@@ -89,7 +89,6 @@ func (g Machine) SysModule() Tree {
 	return files
 }
 
-// boundTo is the kernel driver of the cards.
 func (g Machine) boundTo() string {
 	if g.Module != "" {
 		return "nvidia"

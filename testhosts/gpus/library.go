@@ -206,7 +206,6 @@ func (g Machine) addCard(s *scenario, i int) {
 	card.addUsers(s)
 }
 
-// addMemoryHealth adds error correction and what it took out of use.
 func (card Card) addMemoryHealth(s *scenario) {
 	if ecc := card.ECC; ecc != nil {
 		s.add("ecc", "%d %d %d %d %d %d", bit(ecc.Enabled), bit(ecc.Pending), ecc.Corrected, ecc.Uncorrected, ecc.AggregateCorrected, ecc.AggregateUncorrected)
@@ -219,7 +218,6 @@ func (card Card) addMemoryHealth(s *scenario) {
 	}
 }
 
-// addNeighbours adds the card's links and its fabric.
 func (card Card) addNeighbours(s *scenario) {
 	if len(card.NVLinks) > 0 {
 		s.add("nvlinks", "%d", len(card.NVLinks))
@@ -253,7 +251,6 @@ func (card Card) addUsers(s *scenario) {
 	}
 }
 
-// migUUID is made from the card's.
 func (card Card) migUUID(i int) string {
 	return fmt.Sprintf("MIG-%s%02x", strings.TrimPrefix(card.UUID, "GPU-")[:len(card.UUID)-6], i)
 }

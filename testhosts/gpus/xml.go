@@ -257,7 +257,6 @@ func enabled(set bool) string { return map[bool]string{true: "Enabled", false: "
 
 func yes(set bool) string { return map[bool]string{true: "Yes", false: "No"}[set] }
 
-// title begins a word with a capital.
 func title(word string) string {
 	if word == "" {
 		return ""
