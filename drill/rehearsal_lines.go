@@ -73,7 +73,7 @@ func newRehearsed(hosts []string, token string) *rehearsed {
 	return r
 }
 
-// inOrder is what was heard: those asked by rank, the others by what they answered.
+// inOrder is what came back: those asked by rank, the others by what they answered.
 func (r *rehearsed) inOrder() []facts.RehearsalNode {
 	slices.SortStableFunc(r.nodes[r.asked:], func(a, b facts.RehearsalNode) int { return slices.Compare(a.Ranks, b.Ranks) })
 	return r.nodes

@@ -69,7 +69,7 @@ type Join struct {
 	// name of its own behind a slash.
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Host       string           `json:"host"` // a name or an address, as the ranks will be told
+	Host       string           `json:"host"` // a name or an address, as the ranks will be given it
 	Port       int              `json:"port"`
 	World      int              `json:"world"` // how many nodes are to join
 	Generation facts.Generation `json:"generation"`
@@ -168,7 +168,7 @@ func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// enter has this node counted. Whoever is the last of the world tells the others.
+// enter has this node counted. The last of the world sets the key that the others wait for.
 func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	if _, err := client.Add(ctx, counter, 1); err != nil {
 		return err

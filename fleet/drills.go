@@ -38,7 +38,7 @@ type Drill struct {
 }
 
 // patience is how long most drills let the one before them run alone. The times
-// that a healthy fleet is told are then its network's and not those of nodes busy
+// measured in a healthy fleet are then its network's and not those of nodes busy
 // with each other's work; a drill that waits for a sick node holds up nobody.
 const patience = 500 * time.Millisecond
 
@@ -81,7 +81,7 @@ type run struct {
 	Job
 	fleet   *facts.Fleet
 	members members
-	token   string             // tells our calls from strangers'
+	token   string             // distinguishes our calls from strangers'
 	shared  map[netip.Addr]int // addresses that several machines hold
 
 	listening sync.Once // for the mesh and throughput
@@ -164,7 +164,7 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each has every member do its part at once, each within limit, and tells how far
+// each has every member do its part at once, each within limit, and reports how far
 // that is. phase is the event of its beginning.
 func (r *run) each(ctx context.Context, phase Event, limit time.Duration, work func(context.Context, int, *member) error) {
 	phase.Step, phase.Nodes = Began, len(r.members)

@@ -1,6 +1,6 @@
 // Package fleet is a run under way: every node reached and looked at by an agent
 // of its own, then the drills, which try what only nodes together can show. It
-// knows who waits for whom, and tells how far things are.
+// knows who waits for whom, and reports progress.
 //
 // It refuses to judge what it gathers, and to let one node's trouble delay
 // another's: results keep hostfile order, work is bounded and without batches,
@@ -42,13 +42,13 @@ type Job struct {
 	SwitchedOff func(check string) (why string)
 	// AskedFor is whether somebody asked for a check by its name, at any price.
 	AskedFor func(check string) bool
-	// Progress hears of every step of every node; nil when nobody listens.
+	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(Event)
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what
-// only their calling each other can tell. Results keep hostfile order. The
+// only their calling each other can show. Results keep hostfile order. The
 // prediction is the job's, settled by what the nodes showed.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()

@@ -21,7 +21,7 @@ type member struct {
 }
 
 // learn files what a drill showed of a section, or why it showed nothing. A node
-// that is lost meanwhile is as lost as one that never answered: what it told
+// that is lost meanwhile is as lost as one that never answered: what it reported
 // before stays, and what failed at it is its fault.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.mu.Lock()

@@ -37,7 +37,7 @@ type addressPlan struct {
 	// By member:
 	choices []nccl.Choice
 	unfit   []string // why nobody could call it there, "" when they can
-	unseen  []string // why that is not known, "" when it is
+	unknown []string // why that is not known, "" when it is
 	ports   [][]int  // once it listens
 }
 
@@ -79,11 +79,11 @@ func (r *run) planAddresses(choose func(*facts.Node) nccl.Choice) *addressPlan {
 		choice := choose(m.Node)
 		plan.choices = append(plan.choices, choice)
 		plan.unfit = append(plan.unfit, unfit(choice, r.shared))
-		unseen := ""
+		unknown := ""
 		if choice.Address == "" && choice.Error == "" {
-			unseen = choice.Rule
+			unknown = choice.Rule
 		}
-		plan.unseen = append(plan.unseen, unseen)
+		plan.unknown = append(plan.unknown, unknown)
 	}
 	return plan
 }
@@ -123,8 +123,8 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 		switch {
 		case plan.unfit[i] != "":
 		case isLost(err):
-			plan.unseen[i] = lostReason(err)
-			plan.unfit[i] = plan.unseen[i]
+			plan.unknown[i] = lostReason(err)
+			plan.unfit[i] = plan.unknown[i]
 		case err != nil:
 			plan.unfit[i] = err.Error()
 		case at < 0:
@@ -176,8 +176,8 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
 		switch {
-		case plan.unseen[i] != "":
-			m.miss(plan.section, "%s", plan.unseen[i])
+		case plan.unknown[i] != "":
+			m.miss(plan.section, "%s", plan.unknown[i])
 			return nil
 		case plan.unfit[i] != "":
 			learn(m, plan.into(m), plan.section, listened, nil)

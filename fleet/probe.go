@@ -56,8 +56,8 @@ func (job Job) unneeded() map[facts.Section]string {
 	return not
 }
 
-// probe has a node tell of itself until end, and says of every section that it
-// did not tell of why not.
+// probe has a node report its sections until end, and notes of each that is
+// missing why.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
 	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {

@@ -20,7 +20,7 @@ type Phase struct {
 // The phases of looking; those of the drills stand in their table.
 var (
 	Reaching = Phase{Label: "log in"} // from the name to an agent that talks
-	Looking  = Phase{Label: "look"}   // the agent tells of its node
+	Looking  = Phase{Label: "look"}   // the agent reports its node
 	Asking   = Phase{Label: "ask"}    // the agent says who is at an endpoint
 )
 
@@ -51,14 +51,14 @@ func (job Job) emit(event Event) {
 	}
 }
 
-// opening tells that a phase begins when the first of so many nodes comes to it, and no
+// opening reports that a phase begins when the first of so many nodes comes to it, and no
 // second time.
 func (job Job) opening(phase Phase, nodes int) func() {
 	return sync.OnceFunc(func() { job.emit(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
-// ended tells that a node is through with a phase, or was lost in it. Of one that
-// our own user did not wait for it tells nothing: it came to no end.
+// ended reports that a node is through with a phase, or was lost in it. Of one that
+// our own user did not wait for it reports nothing: it came to no end.
 func (job Job) ended(phase Phase, node string, err error) {
 	failure := (*remote.Error)(nil)
 	switch {

@@ -186,7 +186,7 @@ func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation fac
 	})
 }
 
-// nameMissing tells those who served whom they waited for.
+// nameMissing notes for those who served whom they waited for.
 func (r *run) nameMissing(a attempt) {
 	var missing []string
 	for _, m := range r.members {

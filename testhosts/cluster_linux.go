@@ -327,7 +327,7 @@ func RaiseFor(t testing.TB, options Options) *Cluster {
 
 // InParts tests the rows of a table in four parts side by side, each on a cluster of its
 // own: what takes such tests their time is waiting for what never comes, and a cluster is
-// up in a moment. mine tells which rows, counted from 0, are a part's.
+// up in a moment. mine is which rows, counted from 0, are a part's.
 func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, mine func(row int) bool)) {
 	t.Parallel()
 	const parts = 4

@@ -224,7 +224,7 @@ func makeDevices(g gpus.Machine, upper string) error {
 	return nil
 }
 
-// libraryDirectory is where the loader looks without being told: of Debian's
+// libraryDirectory is where the loader looks by default: of Debian's
 // directories, or Red Hat's, the one that has the C library.
 func libraryDirectory() string {
 	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {

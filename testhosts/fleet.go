@@ -19,7 +19,7 @@ import (
 )
 
 // Host describes one in-process SSH host. Its zero value is a healthy node
-// that is known by its address and runs what it is told with /bin/sh.
+// that is known by its address and runs commands with /bin/sh.
 type Host struct {
 	// Name is how the hostfile calls it. It resolves by the ssh_config alone.
 	// A host without a name is called by its address, and costs the
@@ -149,7 +149,7 @@ func (f *Fleet) number() {
 
 func (f *Fleet) add(given Host, index int) {
 	f.t.Helper()
-	// Linux answers on all of 127/8 without being told to.
+	// Linux answers on all of 127/8 without being configured to.
 	n := index + 1
 	address := fmt.Sprintf("127.77.%d.%d", n>>8, n&0xff)
 	if given.Name == "" {

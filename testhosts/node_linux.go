@@ -31,7 +31,7 @@ type Node struct {
 
 const machineNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
-// boot starts the node's first process; awaitSSHD tells when it is through.
+// boot starts the node's first process; awaitSSHD returns when it is through.
 func (n *Node) boot() error { return n.spawn(machineNamespaces) }
 
 func (n *Node) spawn(namespaces uintptr) error {

@@ -102,7 +102,7 @@ func (h *host) serverConfig() *ssh.ServerConfig {
 }
 
 // answerGlobal knows what OpenSSH's and x/crypto's clients ask of a server
-// beside channels. Anything else is news a test should hear.
+// beside channels. Anything else fails the test.
 func (h *host) answerGlobal(requests <-chan *ssh.Request) {
 	for request := range requests {
 		switch request.Type {
@@ -146,7 +146,7 @@ type session struct {
 	channel ssh.Channel
 	stdout  io.Writer
 	pty     bool
-	ended   bool // how it ended has been said
+	ended   bool // how it ended has been sent
 }
 
 // serveSession answers the requests of one session. As in OpenSSH a session

@@ -17,7 +17,7 @@ import (
 )
 
 // ShrinkSHM leaves /dev/shm this many bytes, as a container runtime does that
-// nobody told otherwise (64 MiB).
+// is not configured otherwise (64 MiB).
 func (n *Node) ShrinkSHM(bytes int64) (Undo, error) {
 	return n.remount("/dev/shm", 0, fmt.Sprintf("size=%d", bytes), "size=50%")
 }

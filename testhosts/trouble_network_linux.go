@@ -49,14 +49,14 @@ func (n *Node) Reject(ports ...string) (Undo, error) {
 
 // Prohibit has the node's firewall answer connections, or all that arrives when
 // no ports are named, with "host administratively prohibited", as firewalld's
-// default rules do. Callers are told that there is no route to the host.
+// default rules do. Callers see that there is no route to the host.
 func (n *Node) Prohibit(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "REJECT", "--reject-with", "icmp-host-prohibited")
 }
 
 // ResetAfterAccept has the node accept connections to these TCP ports and reset
 // them at the first byte the caller sends, as firewalls do that look into what
-// passes, and proxies whose server is dead. The node itself hears nothing.
+// passes, and proxies whose server is dead. The node itself sees nothing.
 func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 	spoken := []string{"-p", "tcp", "--tcp-flags", "PSH", "PSH", "-m", "conntrack", "--ctdir", "ORIGINAL"}
 	return n.firewall(append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
@@ -64,7 +64,7 @@ func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 
 // Unroute has everything that is sent to the node answered with "host
 // unreachable", as a router does for a machine that is switched off. Linux
-// believes it when it hears it twice, after a second.
+// believes it the second time, after a second.
 func (n *Node) Unroute() (Undo, error) {
 	return n.firewall(nil, "REJECT", "--reject-with", "icmp-host-unreachable")
 }

@@ -106,15 +106,15 @@ while True: time.sleep(3600)`, strconv.Itoa(port))
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	said, err := bufio.NewReader(out).ReadString('\n')
+	line, err := bufio.NewReader(out).ReadString('\n')
 	ended := make(chan struct{})
 	n.cluster.waiting.Go(func() {
 		defer close(ended)
-		cmd.Wait() // it ends by being killed, or has said why
+		cmd.Wait() // it ends by being killed, or has printed why
 	})
-	if said != "listening\n" {
+	if line != "listening\n" {
 		<-ended
-		return nil, fmt.Errorf("%s: hold port %d: %s%v", n.Name, port, said, err)
+		return nil, fmt.Errorf("%s: hold port %d: %s%v", n.Name, port, line, err)
 	}
 	return func() error {
 		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -35,7 +35,7 @@ func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 
 // Wait waits until all keys are there. When ctx ends first it takes the wait
 // back, so that the connection can be used on; a store of the oldest generation
-// cannot be told, nor one that does not confirm it, and then the connection is
+// has no request for that, nor one that does not confirm it, and then the connection is
 // closed. Either way the error is the context's.
 func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	wait := request{query: queryWait, keys: keys}

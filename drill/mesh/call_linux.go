@@ -126,7 +126,7 @@ func (c *call) ready(calls *calling, events uint32) {
 }
 
 // speak says all that the call has to say or, step by step, hello alone. Where
-// the connection does not stand yet nothing is said, and that is no error.
+// the connection does not stand yet nothing is sent, and that is no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
 	text := calls.opening.of(mss)
@@ -149,7 +149,7 @@ func (c *call) speak(calls *calling) error {
 	return nil
 }
 
-// send goes on with what is to be said, step by step after the answer. What
+// send goes on with what is to be sent, step by step after the answer. What
 // stands in the way of writing shows in reading.
 func (c *call) send() {
 	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {

@@ -94,7 +94,7 @@ func (c *calling) begin(at, turn int) {
 }
 
 // start makes a call to a port. Where the peer is near, the connection stands at
-// once: what is said then travels with the acknowledgement.
+// once: what is sent then travels with the acknowledgement.
 func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
@@ -124,7 +124,7 @@ func (c *calling) start(call *call, port int) {
 }
 
 // finish files what came of a call, and goes on with the peer's other ports and
-// its ssh port where they can tell more.
+// its ssh port where they can show more.
 func (c *calling) finish(call *call, err error) {
 	if call.fd >= 0 {
 		if err == nil && !call.knock {
@@ -151,7 +151,7 @@ func (c *calling) finish(call *call, err error) {
 	}
 	r := call.reach
 	if call.knock {
-		if open := err == nil; call.path.Outcome != facts.PathBroken { // which tells nothing
+		if open := err == nil; call.path.Outcome != facts.PathBroken { // which shows nothing
 			r.control = &open
 		}
 		return
@@ -175,7 +175,7 @@ func (c *calling) widen(r *reach) {
 	}
 }
 
-// repeat makes a call again, step by step: how far that comes tells what keeps
+// repeat makes a call again, step by step: how far that comes shows what keeps
 // the first one from being answered. It is no second chance.
 func (c *calling) repeat(first *call) {
 	first.second = &call{reach: first.reach, doubted: first}

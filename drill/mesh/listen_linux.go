@@ -27,7 +27,7 @@ type Listener struct {
 	counting  sync.WaitGroup // throughput calls, which are served elsewhere
 }
 
-// Open starts to listen. That an address cannot be bound is no error but said
+// Open starts to listen. That an address cannot be bound is no error but reported
 // in Listening. What is open stays so until Serve ends.
 func Open(l Listen) (*Listener, error) {
 	if err := l.check(); err != nil {

@@ -167,7 +167,7 @@ func (g Machine) Programs() Tree {
 
 const FabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 
-// fabricManager is a program that tells its version or leaves a process of its own
+// fabricManager is a program that prints its version or leaves a process of its own
 // name behind, as the real one does, and its number in the same file.
 const fabricManager = `#!/bin/sh
 # Stands in for NVIDIA's fabric manager.

@@ -132,7 +132,7 @@ func V100s(n int) Machine {
 }
 
 // since450 came after driver 450, by the change log in nvml.h and the symbols of
-// that driver's library: there processes are told by the unversioned functions.
+// that driver's library: there processes are reported by the unversioned functions.
 var since450 = []string{
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons",

@@ -59,7 +59,7 @@ func (e element) write(document *bytes.Buffer, indent string) {
 	fmt.Fprintf(document, "%s</%s>\n", indent, e.name)
 }
 
-// orNA is what nvidia-smi prints for what a card does not tell.
+// orNA is what nvidia-smi prints for what a card does not report.
 func orNA(text string) string {
 	if text == "" {
 		return "N/A"
@@ -145,7 +145,7 @@ func (card Card) pciXML() element {
 		leaf("replay_counter", "%d", link.Replays))
 }
 
-// reasonsXML tells for every reason whether it holds, under the name that the
+// reasonsXML has for every reason whether it holds, under the name that the
 // document's version has for them.
 func (card Card) reasonsXML(modern bool) element {
 	prefix := map[bool]string{true: "clocks_event_reason", false: "clocks_throttle_reason"}[modern]
