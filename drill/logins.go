@@ -171,18 +171,12 @@ func loginCause(stderr string, err error) (cause, message string) {
 	case !errors.As(err, &exit):
 		return "other", err.Error()
 	case exit.ExitCode() != sshFailed:
-		if message == "" {
-			message = fmt.Sprintf("the login passed, then true ended with %s", exit.ProcessState)
-		}
-		return "shell", message
+		return "shell", cmp.Or(message, fmt.Sprintf("the login passed, then true ended with %s", exit.ProcessState))
 	}
 	if cause = causeSaid(stderr); cause != "" {
 		return cause, message
 	}
-	if message == "" {
-		message = fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState)
-	}
-	return "other", message
+	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState))
 }
 
 // causeSaid is what the words of ssh mean, "" for none that are known.

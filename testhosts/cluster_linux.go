@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,12 +98,7 @@ func (c *Cluster) claim() error {
 }
 
 func newCluster(options *Options) (*Cluster, error) {
-	if options.Name == "" {
-		options.Name = "pf"
-	}
-	if options.Slots == 0 {
-		options.Slots = 8
-	}
+	options.Name, options.Slots = cmp.Or(options.Name, "pf"), cmp.Or(options.Slots, 8)
 	switch {
 	case os.Geteuid() != 0:
 		return nil, errors.New("namespace hosts need root: run this with sudo")

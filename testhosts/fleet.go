@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,14 +153,13 @@ func (f *Fleet) add(given Host, index int) {
 	// Linux answers on all of 127/8 without being configured to.
 	n := index + 1
 	address := fmt.Sprintf("127.77.%d.%d", n>>8, n&0xff)
-	if given.Name == "" {
-		given.Name = address
-	}
+	given.Name = cmp.Or(given.Name, address)
 	h := &host{Host: given, fleet: f, address: address, key: newKey(f.t), run: obey}
 	h.environment = sync.OnceValues(h.makeEnvironment)
 	if given.Fault != nil {
 		given.Fault(h)
 	}
+	h.Shell = cmp.Or(h.Shell, "/bin/sh")
 	if f.byName[h.Name] != nil {
 		f.t.Fatalf("testhosts: two hosts are called %s", h.Name)
 	}

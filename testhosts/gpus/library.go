@@ -100,13 +100,8 @@ func compileNVML(without []string) (binary []byte, err error) {
 // exportsWithout is a linker's version script that hides what an old library
 // lacks: a name in full goes before a pattern.
 func exportsWithout(functions []string) []byte {
-	var script bytes.Buffer
-	script.WriteString("{ global: nvml*; local: ")
-	for _, function := range functions {
-		script.WriteString(function + "; ")
-	}
-	script.WriteString("*; };\n")
-	return script.Bytes()
+	local := append(slices.Clone(functions), "*")
+	return []byte("{ global: nvml*; local: " + strings.Join(local, "; ") + "; };\n")
 }
 
 // Libraries are the driver's user half: NVML, and a libcuda with nothing in it.
@@ -152,13 +147,6 @@ func (s *scenario) add(key, format string, values ...any) {
 	fmt.Fprintf(s, key+" "+format+"\n", values...)
 }
 
-// addString adds what is not supported when it is "".
-func (s *scenario) addString(key, value string) {
-	if value != "" {
-		s.add(key, "%s", value)
-	}
-}
-
 func (s *scenario) addCall(key string, call Call) {
 	if call.Function != "" {
 		s.add(key, "%s %d", call.Function, call.GPU)
@@ -176,7 +164,9 @@ func (g Machine) addCard(s *scenario, i int) {
 	}
 	s.add("name", "%s", card.Name)
 	s.add("uuid", "%s", card.UUID)
-	s.addString("serial", card.Serial)
+	if card.Serial != "" {
+		s.add("serial", "%s", card.Serial)
+	}
 	s.add("vbios", "%s", card.VBIOS)
 	s.add("capability", "%s", strings.ReplaceAll(card.Capability, ".", " "))
 	s.add("pci", "%s %04x10de", card.Address(), card.Device)

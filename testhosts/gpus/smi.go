@@ -92,11 +92,8 @@ func (g Machine) smiFailure() (words string, code int) {
 		minor, _, _ = strings.Cut(minor, ".")
 		return fmt.Sprintf("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s.%s\n", major, minor), nvmlMismatch
 	case init != 0:
-		words, known := map[int]string{nvmlNoPermission: "Insufficient Permissions", nvmlNotFound: "Not Found", nvmlLost: "GPU is lost"}[init]
-		if !known {
-			words = "Unknown Error"
-		}
-		return "Failed to initialize NVML: " + words + "\n", min(init, 255)
+		words := map[int]string{nvmlNoPermission: "Insufficient Permissions", nvmlNotFound: "Not Found", nvmlLost: "GPU is lost"}[init]
+		return "Failed to initialize NVML: " + cmp.Or(words, "Unknown Error") + "\n", min(init, 255)
 	case len(g.Cards) == 0:
 		return "No devices were found\n", nvmlNotFound
 	}
