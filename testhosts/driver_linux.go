@@ -28,18 +28,10 @@ const driverState = "/run/driver"
 // /dev or /usr/bin in between is to be undone first.
 func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	before, err := n.driver()
-	if err == nil {
-		err = n.changeDriver(before, &scenario)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: set driver: %w", n.Name, err)
 	}
-	return func() error {
-		if err := n.changeDriver(&scenario, before); err != nil {
-			return fmt.Errorf("%s: set driver: %w", n.Name, err)
-		}
-		return nil
-	}, nil
+	return func() error { return n.changeDriver(&scenario, before) }, n.changeDriver(before, &scenario)
 }
 
 // SetGPUs is [Node.SetDriver] of a machine with so many healthy H100, at most 8.
@@ -73,16 +65,17 @@ func (n *Node) driver() (*gpus.Machine, error) {
 }
 
 // changeDriver takes a driver away, where there is one, and puts another there.
-func (n *Node) changeDriver(from, to *gpus.Machine) error {
+func (n *Node) changeDriver(from, to *gpus.Machine) (err error) {
 	if from != nil {
-		if err := n.removeDriver(*from); err != nil {
-			return err
-		}
+		err = n.removeDriver(*from)
 	}
-	if to == nil {
-		return nil
+	if err == nil && to != nil {
+		err = n.installDriver(*to)
 	}
-	return n.installDriver(*to)
+	if err != nil {
+		return fmt.Errorf("%s: set driver: %w", n.Name, err)
+	}
+	return nil
 }
 
 func (n *Node) installDriver(scenario gpus.Machine) error {

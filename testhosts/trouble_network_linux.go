@@ -10,7 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Undo takes a trouble back and leaves the node as it was before.
+// Undo takes a fault back and leaves the node as it was before. It is of no use beside an
+// error.
 type Undo func() error
 
 // Ephemeral is the range of ports that Linux gives to sockets which ask for
