@@ -29,24 +29,24 @@ type drill struct {
 // drills are what happens to clusters.
 func drills(cluster *testhosts.Cluster) []drill {
 	return []drill{
-		{"driver bump", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		{"driver bump", func(n *testhosts.Node) (testhosts.Undo, error) {
 			newer := gpus.H100s(8)
 			newer.Driver, newer.Module, newer.FabricManager, newer.CUDA = "570.86.15", "570.86.15", "570.86.15", "12.8"
 			return n.SetDriver(newer)
-		}), checks.Finding{
+		}, checks.Finding{
 			Verdict: checks.Fail, Fact: "gpu.module", Summary: "the NVIDIA driver changed since the baseline",
 			Got:  "gpu.module 570.86.15, nvml.driver 570.86.15, gpu.fabric_manager.version 570.86.15, gpu.libcuda.PATH.version 570.86.15, nvml.cuda 12.8, nvml.library 12.570.86.15",
 			Want: "gpu.module 550.54.15, nvml.driver 550.54.15, gpu.fabric_manager.version 550.54.15, gpu.libcuda.PATH.version 550.54.15, nvml.cuda 12.4, nvml.library 12.550.54.15",
 		}},
-		{"MTU change", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), checks.Finding{
+		{"MTU change", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }, checks.Finding{
 			Verdict: checks.Fail, Fact: "net.interfaces.eth0.mtu", Summary: "the MTU changed since the baseline",
 			Got: "net.interfaces.eth0.mtu 9000", Want: "net.interfaces.eth0.mtu 1500",
 		}},
-		{"GPU lost", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		{"GPU lost", func(n *testhosts.Node) (testhosts.Undo, error) {
 			lost := gpus.H100s(8)
 			lost.Cards[3].Lost = true
 			return n.SetDriver(lost)
-		}), checks.Finding{
+		}, checks.Finding{
 			Verdict: checks.Fail, Fact: "nvml.cards.3.failure.kind", Summary: "the GPUs changed since the baseline",
 			Got: "nvml.cards.3.failure.kind lost", Want: "nvml.cards.3.failure.kind absent",
 		}},
@@ -55,8 +55,8 @@ func drills(cluster *testhosts.Cluster) []drill {
 			Got:  "python.packages.protobuf 5.29.1, python.protobuf.runtime 5.29.1",
 			Want: "python.packages.protobuf 4.25.3, python.protobuf.runtime 4.25.3",
 		}},
-		{"node replaced", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-			return replaceNode(ctx, cluster, n)
+		{"node replaced", func(n *testhosts.Node) (testhosts.Undo, error) {
+			return replaceNode(cluster, n)
 		}, checks.Finding{
 			Verdict: checks.Fail, Fact: "host.machine_id", Summary: "another machine than the baseline's, under the same name",
 			Got: "host.machine_id " + newMachineID + ", shm.size 1.0 GiB", Want: "host.machine_id OLD, shm.size LARGE",
@@ -67,16 +67,16 @@ func drills(cluster *testhosts.Cluster) []drill {
 // oldProtobuf is what every node has.
 const oldProtobuf = "4.25.3"
 
-func upgradePackage(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-	if _, err := n.Run(ctx, "/bin/sh", "-ec", "rm -r ~/.local/lib/python3*/site-packages/protobuf-"+oldProtobuf+".dist-info"); err != nil {
+func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
+	if _, err := n.Run(context.Background(), "/bin/sh", "-ec", "rm -r ~/.local/lib/python3*/site-packages/protobuf-"+oldProtobuf+".dist-info"); err != nil {
 		return nil, err
 	}
-	remove, err := n.OtherPackage(ctx, "protobuf", "5.29.1")
+	remove, err := n.OtherPackage("protobuf", "5.29.1")
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		_, err := n.OtherPackage(context.Background(), "protobuf", oldProtobuf)
+		_, err := n.OtherPackage("protobuf", oldProtobuf)
 		return errors.Join(remove(), err)
 	}, nil
 }
@@ -85,25 +85,25 @@ const newMachineID = "0123456789abcdef0123456789abcdef"
 
 // replaceNode puts another machine in the node's place: it has another id, a smaller
 // /dev/shm, and another host key, which the head gets to know.
-func replaceNode(ctx context.Context, cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
-	old, err := n.Run(ctx, "cat", "/etc/machine-id")
+func replaceNode(cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
+	old, err := n.Run(context.Background(), "cat", "/etc/machine-id")
 	if err != nil {
 		return nil, err
 	}
 	steps := []plant{
-		func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) },
-		func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+		(*testhosts.Node).ChangeHostKey,
+		func(n *testhosts.Node) (testhosts.Undo, error) {
 			return func() error {
 					_, err := cluster.Head.Run(context.Background(), "mv", "/root/.ssh/known_hosts.was", "/root/.ssh/known_hosts")
 					return err
-				}, onHead(ctx, cluster, `cp -p ~/.ssh/known_hosts ~/.ssh/known_hosts.was
+				}, onHead(cluster, `cp -p ~/.ssh/known_hosts ~/.ssh/known_hosts.was
 ssh-keygen -R "$1" && ssh-keygen -R "$2" && ssh-keyscan -t ed25519 "$1" >>~/.ssh/known_hosts`, n.Name, n.Address)
 		},
-		plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+		func(n *testhosts.Node) (testhosts.Undo, error) {
 			return func() error { return n.WriteFile("/etc/machine-id", []byte(old), 0o444) },
 				n.WriteFile("/etc/machine-id", []byte(newMachineID+"\n"), 0o444)
-		}),
-		plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(1 << 30) }),
+		},
+		func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(1 << 30) },
 	}
 	var undos []testhosts.Undo
 	undo := func() (err error) {
@@ -113,7 +113,7 @@ ssh-keygen -R "$1" && ssh-keygen -R "$2" && ssh-keyscan -t ed25519 "$1" >>~/.ssh
 		return err
 	}
 	for _, step := range steps {
-		back, err := step(ctx, n)
+		back, err := step(n)
 		if back != nil {
 			undos = append([]testhosts.Undo{back}, undos...)
 		}
@@ -124,8 +124,8 @@ ssh-keygen -R "$1" && ssh-keygen -R "$2" && ssh-keyscan -t ed25519 "$1" >>~/.ssh
 	return undo, nil
 }
 
-func onHead(ctx context.Context, cluster *testhosts.Cluster, script string, args ...string) error {
-	_, err := cluster.Head.Run(ctx, append([]string{"/bin/sh", "-ec", script, "sh"}, args...)...)
+func onHead(cluster *testhosts.Cluster, script string, args ...string) error {
+	_, err := cluster.Head.Run(context.Background(), append([]string{"/bin/sh", "-ec", script, "sh"}, args...)...)
 	return err
 }
 
@@ -137,7 +137,7 @@ func TestDrift(t *testing.T) {
 		if _, err := node.SetDriver(gpus.H100s(8)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := node.OtherPackage(t.Context(), "protobuf", oldProtobuf); err != nil {
+		if _, err := node.OtherPackage("protobuf", oldProtobuf); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestDrift(t *testing.T) {
 	})
 	t.Run("node left out", func(t *testing.T) { find(t, since(t, "golden.json", "--exclude", "w4")) })
 	t.Run("node gone from the hostfile", func(t *testing.T) {
-		if err := onHead(t.Context(), cluster, `grep -v w4 ~/hostfile >~/three`); err != nil {
+		if err := onHead(cluster, `grep -v w4 ~/hostfile >~/three`); err != nil {
 			t.Fatal(err)
 		}
 		find(t, since(t, "golden.json", "-H", "/root/three"), checks.Finding{

@@ -1,7 +1,6 @@
 package preflight_test
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -107,7 +106,7 @@ func TestGPUs(t *testing.T) {
 		if _, err := node.SetDriver(gpus.H100s(8)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := node.CUDATorch(t.Context(), "2.5.1+cu124", "12.4"); err != nil {
+		if _, err := node.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,8 +127,8 @@ func TestGPUs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, node := range cluster.Nodes {
 				plantOn(t, cluster, node.Name, driver(machine.gpus))
-				plantOn(t, cluster, node.Name, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-					return n.CUDATorch(ctx, machine.torch, machine.cuda)
+				plantOn(t, cluster, node.Name, func(n *testhosts.Node) (testhosts.Undo, error) {
+					return n.CUDATorch(machine.torch, machine.cuda)
 				})
 			}
 			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", strconv.Itoa(len(machine.gpus.Cards)))
@@ -172,5 +171,5 @@ func TestGPUs(t *testing.T) {
 
 // driver gives a node GPUs and their driver.
 func driver(gpus gpus.Machine) plant {
-	return plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) })
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) }
 }

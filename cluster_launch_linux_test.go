@@ -59,10 +59,10 @@ var launches = []struct {
 	{name: "pdsh's modules are somebody else's", plant: on("head", (*testhosts.Node).ForeignPDSH),
 		want: []string{"fail launcher-ready [launching machine]"}},
 	{name: ".deepspeed_env begins with a comment", plant: on("head", func(n *testhosts.Node) (testhosts.Undo, error) {
-		return n.DeepSpeedEnv("# for the fabric\nNCCL_DEBUG=INFO\n")
+		return n.Configure("/root/.deepspeed_env", "# for the fabric\nNCCL_DEBUG=INFO\n")
 	}), want: []string{"fail launcher-env [launching machine]"}},
 	{name: ".deepspeed_env has an assignment commented out", plant: on("head", func(n *testhosts.Node) (testhosts.Undo, error) {
-		return n.DeepSpeedEnv("# NCCL_DEBUG=INFO\n")
+		return n.Configure("/root/.deepspeed_env", "# NCCL_DEBUG=INFO\n")
 	}), want: []string{"fail launcher-env [launching machine]"}},
 	{name: "fewer GPUs than slots", plant: on("w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetGPUs(4) }),
 		want: []string{"fail slots-fit [w3]"}},
@@ -100,7 +100,7 @@ func TestLaunch(t *testing.T) {
 		if _, err := n.SetGPUs(8); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.CUDATorch(t.Context(), "2.5.1+cu124", "12.4"); err != nil {
+		if _, err := n.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
 			t.Fatal(err)
 		}
 	}

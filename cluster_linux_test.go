@@ -1,7 +1,6 @@
 package preflight_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ const (
 	slack        = time.Second
 )
 
-type plant = func(context.Context, *testhosts.Node) (testhosts.Undo, error)
+type plant = func(*testhosts.Node) (testhosts.Undo, error)
 
 // planted are real faults on a real node, and the one finding each must yield:
 // the right check, on the right node, and nothing beside it.
@@ -37,45 +36,41 @@ var planted = []struct {
 	verdict checks.Verdict
 	check   string
 }{
-	{"sshd is dead", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Kill(ctx) }, checks.Fail, "ssh-reach"},
-	{"the node is frozen", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Freeze(ctx) }, checks.Fail, "ssh-reach"},
-	{"a firewall drops", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Drop(ctx) }, checks.Fail, "ssh-reach"},
-	{"a firewall rejects", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Reject(ctx) }, checks.Fail, "ssh-reach"},
-	{"there is no route", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.Unroute(ctx) }, checks.Fail, "ssh-reach"},
-	{"the host key changed", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) { return n.ChangeHostKey(ctx) }, checks.Fail, "ssh-host-key"},
-	{"the key is not authorized", "w3", plain((*testhosts.Node).RemoveAuthorizedKey), checks.Fail, "ssh-login"},
-	{"the account is locked", "w3", plain((*testhosts.Node).LockAccount), checks.Fail, "ssh-login"},
-	{"the shell is nologin", "w3", plain((*testhosts.Node).NoLoginShell), checks.Fail, "ssh-shell"},
-	{"a start-up file prints on the first node", "w1", plain(noisy), checks.Fail, "ssh-shell"},
-	{"a start-up file prints elsewhere", "w3", plain(noisy), checks.Warn, "ssh-shell"},
-	{"/dev/shm is small", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) }), checks.Fail, "shm-size"},
-	{"/dev/shm is read-only", "w3", plain((*testhosts.Node).ReadOnlySHM), checks.Fail, "shm-writable"},
-	{"a killed run left a segment", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"sshd is dead", "w3", (*testhosts.Node).Kill, checks.Fail, "ssh-reach"},
+	{"the node is frozen", "w3", (*testhosts.Node).Freeze, checks.Fail, "ssh-reach"},
+	{"a firewall drops", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Drop() }, checks.Fail, "ssh-reach"},
+	{"a firewall rejects", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Reject() }, checks.Fail, "ssh-reach"},
+	{"there is no route", "w3", (*testhosts.Node).Unroute, checks.Fail, "ssh-reach"},
+	{"the host key changed", "w3", (*testhosts.Node).ChangeHostKey, checks.Fail, "ssh-host-key"},
+	{"the key is not authorized", "w3", (*testhosts.Node).RemoveAuthorizedKey, checks.Fail, "ssh-login"},
+	{"the account is locked", "w3", (*testhosts.Node).LockAccount, checks.Fail, "ssh-login"},
+	{"the shell is nologin", "w3", (*testhosts.Node).NoLoginShell, checks.Fail, "ssh-shell"},
+	{"a start-up file prints on the first node", "w1", noisy, checks.Fail, "ssh-shell"},
+	{"a start-up file prints elsewhere", "w3", noisy, checks.Warn, "ssh-shell"},
+	{"/dev/shm is small", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) }, checks.Fail, "shm-size"},
+	{"/dev/shm is read-only", "w3", (*testhosts.Node).ReadOnlySHM, checks.Fail, "shm-writable"},
+	{"a killed run left a segment", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.LeftoverSegment("nccl-a1B2c3", 32<<20, 48*time.Hour)
-	}), checks.Warn, "shm-leftovers"},
-	{"few open files", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Limit(ctx, "nofile", 256)
+	}, checks.Warn, "shm-leftovers"},
+	{"few open files", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Limit("nofile", 256)
 	}, checks.Warn, "open-files-limit"},
-	{"little locked memory", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Limit(ctx, "memlock", 64<<10)
+	{"little locked memory", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Limit("memlock", 64<<10)
 	}, checks.Warn, "memlock-limit"},
-	{"home is noexec", "w3", plain((*testhosts.Node).NoExecHome), checks.Warn, "disk-space"},
-	{"home is full", "w3", plain((*testhosts.Node).FullHome), checks.Warn, "disk-space"},
-	{"home is read-only", "w3", plain((*testhosts.Node).ReadOnlyHome), checks.Warn, "disk-space"},
-	{"a name resolves elsewhere", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") }), checks.Fail, "host-names"},
-	{"the own name is loopback", "w3", plain((*testhosts.Node).LoopbackHostname), checks.Warn, "host-names"},
-	{"the master port is held", "w1", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(29500) }), checks.Fail, "master-port-free"},
-	{"another protobuf", "w3", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.OtherPackage(ctx, "protobuf", "3.20.1")
+	{"home is noexec", "w3", (*testhosts.Node).NoExecHome, checks.Warn, "disk-space"},
+	{"home is full", "w3", (*testhosts.Node).FullHome, checks.Warn, "disk-space"},
+	{"home is read-only", "w3", (*testhosts.Node).ReadOnlyHome, checks.Warn, "disk-space"},
+	{"a name resolves elsewhere", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") }, checks.Fail, "host-names"},
+	{"the own name is loopback", "w3", (*testhosts.Node).LoopbackHostname, checks.Warn, "host-names"},
+	{"the master port is held", "w1", func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(29500) }, checks.Fail, "master-port-free"},
+	{"another protobuf", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.OtherPackage("protobuf", "3.20.1")
 	}, checks.Fail, "protobuf-same"},
-	{"a stray nccl.conf", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) {
-		return n.NCCLConf("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")
-	}), checks.Fail, "env-sane"},
-	{"the interface has another name", "w3", plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") }), checks.Warn, "nic-same"},
-}
-
-func plain(method func(*testhosts.Node) (testhosts.Undo, error)) plant {
-	return func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) { return method(n) }
+	{"a stray nccl.conf", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Configure("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")
+	}, checks.Fail, "env-sane"},
+	{"the interface has another name", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") }, checks.Warn, "nic-same"},
 }
 
 func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome to the cluster") }

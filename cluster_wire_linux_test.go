@@ -1,7 +1,6 @@
 package preflight_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -22,50 +21,50 @@ var wireFaults = []struct {
 	env    []string
 	master string
 }{
-	{"ranks' ports are dropped", []string{"w3"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx, testhosts.Ephemeral)
+	{"ranks' ports are dropped", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop(testhosts.Ephemeral)
 	}, nil, "fail node-mesh [w3]", nil, ""},
-	{"ranks' ports are refused", []string{"w3"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Reject(ctx, testhosts.Ephemeral)
+	{"ranks' ports are refused", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Reject(testhosts.Ephemeral)
 	}, nil, "fail node-mesh [w3]", nil, ""},
-	{"ranks' ports are prohibited", []string{"w3"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Prohibit(ctx, testhosts.Ephemeral)
+	{"ranks' ports are prohibited", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Prohibit(testhosts.Ephemeral)
 	}, nil, "fail node-mesh [w3]", nil, ""},
-	{"only ssh passes", []string{"w3"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx, "1:21", "23:65535")
+	{"only ssh passes", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop("1:21", "23:65535")
 	}, nil, "fail node-mesh [w3]", nil, ""},
-	{"only ssh passes to node 0", []string{"w1"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx, "1:21", "23:65535")
+	{"only ssh passes to node 0", []string{"w1"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop("1:21", "23:65535")
 	}, nil, "fail node-mesh [w1]", nil, ""},
-	{"the master port alone is dropped", []string{"w1"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx, "29500")
+	{"the master port alone is dropped", []string{"w1"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop("29500")
 	}, nil, "fail rendezvous [w1]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, ""},
-	{"one direction is dropped", []string{"w3"}, func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.DropFrom(ctx, n.Peers()[0], testhosts.Ephemeral)
+	{"one direction is dropped", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.DropFrom(n.Peers()[0], testhosts.Ephemeral)
 	}, nil, "fail node-mesh [w1 w3]", nil, ""},
-	{"a node has no routes", []string{"w3"}, plain((*testhosts.Node).LoseRoutes), nil, "fail node-mesh [w3]", nil, ""},
-	{"docker0 comes first on node 0", []string{"w1"}, plain((*testhosts.Node).AddDocker0First), nil,
+	{"a node has no routes", []string{"w3"}, (*testhosts.Node).LoseRoutes, nil, "fail node-mesh [w3]", nil, ""},
+	{"docker0 comes first on node 0", []string{"w1"}, (*testhosts.Node).AddDocker0First, nil,
 		"fail master-address [w1]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
-	{"docker0 comes first everywhere", []string{"w1", "w2", "w3", "w4"}, plain((*testhosts.Node).AddDocker0First), nil,
+	{"docker0 comes first everywhere", []string{"w1", "w2", "w3", "w4"}, (*testhosts.Node).AddDocker0First, nil,
 		"fail master-address [w1]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
-	{"a dead second network comes first", []string{"w1", "w2", "w3", "w4"}, func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"a dead second network comes first", []string{"w1", "w2", "w3", "w4"}, func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.AddNIC(testhosts.NIC{Name: "tailscale0", Prefix: "10.78.1." + n.Name[1:] + "/16", First: true})
 	}, []string{"--master_addr", "10.77.1.1"}, "fail nic-choice [w1 w2 w3 w4]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, ""},
-	{"every node names its card differently", []string{"w1", "w2", "w3", "w4"}, func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"every node names its card differently", []string{"w1", "w2", "w3", "w4"}, func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.RenameNIC("enp" + n.Name[1:] + "s0")
 	}, nil, "warn nic-same [w1 w2 w3 w4]", []string{"NCCL_SOCKET_IFNAME=enp"}, ""},
-	{"the master's name leads one node elsewhere", []string{"w3"}, plain(func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"the master's name leads one node elsewhere", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.WrongHosts("w1", "10.77.250.1")
-	}), []string{"--master_addr", "w1"}, "fail host-names [w3]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
+	}, []string{"--master_addr", "w1"}, "fail host-names [w3]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
 	{"the master's name is another node's", nil, nil, []string{"--master_addr", "w2"},
 		"fail master-address [w1]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
-	{"jumbo frames on one side", []string{"w3"}, plain(func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), nil,
+	{"jumbo frames on one side", []string{"w3"}, func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }, nil,
 		"warn path-mtu [w3]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, ""},
-	{"a node cannot log in to others", []string{"w3"}, plain((*testhosts.Node).RemovePrivateKey), nil,
+	{"a node cannot log in to others", []string{"w3"}, (*testhosts.Node).RemovePrivateKey, nil,
 		"warn ssh-between-nodes [w3]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, ""},
-	{"gloo's own name is loopback", []string{"w3"}, plain((*testhosts.Node).LoopbackHostname), []string{"--accelerator", "cpu"},
+	{"gloo's own name is loopback", []string{"w3"}, (*testhosts.Node).LoopbackHostname, []string{"--accelerator", "cpu"},
 		"fail host-names [w3]", []string{"GLOO_SOCKET_IFNAME=eth0"}, ""},
-	{"nobody hosts the c10d store", []string{"w1"}, plain((*testhosts.Node).LoopbackHostname),
+	{"nobody hosts the c10d store", []string{"w1"}, (*testhosts.Node).LoopbackHostname,
 		[]string{"--accelerator", "cpu", "--rendezvous", "c10d", "--rdzv-endpoint", "10.77.1.1"}, "fail host-names [w1]", []string{"GLOO_SOCKET_IFNAME=eth0"}, ""},
 }
 
@@ -114,7 +113,7 @@ func plantOn(t *testing.T, cluster *testhosts.Cluster, name string, plant plant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo, err := plant(t.Context(), node)
+	undo, err := plant(node)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,7 @@ func configOf(head *facts.Node) *launch.ConfigText {
 func beside(command, flags launch.Options) launch.Options {
 	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
 	command.Accelerator, command.WorkDir, command.DeepSpeed = flags.Accelerator, flags.WorkDir, flags.DeepSpeed
-	if command.Interpreter == "" {
-		command.Interpreter = flags.Interpreter
-	}
+	command.Interpreter = cmp.Or(command.Interpreter, flags.Interpreter)
 	return command
 }
 

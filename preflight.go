@@ -29,7 +29,7 @@ type Job struct {
 	Timeout time.Duration // for one node, from its name to its last probed section
 	// Throughput is for how long neighbours send to each other, 0 for not at all.
 	Throughput time.Duration
-	// Progress hears of every step of every node; nil when nobody listens.
+	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(fleet.Event)
 }

@@ -1,3 +1,12 @@
+// Package drill tries what can only be known by trying: whether nodes complete a
+// rendezvous, who is at an endpoint, whether nodes can log in to each other, what
+// becomes of the pdsh of a launch. Packages mesh and c10d have what takes more:
+// the calls of nodes to each other, and torch's store.
+//
+// It runs on the nodes. It refuses to judge, to repeat what failed (a link that
+// works the second time is what we exist to find), and to leave a listener or a
+// child behind: everything ends with its context. Strangers that call a
+// listener are dropped: a call starts with a token that only this run knows.
 package drill
 
 import (
@@ -28,7 +37,6 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return hostsys.NewNames("").LookupNetIP(ctx, "ip", host)
 }
 
-// unresolved says in words why a name did not resolve.
 func unresolved(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {

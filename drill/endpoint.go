@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// endpointTime is for identifying an endpoint where nothing else is said.
-	endpointTime = 4 * time.Second
 	// greetTime is how long whoever listens gets to speak first, as servers of
 	// ssh and mail do. Stores never do.
 	greetTime = 150 * time.Millisecond
@@ -54,9 +52,6 @@ const maxPlausible = 1 << 32
 // an old store that was merely stopped. And only what answers that is sent PING.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
-	if deadline == 0 {
-		deadline = endpointTime
-	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}}
@@ -126,7 +121,7 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 }
 
 // askOldest lets whoever listens speak first, and then asks for the number of
-// keys as the oldest generation did. It returns what was said, and an error
+// keys as the oldest generation did. It returns the answer, and an error
 // only where the connection broke before anything was asked: no store does that.
 func askOldest(conn net.Conn) ([]byte, error) {
 	text, err := readFor(conn, 1, greetTime)
@@ -191,7 +186,7 @@ func askNewer(ctx context.Context, address string) (facts.Generation, int64, err
 	}
 }
 
-// firstLine is what a server said, escaped, up to the end of its first line.
+// firstLine is what a server sent, escaped, up to the end of its first line.
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(string(text), "\n")
 	quoted := strconv.QuoteToASCII(strings.TrimSpace(line))

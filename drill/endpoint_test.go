@@ -26,7 +26,7 @@ func TestIdentifyStores(t *testing.T) {
 				}
 			}
 			port := serveForeign(t, server)
-			got := Identify(t.Context(), at(port), 0)
+			got := Identify(t.Context(), at(port), 4*time.Second)
 			if got.Store != g || got.Keys != 2 || got.Failed != "" || got.Error != "" {
 				t.Errorf("%+v", got)
 			}
@@ -101,7 +101,7 @@ func TestIdentifyASlowOldStore(t *testing.T) {
 			n += more
 		}
 	})
-	got := Identify(t.Context(), at(port), 0)
+	got := Identify(t.Context(), at(port), 4*time.Second)
 	if got.Store != facts.GenerationLegacy || got.Keys != 5 || got.Failed != "" {
 		t.Errorf("%+v", got)
 	}

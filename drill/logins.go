@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// loginsTime is for all logins of a node where Logins has no deadline.
-	loginsTime = 8 * time.Second
 	// loginConnect is what ssh gets to connect and agree on keys.
 	loginConnect = 3 * time.Second
 	// loginsAtOnce stays below the ten unauthenticated connections from which
@@ -30,7 +28,7 @@ const (
 type Logins struct {
 	Peers    []string      `json:"peers"`    // as the hostfile names them
 	Port     int           `json:"port"`     // 0 for what ssh takes by itself
-	Deadline time.Duration `json:"deadline"` // for all logins together, 0 for 8 s
+	Deadline time.Duration `json:"deadline"` // for all logins together
 }
 
 // Run has the node's own ssh log in to every peer, a few at once, without ever
@@ -42,9 +40,6 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	if err != nil {
 		result.Error = "ssh is not installed"
 		return result
-	}
-	if l.Deadline <= 0 {
-		l.Deadline = loginsTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
 	defer cancel()
@@ -72,7 +67,6 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	return result
 }
 
-// try is what came of one login.
 type try struct {
 	over    bool         // false when our time ended before it could be known
 	failure *facts.Login // nil when it passed
@@ -177,18 +171,12 @@ func loginCause(stderr string, err error) (cause, message string) {
 	case !errors.As(err, &exit):
 		return "other", err.Error()
 	case exit.ExitCode() != sshFailed:
-		if message == "" {
-			message = fmt.Sprintf("the login passed, then true ended with %s", exit.ProcessState)
-		}
-		return "shell", message
+		return "shell", cmp.Or(message, fmt.Sprintf("the login passed, then true ended with %s", exit.ProcessState))
 	}
 	if cause = causeSaid(stderr); cause != "" {
 		return cause, message
 	}
-	if message == "" {
-		message = fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState)
-	}
-	return "other", message
+	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState))
 }
 
 // causeSaid is what the words of ssh mean, "" for none that are known.

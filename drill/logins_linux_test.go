@@ -41,6 +41,9 @@ func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Lo
 	if err != nil {
 		t.Fatal(err)
 	}
+	if logins.Deadline == 0 {
+		logins.Deadline = 8 * time.Second
+	}
 	orders, err := json.Marshal(logins)
 	if err != nil {
 		t.Fatal(err)
@@ -70,23 +73,23 @@ func TestLogins(t *testing.T) {
 
 func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	w1, w3 := cluster.Nodes[0], cluster.Nodes[2]
-	write := func(name, text string) func(context.Context) (testhosts.Undo, error) {
-		return func(ctx context.Context) (testhosts.Undo, error) {
+	write := func(name, text string) func() (testhosts.Undo, error) {
+		return func() (testhosts.Undo, error) {
 			undo := func() error { _, err := w1.Run(context.Background(), "rm", name); return err }
 			return undo, w1.WriteFile(name, []byte(text), 0o600)
 		}
 	}
-	forget := func(then string) func(context.Context) (testhosts.Undo, error) {
-		return func(ctx context.Context) (testhosts.Undo, error) {
+	forget := func(then string) func() (testhosts.Undo, error) {
+		return func() (testhosts.Undo, error) {
 			const script = `cp -a /root/.ssh /root/kept && for f in /etc/ssh/ssh_known_hosts /root/.ssh/known_hosts; do [ ! -f $f ] || { cp -a $f $f.kept; sed -i /w3/d $f; }; done; printf %b "$0" >> /root/.ssh/config`
 			const back = `rm -rf /root/.ssh && mv /root/kept /root/.ssh; f=/etc/ssh/ssh_known_hosts; [ ! -f $f.kept ] || mv $f.kept $f`
-			_, err := w1.Run(ctx, "sh", "-c", script, then)
+			_, err := w1.Run(context.Background(), "sh", "-c", script, then)
 			return func() error { _, err := w1.Run(context.Background(), "sh", "-c", back); return err }, err
 		}
 	}
 	tests := []struct {
 		name   string
-		plant  func(context.Context) (testhosts.Undo, error)
+		plant  func() (testhosts.Undo, error)
 		logins Logins
 		want   facts.Logins
 	}{
@@ -97,9 +100,9 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "-oProxyCommand=touch /root/hacked", Cause: "other"}}}},
 		{"another port", nil, Logins{Peers: []string{"w3"}, Port: 2222},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "connect"}}}},
-		{"dropped", func(ctx context.Context) (testhosts.Undo, error) { return w3.Drop(ctx, "22") }, Logins{Peers: []string{"w2", "w3"}},
+		{"dropped", func() (testhosts.Undo, error) { return w3.Drop("22") }, Logins{Peers: []string{"w2", "w3"}},
 			facts.Logins{Passed: []string{"w2"}, Failed: []facts.Login{{Peer: "w3", Cause: "timeout"}}}},
-		{"another host key", func(ctx context.Context) (testhosts.Undo, error) { return w3.ChangeHostKey(ctx) }, Logins{Peers: []string{"w3"}},
+		{"another host key", w3.ChangeHostKey, Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
 		{"an unknown host key", forget(""), Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
@@ -107,9 +110,9 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 			facts.Logins{Passed: []string{"w3"}}},
 		{"a shared connection is configured", forget(`Host *\nStrictHostKeyChecking no\nControlMaster auto\nControlPath /root/control\nControlPersist yes\nLogLevel QUIET\n`),
 			Logins{Peers: []string{"w3"}}, facts.Logins{Passed: []string{"w3"}}},
-		{"no authorized key", func(context.Context) (testhosts.Undo, error) { return w3.RemoveAuthorizedKey() }, Logins{Peers: []string{"w3"}},
+		{"no authorized key", w3.RemoveAuthorizedKey, Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "denied"}}}},
-		{"no shell", func(context.Context) (testhosts.Undo, error) { return w3.NoLoginShell() }, Logins{Peers: []string{"w3"}},
+		{"no shell", w3.NoLoginShell, Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "shell"}}}},
 		{"a proxy that hangs", write("/root/.ssh/config", "Host w3\n\tProxyCommand sleep 987\n"), Logins{Peers: []string{"w2", "w3"}, Deadline: 2500 * time.Millisecond},
 			facts.Logins{Passed: []string{"w2"}, Untried: []string{"w3"}}},
@@ -120,7 +123,7 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.plant != nil {
-				undo, err := tt.plant(t.Context())
+				undo, err := tt.plant()
 				if err != nil {
 					t.Fatal(err)
 				}

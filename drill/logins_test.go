@@ -124,7 +124,7 @@ esac`)
 // Without ssh nothing is tried, and that is said.
 func TestNoLogins(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	got := Logins{Peers: []string{"w2"}}.Run(t.Context())
+	got := Logins{Peers: []string{"w2"}, Deadline: time.Minute}.Run(t.Context())
 	if got.Error != "ssh is not installed" || len(got.Passed)+len(got.Failed) > 0 {
 		t.Errorf("%+v", got)
 	}

@@ -22,7 +22,7 @@ type Rehearsal struct {
 	Hosts        []string        // in node rank order, as the hostfile spells them
 	LauncherArgs []string        // --launcher_args, split into words
 	Env          []facts.Setting // what DeepSpeed adds to its own environment for pdsh
-	Limit        time.Duration   // 0 for none but that of the context
+	Limit        time.Duration
 }
 
 // Rehearse runs pdsh over all hosts on the machine it is called on, with an echo
@@ -36,11 +36,8 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
-	if r.Limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.Limit)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, r.Limit)
+	defer cancel()
 
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = r.environment()

@@ -73,7 +73,7 @@ func newRehearsed(hosts []string, token string) *rehearsed {
 	return r
 }
 
-// inOrder is what was heard: those asked by rank, the others by what they answered.
+// inOrder is what came back: those asked by rank, the others by what they answered.
 func (r *rehearsed) inOrder() []facts.RehearsalNode {
 	slices.SortStableFunc(r.nodes[r.asked:], func(a, b facts.RehearsalNode) int { return slices.Compare(a.Ranks, b.Ranks) })
 	return r.nodes
@@ -83,10 +83,7 @@ func (r *rehearsed) inOrder() []facts.RehearsalNode {
 // user and, where all hosts share one domain, without that (pdsh 2.34,
 // src/common/err.c, %S, and src/pdsh/dsh.c, domain_in_label).
 func labels(host string) []string {
-	_, bare, found := strings.Cut(host, "@")
-	if !found {
-		bare = host
-	}
+	bare := host[strings.IndexByte(host, '@')+1:]
 	all := []string{host, bare}
 	if short, _, _ := strings.Cut(bare, "."); short != "" && (short[0] < '0' || short[0] > '9') {
 		all = append(all, short)

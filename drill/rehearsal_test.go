@@ -45,6 +45,9 @@ func rehearse(t *testing.T, ssh string, r Rehearsal) facts.Rehearsal {
 	if r.Program == "" {
 		r.Program = "pdsh"
 	}
+	if r.Limit == 0 {
+		r.Limit = time.Minute
+	}
 	r.Env = append(r.Env, overSSH...)
 	return Rehearse(t.Context(), r)
 }
@@ -148,7 +151,7 @@ func TestRehearseWithAnotherProgram(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Rehearse(t.Context(), Rehearsal{Program: script(t, "pdsh", tt.pdsh), Hosts: []string{"w1", "w2"}})
+			got := Rehearse(t.Context(), Rehearsal{Limit: time.Minute, Program: script(t, "pdsh", tt.pdsh), Hosts: []string{"w1", "w2"}})
 			token, _, _ := strings.Cut(got.Command[len(got.Command)-1], "-%n")
 			for _, node := range got.Nodes {
 				for i, line := range node.Noise {
@@ -180,7 +183,7 @@ func crowd() []facts.RehearsalNode {
 }
 
 func TestRehearseWithoutPDSH(t *testing.T) {
-	got := Rehearse(t.Context(), Rehearsal{Program: filepath.Join(t.TempDir(), "pdsh"), Hosts: []string{"w1"}})
+	got := Rehearse(t.Context(), Rehearsal{Limit: time.Minute, Program: filepath.Join(t.TempDir(), "pdsh"), Hosts: []string{"w1"}})
 	if !strings.Contains(got.Problem, "no such file") || got.ExitCode != -1 || len(got.Nodes) != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +17,9 @@ import (
 	"preflight/facts"
 )
 
-const (
-	// joinTime is for one rendezvous where nothing else is said: from the lookup
-	// to the whole world.
-	joinTime = 3 * time.Second
-	// lastWords is what a join that is still waiting leaves of its time, to take
-	// the wait back and ask how many were counted.
-	lastWords = 250 * time.Millisecond
-)
+// lastWords is what a join that is still waiting leaves of its time, to take the
+// wait back and ask how many were counted.
+const lastWords = 250 * time.Millisecond
 
 // counter is the key by which torch counts those who joined
 // (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
@@ -75,11 +69,11 @@ type Join struct {
 	// name of its own behind a slash.
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Host       string           `json:"host"` // a name or an address, as the ranks will be told
+	Host       string           `json:"host"` // a name or an address, as the ranks will be given it
 	Port       int              `json:"port"`
 	World      int              `json:"world"` // how many nodes are to join
 	Generation facts.Generation `json:"generation"`
-	Deadline   time.Duration    `json:"deadline"` // for all of it, 0 means joinTime
+	Deadline   time.Duration    `json:"deadline"` // for all of it: from the lookup to the whole world
 	// Own are the addresses of the nodes that serve. Whoever takes the call at
 	// another, where a name may have led, is first asked with the care of
 	// Identify: it may be a running job's store.
@@ -91,7 +85,7 @@ type Join struct {
 // named in what it returns; a store that is not this run's is one at validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	began := time.Now()
-	end := began.Add(cmp.Or(j.Deadline, joinTime))
+	end := began.Add(j.Deadline)
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	seen := facts.Rendezvous{
@@ -138,10 +132,8 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	return seen
 }
 
-// errForeign is a store that is not this run's.
 var errForeign = errors.New("a c10d store answered, but not the one that preflight serves for this run")
 
-// owns is whether a node that serves has the address.
 func (j Join) owns(address string) bool {
 	return slices.ContainsFunc(j.Own, func(own string) bool {
 		parsed, err := netip.ParseAddr(own)
@@ -176,7 +168,7 @@ func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// enter has this node counted. Whoever is the last of the world tells the others.
+// enter has this node counted. The last of the world sets the key that the others wait for.
 func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	if _, err := client.Add(ctx, counter, 1); err != nil {
 		return err
@@ -208,7 +200,6 @@ func (j Join) await(ctx context.Context, client *c10d.Client, end time.Time) str
 	return fmt.Sprintf("not all %d nodes joined in time", j.World)
 }
 
-// storeOutcome is what an error of talking to a store says about the path.
 func storeOutcome(err error) facts.PathOutcome {
 	switch {
 	case errors.Is(err, c10d.ErrNotAStore), errors.Is(err, errForeign):

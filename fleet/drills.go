@@ -38,7 +38,7 @@ type Drill struct {
 }
 
 // patience is how long most drills let the one before them run alone. The times
-// that a healthy fleet is told are then its network's and not those of nodes busy
+// measured in a healthy fleet are then its network's and not those of nodes busy
 // with each other's work; a drill that waits for a sick node holds up nobody.
 const patience = 500 * time.Millisecond
 
@@ -76,22 +76,12 @@ var (
 	rendezvousAgain = Phase{"rendezvous 2", true}
 )
 
-// drilledSections are what the drills show of nodes.
-func drilledSections() (sections []facts.Section) {
-	for _, d := range Drills {
-		if !d.Alone {
-			sections = append(sections, d.Section)
-		}
-	}
-	return sections
-}
-
 // run is the drills of one fleet.
 type run struct {
 	Job
 	fleet   *facts.Fleet
 	members members
-	token   string             // tells our calls from strangers'
+	token   string             // distinguishes our calls from strangers'
 	shared  map[netip.Addr]int // addresses that several machines hold
 
 	listening sync.Once // for the mesh and throughput
@@ -166,9 +156,6 @@ func (r *run) notTried() map[facts.Section]string {
 
 // switchedOff is why no check needs a drill, "" when one does.
 func (r *run) switchedOff(d Drill) (why string) {
-	if r.SwitchedOff == nil {
-		return ""
-	}
 	for _, check := range d.Checks {
 		if why = r.SwitchedOff(check); why == "" {
 			return ""
@@ -177,19 +164,16 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// askedFor is whether somebody asked for a check by its name.
-func (r *run) askedFor(check string) bool { return r.AskedFor != nil && r.AskedFor(check) }
-
-// each has every member do its part at once, each within limit, and tells how far
+// each has every member do its part at once, each within limit, and reports how far
 // that is. phase is the event of its beginning.
 func (r *run) each(ctx context.Context, phase Event, limit time.Duration, work func(context.Context, int, *member) error) {
 	phase.Step, phase.Nodes = Began, len(r.members)
-	r.tell(phase)
+	r.emit(phase)
 	r.members.each(func(i int, m *member) {
 		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		until, _ := ctx.Deadline()
-		r.tell(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
+		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
 		r.ended(phase.Phase, m.Name, work(ctx, i, m))
 	})
 }

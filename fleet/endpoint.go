@@ -31,12 +31,12 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endp
 	var own sync.WaitGroup
 	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
 	if len(nodes) > 0 {
-		job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
+		job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	}
 	opening := job.opening(Asking, len(nodes))
 	eachNode(len(nodes), func(i int) { job.askFrom(ctx, endpoint, opening, &nodes[i]) })
 	own.Wait()
-	job.tell(Event{Phase: Asking, Step: Ended})
+	job.emit(Event{Phase: Asking, Step: Ended})
 	return here, nodes
 }
 
@@ -51,7 +51,7 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 	defer cancel()
 	until, _ := ctx.Deadline()
 	opening()
-	job.tell(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
+	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
 	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})
 	job.ended(Asking, node.Name, err)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package fleet is a run under way: every node reached and looked at by an agent
 // of its own, then the drills, which try what only nodes together can show. It
-// knows who waits for whom, and tells how far things are.
+// knows who waits for whom, and reports progress.
 //
 // It refuses to judge what it gathers, and to let one node's trouble delay
 // another's: results keep hostfile order, work is bounded and without batches,
@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,30 +38,29 @@ type Job struct {
 	Timeout    time.Duration // for one node, from its name to its last probed section
 	// Throughput is for how long neighbours send to each other, 0 for not at all.
 	Throughput time.Duration
-	// SwitchedOff is why a check does not run, "" when it does; nil when all do.
+	// SwitchedOff is why a check does not run, "" when it does.
 	SwitchedOff func(check string) (why string)
-	// AskedFor is whether somebody asked for a check by its name, at any price;
-	// nil when nobody did.
+	// AskedFor is whether somebody asked for a check by its name, at any price.
 	AskedFor func(check string) bool
-	// Progress hears of every step of every node; nil when nobody listens.
+	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(Event)
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what
-// only their calling each other can tell. Results keep hostfile order. The
+// only their calling each other can show. Results keep hostfile order. The
 // prediction is the job's, settled by what the nodes showed.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	sections, options := job.probing(ctx)
-	job.tell(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
+	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
 	looking := job.opening(Looking, len(fleet.Nodes))
 	encoded := agent.Encode(options)
 	agents := make([]*remote.Agent, len(fleet.Nodes))
 	eachNode(len(fleet.Nodes), func(i int) {
 		agents[i] = job.look(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
 	})
-	job.tell(Event{Phase: Looking, Step: Ended})
+	job.emit(Event{Phase: Looking, Step: Ended})
 	members := membersOf(fleet.Nodes, agents)
 	defer members.close()
 	job.Prediction = job.Prediction.Resolved(fleet.Nodes)
@@ -96,7 +94,7 @@ func eachNode(n int, work func(i int)) {
 // reach gets to a node and says in the node's facts what was met on the way. The
 // agent is the caller's to close; it is nil when the node was not reached.
 func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*remote.Agent, *remote.Trace) {
-	job.tell(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
+	job.emit(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	job.ended(Reaching, node.Name, err)
 	node.SSH, node.Address, node.Reached = sshFacts(trace, err), trace.Address, err == nil
@@ -117,7 +115,7 @@ func (job Job) look(ctx context.Context, node *facts.Node, probing agent.Probing
 		return nil
 	}
 	looking()
-	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
+	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	ctx, cancel := context.WithDeadline(ctx, end)
@@ -137,11 +135,15 @@ func (job Job) look(ctx context.Context, node *facts.Node, probing agent.Probing
 	return at
 }
 
-// everySection is what a node lacks that was not reached.
 func everySection(reason string) map[facts.Section]string {
 	missing := map[facts.Section]string{facts.SectionClock: reason}
-	for _, section := range slices.Concat(probe.Of(probe.Nodes), drilledSections()) {
+	for _, section := range probe.Of(probe.Nodes) {
 		missing[section] = reason
+	}
+	for _, d := range Drills {
+		if !d.Alone {
+			missing[d.Section] = reason
+		}
 	}
 	return missing
 }

@@ -96,7 +96,10 @@ func running(t *testing.T, nodes ...answers) Job {
 	}
 	client := remote.New(carrier, remote.Options{})
 	t.Cleanup(func() { client.Close() })
-	job := Job{Head: &facts.Node{}, Remote: client, Timeout: time.Minute}
+	job := Job{
+		Head: &facts.Node{}, Remote: client, Timeout: time.Minute,
+		SwitchedOff: func(string) string { return "" }, AskedFor: func(string) bool { return false },
+	}
 	job.Prediction = launch.Prediction{Launcher: "openmpi", MasterAddr: "127.0.0.1", MasterPort: 29500}
 	for i := range nodes {
 		job.Prediction.Hosts = append(job.Prediction.Hosts, hostfile.Host{Name: fmt.Sprintf("w%d", i+1)})

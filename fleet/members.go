@@ -21,7 +21,7 @@ type member struct {
 }
 
 // learn files what a drill showed of a section, or why it showed nothing. A node
-// that is lost meanwhile is as lost as one that never answered: what it told
+// that is lost meanwhile is as lost as one that never answered: what it reported
 // before stays, and what failed at it is its fault.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.mu.Lock()
@@ -44,7 +44,6 @@ func isLost(err error) bool {
 	return errors.As(err, &failure) || errors.Is(err, agent.ErrNoAnswer)
 }
 
-// miss says why a section was not looked at.
 func (m *member) miss(section facts.Section, format string, values ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +53,6 @@ func (m *member) miss(section facts.Section, format string, values ...any) {
 // members are in hostfile order.
 type members []*member
 
-// membersOf are the nodes that kept an agent.
 func membersOf(nodes []facts.Node, agents []*remote.Agent) members {
 	var all members
 	for i, agent := range agents {
@@ -65,7 +63,6 @@ func membersOf(nodes []facts.Node, agents []*remote.Agent) members {
 	return all
 }
 
-// each has work done for every member at once.
 func (all members) each(work func(int, *member)) {
 	var done sync.WaitGroup
 	for i, m := range all {

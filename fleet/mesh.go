@@ -37,7 +37,7 @@ type addressPlan struct {
 	// By member:
 	choices []nccl.Choice
 	unfit   []string // why nobody could call it there, "" when they can
-	unseen  []string // why that is not known, "" when it is
+	unknown []string // why that is not known, "" when it is
 	ports   [][]int  // once it listens
 }
 
@@ -73,18 +73,17 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 	return r.plans
 }
 
-// planAddresses decides where everybody listens.
 func (r *run) planAddresses(choose func(*facts.Node) nccl.Choice) *addressPlan {
 	plan := &addressPlan{ports: make([][]int, len(r.members))}
 	for _, m := range r.members {
 		choice := choose(m.Node)
 		plan.choices = append(plan.choices, choice)
 		plan.unfit = append(plan.unfit, unfit(choice, r.shared))
-		unseen := ""
+		unknown := ""
 		if choice.Address == "" && choice.Error == "" {
-			unseen = choice.Rule
+			unknown = choice.Rule
 		}
-		plan.unseen = append(plan.unseen, unseen)
+		plan.unknown = append(plan.unknown, unknown)
 	}
 	return plan
 }
@@ -105,7 +104,6 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has one member listen at its addresses.
 func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name}
 	for _, plan := range r.plans {
@@ -125,8 +123,8 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 		switch {
 		case plan.unfit[i] != "":
 		case isLost(err):
-			plan.unseen[i] = lostReason(err)
-			plan.unfit[i] = plan.unseen[i]
+			plan.unknown[i] = lostReason(err)
+			plan.unfit[i] = plan.unknown[i]
 		case err != nil:
 			plan.unfit[i] = err.Error()
 		case at < 0:
@@ -178,8 +176,8 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
 		switch {
-		case plan.unseen[i] != "":
-			m.miss(plan.section, "%s", plan.unseen[i])
+		case plan.unknown[i] != "":
+			m.miss(plan.section, "%s", plan.unknown[i])
 			return nil
 		case plan.unfit[i] != "":
 			learn(m, plan.into(m), plan.section, listened, nil)
@@ -236,7 +234,6 @@ func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
 	return peers
 }
 
-// noThroughput is why nobody measures it.
 func (r *run) noThroughput() string {
 	if r.Throughput == 0 {
 		return "only with --throughput"

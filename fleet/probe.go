@@ -56,8 +56,8 @@ func (job Job) unneeded() map[facts.Section]string {
 	return not
 }
 
-// probe has a node tell of itself until end, and says of every section that it
-// did not tell of why not.
+// probe has a node report its sections until end, and notes of each that is
+// missing why.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
 	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
@@ -98,10 +98,10 @@ func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	sections, options := job.probing(ctx)
 	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
 	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
-	job.tell(Event{Phase: Looking, Step: Began, Nodes: 1})
-	job.tell(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
+	job.emit(Event{Phase: Looking, Step: Began, Nodes: 1})
+	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
 	ProbeHere(ctx, node, options, sections)
-	job.tell(Event{Phase: Looking, Step: Ended, Node: node.Name})
+	job.emit(Event{Phase: Looking, Step: Ended, Node: node.Name})
 	fleet.NotTried = job.unneeded()
 	notTried := []facts.Section{facts.SectionSSH, facts.SectionClock, facts.SectionNames}
 	for _, d := range Drills {

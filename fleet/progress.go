@@ -20,7 +20,7 @@ type Phase struct {
 // The phases of looking; those of the drills stand in their table.
 var (
 	Reaching = Phase{Label: "log in"} // from the name to an agent that talks
-	Looking  = Phase{Label: "look"}   // the agent tells of its node
+	Looking  = Phase{Label: "look"}   // the agent reports its node
 	Asking   = Phase{Label: "ask"}    // the agent says who is at an endpoint
 )
 
@@ -45,26 +45,26 @@ type Event struct {
 	Err   error         // of a lost node: what took it
 }
 
-func (job Job) tell(event Event) {
+func (job Job) emit(event Event) {
 	if job.Progress != nil {
 		job.Progress(event)
 	}
 }
 
-// opening tells that a phase begins when the first of so many nodes comes to it, and no
+// opening reports that a phase begins when the first of so many nodes comes to it, and no
 // second time.
 func (job Job) opening(phase Phase, nodes int) func() {
-	return sync.OnceFunc(func() { job.tell(Event{Phase: phase, Step: Began, Nodes: nodes}) })
+	return sync.OnceFunc(func() { job.emit(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
-// ended tells that a node is through with a phase, or was lost in it. Of one that
-// our own user did not wait for it tells nothing: it came to no end.
+// ended reports that a node is through with a phase, or was lost in it. Of one that
+// our own user did not wait for it reports nothing: it came to no end.
 func (job Job) ended(phase Phase, node string, err error) {
 	failure := (*remote.Error)(nil)
 	switch {
 	case !errors.As(err, &failure):
-		job.tell(Event{Phase: phase, Step: Ended, Node: node})
+		job.emit(Event{Phase: phase, Step: Ended, Node: node})
 	case failure.Cause != remote.Interrupted:
-		job.tell(Event{Phase: phase, Step: Lost, Node: node, Err: failure})
+		job.emit(Event{Phase: phase, Step: Lost, Node: node, Err: failure})
 	}
 }

@@ -37,7 +37,6 @@ func (a attempt) endpoint() string {
 	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
 }
 
-// noRendezvous is why the ranks' rendezvous cannot be tried.
 func (r *run) noRendezvous() string {
 	first := r.members.named(r.fleet.Nodes[0].Name)
 	if first == nil {
@@ -83,7 +82,6 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	}
 }
 
-// complete is whether the rendezvous of the ranks brought everybody together.
 func (r *run) complete() bool {
 	return !slices.ContainsFunc(r.members, func(m *member) bool { return m.Rendezvous == nil || m.Rendezvous.Failed != "" })
 }
@@ -126,7 +124,6 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 	return nil, false
 }
 
-// unserved is whether a store that should be there is not.
 func unserved(stores []facts.Rendezvous) bool {
 	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
 }
@@ -189,7 +186,7 @@ func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation fac
 	})
 }
 
-// nameMissing tells those who served whom they waited for.
+// nameMissing notes for those who served whom they waited for.
 func (r *run) nameMissing(a attempt) {
 	var missing []string
 	for _, m := range r.members {

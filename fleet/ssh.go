@@ -19,14 +19,13 @@ const (
 	pdshNodes = 16
 )
 
-// noLogins is why nodes need not log in to each other.
 func (r *run) noLogins() string {
 	switch by := r.Prediction.StartedBy(); {
 	case by.Name == "":
 		return "the command is typed on every node, and needs no ssh between them"
 	case !by.SSH:
 		return "--launcher " + by.Name + " starts ranks without ssh"
-	case !by.NodesLogIn && len(r.fleet.Nodes) > pdshNodes && !r.askedFor(checkLogins):
+	case !by.NodesLogIn && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
 		return fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only %s tries it", by.Name, len(r.fleet.Nodes), checkLogins)
 	}
 	return ""
@@ -64,14 +63,13 @@ const (
 	rehearsalFactor = 3
 )
 
-// noRehearsal is why pdsh is not run over the nodes.
 func (r *run) noRehearsal() string {
 	switch p, head := r.Prediction, r.fleet.Head; {
 	case p.Local, !p.StartedBy().PDSH:
 		return "this launch does not start by pdsh"
 	case head == nil || head.Launcher == nil || head.Launcher.PDSH == nil:
 		return "there is no pdsh on the launching machine"
-	case len(r.fleet.Nodes) > pdshNodes && !r.askedFor(checkRehearsal):
+	case len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkRehearsal):
 		return fmt.Sprintf("pdsh costs an ssh session a node, and %d nodes are many: --only %s tries it", len(r.fleet.Nodes), checkRehearsal)
 	}
 	return ""
@@ -92,8 +90,8 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(r.Timeout, rehearsalTime))
 	}
-	r.tell(Event{Phase: d.Phase, Step: Began, Until: time.Now().Add(limit)})
-	defer r.tell(Event{Phase: d.Phase, Step: Ended})
+	r.emit(Event{Phase: d.Phase, Step: Began, Until: time.Now().Add(limit)})
+	defer r.emit(Event{Phase: d.Phase, Step: Ended})
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
 		Program: r.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
 	})

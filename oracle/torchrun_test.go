@@ -71,7 +71,7 @@ var (
 	none = fault{name: "none", plant: func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return nil, nil }}
 	// The store is below the range, the ranks' own listeners are in it.
 	firewalled = fault{name: "ephemeral-dropped", named: []string{"w3"}, plant: func(ctx context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
-		return c.Nodes[2].Drop(ctx, testhosts.Ephemeral)
+		return c.Nodes[2].Drop(testhosts.Ephemeral)
 	}}
 	docker0 = fault{name: "docker0-first", named: []string{"w1"}, plant: onEvery((*testhosts.Node).AddDocker0First)}
 	// Debian's default. Every rank listens on its loopback interface.

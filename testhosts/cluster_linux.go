@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,12 +98,7 @@ func (c *Cluster) claim() error {
 }
 
 func newCluster(options *Options) (*Cluster, error) {
-	if options.Name == "" {
-		options.Name = "pf"
-	}
-	if options.Slots == 0 {
-		options.Slots = 8
-	}
+	options.Name, options.Slots = cmp.Or(options.Name, "pf"), cmp.Or(options.Slots, 8)
 	switch {
 	case os.Geteuid() != 0:
 		return nil, errors.New("namespace hosts need root: run this with sudo")
@@ -327,7 +323,7 @@ func RaiseFor(t testing.TB, options Options) *Cluster {
 
 // InParts tests the rows of a table in four parts side by side, each on a cluster of its
 // own: what takes such tests their time is waiting for what never comes, and a cluster is
-// up in a moment. mine tells which rows, counted from 0, are a part's.
+// up in a moment. mine is which rows, counted from 0, are a part's.
 func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, mine func(row int) bool)) {
 	t.Parallel()
 	const parts = 4

@@ -171,7 +171,7 @@ func TestRestartIsKnownAgain(t *testing.T) {
 	c := raise(t, 3)
 	w2, w3 := c.Nodes[1], c.Nodes[2]
 	for _, n := range []*testhosts.Node{w2, w3} {
-		if _, err := n.ChangeHostKey(t.Context()); err != nil {
+		if _, err := n.ChangeHostKey(); err != nil {
 			t.Fatal(err)
 		}
 	}

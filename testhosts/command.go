@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,7 +19,6 @@ import (
 // standardPath is the PATH sshd gives a root session on Debian.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// obey is what a healthy host does with a command.
 func obey(s *session, command string) {
 	if s.Exec != nil {
 		s.exit(s.Exec(command, s.channel, s.stdout, s.channel.Stderr()))
@@ -46,11 +46,7 @@ func (s *session) runShell(command string) (*os.ProcessState, error) {
 	if err != nil {
 		return nil, err
 	}
-	shell := s.Shell
-	if shell == "" {
-		shell = "/bin/sh"
-	}
-	cmd := exec.Command(shell, "-c", command)
+	cmd := exec.Command(s.Shell, "-c", command)
 	cmd.Env = environment
 	cmd.Dir = s.home()
 	if _, err := os.Stat(cmd.Dir); err != nil {
@@ -109,10 +105,7 @@ func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) 
 }
 
 func (h *host) home() string {
-	if h.Home != "" {
-		return h.Home
-	}
-	return filepath.Join(h.fleet.scratch, h.address, "home")
+	return cmp.Or(h.Home, filepath.Join(h.fleet.scratch, h.address, "home"))
 }
 
 // makeEnvironment creates the home and what belongs in it, and returns the
@@ -132,12 +125,8 @@ func (h *host) makeEnvironment() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	shell := h.Shell
-	if shell == "" {
-		shell = "/bin/sh"
-	}
 	return append([]string{
-		"HOME=" + h.home(), "PATH=" + path, "SHELL=" + shell, "USER=root", "LOGNAME=root",
+		"HOME=" + h.home(), "PATH=" + path, "SHELL=" + h.Shell, "USER=root", "LOGNAME=root",
 		// bash takes these two as the sign that it must read ~/.bashrc.
 		"SSH_CLIENT=127.0.0.1 40000 22", "SSH_CONNECTION=127.0.0.1 40000 " + h.address + " 22",
 	}, h.Env...), nil

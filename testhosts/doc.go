@@ -2,8 +2,8 @@
 // have something wrong with them, for tests, for the demo and for measuring.
 //
 // There are two kinds. A [Fleet] is a set of SSH servers inside the test's own
-// process: no root needed, thousands of hosts in a moment, every way a server
-// can misbehave available by name (see [Fault]). A [Cluster] is a set of Linux
+// process: no root needed, thousands of hosts in a moment, each misbehaving
+// as its [Fault] says. A [Cluster] is a set of Linux
 // namespaces with Debian's own sshd in each: root needed, a handful to some
 // hundred nodes, every node with its own address, interfaces, process table,
 // /dev/shm, home and /etc, so that faults are planted with the same iptables,

@@ -28,18 +28,10 @@ const driverState = "/run/driver"
 // /dev or /usr/bin in between is to be undone first.
 func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	before, err := n.driver()
-	if err == nil {
-		err = n.changeDriver(before, &scenario)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: set driver: %w", n.Name, err)
 	}
-	return func() error {
-		if err := n.changeDriver(&scenario, before); err != nil {
-			return fmt.Errorf("%s: set driver: %w", n.Name, err)
-		}
-		return nil
-	}, nil
+	return func() error { return n.changeDriver(&scenario, before) }, n.changeDriver(before, &scenario)
 }
 
 // SetGPUs is [Node.SetDriver] of a machine with so many healthy H100, at most 8.
@@ -73,16 +65,17 @@ func (n *Node) driver() (*gpus.Machine, error) {
 }
 
 // changeDriver takes a driver away, where there is one, and puts another there.
-func (n *Node) changeDriver(from, to *gpus.Machine) error {
+func (n *Node) changeDriver(from, to *gpus.Machine) (err error) {
 	if from != nil {
-		if err := n.removeDriver(*from); err != nil {
-			return err
-		}
+		err = n.removeDriver(*from)
 	}
-	if to == nil {
-		return nil
+	if err == nil && to != nil {
+		err = n.installDriver(*to)
 	}
-	return n.installDriver(*to)
+	if err != nil {
+		return fmt.Errorf("%s: set driver: %w", n.Name, err)
+	}
+	return nil
 }
 
 func (n *Node) installDriver(scenario gpus.Machine) error {
@@ -144,7 +137,7 @@ func (n *Node) removeDriver(scenario gpus.Machine) error {
 	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
 		// It may be dead already, as everything is that runs on a node that was killed.
 		const stop = `read -r pid <` + gpus.FabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
-		if _, err := n.Run(context.Background(), "/bin/sh", "-c", stop); err != nil {
+		if _, err := n.shell(stop); err != nil {
 			return err
 		}
 	}
@@ -169,7 +162,6 @@ func uncover(laid []string) error {
 	return failed
 }
 
-// driverLayer is a directory that the driver adds to.
 type driverLayer struct {
 	dir    string
 	change func(upper string) error
@@ -225,7 +217,7 @@ func makeDevices(g gpus.Machine, upper string) error {
 	return nil
 }
 
-// libraryDirectory is where the loader looks without being told: of Debian's
+// libraryDirectory is where the loader looks by default: of Debian's
 // directories, or Red Hat's, the one that has the C library.
 func libraryDirectory() string {
 	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {

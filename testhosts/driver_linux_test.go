@@ -112,7 +112,7 @@ func TestSetDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(eightH100)
-	if _, err := w1.Kill(t.Context()); err != nil { // its fabric manager, too
+	if _, err := w1.Kill(); err != nil { // its fabric manager, too
 		t.Fatal(err)
 	}
 	if _, err := w1.Run(t.Context(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {

@@ -2,7 +2,6 @@ package testhosts
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -21,99 +20,6 @@ func Refuses(h *host) { h.absent = true }
 // Silent accepts the TCP connection and never says a word.
 func Silent(h *host) {
 	h.talk = func(ctx context.Context, _ net.Conn) { <-ctx.Done() }
-}
-
-// NotSSH greets like a web server that lives on the port.
-func NotSSH(h *host) {
-	h.talk = func(_ context.Context, conn net.Conn) {
-		io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n400 Bad Request")
-	}
-}
-
-// ClosesBeforeBanner accepts and hangs up, as sshd does beyond MaxStartups and
-// TCP wrappers do to strangers.
-func ClosesBeforeBanner(h *host) {
-	h.talk = func(context.Context, net.Conn) {}
-}
-
-// NoCommonAlgorithm speaks only a key exchange every client has given up.
-func NoCommonAlgorithm(h *host) {
-	h.config = func(c *ssh.ServerConfig) { c.KeyExchanges = []string{ssh.InsecureKeyExchangeDH1SHA1} }
-}
-
-// ChangedHostKey has another key than the one known_hosts remembers.
-func ChangedHostKey(h *host) {
-	was := must(h.fleet.t, generateEd25519)
-	h.known = func(addresses []string, _ ssh.PublicKey) string { return knownLine(addresses, was.PublicKey()) }
-}
-
-// UnknownHostKey has a key nobody has written down.
-func UnknownHostKey(h *host) {
-	h.known = func([]string, ssh.PublicKey) string { return "" }
-}
-
-// RevokedHostKey has a key that known_hosts knows and revokes.
-func RevokedHostKey(h *host) {
-	h.known = func(addresses []string, key ssh.PublicKey) string {
-		return "@revoked " + knownLine(addresses, key) + knownLine(addresses, key)
-	}
-}
-
-// OtherKeyTypeKnown has an ed25519 key only, and is known by an ECDSA key.
-func OtherKeyTypeKnown(h *host) {
-	was := must(h.fleet.t, generateECDSA)
-	h.known = func(addresses []string, _ ssh.PublicKey) string { return knownLine(addresses, was.PublicKey()) }
-}
-
-// TwoHostKeys is healthy: it has an ed25519 and an ECDSA key and is known by
-// the first. A client that asks for ECDSA before it has looked into known_hosts
-// (x/crypto's own order) takes it for a host whose key has changed.
-func TwoHostKeys(h *host) {
-	h.keys = []ssh.Signer{must(h.fleet.t, generateEd25519), must(h.fleet.t, generateECDSA)}
-}
-
-// RefusesKeys takes no key at all.
-func RefusesKeys(h *host) {
-	h.config = func(c *ssh.ServerConfig) {
-		c.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
-			return nil, fmt.Errorf("no key is authorized")
-		}
-	}
-}
-
-// PasswordOnly lets in nobody but people: publickey is not on offer.
-func PasswordOnly(h *host) {
-	h.config = func(c *ssh.ServerConfig) {
-		c.PublicKeyCallback = nil
-		c.PasswordCallback = func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) {
-			return nil, fmt.Errorf("wrong password")
-		}
-	}
-}
-
-// KeyboardInteractiveOnly asks questions instead of taking keys.
-func KeyboardInteractiveOnly(h *host) {
-	h.config = func(c *ssh.ServerConfig) {
-		c.PublicKeyCallback = nil
-		c.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
-			ask("", "", []string{"Verification code: "}, []bool{false})
-			return nil, fmt.Errorf("wrong code")
-		}
-	}
-}
-
-// AccountExpired knows the key, says in a banner that the account is over (in
-// the words of Debian's pam_unix) and hangs up.
-func AccountExpired(h *host) {
-	h.config = func(c *ssh.ServerConfig) {
-		c.MaxAuthTries = 1
-		c.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
-			return nil, &ssh.BannerError{
-				Err:     fmt.Errorf("account expired"),
-				Message: "Your account has expired; please contact your system administrator.\n",
-			}
-		}
-	}
 }
 
 // SessionRefused lets in and opens no session (MaxSessions 0).
@@ -233,16 +139,6 @@ func Killed(signal string, after int) Fault {
 	})
 }
 
-// Exits ends every command with this status and this on stderr, unheard.
-func Exits(status int, stderr string) Fault {
-	return func(h *host) {
-		h.run = func(s *session, _ string) {
-			io.WriteString(s.channel.Stderr(), stderr)
-			s.exit(status)
-		}
-	}
-}
-
 // cutOutput lets the first bytes of the command's output pass and then acts.
 func cutOutput(after int, act func(*session)) Fault {
 	return func(h *host) {
@@ -307,10 +203,6 @@ func DiskFull(h *host) {
 func Lacks(commands ...string) Fault {
 	return func(h *host) { h.lacks = commands }
 }
-
-// Homeless has a home directory that is not there and cannot be made, for root
-// neither.
-func Homeless(h *host) { h.Home = "/proc/homeless" }
 
 func shim(name, script string) Fault {
 	return func(h *host) {

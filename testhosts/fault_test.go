@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
 
 	"preflight/testhosts"
 )
@@ -40,13 +39,6 @@ func missingStatus(o outcome) bool {
 	return errors.As(o.err, &missing)
 }
 
-func keyError(wanted int) func(outcome) bool {
-	return func(o outcome) bool {
-		var key *knownhosts.KeyError
-		return errors.As(o.err, &key) && len(key.Want) == wanted
-	}
-}
-
 func both(a, b func(outcome) bool) func(outcome) bool {
 	return func(o outcome) bool { return a(o) && b(o) }
 }
@@ -59,19 +51,7 @@ func TestFaults(t *testing.T) {
 		sees  func(outcome) bool
 	}{
 		"refuses":              {testhosts.Refuses, func(o outcome) bool { return errors.Is(o.err, syscall.ECONNREFUSED) }},
-		"drops":                {testhosts.Drops, hangs},
 		"silent":               {testhosts.Silent, hangs},
-		"not ssh":              {testhosts.NotSSH, says("handshake failed")},
-		"closes before banner": {testhosts.ClosesBeforeBanner, func(o outcome) bool { return errors.Is(o.err, io.EOF) || errors.Is(o.err, syscall.ECONNRESET) }},
-		"no common algorithm":  {testhosts.NoCommonAlgorithm, says("no common algorithm for key exchange")},
-		"changed host key":     {testhosts.ChangedHostKey, keyError(1)},
-		"unknown host key":     {testhosts.UnknownHostKey, keyError(0)},
-		"revoked host key":     {testhosts.RevokedHostKey, func(o outcome) bool { var r *knownhosts.RevokedError; return errors.As(o.err, &r) }},
-		"other key type known": {testhosts.OtherKeyTypeKnown, keyError(1)},
-		"refuses keys":         {testhosts.RefusesKeys, says("attempted methods [none publickey]")},
-		"password only":        {testhosts.PasswordOnly, says("attempted methods [none]")},
-		"keyboard-interactive": {testhosts.KeyboardInteractiveOnly, says("attempted methods [none]")},
-		"account expired":      {testhosts.AccountExpired, says("too many authentication failures")},
 		"session refused":      {testhosts.SessionRefused, says("open failed")},
 		"session ignored":      {testhosts.SessionIgnored, hangs},
 		"exec refused":         {testhosts.ExecRefused, says("command echo hello failed")},
@@ -86,13 +66,11 @@ func TestFaults(t *testing.T) {
 		"freezes":              {testhosts.Freezes(2), func(o outcome) bool { return o.output == "he" && hangs(o) }},
 		"freezes at once":      {testhosts.Freezes(0), func(o outcome) bool { return o.output == "" && hangs(o) }},
 		"killed":               {testhosts.Killed("KILL", 2), func(o outcome) bool { return o.output == "he" && says("signal KILL")(o) }},
-		"exits":                {testhosts.Exits(126, "cannot execute"), both(prints("cannot execute"), says("status 126"))},
-		"two host keys":        {testhosts.TwoHostKeys, keyError(1)}, // healthy; this client is the careless one
 	}
 	// How long to wait for what will never come. Those that must log in first
 	// get more, because the machine may be busy.
 	patience := map[string]time.Duration{
-		"drops": time.Second, "silent": time.Second, "session ignored": 2 * time.Second, "exec ignored": 2 * time.Second,
+		"silent": time.Second, "session ignored": 2 * time.Second, "exec ignored": 2 * time.Second,
 		"freezes": 4 * time.Second, "freezes at once": 4 * time.Second,
 	}
 	for name, test := range tests {
@@ -170,18 +148,6 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-func TestTwoHostKeysIsHealthy(t *testing.T) {
-	t.Parallel()
-	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.TwoHostKeys})
-	config := clientConfig(t, f)
-	config.HostKeyAlgorithms = []string{ssh.KeyAlgoED25519}
-	client, err := ssh.Dial("tcp", f.Address("w1"), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.Close()
-}
-
 func TestNeedsPTYWorksWithOne(t *testing.T) {
 	t.Parallel()
 	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.NeedsPTY})
@@ -201,22 +167,6 @@ func TestNeedsPTYWorksWithOne(t *testing.T) {
 	}
 }
 
-// The account's end is told in a banner, and it is the key that was known.
-func TestAccountExpiredBanner(t *testing.T) {
-	t.Parallel()
-	f := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.AccountExpired})
-	config := clientConfig(t, f)
-	var banner string
-	config.BannerCallback = func(message string) error { banner += message; return nil }
-	if client, err := ssh.Dial("tcp", f.Address("w1"), config); err == nil {
-		client.Close()
-		t.Fatal("logged in")
-	}
-	if !strings.Contains(banner, "account has expired") {
-		t.Errorf("banner is %q", banner)
-	}
-}
-
 func TestMachineFaults(t *testing.T) {
 	tests := map[string]struct {
 		fault         testhosts.Fault
@@ -228,7 +178,6 @@ func TestMachineFaults(t *testing.T) {
 		"disk full":          {testhosts.DiskFull, "echo data | cat 2>&1 > file; ls -s file", "cat: write error: No space left on device\n0 file\n"},
 		"no gzip":            {testhosts.Lacks("gzip", "gunzip"), "command -v gzip; ls /proc/self/status; command -v gunzip || echo neither", "/proc/self/status\nneither\n"},
 		"swallows stdin":     {testhosts.SwallowsStdin, "cat; echo nothing left", "nothing left\n"},
-		"homeless":           {testhosts.Homeless, "pwd; mkdir -p \"$HOME/x\" 2>/dev/null || echo no home", "/\nno home\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package testhosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +20,12 @@ import (
 )
 
 // Host describes one in-process SSH host. Its zero value is a healthy node
-// that is known by its address and runs what it is told with /bin/sh.
+// that is known by its address and runs commands with /bin/sh.
 type Host struct {
 	// Name is how the hostfile calls it. It resolves by the ssh_config alone.
 	// A host without a name is called by its address, and costs the
 	// ssh_config no block: what a fleet of thousands wants.
-	Name  string
-	Slots int // in the hostfile; 0 means 8
+	Name string
 
 	// Fault is what is wrong with it, nil nothing.
 	Fault Fault
@@ -45,19 +45,14 @@ type Host struct {
 	Files map[string]string
 	// Env is added to the bare environment a session starts with.
 	Env []string
-
-	// Behind names the host this one is reached through (ProxyJump). It has
-	// no listener of its own then.
-	Behind string
 }
 
 // Counts is what a host has seen so far.
 type Counts struct {
-	Connections int // TCP connections, or forwarded ones for a host behind another
+	Connections int // TCP connections
 	Logins      int // connections that authenticated
 	Sessions    int // session channels opened
 	Execs       int // commands asked for
-	Forwards    int // connections passed on to hosts behind this one
 }
 
 // Fleet is a set of running in-process SSH hosts and the home of a client
@@ -65,10 +60,8 @@ type Counts struct {
 type Fleet struct {
 	// Home holds .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set
 	// HOME to it, or give OpenSSH's ssh its config with -F.
-	Home       string
-	Hostfile   string // text, in DeepSpeed's grammar
-	KnownHosts string // text, as written to Home
-	SSHConfig  string // text, as written to Home; it names files by absolute path
+	Home     string
+	Hostfile string // text, in DeepSpeed's grammar
 	// Port is the one port all hosts listen on, each at its own address.
 	Port int
 	// Key is the client's, the only one a healthy host accepts.
@@ -76,7 +69,7 @@ type Fleet struct {
 
 	t         testing.TB
 	hosts     []*host
-	byName    map[string]*host // by name and by address
+	byName    map[string]*host
 	scratch   string
 	uid       string // what id -u says on the hosts
 	ctx       context.Context
@@ -93,21 +86,18 @@ type host struct {
 	Host
 	fleet   *Fleet
 	address string // 127.77.x.y
+	key     ssh.Signer
 
-	absent  bool                                                      // nothing listens
-	control func(network, address string, c syscall.RawConn) error    // prepares the listening socket
-	talk    func(ctx context.Context, conn net.Conn)                  // instead of SSH
-	config  func(*ssh.ServerConfig)                                   // alters the server
-	keys    []ssh.Signer                                              // host keys; nil for an ed25519 key of its own
-	known   func(addresses []string, key ssh.PublicKey) (line string) // its known_hosts lines
-	open    func(ctx context.Context, channel ssh.NewChannel) bool    // whether it took the channel
-	onExec  execAnswer                                                // what becomes of an exec request
-	run     func(s *session, command string)                          // what becomes of an accepted one
-	shims   map[string]string                                         // command → script that hides the real one
-	lacks   []string                                                  // commands that are not installed
+	absent bool                                                   // nothing listens
+	talk   func(ctx context.Context, conn net.Conn)               // instead of SSH
+	open   func(ctx context.Context, channel ssh.NewChannel) bool // whether it took the channel
+	onExec execAnswer                                             // what becomes of an exec request
+	run    func(s *session, command string)                       // what becomes of an accepted one
+	shims  map[string]string                                      // command → script that hides the real one
+	lacks  []string                                               // commands that are not installed
 
-	environment                                    func() (env []string, err error) // of its commands; made once
-	connections, logins, sessions, execs, forwards atomic.Int64
+	environment                          func() (env []string, err error) // of its commands; made once
+	connections, logins, sessions, execs atomic.Int64
 }
 
 // Start starts the hosts and returns once all of them listen. They are taken
@@ -117,7 +107,7 @@ func Start(t testing.TB, hosts ...Host) *Fleet {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Fleet{
-		t: t, Home: t.TempDir(), scratch: t.TempDir(), Key: must(t, generateEd25519),
+		t: t, Home: t.TempDir(), scratch: t.TempDir(), Key: newKey(t),
 		byName: map[string]*host{}, conns: map[net.Conn]struct{}{},
 		ctx: ctx, stop: stop,
 	}
@@ -160,28 +150,20 @@ func (f *Fleet) number() {
 
 func (f *Fleet) add(given Host, index int) {
 	f.t.Helper()
-	// Linux answers on all of 127/8 without being told to.
+	// Linux answers on all of 127/8 without being configured to.
 	n := index + 1
 	address := fmt.Sprintf("127.77.%d.%d", n>>8, n&0xff)
-	if given.Name == "" {
-		given.Name = address
-	}
-	if given.Slots == 0 {
-		given.Slots = 8
-	}
-	h := &host{Host: given, fleet: f, address: address, run: obey}
-	h.known = knownLine
+	given.Name = cmp.Or(given.Name, address)
+	h := &host{Host: given, fleet: f, address: address, key: newKey(f.t), run: obey}
 	h.environment = sync.OnceValues(h.makeEnvironment)
 	if given.Fault != nil {
 		given.Fault(h)
 	}
-	if h.keys == nil {
-		h.keys = []ssh.Signer{must(f.t, generateEd25519)}
-	}
+	h.Shell = cmp.Or(h.Shell, "/bin/sh")
 	if f.byName[h.Name] != nil {
 		f.t.Fatalf("testhosts: two hosts are called %s", h.Name)
 	}
-	f.byName[h.Name], f.byName[h.address] = h, h
+	f.byName[h.Name] = h
 	f.hosts = append(f.hosts, h)
 }
 
@@ -192,13 +174,7 @@ func (f *Fleet) listen() bool {
 	listeners := map[*host]net.Listener{}
 	f.Port = 0
 	for _, h := range f.hosts {
-		if h.Behind != "" {
-			if f.byName[h.Behind] == nil {
-				f.t.Fatalf("testhosts: %s is behind %s, which does not exist", h.Name, h.Behind)
-			}
-			continue
-		}
-		config := net.ListenConfig{Control: h.control, KeepAlive: -1}
+		config := net.ListenConfig{KeepAlive: -1}
 		listener, err := config.Listen(f.ctx, "tcp4", net.JoinHostPort(h.address, strconv.Itoa(f.Port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			for _, listener := range listeners {
@@ -246,7 +222,6 @@ func (f *Fleet) Counts(name string) Counts {
 		Logins:      int(h.logins.Load()),
 		Sessions:    int(h.sessions.Load()),
 		Execs:       int(h.execs.Load()),
-		Forwards:    int(h.forwards.Load()),
 	}
 }
 
@@ -296,19 +271,19 @@ func (f *Fleet) close() {
 	f.running.Wait()
 }
 
-// writeHome fills the client's home and the three texts.
+// writeHome fills the client's home and writes the hostfile.
 func (f *Fleet) writeHome() {
 	f.t.Helper()
 	var hostfile, known strings.Builder
 	for _, h := range f.hosts {
-		fmt.Fprintf(&hostfile, "%s slots=%d\n", h.Name, h.Slots)
+		fmt.Fprintf(&hostfile, "%s slots=8\n", h.Name)
 		names := []string{net.JoinHostPort(h.address, strconv.Itoa(f.Port))}
 		if h.Name != h.address {
 			names = append(names, net.JoinHostPort(h.Name, strconv.Itoa(f.Port)))
 		}
-		known.WriteString(h.known(names, h.keys[0].PublicKey()))
+		known.WriteString(knownLine(names, h.key.PublicKey()))
 	}
-	f.Hostfile, f.KnownHosts, f.SSHConfig = hostfile.String(), known.String(), f.sshConfig()
+	f.Hostfile = hostfile.String()
 
 	dir := filepath.Join(f.Home, ".ssh")
 	private, public, err := f.Key.(key).files("testhosts")
@@ -316,7 +291,7 @@ func (f *Fleet) writeHome() {
 		f.t.Fatal(err)
 	}
 	files := map[string]string{
-		"config": f.SSHConfig, "known_hosts": f.KnownHosts,
+		"config": f.sshConfig(), "known_hosts": known.String(),
 		"id_ed25519": string(private), "id_ed25519.pub": string(public),
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -334,12 +309,8 @@ func (f *Fleet) writeHome() {
 func (f *Fleet) sshConfig() string {
 	var text strings.Builder
 	for _, h := range f.hosts {
-		if h.Name == h.address && h.Behind == "" {
-			continue
-		}
-		fmt.Fprintf(&text, "Host %s\n\tHostName %s\n", h.Name, h.address)
-		if h.Behind != "" {
-			fmt.Fprintf(&text, "\tProxyJump %s\n", h.Behind)
+		if h.Name != h.address {
+			fmt.Fprintf(&text, "Host %s\n\tHostName %s\n", h.Name, h.address)
 		}
 	}
 	fmt.Fprintf(&text, `Host *

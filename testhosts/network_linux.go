@@ -11,7 +11,6 @@ import (
 
 const bridgeName = "br0"
 
-// wire connects the machines to the switch.
 func (c *Cluster) wire(machines []*Node) error {
 	err := c.sw.insideNetwork(func() error {
 		bridge, err := bridgeNamed(bridgeName)
@@ -124,6 +123,17 @@ func (n *Node) port() string {
 		return "head" // its full name may exceed the 15 characters of an interface
 	}
 	return n.Name
+}
+
+// link calls f with an interface of the node, in its network.
+func (n *Node) link(name string, f func(netlink.Link) error) error {
+	return n.insideNetwork(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return f(link)
+	})
 }
 
 // insideNetwork calls f in the node's network namespace only, which is all the

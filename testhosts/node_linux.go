@@ -31,7 +31,7 @@ type Node struct {
 
 const machineNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
-// boot starts the node's first process; awaitSSHD tells when it is through.
+// boot starts the node's first process; awaitSSHD returns when it is through.
 func (n *Node) boot() error { return n.spawn(machineNamespaces) }
 
 func (n *Node) spawn(namespaces uintptr) error {
@@ -237,21 +237,10 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 // with a variable that troubles it, append to Env.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
-	if here, err := os.Getwd(); err == nil && c.Head.sees(here) {
+	if here, err := os.Getwd(); err == nil && c.Head.has(here+"/.") {
 		cmd.Dir = here
 	}
 	return cmd
-}
-
-// sees tells whether the node has that directory.
-func (n *Node) sees(dir string) bool {
-	return n.inside(func() error {
-		info, err := os.Stat(dir)
-		if err == nil && !info.IsDir() {
-			err = unix.ENOTDIR
-		}
-		return err
-	}) == nil
 }
 
 // lookPath finds a command as the node would. What is not found is returned as
@@ -294,6 +283,12 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()
 	return out.Bytes(), err
+}
+
+// shell runs a script on the node. It takes no context: what plants a fault is over at
+// once, and what takes it back must run when the test's context has ended.
+func (n *Node) shell(script string) (string, error) {
+	return n.Run(context.Background(), "/bin/sh", "-c", script)
 }
 
 // Run runs argv on the node and returns what it printed on both outputs. The

@@ -3,12 +3,17 @@ package testhosts
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"testing"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 )
 
 // valve is a connection that can freeze: what arrives is no longer read and
@@ -92,17 +97,12 @@ func (h *host) serverConfig() *ssh.ServerConfig {
 			return nil, errors.New("not the fleet's key")
 		},
 	}
-	for _, key := range h.keys {
-		config.AddHostKey(key)
-	}
-	if h.config != nil {
-		h.config(config)
-	}
+	config.AddHostKey(h.key)
 	return config
 }
 
 // answerGlobal knows what OpenSSH's and x/crypto's clients ask of a server
-// beside channels. Anything else is news a test should hear.
+// beside channels. Anything else fails the test.
 func (h *host) answerGlobal(requests <-chan *ssh.Request) {
 	for request := range requests {
 		switch request.Type {
@@ -120,16 +120,13 @@ func (h *host) answerChannel(ctx context.Context, conn *valve, channel ssh.NewCh
 	if h.open != nil && h.open(ctx, channel) {
 		return
 	}
-	switch channel.ChannelType() {
-	case "session":
-		h.sessions.Add(1)
-		h.serveSession(ctx, conn, channel)
-	case "direct-tcpip":
-		h.forward(ctx, channel)
-	default:
+	if channel.ChannelType() != "session" {
 		h.fleet.t.Errorf("testhosts: %s: unexpected channel %q", h.Name, channel.ChannelType())
 		channel.Reject(ssh.UnknownChannelType, "unknown channel type")
+		return
 	}
+	h.sessions.Add(1)
+	h.serveSession(ctx, conn, channel)
 }
 
 // execAnswer is what a host does when a command is asked for.
@@ -149,7 +146,7 @@ type session struct {
 	channel ssh.Channel
 	stdout  io.Writer
 	pty     bool
-	ended   bool // how it ended has been said
+	ended   bool // how it ended has been sent
 }
 
 // serveSession answers the requests of one session. As in OpenSSH a session
@@ -217,7 +214,6 @@ func (s *session) answer(request *ssh.Request) (command string, exec bool) {
 	return command, exec
 }
 
-// exit says the command ended with this status.
 func (s *session) exit(status int) {
 	s.end("exit-status", struct{ Status uint32 }{uint32(status)})
 }
@@ -240,47 +236,40 @@ func (s *session) end(request string, payload any) {
 	s.channel.SendRequest(request, false, ssh.Marshal(payload))
 }
 
-// forward connects a client of a jump host to a host behind it. Nothing
-// leaves the process, so a host behind another can be reached no other way.
-func (h *host) forward(ctx context.Context, channel ssh.NewChannel) {
-	var to struct {
-		Host       string
-		Port       uint32
-		Originator string
-		OriginPort uint32
-	}
-	if err := ssh.Unmarshal(channel.ExtraData(), &to); err != nil {
-		h.fleet.t.Errorf("testhosts: %s: malformed direct-tcpip: %v", h.Name, err)
-		channel.Reject(ssh.ConnectionFailed, "malformed")
-		return
-	}
-	target := h.fleet.byName[to.Host]
-	switch {
-	case target == nil:
-		channel.Reject(ssh.ConnectionFailed, "Name or service not known")
-		return
-	case target.Behind != h.Name:
-		channel.Reject(ssh.Prohibited, "administratively prohibited")
-		return
-	case target.absent || int(to.Port) != h.fleet.Port:
-		channel.Reject(ssh.ConnectionFailed, "Connection refused")
-		return
-	case target.control != nil: // its kernel answers nobody
-		<-ctx.Done()
-		return
-	}
-	client, requests, err := channel.Accept()
+// key keeps the private half beside its ssh.Signer, for writing it down.
+type key struct {
+	ssh.Signer
+	private ed25519.PrivateKey
+}
+
+func generateKey() (key, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return
+		return key{}, err
 	}
-	go ssh.DiscardRequests(requests) // ends with the channel
-	h.forwards.Add(1)
-	near, far := net.Pipe()
-	stop := context.AfterFunc(ctx, func() { near.Close() })
-	defer stop()
-	h.fleet.running.Go(func() { target.serve(far) })
-	var pumps sync.WaitGroup
-	pumps.Go(func() { io.Copy(near, client); near.Close() })
-	pumps.Go(func() { io.Copy(client, near); client.Close() })
-	pumps.Wait()
+	signer, err := ssh.NewSignerFromSigner(private)
+	return key{signer, private}, err
+}
+
+func newKey(t testing.TB) key {
+	t.Helper()
+	k, err := generateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// files returns the texts of the two files OpenSSH keeps a key in.
+func (k key) files(comment string) (private, public []byte, err error) {
+	block, err := ssh.MarshalPrivateKey(k.private, comment)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(k.PublicKey()), nil
+}
+
+// knownLine is the known_hosts line of a host at these addresses (host:port).
+func knownLine(addresses []string, public ssh.PublicKey) string {
+	return knownhosts.Line(addresses, public) + "\n"
 }

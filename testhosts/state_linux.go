@@ -93,7 +93,7 @@ func (c *Cluster) writeState(options Options) error {
 
 // addKey adds a new key's two files and returns its public half.
 func addKey(files map[string][]byte, name, comment string) (ssh.PublicKey, error) {
-	k, err := generateEd25519()
+	k, err := generateKey()
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // ShrinkSHM leaves /dev/shm this many bytes, as a container runtime does that
-// nobody told otherwise (64 MiB).
+// is not configured otherwise (64 MiB).
 func (n *Node) ShrinkSHM(bytes int64) (Undo, error) {
 	return n.remount("/dev/shm", 0, fmt.Sprintf("size=%d", bytes), "size=50%")
 }
@@ -54,35 +54,29 @@ func (n *Node) remount(path string, flags uintptr, options, before string) (Undo
 		}
 		return nil
 	}
-	if err := set(flags, options); err != nil {
-		return nil, err
-	}
-	return func() error { return set(0, before) }, nil
+	return func() error { return set(0, before) }, set(flags, options)
 }
 
 // edit rewrites a file of the node; a file that is not there reads as empty.
 // What it leaves empty goes away.
 func (n *Node) edit(path string, change func(text string) string) (Undo, error) {
 	var before []byte
-	err := n.inside(func() error {
-		var err error
+	replace := func(text string) error {
+		if text == "" {
+			return os.Remove(path)
+		}
+		return os.WriteFile(path, []byte(text), 0o600) // the mode is of a new file
+	}
+	err := n.inside(func() (err error) {
 		if before, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return replaceText(path, change(string(before)))
+		return replace(change(string(before)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
-	return func() error { return n.inside(func() error { return replaceText(path, string(before)) }) }, nil
-}
-
-// replaceText keeps the mode of the file it replaces the text of.
-func replaceText(path, text string) error {
-	if text == "" {
-		return os.Remove(path)
-	}
-	return os.WriteFile(path, []byte(text), 0o600)
+	return func() error { return n.inside(func() error { return replace(string(before)) }) }, nil
 }
 
 // NoisyShell has ~/.bashrc print, which bash reads for commands over ssh too.
@@ -110,9 +104,9 @@ func (n *Node) ForgetName(name string) (Undo, error) {
 	return n.edit("/etc/hosts", func(text string) string { return entry.ReplaceAllString(text, "") })
 }
 
-// NCCLConf writes an NCCL configuration file: /etc/nccl.conf or ~/.nccl.conf,
-// given as absolute path.
-func (n *Node) NCCLConf(path, text string) (Undo, error) {
+// Configure writes a configuration file: NCCL's /etc/nccl.conf, or
+// /root/.deepspeed_env, which DeepSpeed reads on the head alone.
+func (n *Node) Configure(path, text string) (Undo, error) {
 	return n.edit(path, func(string) string { return text })
 }
 
@@ -136,8 +130,8 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 // OtherPackage installs the metadata of a Python package, and nothing else of
 // it, in root's user site of /usr/bin/python3: enough for whoever asks which
 // version is there. It comes before the system's own.
-func (n *Node) OtherPackage(ctx context.Context, name, version string) (Undo, error) {
-	site, err := n.userSite(ctx)
+func (n *Node) OtherPackage(name, version string) (Undo, error) {
+	site, err := n.userSite()
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +144,8 @@ func (n *Node) OtherPackage(ctx context.Context, name, version string) (Undo, er
 }
 
 // CUDATorch is OtherPackage for a torch, with what it says of its build.
-func (n *Node) CUDATorch(ctx context.Context, version, cuda string) (Undo, error) {
-	site, err := n.userSite(ctx)
+func (n *Node) CUDATorch(version, cuda string) (Undo, error) {
+	site, err := n.userSite()
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +159,7 @@ func (n *Node) CUDATorch(ctx context.Context, version, cuda string) (Undo, error
 	if err != nil {
 		return nil, err
 	}
-	uninstall, err := n.OtherPackage(ctx, "torch", version)
+	uninstall, err := n.OtherPackage("torch", version)
 	if err != nil {
 		return nil, errors.Join(err, unbuild())
 	}
@@ -173,8 +167,8 @@ func (n *Node) CUDATorch(ctx context.Context, version, cuda string) (Undo, error
 }
 
 // userSite is where root's own packages of /usr/bin/python3 lie.
-func (n *Node) userSite(ctx context.Context) (string, error) {
-	out, err := n.Command(ctx, "/usr/bin/python3", "-m", "site", "--user-site").Output()
+func (n *Node) userSite() (string, error) {
+	out, err := n.Command(context.Background(), "/usr/bin/python3", "-m", "site", "--user-site").Output()
 	site := strings.TrimSpace(string(out))
 	if !filepath.IsAbs(site) {
 		// `site --user-site` exits with 1 when the directory is not there yet, so
@@ -253,9 +247,4 @@ func (n *Node) ForeignPDSH() (Undo, error) {
 		}
 	}
 	return nil, errors.New("pdsh has no modules: run testhosts/apt.sh")
-}
-
-// DeepSpeedEnv writes ~/.deepspeed_env, which DeepSpeed reads on the head alone.
-func (n *Node) DeepSpeedEnv(text string) (Undo, error) {
-	return n.edit("/root/.deepspeed_env", func(string) string { return text })
 }

@@ -9,21 +9,14 @@ import (
 
 // RenameNIC gives eth0 another name, as other firmware or another slot does.
 func (n *Node) RenameNIC(name string) (Undo, error) {
-	if err := n.renameLink("eth0", name); err != nil {
-		return nil, err
-	}
-	return func() error { return n.renameLink(name, "eth0") }, nil
+	return func() error { return n.renameLink(name, "eth0") }, n.renameLink("eth0", name)
 }
 
 func (n *Node) renameLink(from, to string) error {
-	return n.insideNetwork(func() error {
-		link, err := netlink.LinkByName(from)
-		if err != nil {
-			return err
-		}
+	return n.link(from, func(link netlink.Link) error {
 		// Kernels before 6.2 rename only what is down; going down loses the
 		// neighbours.
-		err = errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
+		err := errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
 		if err != nil {
 			return fmt.Errorf("%s: rename %s to %s: %w", n.Name, from, to, err)
 		}
@@ -84,12 +77,9 @@ func (n *Node) AddNIC(nic NIC) (Undo, error) {
 // one.
 func (n *Node) plugIn(nic NIC) error {
 	var port int
-	err := n.insideNetwork(func() error {
-		link, err := netlink.LinkByName(nic.Name)
-		if err == nil {
-			port = link.Attrs().ParentIndex
-		}
-		return err
+	err := n.link(nic.Name, func(link netlink.Link) error {
+		port = link.Attrs().ParentIndex
+		return nil
 	})
 	if err != nil {
 		return err

@@ -17,7 +17,6 @@ func TestTroubles(t *testing.T) { testhosts.InParts(t, sharing(3), troubles) }
 
 func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 	w1, w2 := c.Nodes[0], c.Nodes[1]
-	ctx := t.Context()
 	const login = "ssh -o BatchMode=yes -o ConnectTimeout=5 w2 echo in 2>&1"
 	// A server that is asked in vain answers nothing; bash says what TCP saw.
 	const connect = "timeout 2.5 bash -c '</dev/tcp/w2/22' 2>&1 && echo open; [ $? = 124 ] && echo silence"
@@ -27,11 +26,11 @@ func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		look          string
 		trouble, fine string // what the look prints, in part, and what it prints otherwise
 	}{
-		"drop":              {func() (testhosts.Undo, error) { return w2.Drop(ctx) }, connect, "silence", "open"},
-		"drop a port":       {func() (testhosts.Undo, error) { return w2.Drop(ctx, "23", "1024:65535") }, "timeout 2 bash -c '</dev/tcp/w2/2000' 2>/dev/null; echo $?", "124", "1\n"},
-		"reject":            {func() (testhosts.Undo, error) { return w2.Reject(ctx, "22") }, connect, "Connection refused", "open"},
-		"unroute":           {func() (testhosts.Undo, error) { return w2.Unroute(ctx) }, connect, "No route to host", "open"},
-		"drop from w1":      {func() (testhosts.Undo, error) { return w2.DropFrom(ctx, w1) }, "ssh w1 ssh -o ConnectTimeout=3 w2 echo in 2>&1; ssh w2 ssh w1 echo out", "timed out\r\nout", "in\nout"},
+		"drop":              {func() (testhosts.Undo, error) { return w2.Drop() }, connect, "silence", "open"},
+		"drop a port":       {func() (testhosts.Undo, error) { return w2.Drop("23", "1024:65535") }, "timeout 2 bash -c '</dev/tcp/w2/2000' 2>/dev/null; echo $?", "124", "1\n"},
+		"reject":            {func() (testhosts.Undo, error) { return w2.Reject("22") }, connect, "Connection refused", "open"},
+		"unroute":           {func() (testhosts.Undo, error) { return w2.Unroute() }, connect, "No route to host", "open"},
+		"drop from w1":      {func() (testhosts.Undo, error) { return w2.DropFrom(w1) }, "ssh w1 ssh -o ConnectTimeout=3 w2 echo in 2>&1; ssh w2 ssh w1 echo out", "timed out\r\nout", "in\nout"},
 		"mtu":               {func() (testhosts.Undo, error) { return w2.SetMTU(1400) }, inNode("cat /sys/class/net/eth0/mtu"), "1400", "1500"},
 		"narrow path":       {func() (testhosts.Undo, error) { return w2.NarrowPath(1300) }, "python3 -c 'import socket; s=socket.create_connection((\"w2\",22)); print(s.recv(9)); s.settimeout(3); s.sendall(b\"SSH-2.0-x\\r\\n\"+b\"A\"*9000); n=0\nwhile n<500:\n  got=len(s.recv(9999)); n+=got\n  if not got: break\nprint(\"crossed\")' 2>&1", "timed out", "crossed"},
 		"other nic name":    {func() (testhosts.Undo, error) { return w2.RenameNIC("enp4s0") }, inNode("ls /sys/class/net"), "enp4s0", "eth0"},
@@ -47,13 +46,13 @@ func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		"locked account":    {w2.LockAccount, login, "Permission denied (publickey)", "in\n"},
 		"loopback name":     {w2.LoopbackHostname, inNode("getent hosts w2"), "127.0.1.1", "10.77.1.2 "},
 		"wrong hosts":       {func() (testhosts.Undo, error) { return w2.WrongHosts("w1", "10.77.9.9") }, inNode("getent hosts w1"), "10.77.9.9", "10.77.1.1 "},
-		"nccl.conf":         {func() (testhosts.Undo, error) { return w2.NCCLConf("/etc/nccl.conf", "NCCL_DEBUG=INFO\n") }, inNode("cat /etc/nccl.conf"), "NCCL_DEBUG=INFO", "No such file"},
+		"nccl.conf":         {func() (testhosts.Undo, error) { return w2.Configure("/etc/nccl.conf", "NCCL_DEBUG=INFO\n") }, inNode("cat /etc/nccl.conf"), "NCCL_DEBUG=INFO", "No such file"},
 		"leftover segment":  {func() (testhosts.Undo, error) { return w2.LeftoverSegment("nccl-AbCdEf", 4096, 48*time.Hour) }, inNode("find /dev/shm -name nccl-\\* -mtime +0 -size 4k; echo looked"), "nccl-AbCdEf", "looked\n"},
-		"other package":     {func() (testhosts.Undo, error) { return w2.OtherPackage(ctx, "preflightdemo", "4.25.0") }, inNode("/usr/bin/python3 -c \"import importlib.metadata as m; print(m.version(\\\"preflightdemo\\\"))\""), "4.25.0", "No package metadata"},
-		"freeze":            {func() (testhosts.Undo, error) { return w2.Freeze(ctx) }, connect + "; timeout 3 bash -c 'read line </dev/tcp/w2/22; echo $line' || echo frozen", "open\nfrozen", "open\nSSH-2.0-OpenSSH"},
-		"kill":              {func() (testhosts.Undo, error) { return w2.Kill(ctx) }, connect, "Connection refused", "open"},
-		"other host key":    {func() (testhosts.Undo, error) { return w2.ChangeHostKey(ctx) }, login, "HOST IDENTIFICATION HAS CHANGED", "in\n"},
-		"memlock":           {func() (testhosts.Undo, error) { return w2.Limit(ctx, "memlock", 65536) }, inNode("[ $(ulimit -S -l) = 64 ] && echo low || echo plenty"), "low", "plenty"},
+		"other package":     {func() (testhosts.Undo, error) { return w2.OtherPackage("preflightdemo", "4.25.0") }, inNode("/usr/bin/python3 -c \"import importlib.metadata as m; print(m.version(\\\"preflightdemo\\\"))\""), "4.25.0", "No package metadata"},
+		"freeze":            {func() (testhosts.Undo, error) { return w2.Freeze() }, connect + "; timeout 3 bash -c 'read line </dev/tcp/w2/22; echo $line' || echo frozen", "open\nfrozen", "open\nSSH-2.0-OpenSSH"},
+		"kill":              {func() (testhosts.Undo, error) { return w2.Kill() }, connect, "Connection refused", "open"},
+		"other host key":    {func() (testhosts.Undo, error) { return w2.ChangeHostKey() }, login, "HOST IDENTIFICATION HAS CHANGED", "in\n"},
+		"memlock":           {func() (testhosts.Undo, error) { return w2.Limit("memlock", 65536) }, inNode("[ $(ulimit -S -l) = 64 ] && echo low || echo plenty"), "low", "plenty"},
 		"held port":         {func() (testhosts.Undo, error) { return w2.HoldPort(29500) }, inNode("ss -Hltnp sport = :29500; echo looked"), "python3", "looked\n"},
 		"hidden directory":  {func() (testhosts.Undo, error) { return w2.Hide(testhosts.JobDirectory) }, inNode("ls job/train.py hostfile"), "cannot access 'job/train.py'", "job/train.py\n"},
 		"hidden file":       {func() (testhosts.Undo, error) { return w2.Hide("/usr/bin/python3") }, inNode("/usr/bin/python3 -V; /usr/bin/perl -e \"print qq(beside)\""), "No such file", "Python 3"},
@@ -62,7 +61,7 @@ func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		}, "ssh w2 cat job/train.py | diff ~/job/train.py - && echo same", "> # other", "same"},
 		"few GPUs":      {func() (testhosts.Undo, error) { return w2.SetGPUs(4) }, inNode("ls /dev | grep -c ^nvidia[0-9]; df --output=fstype /dev/shm /dev/pts | tail -n 2; : >/dev/null"), "4\ntmpfs\ndevpts\n", "0\ntmpfs\ndevpts\n"},
 		"foreign pdsh":  {c.Head.ForeignPDSH, "pdsh -R ssh -w w1 echo in 2>&1", "Owner not root, current uid, or pdsh executable owner", "w1: in\n"},
-		"deepspeed_env": {func() (testhosts.Undo, error) { return c.Head.DeepSpeedEnv("# X\n") }, "cat ~/.deepspeed_env 2>&1", "# X", "No such file"},
+		"deepspeed_env": {func() (testhosts.Undo, error) { return c.Head.Configure("/root/.deepspeed_env", "# X\n") }, "cat ~/.deepspeed_env 2>&1", "# X", "No such file"},
 	}
 	for i, name := range slices.Sorted(maps.Keys(tests)) {
 		if !mine(i) {

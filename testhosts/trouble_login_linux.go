@@ -37,12 +37,11 @@ func (n *Node) UnknownToPeers() (Undo, error) {
 		return nil, err
 	}
 	var undos []Undo
-	undo := func() error {
-		var failures []error
+	undo := func() (err error) {
 		for _, u := range undos {
-			failures = append(failures, u())
+			err = errors.Join(err, u())
 		}
-		return errors.Join(failures...)
+		return err
 	}
 	for _, peer := range n.Peers() {
 		u, err := peer.edit(knownHostsPath, func(text string) string { return strings.Replace(text, line, "", 1) })
@@ -71,7 +70,6 @@ func (n *Node) LockAccount() (Undo, error) {
 // knownHostsPath is where every machine has the host keys of all.
 const knownHostsPath = "/root/.ssh/known_hosts"
 
-// knownLine is the node's line of known_hosts.
 func (n *Node) knownLine(public ssh.PublicKey) string {
 	return knownLine([]string{n.Name, n.Address}, public)
 }

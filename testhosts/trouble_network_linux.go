@@ -10,7 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Undo takes a trouble back and leaves the node as it was before.
+// Undo takes a fault back and leaves the node as it was before. It is of no use beside an
+// error.
 type Undo func() error
 
 // Ephemeral is the range of ports that Linux gives to sockets which ask for
@@ -24,49 +25,49 @@ const Ephemeral = "32768:60999"
 
 // Drop has the node's firewall throw connections away, or all that arrives when
 // no ports are named. Senders wait.
-func (n *Node) Drop(ctx context.Context, ports ...string) (Undo, error) {
-	return n.firewall(ctx, connections(ports), "DROP")
+func (n *Node) Drop(ports ...string) (Undo, error) {
+	return n.firewall(connections(ports), "DROP")
 }
 
 // DropFrom throws away the connections that peer starts to this node, to all
 // ports when none is named. Those this node starts to peer work: the one-way
 // firewall.
-func (n *Node) DropFrom(ctx context.Context, peer *Node, ports ...string) (Undo, error) {
+func (n *Node) DropFrom(peer *Node, ports ...string) (Undo, error) {
 	if len(ports) == 0 {
 		ports = allPorts
 	}
-	return n.firewall(ctx, append([]string{"-s", peer.Address}, connections(ports)...), "DROP")
+	return n.firewall(append([]string{"-s", peer.Address}, connections(ports)...), "DROP")
 }
 
 // Reject has the node's firewall answer connections, to all ports when none is
 // named, with a reset, as if nothing listened.
-func (n *Node) Reject(ctx context.Context, ports ...string) (Undo, error) {
+func (n *Node) Reject(ports ...string) (Undo, error) {
 	if len(ports) == 0 {
 		ports = allPorts // only TCP can be reset
 	}
-	return n.firewall(ctx, connections(ports), "REJECT", "--reject-with", "tcp-reset")
+	return n.firewall(connections(ports), "REJECT", "--reject-with", "tcp-reset")
 }
 
 // Prohibit has the node's firewall answer connections, or all that arrives when
 // no ports are named, with "host administratively prohibited", as firewalld's
-// default rules do. Callers are told that there is no route to the host.
-func (n *Node) Prohibit(ctx context.Context, ports ...string) (Undo, error) {
-	return n.firewall(ctx, connections(ports), "REJECT", "--reject-with", "icmp-host-prohibited")
+// default rules do. Callers see that there is no route to the host.
+func (n *Node) Prohibit(ports ...string) (Undo, error) {
+	return n.firewall(connections(ports), "REJECT", "--reject-with", "icmp-host-prohibited")
 }
 
 // ResetAfterAccept has the node accept connections to these TCP ports and reset
 // them at the first byte the caller sends, as firewalls do that look into what
-// passes, and proxies whose server is dead. The node itself hears nothing.
-func (n *Node) ResetAfterAccept(ctx context.Context, ports ...string) (Undo, error) {
+// passes, and proxies whose server is dead. The node itself sees nothing.
+func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 	spoken := []string{"-p", "tcp", "--tcp-flags", "PSH", "PSH", "-m", "conntrack", "--ctdir", "ORIGINAL"}
-	return n.firewall(ctx, append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
+	return n.firewall(append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
 }
 
 // Unroute has everything that is sent to the node answered with "host
 // unreachable", as a router does for a machine that is switched off. Linux
-// believes it when it hears it twice, after a second.
-func (n *Node) Unroute(ctx context.Context) (Undo, error) {
-	return n.firewall(ctx, nil, "REJECT", "--reject-with", "icmp-host-unreachable")
+// believes it the second time, after a second.
+func (n *Node) Unroute() (Undo, error) {
+	return n.firewall(nil, "REJECT", "--reject-with", "icmp-host-unreachable")
 }
 
 var allPorts = []string{"0:65535"}
@@ -86,16 +87,14 @@ func toPorts(ports []string) []string {
 
 // firewall has what arrives from other machines and matches go to a target. The
 // rule comes first in its chain.
-func (n *Node) firewall(ctx context.Context, match []string, target ...string) (Undo, error) {
+func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 	rule := append([]string{"INPUT", "!", "-i", "lo"}, match...)
 	rule = append(append(rule, "-j"), target...)
-	if _, err := n.Run(ctx, append([]string{"iptables", "-w", "-I"}, rule...)...); err != nil {
-		return nil, err
-	}
-	return func() error {
-		_, err := n.Run(context.Background(), append([]string{"iptables", "-w", "-D"}, rule...)...)
+	set := func(how string) error {
+		_, err := n.Run(context.Background(), append([]string{"iptables", "-w", how}, rule...)...)
 		return err
-	}, nil
+	}
+	return func() error { return set("-D") }, set("-I")
 }
 
 // LoseRoutes leaves the node no route but the one to the head: its own calls to
@@ -104,11 +103,7 @@ func (n *Node) firewall(ctx context.Context, match []string, target ...string) (
 func (n *Node) LoseRoutes() (Undo, error) {
 	var had []netlink.Route
 	var toHead *netlink.Route
-	err := n.insideNetwork(func() error {
-		eth0, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
+	err := n.link("eth0", func(eth0 netlink.Link) (err error) {
 		if had, err = netlink.RouteList(eth0, netlink.FAMILY_V4); err != nil {
 			return err
 		}
@@ -141,19 +136,6 @@ func (n *Node) LoseRoutes() (Undo, error) {
 	}, nil
 }
 
-// Misroute gives the node a route to peer that leads nowhere, of a kind that
-// ip-route(8) knows: unreachable ("no route to host"), prohibit ("permission
-// denied") or blackhole ("invalid argument"). What peer starts gets no answer.
-func (n *Node) Misroute(ctx context.Context, kind string, peer *Node) (Undo, error) {
-	if _, err := n.Run(ctx, "ip", "route", "add", kind, peer.Address); err != nil {
-		return nil, err
-	}
-	return func() error {
-		_, err := n.Run(context.Background(), "ip", "route", "del", kind, peer.Address)
-		return err
-	}, nil
-}
-
 // SetMTU gives eth0 another MTU than the other nodes have, in bytes.
 func (n *Node) SetMTU(bytes int) (Undo, error) { return n.setMTU(n, "eth0", bytes) }
 
@@ -175,9 +157,9 @@ func (n *Node) NarrowPath(bytes int) (Undo, error) {
 
 // NarrowPeers has packets of more than this many bytes vanish when they come
 // from another node. The head's pass, so that it can log in and look around.
-func (n *Node) NarrowPeers(ctx context.Context, bytes int) (Undo, error) {
+func (n *Node) NarrowPeers(bytes int) (Undo, error) {
 	large := fmt.Sprintf("%d:65535", bytes+1)
-	return n.firewall(ctx, []string{"!", "-s", n.cluster.Head.Address, "-m", "length", "--length", large}, "DROP")
+	return n.firewall([]string{"!", "-s", n.cluster.Head.Address, "-m", "length", "--length", large}, "DROP")
 }
 
 // defaultSegments is the kernel's GSO_MAX_SEGS.
@@ -186,13 +168,7 @@ const defaultSegments = 65535
 // segments sets how many TCP segments an eth0 takes in one piece.
 func (c *Cluster) segments(most int) error {
 	for _, n := range c.Machines() {
-		err := n.insideNetwork(func() error {
-			link, err := netlink.LinkByName("eth0")
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetGSOMaxSegs(link, most)
-		})
+		err := n.link("eth0", func(eth0 netlink.Link) error { return netlink.LinkSetGSOMaxSegs(eth0, most) })
 		if err != nil {
 			return fmt.Errorf("%s: segments of eth0: %w", n.Name, err)
 		}
@@ -200,15 +176,10 @@ func (c *Cluster) segments(most int) error {
 	return nil
 }
 
-// setMTU sets the MTU of an interface in the network of at.
 func (n *Node) setMTU(at *Node, name string, bytes int) (Undo, error) {
 	var was int
 	set := func(mtu int) error {
-		return at.insideNetwork(func() error {
-			link, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
+		return at.link(name, func(link netlink.Link) error {
 			was = link.Attrs().MTU
 			return netlink.LinkSetMTU(link, mtu)
 		})

@@ -12,21 +12,18 @@ import (
 
 // Freeze stops every process of the node, sshd and what runs under it. The
 // kernel goes on: TCP connections are accepted and nothing more happens.
-func (n *Node) Freeze(ctx context.Context) (Undo, error) {
-	if err := n.signalAll(ctx, "STOP"); err != nil {
-		return nil, err
-	}
-	return func() error { return n.signalAll(context.Background(), "CONT") }, nil
+func (n *Node) Freeze() (Undo, error) {
+	return func() error { return n.signalAll("CONT") }, n.signalAll("STOP")
 }
 
 // Kill ends sshd and everything else that runs on the node, and returns when
 // connections are refused.
-func (n *Node) Kill(ctx context.Context) (Undo, error) {
-	if err := n.signalAll(ctx, "KILL"); err != nil {
+func (n *Node) Kill() (Undo, error) {
+	if err := n.signalAll("KILL"); err != nil {
 		return nil, err
 	}
 	// The port is closed when the process is gone, not when it is doomed.
-	_, err := n.Run(ctx, "/bin/sh", "-c", `pid=$(cat `+sshdPid+`); while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm `+sshdPid)
+	_, err := n.shell(`pid=$(cat ` + sshdPid + `); while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm ` + sshdPid)
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +38,15 @@ func (n *Node) Kill(ctx context.Context) (Undo, error) {
 
 // signalAll signals every process of the node but its first, as kill -1 does
 // in a process table of one's own.
-func (n *Node) signalAll(ctx context.Context, signal string) error {
-	_, err := n.Run(ctx, "/bin/sh", "-c", "kill -"+signal+" -1")
+func (n *Node) signalAll(signal string) error {
+	_, err := n.shell("kill -" + signal + " -1")
 	return err
 }
 
 // ChangeHostKey has sshd present a key that nobody knows, as after a
 // reinstallation.
-func (n *Node) ChangeHostKey(ctx context.Context) (Undo, error) {
-	other, err := generateEd25519()
+func (n *Node) ChangeHostKey() (Undo, error) {
+	other, err := generateKey()
 	if err != nil {
 		return nil, err
 	}
@@ -61,45 +58,31 @@ func (n *Node) ChangeHostKey(ctx context.Context) (Undo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.reloadSSHD(ctx); err != nil {
-		return nil, err
-	}
-	return func() error {
-		if err := restore(); err != nil {
-			return err
-		}
-		return n.reloadSSHD(context.Background())
-	}, nil
+	return func() error { return errors.Join(restore(), n.reloadSSHD()) }, n.reloadSSHD()
 }
 
 // reloadSSHD has sshd read its files again and returns when it listens again.
-func (n *Node) reloadSSHD(ctx context.Context) error {
-	_, err := n.Run(ctx, "/bin/sh", "-c", `pid=$(cat `+sshdPid+`) && rm `+sshdPid+` && kill -HUP "$pid"`)
-	if err != nil {
+func (n *Node) reloadSSHD() error {
+	if _, err := n.shell(`pid=$(cat ` + sshdPid + `) && rm ` + sshdPid + ` && kill -HUP "$pid"`); err != nil {
 		return err
 	}
-	return n.awaitSSHD(ctx)
+	return n.awaitSSHD(context.Background())
 }
 
 // Limit sets the soft resource limit of every session to come, by prlimit's
 // name for it (memlock, nofile, nproc, …) and in its units. The hard limit
 // stays: not every root may raise it again.
-func (n *Node) Limit(ctx context.Context, resource string, value int64) (Undo, error) {
-	prlimit := func(ctx context.Context, options string) (string, error) {
-		return n.Run(ctx, "/bin/sh", "-c", `prlimit --pid "$(cat `+sshdPid+`)" `+options)
-	}
-	before, err := prlimit(ctx, "--raw --noheadings --output=SOFT --"+resource)
+func (n *Node) Limit(resource string, value int64) (Undo, error) {
+	const prlimit = `prlimit --pid "$(cat ` + sshdPid + `)" `
+	before, err := n.shell(prlimit + "--raw --noheadings --output=SOFT --" + resource)
 	if err != nil {
 		return nil, err
 	}
-	set := func(ctx context.Context, limit string) error {
-		_, err := prlimit(ctx, "--"+resource+"="+limit+":")
+	set := func(limit string) error {
+		_, err := n.shell(prlimit + "--" + resource + "=" + limit + ":")
 		return err
 	}
-	if err := set(ctx, strconv.FormatInt(value, 10)); err != nil {
-		return nil, err
-	}
-	return func() error { return set(context.Background(), strings.TrimSpace(before)) }, nil
+	return func() error { return set(strings.TrimSpace(before)) }, set(strconv.FormatInt(value, 10))
 }
 
 // HoldPort has a process of the node listen on a TCP port and returns when it
@@ -123,15 +106,15 @@ while True: time.sleep(3600)`, strconv.Itoa(port))
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	said, err := bufio.NewReader(out).ReadString('\n')
+	line, err := bufio.NewReader(out).ReadString('\n')
 	ended := make(chan struct{})
 	n.cluster.waiting.Go(func() {
 		defer close(ended)
-		cmd.Wait() // it ends by being killed, or has said why
+		cmd.Wait() // it ends by being killed, or has printed why
 	})
-	if said != "listening\n" {
+	if line != "listening\n" {
 		<-ended
-		return nil, fmt.Errorf("%s: hold port %d: %s%v", n.Name, port, said, err)
+		return nil, fmt.Errorf("%s: hold port %d: %s%v", n.Name, port, line, err)
 	}
 	return func() error {
 		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -22,33 +22,29 @@ import (
 type demoFault struct {
 	node  string
 	what  string
-	plant func(context.Context, *testhosts.Node) (testhosts.Undo, error)
+	plant func(*testhosts.Node) (testhosts.Undo, error)
 }
 
 // demoFaults are the ones people lose days to.
 var demoFaults = []demoFault{
-	{"w1", "a docker0 that comes before the network card", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.AddDocker0First()
-	}},
-	{"w2", "a /dev/shm of 64 MiB, docker's default", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"w1", "a docker0 that comes before the network card", (*testhosts.Node).AddDocker0First},
+	{"w2", "a /dev/shm of 64 MiB, docker's default", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.ShrinkSHM(64 << 20)
 	}},
-	{oddPackage, "another protobuf than everybody else's", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.OtherPackage(ctx, "protobuf", "5.29.1")
+	{oddPackage, "another protobuf than everybody else's", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.OtherPackage("protobuf", "5.29.1")
 	}},
-	{"w4", "a .bashrc that prints a greeting", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"w4", "a .bashrc that prints a greeting", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.NoisyShell("Welcome to the cluster")
 	}},
-	{"w5", "a host key that is not the one in known_hosts", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.ChangeHostKey(ctx)
+	{"w5", "a host key that is not the one in known_hosts", (*testhosts.Node).ChangeHostKey},
+	{"w6", "a firewall that drops everything", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop()
 	}},
-	{"w6", "a firewall that drops everything", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx)
+	{"w7", "a firewall that opens ssh alone", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.Drop("1:21", "23:65535")
 	}},
-	{"w7", "a firewall that opens ssh alone", func(ctx context.Context, n *testhosts.Node) (testhosts.Undo, error) {
-		return n.Drop(ctx, "1:21", "23:65535")
-	}},
-	{"w8", "a driver that was upgraded while its old kernel module is still loaded", func(_ context.Context, n *testhosts.Node) (testhosts.Undo, error) {
+	{"w8", "a driver that was upgraded while its old kernel module is still loaded", func(n *testhosts.Node) (testhosts.Undo, error) {
 		driver := gpus.H100s(8)
 		driver.Module = "535.161.08"
 		return n.SetDriver(driver)
@@ -95,7 +91,7 @@ func demo(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Down()) }()
-	if err := breakCluster(ctx, cluster); err != nil {
+	if err := breakCluster(cluster); err != nil {
 		return err
 	}
 	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "10s"}
@@ -133,18 +129,18 @@ const oddPackage = "w3"
 
 // breakCluster gives every node GPUs and a torch for them, every other one the same
 // protobuf, and plants the faults.
-func breakCluster(ctx context.Context, cluster *testhosts.Cluster) error {
+func breakCluster(cluster *testhosts.Cluster) error {
 	for _, node := range cluster.Nodes {
 		if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
 			return err
 		}
-		if _, err := node.CUDATorch(ctx, "2.5.1+cu124", "12.4"); err != nil {
+		if _, err := node.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
 			return err
 		}
 		if node.Name == oddPackage {
 			continue
 		}
-		if _, err := node.OtherPackage(ctx, "protobuf", "4.25.3"); err != nil {
+		if _, err := node.OtherPackage("protobuf", "4.25.3"); err != nil {
 			return err
 		}
 	}
@@ -154,7 +150,7 @@ func breakCluster(ctx context.Context, cluster *testhosts.Cluster) error {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "planting on %s: %s\n", fault.node, fault.what)
-		if _, err := fault.plant(ctx, node); err != nil {
+		if _, err := fault.plant(node); err != nil {
 			return fmt.Errorf("planting on %s: %w", fault.node, err)
 		}
 	}

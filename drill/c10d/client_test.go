@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -173,24 +172,6 @@ func TestWaitIsGivenUpAtAStranger(t *testing.T) {
 	}
 	if _, err := ours.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the connection is not closed: %v", err)
-	}
-}
-
-func TestClientKeepsToTheLimits(t *testing.T) {
-	ctx := patient(t)
-	client := NewClient(nil, facts.GenerationPings) // nothing may be sent
-	old := NewClient(nil, facts.GenerationLegacy)
-	tests := map[string]struct{ got, want error }{
-		"a long key":   {client.Set(ctx, strings.Repeat("k", maxKey+1), nil), errTooLong},
-		"a long value": {client.Set(ctx, "k", make([]byte, maxValue+1)), errTooLong},
-		"many keys":    {client.Wait(ctx, make([]string, maxKeys+1)...), errTooMany},
-		"a validate":   {old.Validate(ctx), ErrUnsupported},
-		"a ping":       {NewClient(nil, facts.GenerationValidates).Ping(ctx, 1), ErrUnsupported},
-	}
-	for name, tt := range tests {
-		if !errors.Is(tt.got, tt.want) {
-			t.Errorf("%s: %v, want %v", name, tt.got, tt.want)
-		}
 	}
 }
 

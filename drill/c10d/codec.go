@@ -31,7 +31,7 @@ func putUint32(to []byte, number uint32) []byte {
 // piece is how much is made room for at once, whatever length was announced.
 const piece = 64 << 10
 
-// decoder reads fields. spend, where there is one, is told of every byte that
+// decoder reads fields. spend, where there is one, is called for every byte that
 // has to be kept, before it is.
 type decoder struct {
 	from  io.Reader
@@ -89,7 +89,6 @@ func (d decoder) key() (string, error) {
 
 func (d decoder) value() ([]byte, error) { return d.bytes(maxValue) }
 
-// count reads how many keys follow.
 func (d decoder) count() (int, error) {
 	announced, err := d.int()
 	if err == nil && uint64(announced) > maxKeys {

@@ -10,7 +10,6 @@ import (
 	"preflight/facts"
 )
 
-// conversation is one connection to the server.
 type conversation struct {
 	*store
 	generation facts.Generation
@@ -143,21 +142,21 @@ func (c *conversation) replyValues(keys []string) error {
 func (c *conversation) beginWait(keys []string) error {
 	w := &waiting{keys: c.store.wait(keys), held: c.held, stop: make(chan struct{}), done: make(chan struct{})}
 	c.wait, c.held = w, 0
-	tell := func() error {
+	confirm := func() error {
 		_ = c.replies.WriteByte(replyStop) // Flush returns its error
 		return c.replies.Flush()
 	}
 	select {
 	case <-w.keys.ready:
 		close(w.done)
-		return tell()
+		return confirm()
 	default:
 	}
 	go func() {
 		defer close(w.done)
 		select {
 		case <-w.keys.ready:
-			_ = tell() // a broken connection also ends the reading
+			_ = confirm() // a broken connection also ends the reading
 		case <-w.stop:
 		}
 	}()

@@ -27,17 +27,15 @@ func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	var answer byte
 	err := c.do(ctx, request{query: queryCheck, keys: keys}, func(reply decoder) (err error) {
-		if answer, err = reply.byte(); err == nil && answer != replyReady && answer != replyNotReady {
-			err = ErrNotAStore
-		}
-		return err
+		answer, err = reply.byte()
+		return orNotAStore(err, answer == replyReady || answer == replyNotReady)
 	})
 	return answer == replyReady, err
 }
 
 // Wait waits until all keys are there. When ctx ends first it takes the wait
 // back, so that the connection can be used on; a store of the oldest generation
-// cannot be told, nor one that does not confirm it, and then the connection is
+// has no request for that, nor one that does not confirm it, and then the connection is
 // closed. Either way the error is the context's.
 func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	wait := request{query: queryWait, keys: keys}
@@ -46,9 +44,6 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // nothing was asked that could be taken back
-	}
-	if err := wait.sendable(); err != nil {
-		return err
 	}
 	asked, canceled := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -76,13 +71,11 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	return context.Cause(ctx)
 }
 
-// stopped reads the end of a wait.
 func stopped(reply decoder) error {
 	answer, err := reply.byte()
 	return orNotAStore(err, answer == replyStop)
 }
 
-// orNotAStore is err, or ErrNotAStore where the reply is not what it should be.
 func orNotAStore(err error, asItShould bool) error {
 	if err == nil && !asItShould {
 		err = ErrNotAStore

@@ -1,3 +1,19 @@
+// Package c10d speaks the protocol of torch's TCPStore, as a client and as a
+// server, in its three generations.
+//
+// The server answers all that torch's ranks may ask; the client asks no more than
+// a rendezvous needs.
+//
+// Keys travel as they are given. torch puts a "/" before every key its users
+// name, and none before init/, the count of those who joined.
+//
+// It refuses to disturb: a running job's store is only ever asked complete
+// requests that change nothing. It refuses to grow: what a peer announces is
+// believed only as it arrives, and a store has a size it does not pass.
+//
+// The facts are pytorch/pytorch, torch/csrc/distributed/c10d: TCPStore.cpp (1.13
+// for the oldest generation), TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp;
+// testdata holds what releases of it really sent.
 package c10d
 
 import (
@@ -20,8 +36,6 @@ const (
 var (
 	// ErrNotAStore is an answer that no store gives.
 	ErrNotAStore = errors.New("the answer is not one of a c10d store")
-	// ErrUnsupported is an operation that the generation does not have.
-	ErrUnsupported = errors.New("stores of this generation do not have it")
 
 	errTooLong    = errors.New("a key or value is longer than a store takes")
 	errTooMany    = errors.New("a request has more keys than a store takes")
@@ -66,7 +80,6 @@ const (
 // one less there, and WATCH_KEY stands where GETNUMKEYS is now.
 const legacyWatchKey byte = 7
 
-// wire is the number of a request in a generation.
 func (q query) wire(g facts.Generation) byte {
 	if g == facts.GenerationLegacy && q <= queryNumKeys {
 		return byte(q) - 1
@@ -74,7 +87,6 @@ func (q query) wire(g facts.Generation) byte {
 	return byte(q)
 }
 
-// queryOf is the request of a number in a generation.
 func queryOf(number byte, g facts.Generation) (query, error) {
 	switch {
 	case g == facts.GenerationLegacy && number == legacyWatchKey:

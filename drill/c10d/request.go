@@ -15,7 +15,6 @@ type request struct {
 	nonce  uint32   // PING
 }
 
-// encode is the request as it travels.
 func (r request) encode(g facts.Generation) []byte {
 	wire := []byte{r.query.wire(g)}
 	switch r.query {
@@ -73,7 +72,6 @@ func (r *request) readFields(d decoder) (err error) {
 	return err
 }
 
-// readKeyed reads a key and some values.
 func (r *request) readKeyed(d decoder, values int) error {
 	key, err := d.key()
 	if err != nil {

@@ -31,7 +31,7 @@ func NewServer(g facts.Generation) *Server {
 	return &Server{generation: g, store: newStore()}
 }
 
-// Listen opens a port as torch does, wherever its clients are told to call: on
+// Listen opens a port as torch does, wherever its clients call: on
 // all addresses of both families by one socket, and where that cannot be had on
 // those of IPv4. Port 0 is a free one.
 func Listen(ctx context.Context, port int) (net.Listener, error) {

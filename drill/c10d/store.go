@@ -182,7 +182,6 @@ func (s *store) forget(w *waiter) {
 	}
 }
 
-// allThere is whether every key has a value.
 func (s *store) allThere(keys []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

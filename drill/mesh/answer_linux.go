@@ -18,19 +18,17 @@ import (
 // use up neither files nor memory, and a peer, who speaks at once, gets through.
 const maxStrangers = 512
 
-// caller is one connection taken.
 type caller struct {
 	fd     int
 	end    time.Time
 	hello  []byte // as far as it has come, while it is not complete
 	known  bool   // has said hello
-	served bool   // has been told all, and ends the call when it has heard it
+	served bool   // has been sent all, and ends the call when it has received it
 	gone   bool
 	theirs int    // bytes of its payload that are still to come
 	unsent []byte // of ours
 }
 
-// accept takes all calls that wait at a socket.
 func (l *Listener) accept(ctx context.Context, socket int) {
 	for {
 		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -113,7 +111,7 @@ func (l *Listener) forget(c *caller) {
 	}
 }
 
-// attend goes on with a call as far as its socket lets it. A stranger is told
+// attend goes on with a call as far as its socket lets it. A stranger is sent
 // nothing.
 func (l *Listener) attend(ctx context.Context, c *caller) {
 	if c.served {
@@ -145,8 +143,8 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 	}
 }
 
-// receive takes what a caller says. Who said all at once is told all at once, which
-// is left unsent; who did not is told what it is due: the answer after its hello,
+// receive takes what a caller says. Who sent all at once is answered all at once, which
+// is left unsent; who did not is sent what it is due: the answer after its hello,
 // and received after its payload. It is false when the call is not the mesh's,
 // or no more.
 func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {

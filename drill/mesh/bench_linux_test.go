@@ -74,7 +74,7 @@ func BenchmarkMesh(b *testing.B) {
 					Reached map[string]float64
 					Failed  []any
 				}
-				do(i, map[string]any{"Calls": Calls{Token: "token", Node: peers[i].Name, Peers: peers}}, &answer)
+				do(i, map[string]any{"Calls": Calls{Deadline: callsTime, Token: "token", Node: peers[i].Name, Peers: peers}}, &answer)
 				mu.Lock()
 				defer mu.Unlock()
 				failed += nodes - len(answer.Reached)

@@ -79,7 +79,6 @@ func (c *call) pending() error {
 // ended is news of a connection that is over, perhaps with something unread.
 const ended = unix.EPOLLERR | unix.EPOLLHUP | unix.EPOLLRDHUP
 
-// ready goes on as far as the socket lets it.
 func (c *call) ready(calls *calling, events uint32) {
 	if !c.connected {
 		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
@@ -127,7 +126,7 @@ func (c *call) ready(calls *calling, events uint32) {
 }
 
 // speak says all that the call has to say or, step by step, hello alone. Where
-// the connection does not stand yet nothing is said, and that is no error.
+// the connection does not stand yet nothing is sent, and that is no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
 	text := calls.opening.of(mss)
@@ -150,7 +149,7 @@ func (c *call) speak(calls *calling) error {
 	return nil
 }
 
-// send goes on with what is to be said, step by step after the answer. What
+// send goes on with what is to be sent, step by step after the answer. What
 // stands in the way of writing shows in reading.
 func (c *call) send() {
 	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
@@ -161,10 +160,8 @@ func (c *call) send() {
 	}
 }
 
-// complete is whether the call was answered as it should be.
 func (c *call) complete() bool { return c.received && c.missing <= 0 }
 
-// receive takes what the listener says.
 func (c *call) receive(calls *calling, b []byte) error {
 	if !c.answered {
 		if len(c.answer) > 0 {
@@ -240,7 +237,6 @@ func (c *call) explained(now time.Time) error {
 	return err
 }
 
-// inDoubt is whether it is time to call a second time.
 func (c *call) inDoubt(now time.Time) bool {
 	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
 }

@@ -17,9 +17,6 @@ const callsAtOnce = 32
 // MSS what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) facts.Mesh {
-	if c.Deadline <= 0 {
-		c.Deadline = callsTime
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
@@ -97,7 +94,7 @@ func (c *calling) begin(at, turn int) {
 }
 
 // start makes a call to a port. Where the peer is near, the connection stands at
-// once: what is said then travels with the acknowledgement.
+// once: what is sent then travels with the acknowledgement.
 func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
@@ -127,7 +124,7 @@ func (c *calling) start(call *call, port int) {
 }
 
 // finish files what came of a call, and goes on with the peer's other ports and
-// its ssh port where they can tell more.
+// its ssh port where they can show more.
 func (c *calling) finish(call *call, err error) {
 	if call.fd >= 0 {
 		if err == nil && !call.knock {
@@ -154,7 +151,7 @@ func (c *calling) finish(call *call, err error) {
 	}
 	r := call.reach
 	if call.knock {
-		if open := err == nil; call.path.Outcome != facts.PathBroken { // which tells nothing
+		if open := err == nil; call.path.Outcome != facts.PathBroken { // which shows nothing
 			r.control = &open
 		}
 		return
@@ -178,7 +175,7 @@ func (c *calling) widen(r *reach) {
 	}
 }
 
-// repeat makes a call again, step by step: how far that comes tells what keeps
+// repeat makes a call again, step by step: how far that comes shows what keeps
 // the first one from being answered. It is no second chance.
 func (c *calling) repeat(first *call) {
 	first.second = &call{reach: first.reach, doubted: first}
@@ -206,7 +203,6 @@ func (c *calling) expire() {
 	}
 }
 
-// stop ends all calls before their time.
 func (c *calling) stop() {
 	for _, call := range c.live {
 		call.reach.widened = true // there is no time for more
@@ -214,7 +210,6 @@ func (c *calling) stop() {
 	}
 }
 
-// mesh is what came of it all.
 func (c *calling) mesh() facts.Mesh {
 	mesh := facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}
 	for i, r := range c.reaches {
@@ -243,7 +238,6 @@ type reach struct {
 	control *bool        // whether its ssh port takes connections
 }
 
-// port is the i-th port to be called.
 func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }
 
 // conclude is the first call that failed, with what the others show, or the

@@ -233,7 +233,7 @@ func callAll(t *testing.T, cluster *testhosts.Cluster) map[string]facts.Mesh {
 	done := make(chan struct{})
 	for i, do := range nodes {
 		go func() {
-			do(map[string]any{"Calls": Calls{Token: "token", Node: peers[i].Name, Peers: peers, AllPorts: true}}, &meshes[i])
+			do(map[string]any{"Calls": Calls{Deadline: callsTime, Token: "token", Node: peers[i].Name, Peers: peers, AllPorts: true}}, &meshes[i])
 			done <- struct{}{}
 		}()
 	}

@@ -27,7 +27,7 @@ type Listener struct {
 	counting  sync.WaitGroup // throughput calls, which are served elsewhere
 }
 
-// Open starts to listen. That an address cannot be bound is no error but said
+// Open starts to listen. That an address cannot be bound is no error but reported
 // in Listening. What is open stays so until Serve ends.
 func Open(l Listen) (*Listener, error) {
 	if err := l.check(); err != nil {
@@ -145,7 +145,6 @@ func (l *Listener) Serve(ctx context.Context) {
 	}
 }
 
-// close leaves nothing behind.
 func (l *Listener) close() {
 	for fd := range l.sockets {
 		unix.Close(fd)

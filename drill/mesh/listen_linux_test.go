@@ -50,7 +50,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	peer := Peer{Name: "w2", Address: "127.0.0.2", Ports: ports}
-	mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: true}.Run(t.Context())
+	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: true}.Run(t.Context())
 	if len(mesh.Reached) != 1 {
 		t.Errorf("%+v", mesh.Failed)
 	}

@@ -33,9 +33,8 @@ const (
 	// stepsTime is the last part of it, in which a call that has no answer yet is
 	// repeated step by step.
 	stepsTime = 2 * time.Second
-	// callsTime is for all calls of a node where Calls has no deadline. A listener
-	// waits for each caller as long: one that hung up first would turn silence
-	// into a reset.
+	// callsTime is how long a listener waits for each caller: one that hung up
+	// first would turn silence into a reset.
 	callsTime = connectTime + exchangeTime
 	// callPatience is how long a call that only waits keeps another from
 	// starting: a node that nobody answers still calls everybody.
@@ -100,5 +99,5 @@ type Calls struct {
 	// which differs with the places of caller and peer in the list: where all
 	// callers have the same list, every port is called by somebody.
 	AllPorts bool          `json:"all_ports"`
-	Deadline time.Duration `json:"deadline"` // for all calls together, 0 for 4.5 s
+	Deadline time.Duration `json:"deadline"` // for all calls together
 }

@@ -47,7 +47,7 @@ func TestMesh(t *testing.T) {
 	}
 	for _, all := range []bool{false, true} {
 		for _, peer := range peers {
-			mesh := Calls{Token: "token", Node: peer.Name, Peers: peers, AllPorts: all}.Run(t.Context())
+			mesh := Calls{Deadline: callsTime, Token: "token", Node: peer.Name, Peers: peers, AllPorts: all}.Run(t.Context())
 			if len(mesh.Failed) > 0 || mesh.Error != "" {
 				t.Errorf("%s failed to reach %+v %s", peer.Name, mesh.Failed, mesh.Error)
 			}
@@ -69,7 +69,7 @@ func TestMesh(t *testing.T) {
 // The own connections say nothing about the network.
 func TestMSSIsOfOthers(t *testing.T) {
 	own := listens(t, "w1", "127.0.0.2")
-	mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{own}}.Run(t.Context())
+	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{own}}.Run(t.Context())
 	if len(mesh.Reached) != 1 || mesh.MSS != 0 {
 		t.Errorf("%+v", mesh)
 	}
@@ -183,7 +183,7 @@ func TestOutcomes(t *testing.T) {
 			t.Parallel()
 			port := somebody(t, tt.answer)
 			peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{port}}
-			mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
+			mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
 			var want []facts.Path
 			if tt.want.Outcome != "" {
 				tt.want.Peer, tt.want.To, tt.want.Port = "w2", "127.0.0.1", port
@@ -255,7 +255,7 @@ func TestSecondCall(t *testing.T) {
 				io.Copy(io.Discard, c)
 			})
 			peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{port}}
-			mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
+			mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
 			var want []facts.Path
 			if tt.want.Outcome != "" {
 				tt.want.Peer, tt.want.To, tt.want.Port = "w2", "127.0.0.1", port
@@ -298,7 +298,7 @@ func TestOtherPorts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: tt.ports, Control: tt.control}
-		mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: tt.allPorts}.Run(t.Context())
+		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: tt.allPorts}.Run(t.Context())
 		var want []facts.Path
 		if tt.want != nil {
 			tt.want.Peer, tt.want.To, tt.want.Outcome, tt.want.Error = "w2", "127.0.0.1", facts.PathRefused, "connection refused"
@@ -326,7 +326,7 @@ func TestBroken(t *testing.T) {
 		{"no time", ended, Peer{Name: "w2", Address: "192.0.2.1", Ports: []int{1}}, errNoTime.Error()},
 	}
 	for _, tt := range tests {
-		mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{tt.peer}}.Run(tt.ctx)
+		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{tt.peer}}.Run(tt.ctx)
 		if len(mesh.Failed) != 1 || mesh.Failed[0].Outcome != facts.PathBroken || mesh.Failed[0].Error != tt.want {
 			t.Errorf("%s: %+v", tt.name, mesh)
 		}
@@ -345,7 +345,7 @@ func TestWaitingCalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*callPatience)
 	defer cancel()
 	began := time.Now()
-	mesh := Calls{Token: "token", Node: "w1", Peers: peers}.Run(ctx)
+	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: peers}.Run(ctx)
 	if _, reached := mesh.Reached["w2"]; !reached || len(mesh.Failed) != 3*callsAtOnce {
 		t.Errorf("reached %v, failed %d", mesh.Reached, len(mesh.Failed))
 	}
@@ -396,12 +396,12 @@ func TestMeshOverIPv6(t *testing.T) {
 		socket.Close()
 	}
 	peers := []Peer{listens(t, "w1", "::1")}
-	mesh := Calls{Token: "token", Node: "w1", Peers: peers, AllPorts: true}.Run(t.Context())
+	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: peers, AllPorts: true}.Run(t.Context())
 	if len(mesh.Reached) != 1 {
 		t.Errorf("%+v", mesh)
 	}
 	peers[0].Ports = []int{1}
-	mesh = Calls{Token: "token", Node: "w1", Peers: peers}.Run(t.Context())
+	mesh = Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: peers}.Run(t.Context())
 	if len(mesh.Failed) != 1 || mesh.Failed[0].Outcome != facts.PathRefused {
 		t.Errorf("a port on which nobody listens: %+v", mesh)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // openSocket makes a TCP socket that never blocks, never holds back a small
-// message, and has its acknowledgements travel with what is said anyway: that
+// message, and has its acknowledgements travel with what is sent anyway: that
 // is a third of the packets of a call. Connections taken inherit all of it.
 func openSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
@@ -79,7 +79,7 @@ func newPoll() (*poll, error) {
 
 func (p *poll) close() { p.file.Close() }
 
-// What wait can be told to tell of a socket, until it is closed: a listening one
+// What wait can report of a socket, until it is closed: a listening one
 // has calls, and of a connection something has come, or has come or gone.
 const (
 	callsWait   = unix.EPOLLIN
@@ -87,7 +87,7 @@ const (
 	comesOrGoes = comes | unix.EPOLLOUT
 )
 
-// watch has wait tell of a socket from now on.
+// watch has wait report a socket from now on.
 func (p *poll) watch(fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
 }

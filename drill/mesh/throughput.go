@@ -51,14 +51,12 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 	return result
 }
 
-// stream is what came of one connection.
 type stream struct {
 	from string  // the interface it left by
 	rate float64 // bit/s that arrived
 	err  error
 }
 
-// words are what became of a stream that failed.
 func (s stream) words(ctx context.Context) string {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -95,7 +93,6 @@ func send(ctx context.Context, k key, hello message, to Peer, port int) (s strea
 	return s
 }
 
-// readAnswer waits for the answer to a throughput call.
 func readAnswer(conn net.Conn, k key) (message, error) {
 	b := make([]byte, 0, headLength+maxName)
 	for {

@@ -21,7 +21,7 @@ func TestSend(t *testing.T) {
 		t.Errorf("it took %v, and says %v s", took, got.Seconds)
 	}
 	// The listener goes on taking calls of the mesh.
-	mesh := Calls{Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
+	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
 	if len(mesh.Reached) != 1 {
 		t.Errorf("%+v", mesh)
 	}

@@ -20,7 +20,7 @@ import (
 //
 // Hello and answer are small and sent by themselves, so that they pass where
 // full packets do not, and the listener's payload comes last, so that what
-// stays away tells the direction. The caller then resets the connection, which
+// stays away shows the direction. The caller then resets the connection, which
 // leaves nothing behind on either side: no TIME_WAIT on ports that a whole
 // fleet calls.
 
@@ -66,7 +66,7 @@ func (m message) encode(k key) []byte {
 }
 
 var (
-	// errStranger is for what is said by somebody who does not know the token.
+	// errStranger is for what is sent by somebody who does not know the token.
 	errStranger = errors.New("what answers there is not ours")
 	// errHungUp is for an end in the middle of a call.
 	errHungUp = errors.New("closed before the call was over")

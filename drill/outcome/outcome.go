@@ -1,6 +1,6 @@
 // Package outcome says what came of a connection, or of the attempt to make one:
 // in the words of the facts, in the system's, and between which ends. It makes
-// no connection of its own, and knows nothing of what was said over one.
+// no connection of its own, and knows nothing of what was sent over one.
 package outcome
 
 import (

@@ -78,7 +78,6 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return remote.Serve(ctx, in, out, Methods())
 }
 
-// methods are the requests by name.
 var methods = map[string]remote.Method{nameProbe: answerProbe}
 
 // Methods are how an agent answers, by the name of the request. The map is the

@@ -60,7 +60,7 @@ func service[Question, Answer any](name string, run func(ctx context.Context, qu
 var ErrNoAnswer = errors.New("no answer")
 
 // Start has the service begin, until ctx ends. It returns as soon as the agent
-// has answered, or has said why it cannot; with ErrNoAnswer after limit.
+// has answered, or has reported why it cannot; with ErrNoAnswer after limit.
 func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration) (Answer, error) {
 	type outcome struct {
 		answer Answer

@@ -3,9 +3,9 @@
 //
 //	SOURCE_DATE_EPOCH=… go run ./packaging/sbom -version v1.2.0 FILE…
 //
-// It tells what the Go linker wrote into the binaries (debug/buildinfo): every module
+// It lists what the Go linker wrote into the binaries (debug/buildinfo): every module
 // that is in one of them, with the digest go.sum has of it, and the Go release whose
-// standard library is. Of licences it tells ours. It refuses to guess: those of others and
+// standard library is. Of licences it names ours. It refuses to guess: those of others and
 // what depends on what are not in a binary, so they are not in the document, and the C
 // library is not listed because it is the system's.
 package main
@@ -99,8 +99,8 @@ func write(w io.Writer, version string, when time.Time, paths []string) error {
 		app.Components = append(app.Components, binary)
 		goVersion := strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")
 		for _, one := range append(info.Deps, &debug.Module{Path: "std", Version: goVersion}) {
-			told := module(one)
-			modules[told.Ref] = told
+			library := module(one)
+			modules[library.Ref] = library
 		}
 	}
 	all := slices.SortedFunc(maps.Values(modules), func(a, b component) int { return cmp.Compare(a.Ref, b.Ref) })
@@ -113,7 +113,6 @@ func write(w io.Writer, version string, when time.Time, paths []string) error {
 	})
 }
 
-// file is one of the binaries.
 func file(path string) (component, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -133,10 +132,10 @@ func module(m *debug.Module) component {
 		m = m.Replace
 	}
 	purl := "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(m.Version, "+", "%2B")
-	told := component{Type: "library", Ref: purl, Name: m.Path, Version: m.Version, PURL: purl}
+	library := component{Type: "library", Ref: purl, Name: m.Path, Version: m.Version, PURL: purl}
 	if m.Sum != "" {
 		// h1 is a digest over the digests of all files, which is none of CycloneDX's.
-		told.Properties = []property{{"go:sum", m.Sum}}
+		library.Properties = []property{{"go:sum", m.Sum}}
 	}
-	return told
+	return library
 }

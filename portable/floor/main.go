@@ -9,15 +9,15 @@
 package main
 
 import (
-	"cmp"
 	"debug/elf"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/hashicorp/go-version"
 
 	"preflight/remote"
 )
@@ -25,7 +25,7 @@ import (
 func main() {
 	glibc := flag.String("glibc", "2.28", "the oldest glibc the binaries must start with")
 	flag.Parse()
-	floor, err := parse(*glibc)
+	floor, err := version.NewVersion(*glibc)
 	if err != nil || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: floor [-glibc VERSION] FILE…")
 		os.Exit(2)
@@ -45,29 +45,6 @@ func main() {
 	}
 }
 
-// version is a version of glibc in its parts.
-type version []int
-
-func parse(text string) (version, error) {
-	var v version
-	for part := range strings.SplitSeq(text, ".") {
-		number, err := strconv.Atoi(part)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no version of glibc", text)
-		}
-		v = append(v, number)
-	}
-	return v, nil
-}
-
-func (v version) String() string {
-	var parts []string
-	for _, number := range v {
-		parts = append(parts, strconv.Itoa(number))
-	}
-	return strings.Join(parts, ".")
-}
-
 // loaders are where every distribution with glibc has its loader (the ABI
 // supplements of the two machines; Debian, Red Hat and SUSE alike).
 var loaders = map[elf.Machine]string{
@@ -79,7 +56,7 @@ var loaders = map[elf.Machine]string{
 var ofGlibc = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 // look says what a binary needs. The error names all that is wrong with it.
-func look(path string, floor version) (needs string, err error) {
+func look(path string, floor *version.Version) (needs string, err error) {
 	binary, err := remote.OpenBinary(path)
 	if err != nil {
 		return "", err
@@ -107,31 +84,32 @@ func look(path string, floor version) (needs string, err error) {
 		}
 	}
 	highest, err := asked(f, floor)
-	return fmt.Sprintf("needs glibc %v", highest), errors.Join(append(wrong, err, binding(f))...)
+	return "needs glibc " + highest, errors.Join(append(wrong, err, binding(f))...)
 }
 
 // asked is the highest version of glibc a binary asks for. The loader refuses a
 // version it does not know even where no symbol has it, such as the
 // GLIBC_ABI_DT_RELR of binaries with packed relocations.
-func asked(f *elf.File, floor version) (highest version, err error) {
+func asked(f *elf.File, floor *version.Version) (highest string, err error) {
 	libraries, err := f.DynamicVersionNeeds()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	most := version.Must(version.NewVersion("0"))
 	var wrong []error
 	for _, library := range libraries {
 		for _, need := range library.Needs {
 			text, ours := strings.CutPrefix(need.Dep, "GLIBC_")
-			v, err := parse(text)
+			v, err := version.NewVersion(text)
 			switch {
 			case !ours || err != nil:
 				wrong = append(wrong, fmt.Errorf("it needs %s of %s, which is no version of glibc", need.Dep, library.Name))
 				continue
-			case slices.Compare(v, floor) > 0:
-				wrong = append(wrong, fmt.Errorf("it needs glibc %v%s, and %v is the floor: package portable lacks a name", v, of(f, need.Dep), floor))
+			case v.GreaterThan(floor):
+				wrong = append(wrong, fmt.Errorf("it needs glibc %s%s, and %s is the floor: package portable lacks a name", text, of(f, need.Dep), floor.Original()))
 			}
-			if slices.Compare(v, highest) > 0 {
-				highest = v
+			if v.GreaterThan(most) {
+				most, highest = v, text
 			}
 		}
 	}
@@ -150,7 +128,7 @@ func of(f *elf.File, dep string) string {
 			names = append(names, symbol.Name)
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	if len(names) == 0 {
 		return ""
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/hashicorp/go-version"
 
 	_ "preflight/portable"
 )
@@ -21,23 +23,25 @@ import (
 var _ = []any{nvml.New, net.LookupHost, user.Current}
 
 func TestOwnBinaryKeepsToTheFloor(t *testing.T) {
-	needs, err := look("/proc/self/exe", version{2, 28})
+	needs, err := look("/proc/self/exe", floor("2.28"))
 	if err != nil || !strings.HasPrefix(needs, "needs glibc 2.") {
 		t.Errorf("%q, %v", needs, err)
 	}
 }
 
+func floor(text string) *version.Version { return version.Must(version.NewVersion(text)) }
+
 func TestFloor(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags []string
 		code  string
-		floor version
+		floor string
 		needs string
 		wrong string // part of the error
 	}{
 		"static":           {flags: []string{"-static", "-nostdlib", "-Wl,-e,main"}, needs: "needs no C library"},
 		"lazy":             {needs: "needs glibc 2."},
-		"above":            {floor: version{2, 2, 4}, wrong: "for __libc_start_main, and 2.2.4 is the floor"},
+		"above":            {floor: "2.2.4", wrong: "for __libc_start_main, and 2.2.4 is the floor"},
 		"bound at once":    {flags: []string{"-Wl,-z,now"}, wrong: "-z lazy"},
 		"other loader":     {flags: []string{"-Wl,--dynamic-linker=/lib/ld-musl.so.1"}, wrong: `its loader is "/lib/ld-musl.so.1"`},
 		"other library":    {flags: []string{"-Wl,--no-as-needed", "-lm"}, wrong: "it needs libm.so.6"},
@@ -50,10 +54,7 @@ func TestFloor(t *testing.T) {
 			if out, err := gcc.CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
-			if c.floor == nil {
-				c.floor = version{99}
-			}
-			needs, err := look(path, c.floor)
+			needs, err := look(path, floor(cmp.Or(c.floor, "99")))
 			switch {
 			case c.wrong == "" && (err != nil || !strings.HasPrefix(needs, c.needs)):
 				t.Errorf("%q, %v, want %q", needs, err, c.needs)
@@ -69,10 +70,7 @@ func TestFloorOfOtherFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("#!/bin/sh\n", 10)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := look(path, version{2, 28}); err == nil || !strings.Contains(err.Error(), "bad magic number") {
+	if _, err := look(path, floor("2.28")); err == nil || !strings.Contains(err.Error(), "bad magic number") {
 		t.Errorf("a script: %v", err)
-	}
-	if v, err := parse("2.x"); err == nil {
-		t.Errorf("a version: %v", v)
 	}
 }

@@ -57,7 +57,6 @@ func main() {
 	}
 }
 
-// contender is one way to reach every node.
 type contender struct {
 	name         string
 	argv         []string
@@ -105,7 +104,7 @@ func bench(ctx context.Context, nodes, rounds int) (kept bool, err error) {
 			}
 		}
 	}
-	return tell(contenders, nodes), nil
+	return summarize(contenders, nodes), nil
 }
 
 // measure runs a contender once on the head. preflight may find fault with the
@@ -117,21 +116,21 @@ func (c *contender) measure(ctx context.Context, cluster *testhosts.Cluster) err
 		}
 	}
 	cmd := cluster.OnHead(ctx, c.argv...)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	began := time.Now()
 	err := cmd.Run()
 	var ended *exec.ExitError
 	if err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1 && strings.HasPrefix(c.name, "preflight")) {
-		return fmt.Errorf("%s: %w\n%s", c.name, err, said.String())
+		return fmt.Errorf("%s: %w\n%s", c.name, err, stderr.String())
 	}
 	c.seconds = append(c.seconds, time.Since(began).Seconds())
 	c.cpu = append(c.cpu, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	return nil
 }
 
-// tell prints the table and whether the promises hold.
-func tell(contenders []*contender, nodes int) bool {
+// summarize prints the table and whether the promises hold.
+func summarize(contenders []*contender, nodes int) bool {
 	by := map[string]*contender{}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "contender\tseconds\ttimes the floor\ttimes pdsh\thead CPU a node")

@@ -126,7 +126,11 @@ func (c command) list(context.Context) error {
 }
 
 func (c command) exec(ctx context.Context) error {
-	if len(c.args) < 2 {
+	argv := c.args[min(1, len(c.args)):]
+	if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
 		return errors.New("exec needs a host and a command, as in: exec w1 -- hostname")
 	}
 	cluster, err := testhosts.Attach(c.name)
@@ -136,13 +140,6 @@ func (c command) exec(ctx context.Context) error {
 	node, err := cluster.Node(c.args[0])
 	if err != nil {
 		return err
-	}
-	argv := c.args[1:]
-	if argv[0] == "--" {
-		argv = argv[1:]
-	}
-	if len(argv) == 0 {
-		return errors.New("exec needs a command, as in: exec w1 -- hostname")
 	}
 	// Not with ctx: the command gets the terminal's Ctrl-C itself, and how it
 	// ends then is its own affair.
@@ -165,14 +162,14 @@ func (c command) faults(context.Context) error {
 	return nil
 }
 
-func (c command) fault(ctx context.Context) error {
+func (c command) fault(context.Context) error {
 	if len(c.args) < 2 {
 		return errors.New("fault needs its name and a host, as in: fault shm-small w3")
 	}
 	for _, f := range faults {
 		if f.name == c.args[0] {
 			return c.each(c.args[1:], func(n *testhosts.Node) error {
-				_, err := f.plant(ctx, n) // healed by a restart
+				_, err := f.plant(n) // healed by a restart
 				return err
 			})
 		}

@@ -89,7 +89,6 @@ func (g Machine) SysModule() Tree {
 	return files
 }
 
-// boundTo is the kernel driver of the cards.
 func (g Machine) boundTo() string {
 	if g.Module != "" {
 		return "nvidia"
@@ -168,7 +167,7 @@ func (g Machine) Programs() Tree {
 
 const FabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 
-// fabricManager is a program that tells its version or leaves a process of its own
+// fabricManager is a program that prints its version or leaves a process of its own
 // name behind, as the real one does, and its number in the same file.
 const fabricManager = `#!/bin/sh
 # Stands in for NVIDIA's fabric manager.

@@ -100,13 +100,8 @@ func compileNVML(without []string) (binary []byte, err error) {
 // exportsWithout is a linker's version script that hides what an old library
 // lacks: a name in full goes before a pattern.
 func exportsWithout(functions []string) []byte {
-	var script bytes.Buffer
-	script.WriteString("{ global: nvml*; local: ")
-	for _, function := range functions {
-		script.WriteString(function + "; ")
-	}
-	script.WriteString("*; };\n")
-	return script.Bytes()
+	local := append(slices.Clone(functions), "*")
+	return []byte("{ global: nvml*; local: " + strings.Join(local, "; ") + "; };\n")
 }
 
 // Libraries are the driver's user half: NVML, and a libcuda with nothing in it.
@@ -152,13 +147,6 @@ func (s *scenario) add(key, format string, values ...any) {
 	fmt.Fprintf(s, key+" "+format+"\n", values...)
 }
 
-// addString adds what is not supported when it is "".
-func (s *scenario) addString(key, value string) {
-	if value != "" {
-		s.add(key, "%s", value)
-	}
-}
-
 func (s *scenario) addCall(key string, call Call) {
 	if call.Function != "" {
 		s.add(key, "%s %d", call.Function, call.GPU)
@@ -176,7 +164,9 @@ func (g Machine) addCard(s *scenario, i int) {
 	}
 	s.add("name", "%s", card.Name)
 	s.add("uuid", "%s", card.UUID)
-	s.addString("serial", card.Serial)
+	if card.Serial != "" {
+		s.add("serial", "%s", card.Serial)
+	}
 	s.add("vbios", "%s", card.VBIOS)
 	s.add("capability", "%s", strings.ReplaceAll(card.Capability, ".", " "))
 	s.add("pci", "%s %04x10de", card.Address(), card.Device)
@@ -206,7 +196,6 @@ func (g Machine) addCard(s *scenario, i int) {
 	card.addUsers(s)
 }
 
-// addMemoryHealth adds error correction and what it took out of use.
 func (card Card) addMemoryHealth(s *scenario) {
 	if ecc := card.ECC; ecc != nil {
 		s.add("ecc", "%d %d %d %d %d %d", bit(ecc.Enabled), bit(ecc.Pending), ecc.Corrected, ecc.Uncorrected, ecc.AggregateCorrected, ecc.AggregateUncorrected)
@@ -219,7 +208,6 @@ func (card Card) addMemoryHealth(s *scenario) {
 	}
 }
 
-// addNeighbours adds the card's links and its fabric.
 func (card Card) addNeighbours(s *scenario) {
 	if len(card.NVLinks) > 0 {
 		s.add("nvlinks", "%d", len(card.NVLinks))
@@ -253,7 +241,6 @@ func (card Card) addUsers(s *scenario) {
 	}
 }
 
-// migUUID is made from the card's.
 func (card Card) migUUID(i int) string {
 	return fmt.Sprintf("MIG-%s%02x", strings.TrimPrefix(card.UUID, "GPU-")[:len(card.UUID)-6], i)
 }

@@ -1,5 +1,5 @@
 // Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
-// says how many cards there are, what their driver tells and what is wrong with them; it
+// says how many cards there are, what their driver reports and what is wrong with them; it
 // answers as NVML would, in a library that programs load in its place ([BuildNVML]), as
 // nvidia-smi would, and as /proc, /sys and /dev of a machine that has them.
 //
@@ -175,7 +175,7 @@ type Fabric struct {
 // Address is the card's own on the PCI bus, as sysfs spells it: "0000:1b:00.0".
 func (g Card) Address() string { return g.Path[len(g.Path)-1] }
 
-// handleFunction gives a card's handle out: of one that has none, nothing else is told.
+// handleFunction gives a card's handle out: of one that has none, nothing else is reported.
 const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
 
 // handleCode is what that returns.

@@ -63,7 +63,6 @@ func A100PCIes(n int) Machine {
 	return machine
 }
 
-// a100 adds what both of them have alike.
 func a100(card Card) Card {
 	card.Brand, card.Arch, card.Capability = "NVIDIA", "Ampere", "8.0"
 	card.Memory, card.MemoryReserved = 81920*miB, 637*miB
@@ -133,7 +132,7 @@ func V100s(n int) Machine {
 }
 
 // since450 came after driver 450, by the change log in nvml.h and the symbols of
-// that driver's library: there processes are told by the unversioned functions.
+// that driver's library: there processes are reported by the unversioned functions.
 var since450 = []string{
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons",
@@ -207,7 +206,6 @@ func toSwitches(switches, count, speed int) []NVLink {
 	return links
 }
 
-// switchAddress is the PCI address of an NVSwitch.
 func switchAddress(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0xf5+i) }
 
 // linkNeighbours gives each card one link to each of six others, the nearest in

@@ -20,7 +20,6 @@ func sick(change func(*Card)) func() Machine {
 	return h100s(func(machine *Machine) { change(&machine.Cards[3]) })
 }
 
-// each spoils all eight.
 func each(change func(*Card)) func() Machine {
 	return h100s(func(machine *Machine) {
 		for i := range machine.Cards {

@@ -92,11 +92,8 @@ func (g Machine) smiFailure() (words string, code int) {
 		minor, _, _ = strings.Cut(minor, ".")
 		return fmt.Sprintf("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s.%s\n", major, minor), nvmlMismatch
 	case init != 0:
-		words, known := map[int]string{nvmlNoPermission: "Insufficient Permissions", nvmlNotFound: "Not Found", nvmlLost: "GPU is lost"}[init]
-		if !known {
-			words = "Unknown Error"
-		}
-		return "Failed to initialize NVML: " + words + "\n", min(init, 255)
+		words := map[int]string{nvmlNoPermission: "Insufficient Permissions", nvmlNotFound: "Not Found", nvmlLost: "GPU is lost"}[init]
+		return "Failed to initialize NVML: " + cmp.Or(words, "Unknown Error") + "\n", min(init, 255)
 	case len(g.Cards) == 0:
 		return "No devices were found\n", nvmlNotFound
 	}
@@ -108,7 +105,6 @@ func (g Machine) smiFailure() (words string, code int) {
 	return "", 0
 }
 
-// list is what nvidia-smi -L prints.
 func (g Machine) list() string {
 	var text strings.Builder
 	for i, card := range g.Cards {
@@ -195,7 +191,6 @@ func (g Machine) peerTable() string {
 	return text.String() + "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
 }
 
-// linkSpeeds is what nvidia-smi nvlink -s prints.
 func (g Machine) linkSpeeds() string {
 	return g.eachLink(func(i int, link NVLink) string {
 		if link.Down {
@@ -205,7 +200,6 @@ func (g Machine) linkSpeeds() string {
 	})
 }
 
-// linkErrors is what nvidia-smi nvlink -e prints.
 func (g Machine) linkErrors() string {
 	return g.eachLink(func(i int, link NVLink) string {
 		return fmt.Sprintf("\t Link %[1]d: Replay Errors: %[2]d\n\t Link %[1]d: Recovery Errors: %[3]d\n\t Link %[1]d: CRC Errors: %[4]d\n", i, link.Replays, link.Recover, link.CRC)
@@ -227,7 +221,6 @@ func (g Machine) eachLink(lines func(i int, link NVLink) string) string {
 	return text.String()
 }
 
-// capabilities is the answer to a query for compute capabilities.
 func (g Machine) capabilities() string {
 	var text strings.Builder
 	for _, card := range g.Cards {

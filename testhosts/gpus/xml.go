@@ -59,14 +59,6 @@ func (e element) write(document *bytes.Buffer, indent string) {
 	fmt.Fprintf(document, "%s</%s>\n", indent, e.name)
 }
 
-// orNA is what nvidia-smi prints for what a card does not tell.
-func orNA(text string) string {
-	if text == "" {
-		return "N/A"
-	}
-	return text
-}
-
 // busID is a PCI address as NVML spells it, with a long domain and in capitals.
 func busID(address string) string { return "0000" + strings.ToUpper(address) }
 
@@ -75,11 +67,11 @@ func (g Machine) cardXML(i int) element {
 	parts := []element{
 		leaf("product_name", "%s", card.Name),
 		leaf("product_brand", "%s", card.Brand),
-		leaf("product_architecture", "%s", orNA(card.Arch)),
+		leaf("product_architecture", "%s", cmp.Or(card.Arch, "N/A")),
 		leaf("persistence_mode", "%s", enabled(card.Persistence)),
-		tag("mig_mode", leaf("current_mig", "%s", orNA(title(card.MIG))), leaf("pending_mig", "%s", orNA(title(card.MIGPending)))),
+		tag("mig_mode", leaf("current_mig", "%s", cmp.Or(title(card.MIG), "N/A")), leaf("pending_mig", "%s", cmp.Or(title(card.MIGPending), "N/A"))),
 		card.migXML(),
-		leaf("serial", "%s", orNA(card.Serial)),
+		leaf("serial", "%s", cmp.Or(card.Serial, "N/A")),
 		leaf("uuid", "%s", card.UUID),
 		leaf("minor_number", "%d", i),
 		leaf("vbios_version", "%s", card.VBIOS),
@@ -145,7 +137,7 @@ func (card Card) pciXML() element {
 		leaf("replay_counter", "%d", link.Replays))
 }
 
-// reasonsXML tells for every reason whether it holds, under the name that the
+// reasonsXML has for every reason whether it holds, under the name that the
 // document's version has for them.
 func (card Card) reasonsXML(modern bool) element {
 	prefix := map[bool]string{true: "clocks_event_reason", false: "clocks_throttle_reason"}[modern]
@@ -257,7 +249,6 @@ func enabled(set bool) string { return map[bool]string{true: "Enabled", false: "
 
 func yes(set bool) string { return map[bool]string{true: "Yes", false: "No"}[set] }
 
-// title begins a word with a capital.
 func title(word string) string {
 	if word == "" {
 		return ""
