@@ -83,7 +83,7 @@ func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 // TestFactsAreKeptWhole: what is told of each node once nodes share what they can is
 // what each told.
 func TestFactsAreKeptWhole(t *testing.T) {
-	nodes := append(sample.Recorded(t).Nodes, sample.LargeFleet(t, 30).Nodes...)
+	nodes := append(sample.Recorded(t).Nodes, largeFleet(t, 30).Nodes...)
 	table, err := newFactTable(nodes)
 	if err != nil {
 		t.Fatal(err)
