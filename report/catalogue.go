@@ -1,15 +1,34 @@
 package report
 
 import (
+	"embed"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/template"
 
 	"preflight/checks"
 	"preflight/explain"
 	"preflight/facts"
 )
+
+//go:embed pages
+var pageFiles embed.FS
+
+// pages are what documents the catalogues in docs/.
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"capital":    func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
+	"cell":       cell,
+	"escape":     Escape,
+	"indexed":    func(s *explain.Signature) bool { return s.Kind != explain.Context && s.Kind != explain.Success },
+	"join":       strings.Join,
+	"meaning":    meaning,
+	"plain":      explain.Plain,
+	"signatures": signaturesOf,
+	"stated":     statedAs,
+	"words":      func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+}).ParseFS(pageFiles, "pages/*"))
 
 // Catalogue lists the checks: the severity of each and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
@@ -48,20 +67,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 
 // CatalogueMarkdown writes the catalogue as a page: docs/checks.md is this.
 func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
-	var out strings.Builder
-	out.WriteString("# The checks\n\nWritten by `make docs` from the catalogue; edit the checks, not this page.\n\n")
-	out.WriteString("| check | severity | passes when |\n| --- | --- | --- |\n")
-	for _, check := range catalogue {
-		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", check.ID, check.ID, check.Severity, check.Title)
-	}
-	for _, check := range catalogue {
-		fmt.Fprintf(&out, "\n## %s\n\nPasses when %s.\n\n%s\n", check.ID, check.Title, check.Doc)
-		if check.WouldSee != "" {
-			fmt.Fprintf(&out, "\nWithout it a launch may end with:\n\n```text\n%s\n```\n", check.WouldSee)
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return pages.ExecuteTemplate(w, "checks.md.tmpl", catalogue)
 }
 
 // Causes lists what a launch can die of.
@@ -94,50 +100,21 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 
 // CausesMarkdown writes the causes as a page: docs/causes.md is this.
 func CausesMarkdown(w io.Writer, c *explain.Catalogue) error {
-	var out strings.Builder
-	out.WriteString("# What launches die of\n\nWritten by `make docs` from the causes and signatures of `explain/`; edit those, not this page.\n\n")
-	out.WriteString("| cause | what is wrong | says so before the launch |\n| --- | --- | --- |\n")
-	for _, cause := range c.Causes {
-		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", cause.ID, cause.ID, cause.Title, links(cause.Checks))
-	}
-	for _, cause := range c.Causes {
-		fmt.Fprintf(&out, "\n## %s\n\n%s. %s\n", cause.ID, capital(cause.Title), cause.Doc)
-		if len(cause.Checks) > 0 {
-			fmt.Fprintf(&out, "\nBefore the launch: `preflight -H hostfile --only %s`\n", strings.Join(cause.Checks, ","))
-		}
-		fmt.Fprintf(&out, "\n```sh\n%s\n```\n", strings.Join(explain.Plain(cause.Fix), "\n"))
-		if signatures := signaturesOf(c, cause.ID); len(signatures) > 0 {
-			out.WriteString("\nLogs say:\n\n```text\n")
-			for _, s := range signatures {
-				out.WriteString(Escape(s.Examples[0]) + "\n")
-			}
-			out.WriteString("```\n")
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return pages.ExecuteTemplate(w, "causes.md.tmpl", c)
 }
 
 // MessagesMarkdown writes an index from messages to causes: docs/from-error.md is this.
 func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
-	var out strings.Builder
-	out.WriteString("# From a message to its cause\n\nWritten by `make docs` from the signatures of `explain/`. `preflight explain LOG` looks all of them up at once\nand says which of several came first.\n")
-	examples := map[string]string{}
+	index := struct {
+		*explain.Catalogue
+		Examples map[string]string // one of each signature
+	}{c, map[string]string{}}
 	for _, family := range c.Families {
 		for _, s := range family.Signatures {
-			examples[s.ID] = s.Examples[0]
+			index.Examples[s.ID] = s.Examples[0]
 		}
 	}
-	for _, family := range c.Families {
-		fmt.Fprintf(&out, "\n## %s\n\n| message | what it means |\n| --- | --- |\n", strings.ReplaceAll(family.Name, "_", " "))
-		for _, s := range family.Signatures {
-			if s.Kind != explain.Context && s.Kind != explain.Success {
-				fmt.Fprintf(&out, "| %s | %s |\n", cell(s.Examples[0]), meaning(s, examples))
-			}
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return pages.ExecuteTemplate(w, "from-error.md.tmpl", index)
 }
 
 // meaning is what a message says, and what else beside others, of which one is shown.
@@ -191,16 +168,6 @@ func cell(message string) string {
 	return "`" + strings.NewReplacer("|", `\|`, "`", "'").Replace(message) + "`"
 }
 
-func links(checks []string) string {
-	var all []string
-	for _, id := range checks {
-		all = append(all, fmt.Sprintf("[%s](checks.md#%s)", id, id))
-	}
-	return strings.Join(all, ", ")
-}
-
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
-
 // statedAs is what a policy may state of a fact.
 func statedAs(d facts.Description) string {
 	switch {
@@ -231,20 +198,10 @@ func FactNames(w io.Writer, all []facts.Description, style Style) error {
 	return p.writeTo(w)
 }
 
-// FactNamesMarkdown writes the same as a page, a table for each section.
+// FactNamesMarkdown writes the same as a page, a table for each section: docs/facts.md is this.
 func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
-	var out strings.Builder
-	out.WriteString("# Facts\n\nWhat [preflight.yaml](policy.md) can state of nodes, `preflight diff` compares and the check `drift` holds against a baseline;\n" +
-		"written by `preflight facts --format markdown`. `*` stands for the name of an entry: an interface, a package, a GPU's\n" +
-		"index. Written in a policy it means each of them.\n")
-	section := ""
-	for _, d := range all {
-		if own, _, _ := strings.Cut(d.Path, "."); own != section {
-			section = own
-			fmt.Fprintf(&out, "\n## %s\n\n| fact | value |\n| --- | --- |\n", section)
-		}
-		fmt.Fprintf(&out, "| `%s` | %s |\n", d.Path, statedAs(d))
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return pages.ExecuteTemplate(w, "facts.md.tmpl", GroupBy(all, func(d facts.Description) string {
+		section, _, _ := strings.Cut(d.Path, ".")
+		return section
+	}))
 }
