@@ -22,26 +22,20 @@ func cleanCommand() *cobra.Command {
 		Use:   "clean -H hostfile",
 		Short: "Remove preflight's cached binary from every node",
 		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			job, closeJob, err := config.job(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Take
 			lines, failures := cleanAll(cmd.Context(), job)
-			shown.Stop()
+			closeJob()
 			if failed := tellCleaned(lines, failures); failed > 0 {
 				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Plan.Prediction.Hosts))
 				return exitCode(exitTrouble)
 			}
 			return nil
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())

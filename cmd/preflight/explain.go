@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"preflight"
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
@@ -39,11 +40,7 @@ not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			if err := config.writable(outputs.Product{Formats: plainFormats, Worth: func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
 				return err
 			}
@@ -68,7 +65,7 @@ not be read.`,
 				return err
 			}
 			return exitCode(explained.ExitCode)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -213,7 +210,7 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 	}
 	defer closeJob()
 	job.Policy = policy
-	judged := c.run(cmd.Context(), job, began)
+	judged := c.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
 	return &judged, nil
 }
 

@@ -29,11 +29,7 @@ func initCommand() *cobra.Command {
 all nodes agree on become expectations, and what they differ in stands there
 commented out. Nothing that is there already is written over.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			path, err := config.policyPath(cmd.Flags())
 			if err != nil {
 				return err
@@ -43,7 +39,7 @@ commented out. Nothing that is there already is written over.`,
 				return err
 			}
 			return config.writePolicy(path, nodes)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -86,10 +82,7 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 		return nil, err
 	}
 	defer closeJob()
-	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Take
 	fleet, _ := preflight.Look(cmd.Context(), job)
-	shown.Stop()
 	if cmd.Context().Err() != nil {
 		return nil, errors.New("interrupted: no policy is written from incomplete facts")
 	}

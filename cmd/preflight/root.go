@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: knownChoices,
-		RunE:              judgeFleet,
+		RunE:              launching(judgeFleet),
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
@@ -113,16 +114,9 @@ func arguments(least, most int, rule string) cobra.PositionalArgs {
 }
 
 // judgeFleet is the main job.
-func judgeFleet(cmd *cobra.Command, command []string) error {
-	config, err := readConfig(cmd, command)
-	if err != nil {
-		return err
-	}
+func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	policy, err := config.policy()
 	if err != nil {
-		return err
-	}
-	if err := commandDecides(cmd, command); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -138,7 +132,8 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	job.Policy = policy
-	report := config.run(cmd.Context(), job, began)
+	report := config.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
+	closeJob()
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // what is wrong, if anything: the launch's own words follow
 	}
@@ -155,22 +150,17 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
-	closeJob()
 	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
 	return become(command)
 }
 
-// run judges a job, and shows how far it is.
-func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
-	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Take
-	report := preflight.Run(ctx, job)
-	shown.Stop()
-	report.Version, report.Hostfile = Version, c.source(job.Plan)
-	report.Began, report.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
-	return report
+// stamped is a report with what it is of: which hosts, when, and by which preflight.
+func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) checks.Report {
+	r.Version, r.Hostfile = Version, c.source(plan)
+	r.Began, r.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+	return r
 }
 
 // verdictCode is the report's exit code as an error, nil for zero.
@@ -181,8 +171,9 @@ func verdictCode(r checks.Report) error {
 	return exitCode(r.ExitCode)
 }
 
-// job turns the configuration into what a run needs. The returned function
-// closes the connections that outlive a node, such as those to jump hosts.
+// job turns the configuration into what a run needs, and shows how far that is until the
+// returned function ends it, which also closes the connections that outlive a node, such
+// as those to jump hosts.
 func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
 	intent, err := c.intent(command)
 	if err != nil {
@@ -200,11 +191,12 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		return preflight.Job{}, nil, err
 	}
 	client := remote.New(carrier, remote.Options{Timeout: c.Timeout})
-	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout}
+	shown := progress.Start(c.Progress, c.Quiet)
+	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {
 		job.Throughput = throughputTime
 	}
-	return job, func() { client.Close() }, nil
+	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }
 
 // accelerator is DS_ACCELERATOR's where auto leaves it open, "" where that does too.

@@ -103,11 +103,7 @@ func judgeCommand() *cobra.Command {
 		Use:   "judge FILE",
 		Short: "Judge a saved run again, offline",
 		Args:  arguments(1, 1, "needs one file"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			policy, err := config.policy()
 			if err != nil {
 				return err
@@ -130,7 +126,7 @@ func judgeCommand() *cobra.Command {
 				return err
 			}
 			return verdictCode(judged)
-		},
+		}),
 	}
 	judgeFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())

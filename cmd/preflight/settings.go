@@ -104,6 +104,34 @@ func (s setting) wrong(text string) error {
 	return nil
 }
 
+// action is what a command does with its settings and its arguments.
+type action func(cmd *cobra.Command, config Config, args []string) error
+
+// configured has a command read its settings first.
+func configured(act action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		config, err := readConfig(cmd, nil)
+		if err != nil {
+			return err
+		}
+		return act(cmd, config, args)
+	}
+}
+
+// launching is configured of a command whose arguments are the launch.
+func launching(act action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, command []string) error {
+		config, err := readConfig(cmd, command)
+		if err == nil {
+			err = commandDecides(cmd, command)
+		}
+		if err != nil {
+			return err
+		}
+		return act(cmd, config, command)
+	}
+}
+
 // readConfig merges the configuration file, the environment and the flags of a command.
 // Behind its "--" stands the launch, which may say where the file lies. Later wins, and
 // every value is held to its setting's rule, wherever it was set: the errors say where,
