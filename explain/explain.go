@@ -96,7 +96,6 @@ var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd",
 
 var gzipped, bzipped = []byte("\x1f\x8b"), []byte("BZh")
 
-// wide is whether a text is in UTF-16.
 func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
 }

@@ -37,7 +37,6 @@ func fill(sentence string, values map[string]string, form func(name, value strin
 	return filled, true
 }
 
-// inWords is a value as it reads in a sentence.
 func inWords(name, value string) (string, bool) {
 	if name == "bytes" {
 		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
@@ -47,7 +46,6 @@ func inWords(name, value string) (string, bool) {
 	return value, value != ""
 }
 
-// asArgument is a value as it stands in a command.
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
 func with(values map[string]string, name, value string) map[string]string {

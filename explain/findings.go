@@ -112,7 +112,6 @@ func (s *Signature) of(cause Cause) Cause {
 	return cause
 }
 
-// learn adds what is not known yet.
 func learn(values, more map[string]string) {
 	for name, value := range more {
 		if _, known := values[name]; !known {

@@ -13,7 +13,6 @@ type verdict struct {
 	beside []string // the signatures that give it this meaning
 }
 
-// failed is whether something ended, or would have.
 func (v verdict) failed() bool {
 	return v.kind == Proof || v.kind == Symptom || v.kind == Echo || v.kind == Program
 }

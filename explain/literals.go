@@ -59,7 +59,6 @@ func (x *index) add(literal string, p *pattern) {
 	x.exact[key] = append(x.exact[key], entry{literal, best, p})
 }
 
-// hash is Knuth's multiplicative one.
 func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
 
 // commonness is a guess at how often a gram is met: the letters of English and of

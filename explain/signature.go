@@ -163,7 +163,6 @@ func decode(files fs.FS, name string, into any) error {
 	return nil
 }
 
-// add compiles a signature and holds it to what the others rely on.
 func (c *Catalogue) add(s *Signature) error {
 	switch s.Kind {
 	case Proof, Symptom, Echo:

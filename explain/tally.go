@@ -17,7 +17,6 @@ type tally struct {
 	network     networks
 }
 
-// occurrence is one message from one speaker.
 type occurrence struct {
 	event // the earliest
 	count int
@@ -101,7 +100,6 @@ func (t *tally) value(e event) {
 	}
 }
 
-// has is whether any of the messages was in the logs.
 func (t *tally) has(ids []string) bool {
 	for _, id := range ids {
 		if len(t.bySignature[id]) > 0 {

@@ -143,7 +143,6 @@ func plainSummary(s *explain.Signature) string { return explain.Plain([]string{s
 
 func link(cause string) string { return fmt.Sprintf("[%s](causes.md#%s)", cause, cause) }
 
-// signaturesOf are the messages of a cause, and those that mean it beside others.
 func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
 	var all []*explain.Signature
 	for _, family := range c.Families {
@@ -156,10 +155,8 @@ func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
 	return all
 }
 
-// widestCell is how much of a message the index shows.
 const widestCell = 160
 
-// cell is a message as code in a table.
 func cell(message string) string {
 	message = Escape(strings.Join(strings.Fields(message), " "))
 	if len(message) > widestCell {

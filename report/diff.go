@@ -301,7 +301,6 @@ func entryKey(entry string, d checks.FactDiff) string {
 	return key.String()
 }
 
-// presence is the row of a whole entry.
 func presence(entry string, d checks.FactDiff) checks.FactDiff {
 	row := checks.FactDiff{Fact: entry, Groups: slices.Clone(d.Groups)}
 	for i := range row.Groups {

@@ -47,7 +47,6 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 // Now stands between what a log told and what the checks it points to say.
 const Now = "what the checks that would have said so find now:"
 
-// explanationHead says in one line what the job died of, and of how much that was read.
 func (p *page) explanationHead(r explain.Report) {
 	verdict := []checks.Verdict{checks.Pass, checks.Fail, checks.Unknown}[r.ExitCode]
 	var text string
@@ -85,7 +84,6 @@ func on(f explain.Finding) string {
 	return ""
 }
 
-// program is the block of what the program did itself.
 func (p *page) program(f explain.Finding) {
 	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), Escape(on(f)))
 	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
@@ -95,7 +93,6 @@ func (p *page) program(f explain.Finding) {
 	p.evidence(f.Evidence, f.Count)
 }
 
-// cause is the block of one cause.
 func (p *page) cause(f explain.Finding) {
 	heading := f.Cause
 	if where := whereabouts(f); where != "" {
@@ -110,7 +107,6 @@ func (p *page) cause(f explain.Finding) {
 	}
 }
 
-// evidence shows where it was read, each line below its place.
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
 		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
@@ -152,7 +148,6 @@ func whereabouts(f explain.Finding) string {
 	return ""
 }
 
-// asides are findings of one line each.
 func (p *page) asides(label string, findings []explain.Finding) {
 	var texts []string
 	for _, f := range findings {
@@ -165,7 +160,6 @@ func (p *page) asides(label string, findings []explain.Finding) {
 	p.list(label, texts...)
 }
 
-// shownDeaths is how many are listed without -v.
 const shownDeaths = 8
 
 func (p *page) timeline(deaths []explain.Death) {

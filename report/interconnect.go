@@ -15,7 +15,6 @@ import (
 // asked for.
 const mostGroups = 4
 
-// alike is the nodes of which one and the same is to be said.
 type alike struct {
 	text  string
 	nodes []string

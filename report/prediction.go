@@ -259,7 +259,6 @@ func (f Prediction) interpreter() string {
 	return f.Interpreter + "  from " + f.prediction.InterpreterFrom
 }
 
-// config says what a DeepSpeed configuration asks of the machines.
 func (p *page) config(f Prediction) {
 	if f.Config == nil {
 		return
@@ -278,7 +277,6 @@ func (p *page) config(f Prediction) {
 	p.list("config", texts...)
 }
 
-// command is what DeepSpeed will execute, as a shell would take it.
 func (p *page) command(f Prediction) {
 	if len(f.Command) == 0 {
 		return

@@ -60,7 +60,6 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	return p.writeTo(w)
 }
 
-// page is the text as it grows.
 type page struct {
 	Words
 	out   strings.Builder
@@ -98,7 +97,6 @@ func (p *page) faint(text string) string {
 
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
-// findings writes one block a root cause.
 func (p *page) findings(all []checks.Finding) {
 	for _, f := range all {
 		if f.Verdict != checks.Unknown {

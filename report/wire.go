@@ -23,7 +23,6 @@ func (p *page) wire(r checks.Report) {
 	p.throughput(r.Nodes)
 }
 
-// call is one that was answered.
 type call struct {
 	from, to string
 	seconds  float64
@@ -222,7 +221,6 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	return p.writeTo(w)
 }
 
-// sighted says in one line what was found and by which way.
 func sighted(e facts.Endpoint) string {
 	way := ""
 	switch {

@@ -303,7 +303,6 @@ func (w Words) Unfinished() string {
 	return strings.Join(lines, "\n")
 }
 
-// Outcomes are the checks of one verdict.
 func Outcomes(r checks.Report, v checks.Verdict) []string {
 	return idsOf(slices.DeleteFunc(slices.Clone(r.Checks), func(o checks.Outcome) bool { return o.Verdict != v }))
 }

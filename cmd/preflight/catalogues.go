@@ -49,7 +49,6 @@ func checksCommand() *cobra.Command {
 	}, "text", "markdown")
 }
 
-// causesCommand prints what explain knows.
 func causesCommand() *cobra.Command {
 	cmd := documenting(&cobra.Command{
 		Use:   "causes [ID]",

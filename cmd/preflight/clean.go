@@ -16,7 +16,6 @@ import (
 	"preflight/report"
 )
 
-// cleanCommand removes our cached binary from the nodes.
 func cleanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean -H hostfile",

@@ -35,7 +35,6 @@ func writesReports(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
-// completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,

@@ -20,7 +20,6 @@ import (
 //go:embed demo.json
 var recordedRun []byte
 
-// demoCommand raises a cluster on this machine, breaks it and reports on it.
 func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -47,7 +46,6 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 	return cmd
 }
 
-// recordedDemo judges the recording and says what it is.
 func recordedDemo(config Config, reason string) error {
 	fmt.Fprintf(os.Stderr, "%s\nnot raised: eight hosts with faults; judging a recording of them instead\n\n", reason)
 	saved, err := report.Read(bytes.NewReader(recordedRun))

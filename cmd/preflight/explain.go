@@ -23,7 +23,6 @@ import (
 	"preflight/report/formats"
 )
 
-// explainCommand is for a launch that has died already.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [LOG|DIRECTORY|-] … [-H hostfile]",
@@ -214,7 +213,6 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 	return &judged, nil
 }
 
-// writeExplained renders what the logs told and what the checks say now.
 func (c Config) writeExplained(e report.Explained) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
 		if format == "json" {

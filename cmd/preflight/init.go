@@ -19,7 +19,6 @@ import (
 	"preflight/report"
 )
 
-// initCommand writes the policy that a team begins with.
 func initCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
@@ -89,7 +88,6 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 	return fleet.Nodes, nil
 }
 
-// writePolicy writes the policy of the nodes that were reached.
 func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	var reached []string
 	for _, node := range nodes {

@@ -21,7 +21,6 @@ import (
 	"preflight/report/formats"
 )
 
-// outputs are where the report goes.
 func (c Config) outputs() []outputs.Output {
 	return outputs.Of(c.Format, c.origin("output"), c.Output,
 		outputs.Output{Asked: c.origin("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
@@ -36,7 +35,6 @@ func (c Config) writable(written outputs.Product, those map[string]string) error
 	return outputs.Writable(c.outputs(), written, read, term.IsTerminal(int(os.Stdout.Fd())))
 }
 
-// write renders the report to all its outputs.
 func (c Config) write(r checks.Report) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)

@@ -13,7 +13,6 @@ import (
 	"preflight/report"
 )
 
-// predictCommand tells a launch without reaching anybody.
 func predictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [-- deepspeed … train.py …]",

@@ -19,7 +19,6 @@ import (
 	"preflight/report"
 )
 
-// rendezvousCommand is for a job that hangs now.
 func rendezvousCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rendezvous HOST:PORT [-H hostfile]",
@@ -71,7 +70,6 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	return preflight.Job{Progress: shown.Take}, sync.OnceFunc(shown.Stop), nil
 }
 
-// validEndpoint refuses what cannot be HOST:PORT.
 func validEndpoint(_ *cobra.Command, args []string) error {
 	const example = "write it as a rank is given it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
 	host, port, err := net.SplitHostPort(args[0])

@@ -113,7 +113,6 @@ func arguments(least, most int, rule string) cobra.PositionalArgs {
 	}
 }
 
-// judgeFleet is the main job.
 func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	policy, err := config.policy()
 	if err != nil {
@@ -163,7 +162,6 @@ func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) c
 	return r
 }
 
-// verdictCode is the report's exit code as an error, nil for zero.
 func verdictCode(r checks.Report) error {
 	if r.ExitCode == exitPass {
 		return nil
@@ -248,7 +246,6 @@ func (c Config) filter() hostfile.Filter {
 	}
 }
 
-// source names where the hosts come from, for the report.
 func (c Config) source(plan preflight.Plan) string {
 	switch {
 	case plan.Hostfile != "":

@@ -61,7 +61,6 @@ func readOnce(one, other string) error {
 	return nil
 }
 
-// baselineFlag adds the flag that says what the fleet once was.
 func baselineFlag(flags *pflag.FlagSet) {
 	flags.String("baseline", "", "a snapshot: what has changed since is reported by the check drift")
 }
@@ -97,7 +96,6 @@ func hasHost(hosts []hostfile.Host, name string) bool {
 	return slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return host.Name == name })
 }
 
-// judgeCommand judges a saved run again.
 func judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE",
@@ -148,7 +146,6 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	return judged
 }
 
-// diffCommand compares two saved runs.
 func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",

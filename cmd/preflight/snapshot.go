@@ -24,7 +24,6 @@ import (
 	"preflight/report/formats"
 )
 
-// snapshotCommand saves facts to compare with later.
 func snapshotCommand() *cobra.Command {
 	var normalize bool
 	cmd := &cobra.Command{
@@ -112,7 +111,6 @@ func lostNodes(saved checks.Report) (names []string) {
 	return names
 }
 
-// partialEnding is that of the file which stands beside one that is kept.
 const partialEnding = ".partial"
 
 // save writes a snapshot. What it lacks an earlier one may have, which nobody could compare
@@ -186,7 +184,6 @@ func inOrder(fleet facts.Fleet, named []string) (names []string) {
 	return names
 }
 
-// warnOf says on standard error what a snapshot takes for good that is not.
 func (c Config) warnOf(faulty string) {
 	if faulty == "" {
 		return

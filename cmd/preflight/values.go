@@ -30,7 +30,6 @@ var allowed = map[string]string{
 	"stringSlice": "a list of texts",
 }
 
-// kindOf is pflag's name for the type of a Config field.
 func kindOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -174,5 +173,4 @@ func notBelowZero(text string) error {
 	return nil
 }
 
-// knownFormat refuses what --format does not take.
 func knownFormat(text string) error { return usage.Among(text, formats.Names()) }

@@ -70,7 +70,6 @@ func GitHub(w io.Writer, r checks.Report) error {
 // annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".
 type annotation struct{ title, text, at string }
 
-// annotate writes so many.
 func annotate(out *strings.Builder, level string, all []annotation, most int) {
 	if more := len(all) - most; more > 0 {
 		all = append(all[:most-1:most-1], annotation{"preflight",

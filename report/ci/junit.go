@@ -213,7 +213,6 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 	return c
 }
 
-// whySkipped is why a check did not apply, or how long what it found is waived.
 func whySkipped(words report.Words, one judgement) string {
 	if len(one.waived) == 0 {
 		return report.Escape(one.Reason)
@@ -225,8 +224,6 @@ func whySkipped(words report.Words, one judgement) string {
 	return strings.Join(all, "; ")
 }
 
-// problem is all that a check found: why it could not look or the first finding in the
-// message, everything in the text.
 func problem(words report.Words, one judgement) *junitProblem {
 	message, text := one.Reason, words.Blocks(one.findings, one.waived)
 	switch {

@@ -82,7 +82,6 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	return s.writeTo(w, "row", "these changes", "preflight diff prints them all")
 }
 
-// summary is the Markdown as it grows.
 type summary struct {
 	report.Words
 	out  strings.Builder
@@ -137,7 +136,6 @@ func (s *summary) rows(rows []string) {
 	}
 }
 
-// waivers is one row a finding that does not count.
 func (s *summary) waivers(all []checks.Waived) {
 	if len(all) == 0 {
 		return

@@ -59,7 +59,6 @@ func Nagios(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// nagiosState is the state by the exit code, which alone decides.
 func nagiosState(r checks.Report) string {
 	switch {
 	case r.ExitCode == 1:

@@ -104,7 +104,6 @@ type oddNodes struct {
 	Count int
 }
 
-// mostOddOnes is how many of them are told.
 const mostOddOnes = 8
 
 // oddOnes are the nodes that differ most, by how many rows of the table name

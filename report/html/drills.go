@@ -8,7 +8,6 @@ import (
 	"preflight/report"
 )
 
-// mostCalls is how many rows of failed calls are told.
 const mostCalls = 40
 
 // mesh is a mesh drill on the page. Its heat map is drawn from the facts.
@@ -77,7 +76,6 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part report.MeshPart) (
 	return all
 }
 
-// meeting is one rendezvous drill on the page.
 type meeting struct {
 	Title    string
 	Endpoint string

@@ -93,7 +93,6 @@ func newTableMaker() *tableMaker {
 	return &tableMaker{empty, map[string]int{}, map[string]int{}}
 }
 
-// fieldsOf are the fields of a section of one node as JSON, none where it was not seen.
 func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessage, error) {
 	if !node.Has(section) {
 		return nil, nil

@@ -8,7 +8,6 @@ import (
 	"preflight/report"
 )
 
-// tally is how many findings have one verdict.
 type tally struct {
 	Verdict checks.Verdict
 	Words   string // "7 problems"
@@ -34,7 +33,6 @@ func tallied(findings []finding, unknowns []unknown) (all []tally) {
 // that do not fail are a line each.
 const mostOpen = 12
 
-// finding is one finding on the page.
 type finding struct {
 	checks.Finding
 	Anchor string
@@ -83,7 +81,6 @@ func whose(w report.Words, f checks.Finding) set {
 	return setOf(w, f.Nodes)
 }
 
-// waiver is a finding that the policy does not count.
 type waiver struct {
 	checks.Waived
 	Anchor string

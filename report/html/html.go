@@ -70,7 +70,6 @@ func Write(out io.Writer, r checks.Report) error {
 // Start is how every page begins, by which a page of ours is told from a user's own.
 const Start = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"preflight\">\n"
 
-// assets is files of the page one after the other.
 func assets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {

@@ -14,7 +14,6 @@ import (
 	"preflight/report"
 )
 
-// mostMachines is how many kinds of machine are drawn.
 const mostMachines = 8
 
 // machine is machines that are drawn alike.
@@ -29,7 +28,6 @@ type machine struct {
 	Table [][]string
 }
 
-// linkedNodes is nodes whose ranks talk alike.
 type linkedNodes struct {
 	Nodes           set
 	Inside, Between string
@@ -74,7 +72,6 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	return kinds, len(alike) - len(kinds)
 }
 
-// kindKey is alike for machines that are drawn alike.
 func kindKey(node *facts.Node, link checks.Interconnect) string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q %q %q %q", report.Models(node.NVML.Cards), report.Transport(link.Inside), report.Transport(link.Between), report.Topology(node))

@@ -11,7 +11,6 @@ import (
 	"preflight/report"
 )
 
-// pageData is what the page's script draws from.
 type pageData struct {
 	// Names are the nodes in hostfile order, as they are: the script escapes what it shows.
 	Names  []string      `json:"names"`
@@ -20,7 +19,6 @@ type pageData struct {
 	Marks  []matrixMark  `json:"marks"`
 }
 
-// matrixCheck is a column.
 type matrixCheck struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
@@ -103,7 +101,6 @@ type board struct {
 	policy      []byte         // of the policy, which its own check judges
 }
 
-// newBoard is every cell before the first finding.
 func newBoard(r checks.Report) *board {
 	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks)), make([]byte, len(r.Checks))}
 	for i, node := range r.Nodes {

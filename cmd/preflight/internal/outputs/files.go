@@ -260,7 +260,6 @@ func (o Output) feed(text []byte) error {
 	return o.cannot(errors.Join(err, file.Close()))
 }
 
-// cannot is CannotWrite of this output, nil for no error.
 func (o Output) cannot(err error) error {
 	if err == nil {
 		return nil

@@ -57,7 +57,6 @@ func Read(name string, settings []Setting) (Policy, error) {
 	return policy, f.err()
 }
 
-// settings reads those among the keys of a configuration file.
 func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Setting) map[string]Value {
 	keys := slices.Clone(sections)
 	for _, s := range all {
@@ -79,7 +78,6 @@ func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Settin
 	return values
 }
 
-// values are those of a setting, each held to its rule.
 func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	nodes := []*yaml.Node{node}
 	if s.List && node.Kind == yaml.SequenceNode {

@@ -41,7 +41,6 @@ type Value struct {
 // sections are the keys of a configuration file that are no settings.
 var sections = []string{"expect", "groups", "severity", "waivers"}
 
-// policy reads the sections among the keys of a configuration file.
 func (f *file) policy(document map[string]*yaml.Node) Policy {
 	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
 	if groups := document["groups"]; groups != nil {

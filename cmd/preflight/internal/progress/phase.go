@@ -29,7 +29,6 @@ const (
 	rateAfter = 3 * time.Second
 )
 
-// phase is how far one phase is.
 type phase struct {
 	fleet.Phase
 	nodes int           // that may take part, 0 where it is this machine's alone
@@ -209,7 +208,6 @@ func (w wait) atMost(now time.Time) string {
 	return inSeconds(w.until.Sub(now)) + " more at most"
 }
 
-// joined leaves out what is empty.
 func joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
 }
@@ -222,7 +220,6 @@ func inSeconds(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 }
 
-// Nodes is so many of them in words.
 func Nodes(n int) string {
 	if n == 1 {
 		return "1 node"

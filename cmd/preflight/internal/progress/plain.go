@@ -24,7 +24,6 @@ type plain struct {
 	printed []printed // by phase
 }
 
-// printed is what was said of a phase.
 type printed struct {
 	losses   int
 	ended    bool
