@@ -2,8 +2,6 @@ package explain
 
 import (
 	"encoding/binary"
-	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 )
@@ -23,28 +21,6 @@ type entry struct {
 	literal string
 	offset  int // of the gram in the literal
 	pattern *pattern
-}
-
-func newIndex(families []Family) (*index, error) {
-	x := &index{exact: map[uint32][]entry{}}
-	for _, family := range families {
-		for _, s := range family.Signatures {
-			for _, p := range s.patterns {
-				parsed, err := syntax.Parse(p.says.String(), syntax.Perl)
-				if err != nil {
-					return nil, fmt.Errorf("signature %s: %w", s.ID, err)
-				}
-				literals := required(parsed)
-				if len(literals) == 0 {
-					return nil, fmt.Errorf("signature %s: %q has no text of %d bytes that is always there (case matters)", s.ID, p.says, gram)
-				}
-				for _, literal := range literals {
-					x.add(literal, p)
-				}
-			}
-		}
-	}
-	return x, nil
 }
 
 func (x *index) add(literal string, p *pattern) {
@@ -163,12 +139,7 @@ func shortest(literals []string) int {
 	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
 }
 
-// anchored is whether an expression, or a part of it, must stand at the beginning.
-func anchored(says *regexp.Regexp) bool {
-	parsed, err := syntax.Parse(says.String(), syntax.Perl)
-	return err == nil && beginsText(parsed)
-}
-
+// beginsText is whether an expression, or a part of it, must stand at the beginning.
 func beginsText(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpBeginText || re.Op == syntax.OpBeginLine || slices.ContainsFunc(re.Sub, beginsText)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -112,7 +113,7 @@ var families = []string{
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
 
 func load(files fs.FS) (*Catalogue, error) {
-	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}}
+	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}, index: &index{exact: map[uint32][]entry{}}}
 	if err := decode(files, "causes.yaml", &c.Causes); err != nil {
 		return nil, err
 	}
@@ -144,9 +145,7 @@ func load(files fs.FS) (*Catalogue, error) {
 			}
 		}
 	}
-	index, err := newIndex(c.Families)
-	c.index = index
-	return c, err
+	return c, nil
 }
 
 func decode(files fs.FS, name string, into any) error {
@@ -185,11 +184,19 @@ func (c *Catalogue) add(s *Signature) error {
 		}
 	}
 	for _, expression := range s.Says {
-		says, err := regexp.Compile(expression)
+		parsed, err := syntax.Parse(expression, syntax.Perl)
 		if err != nil {
 			return err
 		}
-		s.patterns = append(s.patterns, &pattern{s, says, c.patterns, anchored(says)})
+		literals := required(parsed)
+		if len(literals) == 0 {
+			return fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", expression, gram)
+		}
+		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed)}
+		for _, literal := range literals {
+			c.index.add(literal, p)
+		}
+		s.patterns = append(s.patterns, p)
 		c.patterns++
 	}
 	if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {

@@ -140,24 +140,14 @@ func (p *page) rendezvous(nodes []facts.Node) {
 }
 
 func (p *page) throughput(nodes []facts.Node) {
-	var sent []*facts.Throughput
-	from := map[*facts.Throughput]string{}
-	for i := range nodes {
-		if seen := nodes[i].Throughput; seen != nil && seen.Error == "" {
-			sent = append(sent, seen)
-			from[seen] = nodes[i].Name
-		}
-	}
-	if len(sent) == 0 {
-		return
-	}
+	sent := slices.DeleteFunc(slices.Clone(nodes), func(node facts.Node) bool { return node.Throughput == nil || node.Throughput.Error != "" })
 	if len(sent) > 2*slowestNamed && !p.style.Verbose {
-		slices.SortStableFunc(sent, func(a, b *facts.Throughput) int { return cmp.Compare(a.Rate, b.Rate) })
+		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
 	var parts []string
-	for _, seen := range sent {
-		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", from[seen], seen.Peer, seen.Rate/1e9))
+	for _, node := range sent {
+		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9))
 	}
 	p.list("throughput", strings.Join(parts, ", "))
 }

@@ -36,16 +36,13 @@ func (j judgement) explained() bool {
 // no reader may miss it.
 func judgements(r checks.Report) []judgement {
 	var all []judgement
-	at := map[string]int{}
 	for _, outcome := range r.Checks {
-		at[outcome.Check] = len(all)
 		all = append(all, judgement{Outcome: outcome})
 	}
 	of := func(check string, verdict checks.Verdict) *judgement {
-		i, listed := at[check]
-		if !listed {
+		i := slices.IndexFunc(all, func(j judgement) bool { return j.Check == check })
+		if i < 0 {
 			i = len(all)
-			at[check] = i
 			all = append(all, judgement{Outcome: checks.Outcome{Check: check, Verdict: verdict}})
 		}
 		return &all[i]

@@ -94,19 +94,6 @@ func waivers(w report.Words, waived []checks.Waived) (all []waiver) {
 	return all
 }
 
-// judged is one check of the run, with what is true when it passes.
-type judged struct {
-	checks.Outcome
-	Title string
-}
-
-func allJudged(outcomes []checks.Outcome) (all []judged) {
-	for _, o := range outcomes {
-		all = append(all, judged{o, titleOf(o.Check)})
-	}
-	return all
-}
-
 // titleOf is what is true when a check passes, "" for one that another version of
 // preflight judged by.
 func titleOf(id string) string {

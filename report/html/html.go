@@ -29,6 +29,7 @@ var (
 	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
 		"text":  report.Escape,
 		"lower": strings.ToLower,
+		"title": titleOf,
 		"word":  report.Word,
 	}).ParseFS(pageFiles, "page/*.html"))
 )
@@ -100,7 +101,6 @@ type sheet struct {
 	Sentence     string
 	Summary      string
 	Launched     string
-	Remarks      []string
 	Tally        []tally
 	Shown        []finding
 	Unknowns     []unknown
@@ -112,8 +112,7 @@ type sheet struct {
 	Meetings     []meeting
 	Machines     []machine
 	MoreMachines int
-	Links        []linkedNodes
-	Judged       []judged
+	Links        []machine // by what the ranks of some nodes talk, and no more of these
 	NotCovered   string
 	Data, Facts  template.JS
 }
@@ -127,10 +126,9 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Start:  template.HTML(Start), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)), Remarks: remarks(r),
+		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
-		Judged:      allJudged(r.Checks),
 		NotCovered:  catalogue.NotCovered,
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
@@ -147,17 +145,6 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s.Machines, s.MoreMachines = machines(w, r)
 	s.Links = talking(w, r.Interconnect)
 	return s, nil
-}
-
-// remarks are what to know of the run before reading on.
-func remarks(r checks.Report) (all []string) {
-	if r.Interrupted {
-		all = append(all, "The run was stopped before every node had answered: what is missing below was not looked at.")
-	}
-	if r.Normalized {
-		all = append(all, "Judged from a normalized snapshot: it lacks the facts that change by themselves, and so what rests on them.")
-	}
-	return all
 }
 
 // inScript is data for a script element that nothing in it can end: JSON without

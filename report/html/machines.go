@@ -28,14 +28,9 @@ type machine struct {
 	Table [][]string
 }
 
-type linkedNodes struct {
-	Nodes           set
-	Inside, Between string
-}
-
-func talking(w report.Words, groups []checks.Interconnect) (all []linkedNodes) {
+func talking(w report.Words, groups []checks.Interconnect) (all []machine) {
 	for _, g := range groups {
-		all = append(all, linkedNodes{setOf(w, g.Nodes), report.Escape(report.Transport(g.Inside)), report.Escape(report.Transport(g.Between))})
+		all = append(all, machine{Nodes: setOf(w, g.Nodes), Inside: report.Escape(report.Transport(g.Inside)), Between: report.Escape(report.Transport(g.Between))})
 	}
 	return all
 }
