@@ -288,7 +288,6 @@ func oneValueOrNone(d checks.FactDiff) bool {
 }
 
 // Absent is whether the nodes of a group lack the fact.
-// Absent is whether the nodes of a group lack the fact.
 func Absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
 
 // entryKey tells entries apart, and facts of one entry that other nodes lack.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,22 +105,11 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 
 // Models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
 func Models(cards []facts.Card) string {
-	var names []string
-	count := map[string]int{}
-	for _, card := range cards {
-		name := card.Name
-		if name == "" {
-			name = "a GPU without a name"
-		}
-		if count[name] == 0 {
-			names = append(names, name)
-		}
-		count[name]++
+	var models []string
+	for _, alike := range GroupBy(cards, func(card facts.Card) string { return cmp.Or(card.Name, "a GPU without a name") }) {
+		models = append(models, fmt.Sprintf("%d × %s", len(alike.All), alike.Key))
 	}
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%d × %s", count[name], name)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(models, ", ")
 }
 
 // topologies draws for each kind of machine what joins its GPUs and its network

@@ -100,20 +100,16 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 func Refused(err error) Prediction {
 	f := Prediction{Schema: 1}
 	all := []error{err}
-	if several := (*multierror.Error)(nil); errors.As(err, &several) {
+	if several, ok := errors.AsType[*multierror.Error](err); ok {
 		all = several.Errors
 	}
 	for _, one := range all {
 		refusal := Refusal{Message: one.Error()}
-		var line *hostfile.LineError
-		var filter *hostfile.FilterError
-		var usage *launch.UsageError
-		switch {
-		case errors.As(one, &line):
+		if line, ok := errors.AsType[*hostfile.LineError](one); ok {
 			refusal = Refusal{line.Line, line.Message, line.DeepSpeed}
-		case errors.As(one, &filter):
+		} else if filter, ok := errors.AsType[*hostfile.FilterError](one); ok {
 			refusal.DeepSpeed = filter.DeepSpeed
-		case errors.As(one, &usage):
+		} else if usage, ok := errors.AsType[*launch.UsageError](one); ok {
 			refusal.DeepSpeed = usage.Original
 		}
 		f.Errors = append(f.Errors, refusal)

@@ -13,7 +13,6 @@ import (
 	"preflight"
 	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
-	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/report"
@@ -120,19 +119,19 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	c.tellWritten(path, len(reached), len(nodes), toCommit)
+	c.reportWritten(path, len(reached), len(nodes), toCommit)
 	return nil
 }
 
 // toCommit is what to do with a file that others go by.
 const toCommit = "; review and commit it"
 
-// tellWritten says to who reads along that a file was written, from how many of its nodes.
-func (c Config) tellWritten(path string, reached, all int, next string) {
+// reportWritten says to who reads along that a file was written, from how many of its nodes.
+func (c Config) reportWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return
 	}
-	count := progress.Nodes(all)
+	count := report.Plural(all, "node")
 	if reached < all {
 		count = fmt.Sprintf("%d of %s", reached, count)
 	}

@@ -218,8 +218,11 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		return preflight.Intent{}, fmt.Errorf("the working directory: %w", err)
 	}
 	intent := preflight.Intent{Command: command, Options: launch.Options{
-		Filter: c.filter(), DeepSpeed: c.DeepSpeed,
-		Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
+		Filter: hostfile.Filter{
+			Include: c.Include, Exclude: c.Exclude, NumNodes: hostfile.AtMost(c.NumNodes), NumGPUs: hostfile.AtMost(c.NumGPUs), ForceMulti: c.ForceMulti,
+		},
+		DeepSpeed: c.DeepSpeed,
+		Launcher:  c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
 		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
 		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
 	}}
@@ -237,13 +240,6 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}
 	return intent, err
-}
-
-func (c Config) filter() hostfile.Filter {
-	return hostfile.Filter{
-		Include: c.Include, Exclude: c.Exclude, NumNodes: hostfile.AtMost(c.NumNodes), NumGPUs: hostfile.AtMost(c.NumGPUs),
-		ForceMulti: c.ForceMulti,
-	}
 }
 
 func (c Config) source(plan preflight.Plan) string {

@@ -141,7 +141,7 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	}
 	for _, o := range all {
 		if !o.Printed() {
-			c.tellWritten(o.Path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
+			c.reportWritten(o.Path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
 		}
 	}
 	return nil

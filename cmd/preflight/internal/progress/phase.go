@@ -123,7 +123,7 @@ func (p *phase) counts() string {
 	if p.lost > 0 {
 		lost = fmt.Sprintf("%d lost", p.lost)
 	}
-	return joined(", ", fmt.Sprintf("%d of %s", p.through, Nodes(p.nodes)), lost)
+	return joined(", ", fmt.Sprintf("%d of %s", p.through, report.Plural(p.nodes, "node")), lost)
 }
 
 // rest is how much longer the phase will take, 0 where nobody can say: by its
@@ -218,11 +218,4 @@ func inSeconds(d time.Duration) string {
 		return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()))
 	}
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
-}
-
-func Nodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }

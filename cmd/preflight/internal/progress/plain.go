@@ -62,7 +62,7 @@ func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 			l.printed = append(l.printed, printed{reminder: firstReminder})
 			nodes := ""
 			if phase.nodes > 0 {
-				nodes = Nodes(phase.nodes)
+				nodes = report.Plural(phase.nodes, "node")
 			}
 			add(phase.began, ": %s", joined(", ", "begins", nodes))
 		}
