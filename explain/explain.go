@@ -33,7 +33,7 @@ type Source struct {
 
 // Explain reads the logs of one job, in one file or one a node or rank, and says
 // what it died of. Memory does not grow with the size of the logs. What cannot be
-// read to its end is told in the report, which is of all the rest.
+// read to its end is named in the report, which is of all the rest.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
@@ -164,7 +164,7 @@ type Finding struct {
 	Command  string     `json:"command,omitempty"` // what to run before the next launch
 	// MasterPort is the port of the master that the messages tell, for a check of it.
 	MasterPort int `json:"master_port,omitempty"`
-	// Hearsay is a cause that only others than its victim tell of.
+	// Hearsay is a cause that only others than its victim report.
 	Hearsay bool `json:"hearsay,omitempty"`
 }
 

@@ -121,7 +121,7 @@ func learn(values, more map[string]string) {
 }
 
 // folded are messages without a cause, those of one signature and exceptions of one
-// class told together.
+// class together.
 type folded struct {
 	t     *tally
 	all   []*finding

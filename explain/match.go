@@ -214,7 +214,7 @@ func (m *matcher) place(e event) event {
 	return e
 }
 
-// now is the last time that the log told up to here. Each line is asked once.
+// now is the last time that the log has shown up to here. Each line is asked once.
 func (m *matcher) now() stamp {
 	for n := range min(looked, m.recent.read-m.asked) {
 		l, ok := m.recent.before(n)

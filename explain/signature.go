@@ -52,11 +52,11 @@ type Signature struct {
 	// shows that all went well afterwards.
 	Retried bool `yaml:"retried"`
 	// Differs names a group whose value must be one in the whole job: the message is
-	// a cause where it is told with several values, and nothing otherwise.
+	// a cause where it comes with several values, and nothing otherwise.
 	Differs string `yaml:"differs"`
 	// Beside gives another cause to this message in logs that have another message too.
 	Beside []Beside `yaml:"beside"`
-	// Summary is one sentence for this message, with {group} for what it told and
+	// Summary is one sentence for this message, with {group} for what it holds and
 	// {group|words} for words instead where it did not. Without one the cause's title stands.
 	Summary string `yaml:"summary"`
 	// Title, Checks and Fix stand for the cause's, where this message tells it better.
@@ -214,8 +214,8 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	return Cause{}, false
 }
 
-// longestTold is how much is kept of what one group caught.
-const longestTold = 256
+// longestGroup is how much is kept of what one group caught.
+const longestGroup = 256
 
 // silent is whether it does not matter who said this, when, and what it tells.
 func (p *pattern) silent() bool {
@@ -233,7 +233,7 @@ func (p *pattern) match(text string) (at, end int, values map[string]string, ok 
 	for i, name := range p.says.SubexpNames() {
 		if name != "" && found[2*i] >= 0 {
 			value := text[found[2*i]:found[2*i+1]]
-			values[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
+			values[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestGroup)]), "")
 		}
 	}
 	return found[0], found[1], values, true

@@ -12,7 +12,7 @@ type tally struct {
 	byKey       map[key]*occurrence
 	bySignature map[string][]*occurrence        // by the signature's ID
 	values      map[*Signature]map[string]event // of the group that must be one: who said each first
-	valued      map[key]bool                    // who has told such a value already
+	valued      map[key]bool                    // who has logged such a value already
 	progress    map[int]*progress               // by source
 	network     networks
 }
@@ -43,7 +43,7 @@ func newTally(sources int) *tally {
 	}
 }
 
-// add notes a message and returns all that was heard of it from its speaker.
+// add notes a message and returns all that is known of it from its speaker.
 func (t *tally) add(e event) *occurrence {
 	derive(e.values)
 	if s := e.signature; s != nil && s.Differs != "" {

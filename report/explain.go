@@ -12,7 +12,7 @@ import (
 	"preflight/hostfile"
 )
 
-// Explained is what logs told and, where a hostfile was given, what the checks that
+// Explained is what logs show and, where a hostfile was given, what the checks that
 // the causes point to say now.
 type Explained struct {
 	explain.Report
@@ -21,7 +21,7 @@ type Explained struct {
 	Run      *checks.Report `json:"run,omitempty"`
 }
 
-// Explanation writes for a person what logs told: the root cause with where it
+// Explanation writes for a person what logs show: the root cause with where it
 // was read, its fix and the check that would have said so, then what followed
 // from it, who failed first, what is harmless, and what NCCL used.
 func Explanation(w io.Writer, r explain.Report, style Style) error {
@@ -44,7 +44,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 	return err
 }
 
-// Now stands between what a log told and what the checks it points to say.
+// Now stands between what a log shows and what the checks it points to say.
 const Now = "what the checks that would have said so find now:"
 
 func (p *page) explanationHead(r explain.Report) {
@@ -178,7 +178,7 @@ func (p *page) timeline(deaths []explain.Death) {
 	p.list("first failed", texts...)
 }
 
-// networks says what NCCL told of itself, nodes that are alike in one line, and what
+// networks says what NCCL logged of itself, nodes that are alike in one line, and what
 // of that looks slow.
 func (p *page) networks(all []explain.Network) {
 	p.remarks("nccl", all, func(n explain.Network) []string {
@@ -193,7 +193,7 @@ func (p *page) networks(all []explain.Network) {
 	}
 }
 
-// remarks are sentences about nodes, those about several nodes told once.
+// remarks are sentences about nodes, those about several nodes once.
 func (p *page) remarks(label string, all []explain.Network, of func(explain.Network) []string) {
 	var groups []alike
 	for _, n := range all {

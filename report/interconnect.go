@@ -12,7 +12,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// mostGroups is how many ways of a fleet to differ are told unless all are
+// mostGroups is how many ways of a fleet to differ are shown unless all are
 // asked for.
 const mostGroups = 4
 
@@ -135,7 +135,7 @@ func (p *page) topologies(nodes []facts.Node) {
 	}
 }
 
-// Topology is header and rows of one machine's topology, nil where it told none.
+// Topology is header and rows of one machine's topology, nil where it reported none.
 func Topology(node *facts.Node) [][]string {
 	if node.NVML == nil || len(node.NVML.Topology) < 2 {
 		return nil

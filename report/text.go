@@ -124,7 +124,7 @@ func (p *page) details(f checks.Finding) {
 	p.field("symptom", f.WouldSee)
 }
 
-// waived has a line for each finding that a policy has told not to count: out of the
+// waived has a line for each finding that a policy does not count: out of the
 // verdict is not out of sight.
 func (p *page) waived(all []checks.Waived) {
 	if len(all) > 0 {

@@ -100,10 +100,10 @@ func (w Words) Conclusion() string {
 			failing[node] = failing[node] || f.Verdict == checks.Fail
 		}
 	}
-	var sick []string
+	var failed []string
 	for _, node := range r.Nodes {
 		if failing[node.Name] {
-			sick = append(sick, node.Name)
+			failed = append(failed, node.Name)
 		}
 	}
 	var text string
@@ -112,8 +112,8 @@ func (w Words) Conclusion() string {
 		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
 	case r.Verdict == checks.Fail:
 		text = failure(r) + ": " + Plural(count[checks.Fail], "problem")
-		if len(sick) > 0 {
-			text += " on " + w.briefly(sick)
+		if len(failed) > 0 {
+			text += " on " + w.briefly(failed)
 		}
 	case r.Verdict == checks.Unknown:
 		text = "cannot tell whether this launch will work"
@@ -294,7 +294,7 @@ func (w Words) Undecided() []Reason {
 	return all
 }
 
-// Unfinished is why nothing can be told, a line a reason.
+// Unfinished is why the verdict is unknown, a line a reason.
 func (w Words) Unfinished() string {
 	var lines []string
 	for _, one := range w.Undecided() {

@@ -30,7 +30,7 @@ func explainCommand() *cobra.Command {
 		Long: `Read the log of a launch that died, one file or one of every node or rank, and say
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
-is told apart. Of a directory everything is read that can be a log; files may be
+is set apart. Of a directory everything is read that can be a log; files may be
 compressed by gzip or bzip2. With a hostfile those checks are run at once.
 
 Exit codes: 0 nothing failed that preflight knows, 1 a cause is known or the program
@@ -121,7 +121,7 @@ func logFile(ctx context.Context, path string) explain.Source {
 var errInterrupted = errors.New("interrupted: what follows is of the log until then")
 
 // source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
-// was read is told.
+// was read is reported.
 func source(ctx context.Context, name string, open func() (io.ReadCloser, error)) explain.Source {
 	return explain.Source{Name: name, Open: func() (io.ReadCloser, error) {
 		out, in := io.Pipe()

@@ -47,7 +47,7 @@ commented out. Nothing that is there already is written over.`,
 	return cmd
 }
 
-// policyPath is where the policy is to go: where a later run reads it, unless told.
+// policyPath is where the policy is to go: where a later run reads it, unless -o names another.
 func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 	hosts, err := launchHostfile(flags, nil)
 	path := besideHostfile(hosts)

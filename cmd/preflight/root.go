@@ -77,13 +77,13 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	return root
 }
 
-// noArguments refuses stray words with the likely reason: a command misspelt, the file to
+// noArguments refuses unexpected words with the likely reason: a command misspelt, the file to
 // write, or else a hostfile.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	stray := fmt.Errorf("unexpected argument %q", args[0])
+	unexpected := fmt.Errorf("unexpected argument %q", args[0])
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
@@ -98,9 +98,9 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return usage.WithHint(stray, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
+		return usage.WithHint(unexpected, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
 	}
-	return usage.WithHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
+	return usage.WithHint(unexpected, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
 }
 
 // arguments refuses too few and too many words, and says how they are given.

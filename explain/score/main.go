@@ -57,7 +57,7 @@ func score(w io.Writer, corpus string) error {
 		case !trial.right:
 			fmt.Fprintf(w, "MISS %s: %s, is %s\n", trial.file, trial.got, trial.want)
 		case trial.got == program:
-			fmt.Fprintf(w, "told %s: the program's own\n", trial.file)
+			fmt.Fprintf(w, "program %s: its own failure\n", trial.file)
 		}
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -68,7 +68,7 @@ func score(w io.Writer, corpus string) error {
 	return columns.Flush()
 }
 
-// trial is one log whose cause is known, and what is told of it.
+// trial is one log whose cause is known, and what explain makes of it.
 type trial struct {
 	file  string
 	want  string // a cause, or none

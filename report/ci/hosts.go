@@ -20,7 +20,7 @@ const (
 )
 
 // GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
-// hostfile order, for deepspeed --hostfile; a comment names those that could not be told,
+// hostfile order, for deepspeed --hostfile; a comment names those that are unknown,
 // which are in neither list. Where the launch as a whole fails no hosts would help, so
 // there are none, and a comment says why. deepspeed refuses a hostfile without a host.
 //

@@ -19,10 +19,10 @@ const (
 	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
 	mostMarkdown = 65_000
 	// mostForTables is how many of them the findings and the waivers take, so that there is
-	// room for what mends the first of them.
+	// room for what fixes the first of them.
 	mostForTables = 40_000
 	// mostInCell is how many characters of one text are written, mostInBlock how many of
-	// the commands that mend one finding.
+	// the commands that fix one finding.
 	mostInCell  = 400
 	mostInBlock = 4000
 )

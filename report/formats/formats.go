@@ -105,7 +105,7 @@ type Kept int
 const (
 	Foreign            Kept = iota // a user's own: not to be written over at all
 	Rendering                      // a report that judging a run again would bring back, a list of hosts, or nothing
-	SavedRun                       // what nodes told, which only another run would bring
+	SavedRun                       // what nodes reported, which only another run would bring
 	NormalizedSnapshot             // what [report.Normalized] writes, to be committed and reviewed
 )
 

@@ -40,7 +40,7 @@ type factField struct {
 }
 
 // factShape is values that are built alike: the same keys, lists of the same
-// length. Only what differs is told of each.
+// length. Only what differs is kept of each.
 type factShape struct {
 	Count int             `json:"count"`
 	Value json.RawMessage `json:"value"` // the first of them

@@ -68,7 +68,7 @@ func Write(out io.Writer, r checks.Report) error {
 	return buffered.Flush()
 }
 
-// Start is how every page begins, by which a page of ours is told from a user's own.
+// Start is how every page begins, by which a page of ours is known from a user's own.
 const Start = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"preflight\">\n"
 
 func assets(names ...string) string {

@@ -24,7 +24,7 @@ type machine struct {
 	Between string // and the nodes
 	Drawing drawing
 	// Table is the same in words, header first: what joins each GPU with the others
-	// and with the adapters. nil where the machine told none.
+	// and with the adapters. nil where the machine reported none.
 	Table [][]string
 }
 
@@ -79,7 +79,7 @@ func kindKey(node *facts.Node, link checks.Interconnect) string {
 	return key.String()
 }
 
-// numaOf is the NUMA node of the i-th GPU, -1 for not told.
+// numaOf is the NUMA node of the i-th GPU, -1 where it is unknown.
 func numaOf(node *facts.Node, card int) int {
 	if node.GPU != nil {
 		address := node.NVML.Cards[card].Address
@@ -109,7 +109,7 @@ func linkOf(adapter facts.HCA) string {
 }
 
 // nearest are the GPUs that are as near to the adapter as any is, and how near;
-// none where it is equally far from all or not told.
+// none where it is equally far from all or unknown.
 func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string) {
 	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 	best := len(steps)

@@ -44,7 +44,7 @@ type matrixMark struct {
 // The letters of cells. A check says of which nodes something is wrong, and only
 // when it passes as a whole that all others are right: else they are clear, which
 // is less, or partial, which is nothing at all: what another check explains is
-// not told again of each node.
+// not shown again of each node.
 const (
 	cellFail    = 'f'
 	cellWarn    = 'w'
@@ -177,7 +177,7 @@ func heavier(has, adds byte) byte {
 	return has
 }
 
-// anchor is where on the page a finding is told.
+// anchor is where on the page a finding is shown.
 func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Finding) string {
 	if f.Verdict != checks.Unknown {
 		return findingAnchor(number)

@@ -219,7 +219,7 @@ func Waiving() checks.Report {
 // Cases are runs that every renderer must tell right.
 func Cases() map[string]checks.Report {
 	return map[string]checks.Report{
-		"failing": Failing(), "passing": Passing(), "strict": Strict(), "interrupted": Interrupted(), "blind": Undecided(), "orphaned": Orphaned(), "hostile": Hostile(), "waiving": Waiving(),
+		"failing": Failing(), "passing": Passing(), "strict": Strict(), "interrupted": Interrupted(), "undecided": Undecided(), "orphaned": Orphaned(), "hostile": Hostile(), "waiving": Waiving(),
 	}
 }
 

@@ -20,7 +20,7 @@ type file struct {
 	problems []problem
 }
 
-// problem is one that a user has to mend, and where.
+// problem is one that a user has to fix, and where.
 type problem struct {
 	line int
 	err  error

@@ -149,7 +149,7 @@ func (f *file) severities(entries []entry, s *Policy) {
 		if byName && pattern == Check {
 			f.fault(entry.keys["check"], "severity: %s cannot be changed: an expired waiver always fails", Check)
 		}
-		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
+		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is reported already
 		if byName && inList && named[pattern] != "" {
 			f.fault(entry.keys["check"], "severity: duplicate check %s: it is set at %s already", pattern, named[pattern])
 		}

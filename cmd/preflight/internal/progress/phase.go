@@ -53,7 +53,7 @@ type loss struct {
 	event fleet.Event
 }
 
-// mostLosses is how many lost nodes are told one by one. The report names all.
+// mostLosses is how many lost nodes are named one by one. The report names all.
 const mostLosses = 10
 
 func (p *phase) add(now time.Time, event fleet.Event) {

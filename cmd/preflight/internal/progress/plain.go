@@ -13,7 +13,7 @@ import (
 	"preflight/report"
 )
 
-// firstReminder is after how long it is told that somebody is waited for; every next
+// firstReminder is after how long it is reported that somebody is waited for; every next
 // time comes when that has doubled.
 const firstReminder = 5 * time.Second
 
