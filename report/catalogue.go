@@ -48,10 +48,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.line("")
 	p.wrapped("", check.Doc)
 	p.line("")
-	var needs []string
-	for _, section := range check.Needs {
-		needs = append(needs, string(section))
-	}
+	needs := Map(check.Needs, func(section facts.Section) string { return string(section) })
 	where := "on every node"
 	if check.OnHead {
 		where = "on the launching machine"
@@ -73,11 +70,7 @@ func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
 // Causes lists what a launch can die of.
 func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
 	p := &page{style: style}
-	var rows [][]string
-	for _, cause := range c.Causes {
-		rows = append(rows, []string{cause.ID, cause.Title})
-	}
-	p.entries(rows)
+	p.entries(Map(c.Causes, func(cause explain.Cause) []string { return []string{cause.ID, cause.Title} }))
 	return p.writeTo(w)
 }
 
@@ -90,11 +83,7 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 	p.line("")
 	p.field("checks", strings.Join(cause.Checks, ", "))
 	p.commands("fix", explain.Plain(cause.Fix))
-	var symptoms []string
-	for _, s := range signaturesOf(c, cause.ID) {
-		symptoms = append(symptoms, s.Examples[0])
-	}
-	p.commands("symptom", symptoms)
+	p.commands("symptom", Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
 	return p.writeTo(w)
 }
 

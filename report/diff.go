@@ -46,10 +46,7 @@ func (p *page) diff(diffs []checks.FactDiff) {
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.
 func (w Words) Parties(d checks.FactDiff, whole bool) []string {
-	var others []string
-	for _, g := range d.Groups[1:] {
-		others = append(others, w.party(d.Fact, g, d.Groups[0], whole))
-	}
+	others := Map(d.Groups[1:], func(g checks.FactGroup) string { return w.party(d.Fact, g, d.Groups[0], whole) })
 	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
@@ -136,10 +133,7 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	if len(rows) == 0 {
 		p.line("%s", c.Unchanged())
 	} else {
-		var cells [][]string
-		for _, row := range rows {
-			cells = append(cells, []string{p.Nodes(row.Nodes), Escape(row.Fact), row.Before, row.After})
-		}
+		cells := Map(rows, func(r Row) []string { return []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After} })
 		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, cells))
 	}
 	for _, unseen := range c.Unseen() {
@@ -165,10 +159,7 @@ func (c Changed) Unseen() (all []Unseen) {
 	}
 	var each []Unseen
 	for _, one := range GroupBy(c.NotCompared, reason) {
-		var sections []string
-		for _, n := range one.All {
-			sections = append(sections, cmp.Or(string(n.Section), "anything"))
-		}
+		sections := Map(one.All, func(n agreement.NotCompared) string { return cmp.Or(string(n.Section), "anything") })
 		each = append(each, Unseen{[]string{one.Key[0]}, strings.Join(sections, ", "), one.Key[1]})
 	}
 	for _, alike := range GroupBy(each, func(u Unseen) [2]string { return [2]string{u.What, u.Why} }) {

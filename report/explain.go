@@ -149,15 +149,13 @@ func whereabouts(f explain.Finding) string {
 }
 
 func (p *page) asides(label string, findings []explain.Finding) {
-	var texts []string
-	for _, f := range findings {
+	p.list(label, Map(findings, func(f explain.Finding) string {
 		text := f.Summary
 		if f.Cause != "" {
 			text = f.Cause + ": " + text
 		}
-		texts = append(texts, fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0])))
-	}
-	p.list(label, texts...)
+		return fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0]))
+	})...)
 }
 
 const shownDeaths = 8

@@ -122,7 +122,7 @@ func PredictionJSON(w io.Writer, f Prediction) error {
 	f.Ranks, f.Arguments, f.Files = orEmpty(f.Ranks), orEmpty(f.Arguments), orEmpty(f.Files)
 	f.Ops, f.Env, f.Command, f.CommandEnv = orEmpty(f.Ops), orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
 	f.Notes, f.Errors, f.Hosts = orEmpty(f.Notes), orEmpty(f.Errors), orEmpty(f.Hosts)
-	return indented(w, f)
+	return JSON(w, f)
 }
 
 func orEmpty[T any](list []T) []T {
@@ -147,21 +147,15 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	if f.Script != "" {
 		p.list("runs", f.Script+shell(" ", f.Arguments))
 	}
-	var files, given []string
-	for _, file := range f.Files {
-		what := file.Path + "  " + file.Role
+	p.list("files", Map(f.Files, func(file facts.File) string {
 		if !file.Exists {
-			what += ", not there"
+			return file.Path + "  " + file.Role + ", not there"
 		}
-		files = append(files, what)
-	}
-	p.list("files", files...)
+		return file.Path + "  " + file.Role
+	})...)
 	p.config(f)
 	p.list("compiles", strings.Join(f.Ops, ", "))
-	for _, setting := range f.Env {
-		given = append(given, fmt.Sprintf("%s=%s  from %s", setting.Name, setting.Value, setting.Source))
-	}
-	p.list("environment", given...)
+	p.list("environment", Map(f.Env, func(s facts.Setting) string { return fmt.Sprintf("%s=%s  from %s", s.Name, s.Value, s.Source) })...)
 	p.command(f)
 	for _, note := range f.Notes {
 		p.line("\n%s  %s", p.colored("warn", "WARN"), Escape(note.Message))

@@ -128,10 +128,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
 		m.Joined, last = m.Joined[:slowestNamed], "the last "
 	}
-	var parts []string
-	for _, joined := range m.Joined {
-		parts = append(parts, joined.Node+" "+Milliseconds(joined.Joined))
-	}
+	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + Milliseconds(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + last + strings.Join(parts, ", ")
@@ -145,11 +142,9 @@ func (p *page) throughput(nodes []facts.Node) {
 		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
-	var parts []string
-	for _, node := range sent {
-		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9))
-	}
-	p.list("throughput", strings.Join(parts, ", "))
+	p.list("throughput", strings.Join(Map(sent, func(node facts.Node) string {
+		return fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9)
+	}), ", "))
 }
 
 // Milliseconds are seconds in those: "3.1 ms".

@@ -44,9 +44,6 @@ func completeFlags(cmd *cobra.Command) {
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
 		"output":      completeOutputs,
-		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"good-hosts":  cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"bad-hosts":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue

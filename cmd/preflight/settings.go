@@ -19,6 +19,7 @@ import (
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // rule is what the values of a setting are held to beyond their kind.
@@ -57,7 +58,7 @@ func rules() map[string]rule {
 		"write_env":         {isPath: true},
 		"good_hosts":        {isPath: true, ofReports: true},
 		"bad_hosts":         {isPath: true, ofReports: true},
-		"format":            {valid: knownFormat, ofReports: true},
+		"format":            {choices: formats.Names(), ofReports: true},
 		"output":            {isPath: true, valid: outputs.Known, ofReports: true},
 	}
 }

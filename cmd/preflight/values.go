@@ -16,7 +16,6 @@ import (
 	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/report/formats"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -172,5 +171,3 @@ func notBelowZero(text string) error {
 	}
 	return nil
 }
-
-func knownFormat(text string) error { return usage.Among(text, formats.Names()) }

@@ -214,11 +214,9 @@ func whySkipped(words report.Words, one judgement) string {
 	if len(one.waived) == 0 {
 		return report.Escape(one.Reason)
 	}
-	var all []string
-	for _, w := range one.waived {
-		all = append(all, words.Nodes(w.Nodes)+" waived "+report.Escape(report.Promise(w)))
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(report.Map(one.waived, func(w checks.Waived) string {
+		return words.Nodes(w.Nodes) + " waived " + report.Escape(report.Promise(w))
+	}), "; ")
 }
 
 func problem(words report.Words, one judgement) *junitProblem {

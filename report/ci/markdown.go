@@ -141,11 +141,9 @@ func (s *summary) waivers(all []checks.Waived) {
 		return
 	}
 	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
-	var rows []string
-	for _, w := range all {
-		rows = append(rows, row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until)))
-	}
-	s.rows(rows)
+	s.rows(report.Map(all, func(w checks.Waived) string {
+		return row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until))
+	}))
 }
 
 // remedy is the commands that fix what was found, to be copied, and what training would

@@ -119,10 +119,7 @@ func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int)
 	}
 	nodes := report.GroupBy(odd, func(node string) string { return node })
 	for _, alike := range report.GroupBy(nodes, func(node report.Group[string, string]) int { return len(node.All) }) {
-		var names []string
-		for _, node := range alike.All {
-			names = append(names, node.Key)
-		}
+		names := report.Map(alike.All, func(node report.Group[string, string]) string { return node.Key })
 		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: report.Plural(alike.Key, "fact"), Count: alike.Key})
 	}
 	slices.SortFunc(all, func(a, b oddNodes) int { return cmp.Compare(b.Count, a.Count) })

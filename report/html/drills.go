@@ -65,10 +65,7 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part report.MeshPart) (
 		}
 	}
 	for _, alike := range report.GroupBy(calls, func(c call) ending { return c.ending }) {
-		var callers []string
-		for _, c := range alike.All {
-			callers = append(callers, c.from)
-		}
+		callers := report.Map(alike.All, func(c call) string { return c.from })
 		end := alike.Key
 		all = append(all, failedCalls{setOf(w, callers), report.Escape(end.to), report.Escape(end.outcome), report.Escape(end.err), len(callers)})
 	}
@@ -205,11 +202,8 @@ func turnedAwayAt(w report.Words, failed []report.Attendance) (all []turnedAway)
 	return all
 }
 
-func namesOf(some []report.Attendance) (names []string) {
-	for _, a := range some {
-		names = append(names, a.Node)
-	}
-	return names
+func namesOf(some []report.Attendance) []string {
+	return report.Map(some, func(a report.Attendance) string { return a.Node })
 }
 
 func howItFailed(r *facts.Rendezvous) string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/report"
 )
 
 // factTable is the facts of all nodes such that what they share is there once.
@@ -187,14 +188,14 @@ func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 	switch first := values[0].(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(first)) {
-			if err := m.drill(shape, append(slices.Clip(at), key), parts(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), key), report.Map(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
 				return err
 			}
 		}
 		return nil
 	case []any:
 		for i := range first {
-			if err := m.drill(shape, append(slices.Clip(at), i), parts(values, func(v any) any { return v.([]any)[i] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), i), report.Map(values, func(v any) any { return v.([]any)[i] })); err != nil {
 				return err
 			}
 		}
@@ -211,14 +212,6 @@ func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 	hole.Column = numberOf(m.columnAt, string(column), func() { m.Columns = append(m.Columns, column) })
 	shape.Holes = append(shape.Holes, hole)
 	return nil
-}
-
-func parts(values []any, part func(any) any) []any {
-	all := make([]any, len(values))
-	for i, value := range values {
-		all[i] = part(value)
-	}
-	return all
 }
 
 // skeleton is a value without its leaves: alike for values of one shape.

@@ -28,11 +28,10 @@ type machine struct {
 	Table [][]string
 }
 
-func talking(w report.Words, groups []checks.Interconnect) (all []machine) {
-	for _, g := range groups {
-		all = append(all, machine{Nodes: setOf(w, g.Nodes), Inside: report.Escape(report.Transport(g.Inside)), Between: report.Escape(report.Transport(g.Between))})
-	}
-	return all
+func talking(w report.Words, groups []checks.Interconnect) []machine {
+	return report.Map(groups, func(g checks.Interconnect) machine {
+		return machine{Nodes: setOf(w, g.Nodes), Inside: report.Escape(report.Transport(g.Inside)), Between: report.Escape(report.Transport(g.Between))}
+	})
 }
 
 // machines are the kinds of machine with GPUs, the most frequent first; more is
@@ -53,10 +52,7 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	alike := report.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
 	slices.SortStableFunc(alike, func(a, b report.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
 	for _, kind := range alike[:min(len(alike), mostMachines)] {
-		var names []string
-		for _, node := range kind.All {
-			names = append(names, node.Name)
-		}
+		names := report.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]
 		kinds = append(kinds, machine{
 			Nodes: setOf(w, names), Models: report.Escape(report.Models(node.NVML.Cards)),

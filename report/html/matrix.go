@@ -194,10 +194,7 @@ func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 		all[i] = i
 	}
 	for _, alike := range report.GroupBy(all, func(i int) string { return string(cells[i]) }) {
-		var names []string
-		for _, i := range alike.All {
-			names = append(names, nodes[i].Name)
-		}
+		names := report.Map(alike.All, func(i int) string { return nodes[i].Name })
 		rows = append(rows, matrixRow{hostfile.Fold(names), alike.All, alike.Key})
 	}
 	return rows
