@@ -20,15 +20,12 @@ import (
 // Prediction is what a launch will do, as preflight predict tells it: schema 1,
 // fields are added, never changed.
 type Prediction struct {
-	Schema    int    `json:"schema"`
-	Version   string `json:"version"`
-	Program   string `json:"program"`
-	DeepSpeed string `json:"deepspeed"` // the release whose rules hold, "" for the newest
-	Hostfile  string `json:"hostfile"`  // "" without one
-	Hosts     []struct {
-		Name  string `json:"name"`
-		Slots []int  `json:"slots"` // nil where nobody said how many
-	} `json:"hosts"`
+	Schema      int              `json:"schema"`
+	Version     string           `json:"version"`
+	Program     string           `json:"program"`
+	DeepSpeed   string           `json:"deepspeed"` // the release whose rules hold, "" for the newest
+	Hostfile    string           `json:"hostfile"`  // "" without one
+	Hosts       []hostfile.Host  `json:"hosts"`
 	WorldSize   int              `json:"world_size"` // 0 when not known
 	Ranks       []launch.Rank    `json:"ranks"`
 	Launcher    string           `json:"launcher"`
@@ -74,12 +71,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
 		Notes: p.Notes, prediction: p,
 	}
-	for _, host := range p.Hosts {
-		f.Hosts = append(f.Hosts, struct {
-			Name  string `json:"name"`
-			Slots []int  `json:"slots"`
-		}{host.Name, host.Slots})
-	}
+	f.Hosts = Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // the line is the hostfile's own
 	if head != nil && head.Files != nil {
 		f.Files = head.Files.Files
 	}

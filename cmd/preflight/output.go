@@ -27,8 +27,6 @@ func (c Config) outputs() []outputs.Output {
 		outputs.Output{Asked: c.origin("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
 }
 
-// writable refuses before the run outputs that could not be written after it. Those are the
-// files that the command reads, by what they are.
 func (c Config) writable(written outputs.Product, those map[string]string) error {
 	read := map[string]string{"the configuration": c.Stated.File}
 	maps.Copy(read, those)

@@ -28,15 +28,6 @@ func main() {
 	}
 }
 
-type tally struct{ logs, right int }
-
-func (t *tally) add(right bool) {
-	t.logs++
-	if right {
-		t.right++
-	}
-}
-
 func score(w io.Writer, corpus string) error {
 	catalogue, err := explain.Load()
 	if err != nil {
@@ -46,13 +37,13 @@ func score(w io.Writer, corpus string) error {
 	if err != nil {
 		return err
 	}
-	perCause, all := map[string]*tally{}, tally{}
+	logs, right, all := map[string]int{}, map[string]int{}, 0
 	for _, trial := range trials {
-		if perCause[trial.want] == nil {
-			perCause[trial.want] = &tally{}
+		logs[trial.want]++
+		if trial.right {
+			right[trial.want]++
+			all++
 		}
-		perCause[trial.want].add(trial.right)
-		all.add(trial.right)
 		switch {
 		case !trial.right:
 			fmt.Fprintf(w, "MISS %s: %s, is %s\n", trial.file, trial.got, trial.want)
@@ -61,10 +52,10 @@ func score(w io.Writer, corpus string) error {
 		}
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, cause := range slices.Sorted(maps.Keys(perCause)) {
-		fmt.Fprintf(columns, "%s\t%d of %d\n", cause, perCause[cause].right, perCause[cause].logs)
+	for _, cause := range slices.Sorted(maps.Keys(logs)) {
+		fmt.Fprintf(columns, "%s\t%d of %d\n", cause, right[cause], logs[cause])
 	}
-	fmt.Fprintf(columns, "all\t%d of %d\t%.1f %%\n", all.right, all.logs, 100*float64(all.right)/float64(max(1, all.logs)))
+	fmt.Fprintf(columns, "all\t%d of %d\t%.1f %%\n", all, len(trials), 100*float64(all)/float64(max(1, len(trials))))
 	return columns.Flush()
 }
 

@@ -61,7 +61,7 @@ func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns [
 			continue
 		}
 		open := f.Verdict == checks.Fail || len(findings) <= mostOpen
-		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: whose(w, f), Open: open})
+		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: nodesOf(w, f), Open: open})
 	}
 	for i, u := range w.Unknowns() {
 		unknowns = append(unknowns, unknown{u, unknownAnchor(i)})
@@ -72,9 +72,9 @@ func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns [
 // policyCheck judges the policy, and no node.
 const policyCheck = "policy"
 
-// whose is the nodes that a finding is about, nobody where it is the policy that is
+// nodesOf is the nodes that a finding is about, nobody where it is the policy that is
 // at fault.
-func whose(w report.Words, f checks.Finding) set {
+func nodesOf(w report.Words, f checks.Finding) set {
 	if len(f.Nodes) == 0 && f.Check == policyCheck {
 		return set{}
 	}
@@ -85,13 +85,6 @@ type waiver struct {
 	checks.Waived
 	Anchor string
 	Nodes  set
-}
-
-func waivers(w report.Words, waived []checks.Waived) (all []waiver) {
-	for i, one := range waived {
-		all = append(all, waiver{Waived: one, Anchor: waiverAnchor(i), Nodes: whose(w, one.Finding)})
-	}
-	return all
 }
 
 // titleOf is what is true when a check passes, "" for one that another version of

@@ -138,7 +138,9 @@ func newSheet(r checks.Report) (*sheet, error) {
 		return nil, err
 	}
 	s.Shown, s.Unknowns = shown(w, r.Findings)
-	s.Waivers = waivers(w, r.Waived)
+	for i, one := range r.Waived {
+		s.Waivers = append(s.Waivers, waiver{one, waiverAnchor(i), nodesOf(w, one.Finding)})
+	}
 	s.Tally = tallied(s.Shown, s.Unknowns)
 	s.Odd, s.MoreOdd = oddOnes(w, r.Diff)
 	s.Meshes = meshes(w, r.Nodes)

@@ -13,7 +13,6 @@ import (
 )
 
 // file reads the sections of a configuration file, and gathers all that is wrong.
-// It reads YAML itself: viper knows no lines, and spells keys its own way.
 type file struct {
 	name     string
 	groups   map[string]string // name → node set

@@ -32,8 +32,7 @@ type Setting struct {
 	Wrong func(string) error    // what is wrong with one value, nil for nothing
 }
 
-// Read reads the configuration file, if there is one. All that is wrong with it is said at
-// once, but for what is no YAML.
+// Read reads the configuration file, if there is one.
 func Read(name string, settings []Setting) (Policy, error) {
 	if name == "" {
 		return Policy{}, nil

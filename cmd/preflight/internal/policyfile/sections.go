@@ -143,7 +143,7 @@ func (f *file) severities(entries []entry, s *Policy) {
 		}
 		ids := ChecksNamed(pattern)
 		if pattern != "" && len(ids) == 0 {
-			f.unknownCheck(entry.keys["check"], pattern)
+			f.fault(entry.keys["check"], "%s", NoCheck(pattern))
 		}
 		byName := slices.Equal(ids, []string{pattern})
 		if byName && pattern == Check {
@@ -183,7 +183,7 @@ func (f *file) waiver(entry entry) checks.Waiver {
 		At:     f.at(entry.node),
 	}
 	if _, known := catalogue.Lookup(w.Check); !known && w.Check != "" {
-		f.unknownCheck(entry.keys["check"], w.Check)
+		f.fault(entry.keys["check"], "%s", NoCheck(w.Check))
 	} else if err := agreement.ValidWaiver(w); err != nil && known {
 		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
@@ -192,8 +192,6 @@ func (f *file) waiver(entry entry) checks.Waiver {
 	}
 	return w
 }
-
-func (f *file) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", NoCheck(id)) }
 
 // NoCheck says that there is no such check, and which was likely meant.
 func NoCheck(id string) string {
