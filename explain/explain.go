@@ -1,3 +1,15 @@
+// Package explain reads the wreck: from the log of a launch that died to the
+// cause, the check that would have said so before, and the fix.
+//
+// What messages mean is data: causes.yaml holds the causes, signatures/ one file
+// a family of programs, with patterns over message text, what they prove and
+// where the program's source says so. The code knows nothing of any message. It
+// takes off what launchers and terminals put around lines, finds signatures in
+// what is left, and decides which of them came first and which only followed.
+//
+// The package refuses to guess: what no signature knows is left unblamed, and a
+// message that the program itself shrugs off counts only where nothing shows
+// that all went well. It reaches no node and runs nothing.
 package explain
 
 import (
@@ -21,7 +33,7 @@ type Source struct {
 
 // Explain reads the logs of one job, in one file or one a node or rank, and says
 // what it died of. Memory does not grow with the size of the logs. What cannot be
-// read to its end is told in the report, which is of all the rest.
+// read to its end is named in the report, which is of all the rest.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
@@ -84,7 +96,6 @@ var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd",
 
 var gzipped, bzipped = []byte("\x1f\x8b"), []byte("BZh")
 
-// wide is whether a text is in UTF-16.
 func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
 }
@@ -103,4 +114,77 @@ func Readable(start []byte) bool {
 		}
 	}
 	return len(text) > 0 && controls <= len(start)/20
+}
+
+// Schema is the version of the JSON report; fields are only ever added.
+const Schema = 1
+
+// Report is what logs tell of a launch.
+type Report struct {
+	Schema   int `json:"schema"`
+	ExitCode int `json:"exit_code"` // 0 nothing failed, 1 a cause is known, 2 something failed and nothing says why
+	// Causes are what the job died of, the root cause first; none where nothing is
+	// wrong or known.
+	Causes []Finding `json:"causes"`
+	// Program is the program's own failure, where it came before all others: mostly an
+	// exception that no signature knows.
+	Program *Finding `json:"program,omitempty"`
+	// Consequences followed from the causes, or from what the logs do not show.
+	Consequences []Finding `json:"consequences"`
+	Noise        []Finding `json:"noise"`
+	// Timeline is when each rank or node first failed, the first one first; only
+	// where there are several.
+	Timeline []Death `json:"timeline,omitempty"`
+	// Network is what NCCL said it uses, node by node.
+	Network []Network `json:"network,omitempty"`
+	// Unread are the logs that could not be read to their end.
+	Unread []Unread `json:"unread,omitempty"`
+	Files  int      `json:"files"`
+	Lines  int      `json:"lines"`
+}
+
+// Unread is a log that could not be read to its end, and why.
+type Unread struct {
+	File   string `json:"file"`
+	Reason string `json:"reason"`
+}
+
+// Finding is one cause, or one message that is none, with where it was read.
+type Finding struct {
+	Cause    string     `json:"cause,omitempty"` // "" for launchers' summaries and noise
+	Check    string     `json:"check,omitempty"` // that says so before the launch
+	Checks   []string   `json:"checks,omitempty"`
+	Title    string     `json:"title,omitempty"` // of the cause
+	Summary  string     `json:"summary"`         // what this log tells of it
+	Nodes    []string   `json:"nodes,omitempty"`
+	Ranks    []string   `json:"ranks,omitempty"`
+	Count    int        `json:"count"` // of lines
+	Evidence []Evidence `json:"evidence"`
+	Fix      []string   `json:"fix,omitempty"`
+	Command  string     `json:"command,omitempty"` // what to run before the next launch
+	// MasterPort is the port of the master that the messages tell, for a check of it.
+	MasterPort int `json:"master_port,omitempty"`
+	// Hearsay is a cause that only others than its victim report.
+	Hearsay bool `json:"hearsay,omitempty"`
+}
+
+// Evidence is one line of a log.
+type Evidence struct {
+	File string `json:"file"`
+	Line int    `json:"line"` // 1 is the first
+	Node string `json:"node,omitempty"`
+	Rank string `json:"rank,omitempty"`
+	Time string `json:"time,omitempty"` // month and day to fraction of a second, as logged
+	Text string `json:"text"`
+}
+
+// Death is the first failure of one rank or node.
+type Death struct {
+	Node  string `json:"node,omitempty"`
+	Rank  string `json:"rank,omitempty"`
+	Time  string `json:"time,omitempty"`
+	Cause string `json:"cause,omitempty"` // "" for the program's own exception
+	File  string `json:"file"`
+	Line  int    `json:"line"`
+	Text  string `json:"text"`
 }

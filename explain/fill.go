@@ -17,8 +17,8 @@ var (
 	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:][A-Za-z0-9._/@%+,=:-]*$`)
 )
 
-// fill puts what a message told into a sentence: {name}, or {name|words} with the
-// words to use where it was not told. Without them the sentence cannot be filled.
+// fill puts what a message holds into a sentence: {name}, or {name|words} with the
+// words to use where it does not hold it. Without them the sentence cannot be filled.
 func fill(sentence string, values map[string]string, form func(name, value string) (string, bool)) (string, bool) {
 	complete := sentence != ""
 	filled := placeholder.ReplaceAllStringFunc(sentence, func(found string) string {
@@ -37,7 +37,6 @@ func fill(sentence string, values map[string]string, form func(name, value strin
 	return filled, true
 }
 
-// inWords is a value as it reads in a sentence.
 func inWords(name, value string) (string, bool) {
 	if name == "bytes" {
 		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
@@ -47,7 +46,6 @@ func inWords(name, value string) (string, bool) {
 	return value, value != ""
 }
 
-// asArgument is a value as it stands in a command.
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
 func with(values map[string]string, name, value string) map[string]string {
@@ -58,7 +56,7 @@ func with(values map[string]string, name, value string) map[string]string {
 	return all
 }
 
-// Plain are sentences with nothing filled in: the words for what is not told, or the
+// Plain are sentences with nothing filled in: the words for what is unknown, or the
 // name of it.
 func Plain(sentences []string) []string {
 	plain := make([]string, len(sentences))
@@ -99,7 +97,7 @@ var segments = map[uint64]string{
 // messages about the file tell it in, those about the segment leave it out.
 const counted = 4
 
-// derive adds what follows from what a message told: from the size of a segment
+// derive adds what follows from what a message holds: from the size of a segment
 // of NCCL what it was to hold, and from the number of a release its name.
 func derive(values map[string]string) {
 	if release, ok := releaseOf(values["version"]); ok {

@@ -29,24 +29,21 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
 	f := t.finding(Finding{Cause: id})
 	values := map[string]string{}
-	if head := headOf(id, verdicts); head != nil {
+	own := strongest(id, verdicts)
+	if len(own) > 0 {
+		// Of the strongest kind the first one, or the first that has words of its own for it.
+		head := own[max(0, slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" }))]
 		cause = head.signature.of(cause)
 		f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
 	}
-	// What names the cause is better evidence than what only suggests it.
-	for _, kind := range []Kind{Proof, Symptom, Echo} {
-		for _, v := range verdicts {
-			if v.cause != id || v.kind != kind {
-				continue
+	for _, v := range own {
+		learn(values, v.values)
+		for _, beside := range v.beside {
+			for _, h := range t.bySignature[beside] {
+				learn(values, h.values)
 			}
-			learn(values, v.values)
-			for _, beside := range v.beside {
-				for _, h := range t.bySignature[beside] {
-					learn(values, h.values)
-				}
-			}
-			f.note(v)
 		}
+		f.note(v)
 	}
 	f.Title = cause.Title
 	if f.Summary == "" {
@@ -66,22 +63,17 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	return f.Finding
 }
 
-// headOf is the message that tells a cause best: of the strongest kind the first one,
-// or the first that has words of its own for it.
-func headOf(id string, verdicts []verdict) *verdict {
+// strongest are the failures that tell of a cause: what names it is better evidence than
+// what only suggests it.
+func strongest(id string, verdicts []verdict) (own []verdict) {
 	for _, kind := range []Kind{Proof, Symptom, Echo} {
-		var head *verdict
-		for i := range verdicts {
-			v := &verdicts[i]
-			if v.cause == id && v.kind == kind && (head == nil || head.signature.Title == "" && v.signature.Title != "") {
-				head = v
+		for _, v := range verdicts {
+			if v.cause == id && v.kind == kind {
+				own = append(own, v)
 			}
 		}
-		if head != nil {
-			return head
-		}
 	}
-	return nil
+	return own
 }
 
 // before is how to know it before the next launch.
@@ -112,7 +104,6 @@ func (s *Signature) of(cause Cause) Cause {
 	return cause
 }
 
-// learn adds what is not known yet.
 func learn(values, more map[string]string) {
 	for name, value := range more {
 		if _, known := values[name]; !known {
@@ -122,7 +113,7 @@ func learn(values, more map[string]string) {
 }
 
 // folded are messages without a cause, those of one signature and exceptions of one
-// class told together.
+// class together.
 type folded struct {
 	t     *tally
 	all   []*finding

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// verdict is a hearing and what it means in this log.
+// verdict is an occurrence and what it means in this log.
 type verdict struct {
 	*occurrence
 	kind   Kind
@@ -13,7 +13,6 @@ type verdict struct {
 	beside []string // the signatures that give it this meaning
 }
 
-// failed is whether something ended, or would have.
 func (v verdict) failed() bool {
 	return v.kind == Proof || v.kind == Symptom || v.kind == Echo || v.kind == Program
 }
@@ -61,7 +60,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	return r
 }
 
-// verdicts are all hearings with what they mean beside the others.
+// verdicts are all occurrences with what they mean beside the others.
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {

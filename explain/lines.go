@@ -91,7 +91,6 @@ func (r *reader) behind(text []byte, more bool) []byte {
 // mostHeaded bounds the time that carriage returns can cost.
 const mostHeaded = 100_000
 
-// decoration is what peel would take off.
 func decoration(text []byte) []byte {
 	text = text[:min(len(text), prefixWithin)]
 	message, _ := peel(string(text))

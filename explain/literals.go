@@ -2,8 +2,6 @@ package explain
 
 import (
 	"encoding/binary"
-	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 )
@@ -25,28 +23,6 @@ type entry struct {
 	pattern *pattern
 }
 
-func newIndex(families []Family) (*index, error) {
-	x := &index{exact: map[uint32][]entry{}}
-	for _, family := range families {
-		for _, s := range family.Signatures {
-			for _, p := range s.patterns {
-				parsed, err := syntax.Parse(p.says.String(), syntax.Perl)
-				if err != nil {
-					return nil, fmt.Errorf("signature %s: %w", s.ID, err)
-				}
-				literals := required(parsed)
-				if len(literals) == 0 {
-					return nil, fmt.Errorf("signature %s: %q has no text of %d bytes that is always there (case matters)", s.ID, p.says, gram)
-				}
-				for _, literal := range literals {
-					x.add(literal, p)
-				}
-			}
-		}
-	}
-	return x, nil
-}
-
 func (x *index) add(literal string, p *pattern) {
 	best := 0
 	for offset := range len(literal) - gram + 1 {
@@ -59,7 +35,6 @@ func (x *index) add(literal string, p *pattern) {
 	x.exact[key] = append(x.exact[key], entry{literal, best, p})
 }
 
-// hash is Knuth's multiplicative one.
 func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
 
 // commonness is a guess at how often a gram is met: the letters of English and of
@@ -164,12 +139,7 @@ func shortest(literals []string) int {
 	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
 }
 
-// anchored is whether an expression, or a part of it, must stand at the beginning.
-func anchored(says *regexp.Regexp) bool {
-	parsed, err := syntax.Parse(says.String(), syntax.Perl)
-	return err == nil && beginsText(parsed)
-}
-
+// beginsText is whether an expression, or a part of it, must stand at the beginning.
 func beginsText(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpBeginText || re.Op == syntax.OpBeginLine || slices.ContainsFunc(re.Sub, beginsText)
 }

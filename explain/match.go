@@ -33,7 +33,6 @@ type event struct {
 	text     string
 }
 
-// matcher finds the events of one log.
 type matcher struct {
 	catalogue  *Catalogue
 	file       int
@@ -50,7 +49,6 @@ type matcher struct {
 	seen       *tally
 }
 
-// repeat is how often a message was looked at, and who said it last.
 type repeat struct {
 	last  *occurrence
 	times int
@@ -175,7 +173,6 @@ func (m *matcher) goesOn(message string) bool {
 	return false
 }
 
-// found notes a message that a signature knows.
 func (m *matcher) found(e event) *occurrence {
 	h := m.seen.add(m.place(e))
 	if m.repeats[e.signature] == nil {
@@ -217,7 +214,7 @@ func (m *matcher) place(e event) event {
 	return e
 }
 
-// now is the last time that the log told up to here. Each line is asked once.
+// now is the last time that the log has shown up to here. Each line is asked once.
 func (m *matcher) now() stamp {
 	for n := range min(looked, m.recent.read-m.asked) {
 		l, ok := m.recent.before(n)

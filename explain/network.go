@@ -14,8 +14,8 @@ type Network struct {
 	CUDA        string            `json:"nccl_cuda,omitempty"`   // that NCCL was built with
 	DriverCUDA  string            `json:"driver_cuda,omitempty"` // the newest one that the driver knows
 	Ranks       int               `json:"ranks,omitempty"`       // of the largest communicator
-	Nodes       int               `json:"nodes,omitempty"`       // of the largest communicator; told since NCCL 2.20
-	Started     int               `json:"started,omitempty"`     // how often a rank began to join a communicator; told since 2.16
+	Nodes       int               `json:"nodes,omitempty"`       // of the largest communicator; logged since NCCL 2.20
+	Started     int               `json:"started,omitempty"`     // how often a rank began to join a communicator; logged since 2.16
 	Joined      int               `json:"joined,omitempty"`      // how often one came to the end of that
 	Bootstrap   *Interface        `json:"bootstrap,omitempty"`   // where ranks first meet
 	Net         string            `json:"network,omitempty"`     // IB, Socket or a plugin's name
@@ -155,7 +155,7 @@ func (n *networks) summary() []Network {
 	return done
 }
 
-// finish settles what several lines have to be heard for.
+// finish settles what several lines are needed for.
 func (g *gathered) finish() {
 	for _, c := range g.Connections {
 		if name, over := strings.CutPrefix(c.Via, "NET/"); over && len(g.nets) == 0 {

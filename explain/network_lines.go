@@ -214,7 +214,6 @@ func (n *networks) keep(text []byte, most int) string {
 	return kept
 }
 
-// number is the one that follows the words.
 func number(text []byte, words string) (int, bool) {
 	at := bytes.Index(text, []byte(words))
 	if at < 0 {

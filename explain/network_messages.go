@@ -15,55 +15,51 @@ func (n *networks) connection(g *gathered, receives bool, via []byte) {
 	if !found {
 		return
 	}
-	if receives && len(kind.gdr) == 0 {
+	if receives && kind.gdr == "" {
 		g.viaHost++
 	}
 	for i := range g.Connections {
-		if c := &g.Connections[i]; same(c.Via, kind) {
+		if c := &g.Connections[i]; c.Via == kind.family+string(kind.name)+kind.gdr { // short ones allocate nothing
 			c.Count++
 			return
 		}
 	}
 	if len(g.Connections) < mostKinds {
-		name := bytes.Join([][]byte{kind.family, kind.name, kind.gdr}, nil)
-		g.Connections = append(g.Connections, Connections{n.keep(name, longestName), 1})
+		name := kind.family + string(kind.name) + kind.gdr
+		g.Connections = append(g.Connections, Connections{n.keep([]byte(name), longestName), 1})
 	}
 }
 
 // kind is a way of connecting in the pieces it is put together of.
-type kind struct{ family, name, gdr []byte }
-
-func same(via string, k kind) bool {
-	return len(via) == len(k.family)+len(k.name)+len(k.gdr) && via[:len(k.family)] == string(k.family) &&
-		via[len(k.family):len(k.family)+len(k.name)] == string(k.name) && via[len(k.family)+len(k.name):] == string(k.gdr)
+type kind struct {
+	family string
+	name   []byte
+	gdr    string
 }
 
-// local are the ways within a node, and across nodes for MNNVL.
-var local = []struct{ text, name []byte }{
-	{[]byte("P2P/CUMEM"), []byte("P2P/CUMEM")},
-	{[]byte("P2P/IPC"), []byte("P2P/IPC")},
-	{[]byte("P2P/direct pointer"), []byte("P2P/direct pointer")},
-	{[]byte("P2P/MNNVL"), []byte("P2P/MNNVL")},
-	{[]byte("P2P/indirect"), []byte("P2P/indirect")},
-	{[]byte("P2P/common device"), []byte("P2P/common device")}, // two ranks on one GPU, until 2.7
-	{[]byte("SHM/direct"), []byte("SHM/direct")},
-	{[]byte("SHM/CE"), []byte("SHM/CE")},
-	{[]byte("direct shared memory"), []byte("SHM")}, // until 2.12
-}
+const gdr = "/GDRDMA"
 
 var (
-	remote = [][]byte{[]byte("NET/"), []byte("COLLNET/")}
-	gdr    = []byte("/GDRDMA")
+	// local are the ways within a node, and across nodes for MNNVL. P2P/common device is
+	// two ranks on one GPU, until 2.7.
+	local = []string{
+		"P2P/CUMEM", "P2P/IPC", "P2P/direct pointer", "P2P/MNNVL", "P2P/indirect", "P2P/common device", "SHM/direct", "SHM/CE",
+	}
+	sharedMemory = []byte("direct shared memory") // until 2.12
+	remote       = []string{"NET/", "COLLNET/"}
 )
 
 func kindOf(via []byte) (kind, bool) {
-	for _, l := range local {
-		if bytes.HasPrefix(via, l.text) {
-			return kind{family: l.name}, true
+	for _, way := range local {
+		if bytes.HasPrefix(via, []byte(way)) {
+			return kind{family: way}, true
 		}
 	}
+	if bytes.HasPrefix(via, sharedMemory) {
+		return kind{family: "SHM"}, true
+	}
 	for _, family := range remote {
-		rest, ok := bytes.CutPrefix(via, family)
+		rest, ok := bytes.CutPrefix(via, []byte(family))
 		if !ok {
 			continue
 		}
@@ -73,7 +69,7 @@ func kindOf(via []byte) (kind, bool) {
 				continue
 			}
 			k := kind{family: family, name: rest[:i]}
-			if bytes.Contains(rest[i:], gdr) {
+			if bytes.Contains(rest[i:], []byte(gdr)) {
 				k.gdr = gdr
 			}
 			return k, true

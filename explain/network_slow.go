@@ -44,7 +44,6 @@ type fleet struct {
 	versions []string // of NCCL
 }
 
-// few are the names in order, as many as anybody would read.
 func few(counts map[string]int) []string {
 	names := sorted(counts)
 	return names[:min(len(names), 20)]

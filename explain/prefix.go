@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"path"
 	"regexp"
 	"strings"
 )
@@ -116,7 +117,7 @@ var (
 // logs/w3.log, train-w3.out, w3/stdout. Torchrun's attempt_0/3/stderr.log tells none.
 func nodeOfFile(name string) string {
 	for range 2 {
-		folder, file, _ := cutLast(name, "/")
+		folder, file := path.Split(name)
 		file = fileEndings.ReplaceAllString(file, "")
 		if !nobodys.MatchString(file) {
 			if file = fileWords.ReplaceAllString(file, ""); ranks.MatchString(file) || dates.MatchString(file) {
@@ -124,15 +125,7 @@ func nodeOfFile(name string) string {
 			}
 			return file
 		}
-		name = folder
+		name = strings.TrimSuffix(folder, "/")
 	}
 	return ""
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(text, separator)
-	if at < 0 {
-		return "", text, false
-	}
-	return text[:at], text[at+len(separator):], true
 }

@@ -69,7 +69,6 @@ func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	return from.number, failed
 }
 
-// fill copies lines until there are enough or none is left.
 func (s *stretch) fill(lines *reader) error {
 	for len(s.text) < stretchSize {
 		l, err := lines.read()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -51,11 +52,11 @@ type Signature struct {
 	// shows that all went well afterwards.
 	Retried bool `yaml:"retried"`
 	// Differs names a group whose value must be one in the whole job: the message is
-	// a cause where it is told with several values, and nothing otherwise.
+	// a cause where it comes with several values, and nothing otherwise.
 	Differs string `yaml:"differs"`
 	// Beside gives another cause to this message in logs that have another message too.
 	Beside []Beside `yaml:"beside"`
-	// Summary is one sentence for this message, with {group} for what it told and
+	// Summary is one sentence for this message, with {group} for what it holds and
 	// {group|words} for words instead where it did not. Without one the cause's title stands.
 	Summary string `yaml:"summary"`
 	// Title, Checks and Fix stand for the cause's, where this message tells it better.
@@ -112,7 +113,7 @@ var families = []string{
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
 
 func load(files fs.FS) (*Catalogue, error) {
-	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}}
+	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}, index: &index{exact: map[uint32][]entry{}}}
 	if err := decode(files, "causes.yaml", &c.Causes); err != nil {
 		return nil, err
 	}
@@ -144,9 +145,7 @@ func load(files fs.FS) (*Catalogue, error) {
 			}
 		}
 	}
-	index, err := newIndex(c.Families)
-	c.index = index
-	return c, err
+	return c, nil
 }
 
 func decode(files fs.FS, name string, into any) error {
@@ -163,7 +162,6 @@ func decode(files fs.FS, name string, into any) error {
 	return nil
 }
 
-// add compiles a signature and holds it to what the others rely on.
 func (c *Catalogue) add(s *Signature) error {
 	switch s.Kind {
 	case Proof, Symptom, Echo:
@@ -186,11 +184,19 @@ func (c *Catalogue) add(s *Signature) error {
 		}
 	}
 	for _, expression := range s.Says {
-		says, err := regexp.Compile(expression)
+		parsed, err := syntax.Parse(expression, syntax.Perl)
 		if err != nil {
 			return err
 		}
-		s.patterns = append(s.patterns, &pattern{s, says, c.patterns, anchored(says)})
+		literals := required(parsed)
+		if len(literals) == 0 {
+			return fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", expression, gram)
+		}
+		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed)}
+		for _, literal := range literals {
+			c.index.add(literal, p)
+		}
+		s.patterns = append(s.patterns, p)
 		c.patterns++
 	}
 	if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {
@@ -208,8 +214,8 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	return Cause{}, false
 }
 
-// longestTold is how much is kept of what one group caught.
-const longestTold = 256
+// longestGroup is how much is kept of what one group caught.
+const longestGroup = 256
 
 // silent is whether it does not matter who said this, when, and what it tells.
 func (p *pattern) silent() bool {
@@ -227,7 +233,7 @@ func (p *pattern) match(text string) (at, end int, values map[string]string, ok 
 	for i, name := range p.says.SubexpNames() {
 		if name != "" && found[2*i] >= 0 {
 			value := text[found[2*i]:found[2*i+1]]
-			values[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestTold)]), "")
+			values[name] = strings.ToValidUTF8(strings.TrimSpace(value[:min(len(value), longestGroup)]), "")
 		}
 	}
 	return found[0], found[1], values, true

@@ -58,15 +58,15 @@ func stampOf(text []byte) (stamp, bool) {
 			n, _ := strconv.Atoi(strings.TrimSpace(text))
 			return n
 		}
-		nanoseconds := 0
+		fraction := time.Duration(0)
 		if len(found) > form.rest+4 {
-			nanoseconds = fraction(string(found[form.rest+4]))
+			fraction, _ = time.ParseDuration("0." + string(found[form.rest+4]) + "s")
 		}
 		month, day, hour, minute, second := number(form.month), number(form.rest), number(form.rest+1), number(form.rest+2), number(form.rest+3)
 		if month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60 {
 			continue
 		}
-		return stamp{time.Date(leap, time.Month(month), day, hour, minute, second, nanoseconds, time.UTC)}, true
+		return stamp{time.Date(leap, time.Month(month), day, hour, minute, second, int(fraction), time.UTC)}, true
 	}
 	return stamp{}, false
 }
@@ -80,15 +80,6 @@ func clock(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// fraction is the nanoseconds of the digits behind a point.
-func fraction(digits string) int {
-	for len(digits) < 9 {
-		digits += "0"
-	}
-	n, _ := strconv.Atoi(digits)
-	return n
 }
 
 // earlier is whether a was before b. Half a year apart, the other year was meant.

@@ -12,12 +12,11 @@ type tally struct {
 	byKey       map[key]*occurrence
 	bySignature map[string][]*occurrence        // by the signature's ID
 	values      map[*Signature]map[string]event // of the group that must be one: who said each first
-	valued      map[valueKey]bool               // who has told such a value already
+	valued      map[key]bool                    // who has logged such a value already
 	progress    map[int]*progress               // by source
 	network     networks
 }
 
-// occurrence is one message from one speaker.
 type occurrence struct {
 	event // the earliest
 	count int
@@ -31,12 +30,6 @@ type key struct {
 	speaker
 }
 
-type valueKey struct {
-	signature *Signature
-	file      int
-	speaker
-}
-
 const (
 	// mostOccurrences bounds what a hostile log can make us remember.
 	mostOccurrences = 20_000
@@ -46,11 +39,11 @@ const (
 func newTally(sources int) *tally {
 	return &tally{
 		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
-		values: map[*Signature]map[string]event{}, valued: map[valueKey]bool{}, progress: map[int]*progress{},
+		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{},
 	}
 }
 
-// add notes a message and returns all that was heard of it from its speaker.
+// add notes a message and returns all that is known of it from its speaker.
 func (t *tally) add(e event) *occurrence {
 	derive(e.values)
 	if s := e.signature; s != nil && s.Differs != "" {
@@ -88,7 +81,7 @@ func (t *tally) add(e event) *occurrence {
 // a log may hold several runs, one after the other.
 func (t *tally) value(e event) {
 	s := e.signature
-	who := valueKey{s, e.file, e.speaker}
+	who := key{s, "", e.file, e.speaker}
 	if t.valued[who] || len(t.valued) >= mostOccurrences {
 		return
 	}
@@ -101,7 +94,6 @@ func (t *tally) value(e event) {
 	}
 }
 
-// has is whether any of the messages was in the logs.
 func (t *tally) has(ids []string) bool {
 	for _, id := range ids {
 		if len(t.bySignature[id]) > 0 {

@@ -1,12 +1,34 @@
 package report
 
 import (
+	"embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"text/template"
 
 	"preflight/checks"
+	"preflight/explain"
+	"preflight/facts"
 )
+
+//go:embed pages
+var pageFiles embed.FS
+
+// pages are what documents the catalogues in docs/.
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"capital":    func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
+	"cell":       cell,
+	"escape":     Escape,
+	"indexed":    func(s *explain.Signature) bool { return s.Kind != explain.Context && s.Kind != explain.Success },
+	"join":       strings.Join,
+	"meaning":    meaning,
+	"plain":      explain.Plain,
+	"signatures": signaturesOf,
+	"stated":     statedAs,
+	"words":      func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+}).ParseFS(pageFiles, "pages/*"))
 
 // Catalogue lists the checks: the severity of each and when it passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
@@ -26,10 +48,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.line("")
 	p.wrapped("", check.Doc)
 	p.line("")
-	var needs []string
-	for _, section := range check.Needs {
-		needs = append(needs, string(section))
-	}
+	needs := Map(check.Needs, func(section facts.Section) string { return string(section) })
 	where := "on every node"
 	if check.OnHead {
 		where = "on the launching machine"
@@ -45,18 +64,130 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 
 // CatalogueMarkdown writes the catalogue as a page: docs/checks.md is this.
 func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
-	var out strings.Builder
-	out.WriteString("# The checks\n\nWritten by `make docs` from the catalogue; edit the checks, not this page.\n\n")
-	out.WriteString("| check | severity | passes when |\n| --- | --- | --- |\n")
-	for _, check := range catalogue {
-		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", check.ID, check.ID, check.Severity, check.Title)
-	}
-	for _, check := range catalogue {
-		fmt.Fprintf(&out, "\n## %s\n\nPasses when %s.\n\n%s\n", check.ID, check.Title, check.Doc)
-		if check.WouldSee != "" {
-			fmt.Fprintf(&out, "\nWithout it a launch may end with:\n\n```text\n%s\n```\n", check.WouldSee)
+	return pages.ExecuteTemplate(w, "checks.md.tmpl", catalogue)
+}
+
+// Causes lists what a launch can die of.
+func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
+	p := &page{style: style}
+	p.entries(Map(c.Causes, func(cause explain.Cause) []string { return []string{cause.ID, cause.Title} }))
+	return p.writeTo(w)
+}
+
+// Cause explains one cause: why it happens, what logs say of it, what to do.
+func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) error {
+	p := &page{style: style}
+	p.wrapped("", cause.ID+": "+cause.Title)
+	p.line("")
+	p.wrapped("", cause.Doc)
+	p.line("")
+	p.field("checks", strings.Join(cause.Checks, ", "))
+	p.commands("fix", explain.Plain(cause.Fix))
+	p.commands("symptom", Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
+	return p.writeTo(w)
+}
+
+// CausesMarkdown writes the causes as a page: docs/causes.md is this.
+func CausesMarkdown(w io.Writer, c *explain.Catalogue) error {
+	return pages.ExecuteTemplate(w, "causes.md.tmpl", c)
+}
+
+// MessagesMarkdown writes an index from messages to causes: docs/from-error.md is this.
+func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
+	index := struct {
+		*explain.Catalogue
+		Examples map[string]string // one of each signature
+	}{c, map[string]string{}}
+	for _, family := range c.Families {
+		for _, s := range family.Signatures {
+			index.Examples[s.ID] = s.Examples[0]
 		}
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return pages.ExecuteTemplate(w, "from-error.md.tmpl", index)
+}
+
+// meaning is what a message says, and what else beside others, of which one is shown.
+func meaning(s *explain.Signature, examples map[string]string) string {
+	var text string
+	switch {
+	case s.Cause != "":
+		text = link(s.Cause)
+	case s.Kind == explain.Noise:
+		text = "harmless: " + plainSummary(s)
+	default:
+		text = plainSummary(s)
+	}
+	var others []string
+	for _, beside := range s.Beside {
+		words := "harmless"
+		if beside.Cause != "" {
+			words = link(beside.Cause)
+		}
+		others = append(others, fmt.Sprintf("; beside %s %s", cell(examples[beside.Any[0]]), words))
+	}
+	return strings.ReplaceAll(text, "|", `\|`) + strings.Join(others, "")
+}
+
+func plainSummary(s *explain.Signature) string { return explain.Plain([]string{s.Summary})[0] }
+
+func link(cause string) string { return fmt.Sprintf("[%s](causes.md#%s)", cause, cause) }
+
+func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
+	var all []*explain.Signature
+	for _, family := range c.Families {
+		for _, s := range family.Signatures {
+			if s.Cause == cause || slices.ContainsFunc(s.Beside, func(b explain.Beside) bool { return b.Cause == cause }) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+const widestCell = 160
+
+func cell(message string) string {
+	message = Escape(strings.Join(strings.Fields(message), " "))
+	if len(message) > widestCell {
+		message = strings.ToValidUTF8(message[:widestCell], "") + " …"
+	}
+	return "`" + strings.NewReplacer("|", `\|`, "`", "'").Replace(message) + "`"
+}
+
+// statedAs is what a policy may state of a fact.
+func statedAs(d facts.Description) string {
+	switch {
+	case d.Kind == facts.List:
+		return `a list: "absent" alone`
+	case d.Kind == facts.Text:
+		return "text or version"
+	case d.Kind == facts.Truth:
+		return "true or false"
+	case d.Unit == "bytes":
+		return "size: 16GiB"
+	case d.Unit == "bit/s":
+		return "rate: 100Gbit/s"
+	case d.Unit != "":
+		return "number, in " + d.Unit
+	}
+	return "number"
+}
+
+// FactNames lists the facts that a policy can state, with what it can state of each.
+func FactNames(w io.Writer, all []facts.Description, style Style) error {
+	p := &page{style: style}
+	rows := [][]string{{"fact", "value"}}
+	for _, d := range all {
+		rows = append(rows, []string{d.Path, statedAs(d)})
+	}
+	p.entries(rows)
+	return p.writeTo(w)
+}
+
+// FactNamesMarkdown writes the same as a page, a table for each section: docs/facts.md is this.
+func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
+	return pages.ExecuteTemplate(w, "facts.md.tmpl", GroupBy(all, func(d facts.Description) string {
+		section, _, _ := strings.Cut(d.Path, ".")
+		return section
+	}))
 }

@@ -1,13 +1,20 @@
 package report
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
+	"preflight/hostfile"
 )
 
 const (
@@ -39,10 +46,7 @@ func (p *page) diff(diffs []checks.FactDiff) {
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.
 func (w Words) Parties(d checks.FactDiff, whole bool) []string {
-	var others []string
-	for _, g := range d.Groups[1:] {
-		others = append(others, w.party(d.Fact, g, d.Groups[0], whole))
-	}
+	others := Map(d.Groups[1:], func(g checks.FactGroup) string { return w.party(d.Fact, g, d.Groups[0], whole) })
 	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
@@ -102,4 +106,197 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 		}
 	}
 	return strings.Join(out, "\n")
+}
+
+// Changed is what differs between two looks at a fleet, as JSON has it: one entry for each
+// fact of each node, none folded, and one for each section of a node that only one of the
+// looks saw.
+type Changed struct {
+	Schema      int                     `json:"schema"`
+	Changes     []agreement.Change      `json:"changes"`
+	NotCompared []agreement.NotCompared `json:"not_compared"`
+}
+
+// Unchanged is what may be said where there is no change to list.
+func (c Changed) Unchanged() string {
+	if len(c.NotCompared) > 0 {
+		return "nothing changed of what could be compared"
+	}
+	return "nothing changed"
+}
+
+// ChangesText lists what changed between two looks at a fleet, and what could not be
+// compared. The same on several nodes is one row.
+func ChangesText(w io.Writer, c Changed, style Style) error {
+	p := &page{style: style}
+	rows := c.Rows(style.Verbose)
+	if len(rows) == 0 {
+		p.line("%s", c.Unchanged())
+	} else {
+		cells := Map(rows, func(r Row) []string { return []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After} })
+		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, cells))
+	}
+	for _, unseen := range c.Unseen() {
+		p.line("")
+		p.wrapped("", Escape("not compared: "+unseen.What+" on "+hostfile.Fold(unseen.Nodes)+": "+unseen.Why))
+	}
+	return p.writeTo(w)
+}
+
+// Unseen is what could not be compared on some nodes, for one reason.
+type Unseen struct {
+	Nodes     []string
+	What, Why string
+}
+
+// Unseen folds the sections of each node, and then the nodes that share all of it.
+func (c Changed) Unseen() (all []Unseen) {
+	reason := func(n agreement.NotCompared) [2]string {
+		if n.Section == "" {
+			return [2]string{n.Node, n.Reason}
+		}
+		return [2]string{n.Node, map[bool]string{true: "not seen before: ", false: "not seen after: "}[n.Earlier] + n.Reason}
+	}
+	var each []Unseen
+	for _, one := range GroupBy(c.NotCompared, reason) {
+		sections := Map(one.All, func(n agreement.NotCompared) string { return cmp.Or(string(n.Section), "anything") })
+		each = append(each, Unseen{[]string{one.Key[0]}, strings.Join(sections, ", "), one.Key[1]})
+	}
+	for _, alike := range GroupBy(each, func(u Unseen) [2]string { return [2]string{u.What, u.Why} }) {
+		one := alike.All[0]
+		for _, other := range alike.All[1:] {
+			one.Nodes = append(one.Nodes, other.Nodes...)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Row is one change and the nodes that it happened on. Fact is "" for the node itself,
+// values are as [Value] has them.
+type Row struct {
+	Nodes               []string
+	Fact, Before, After string
+}
+
+// Rows folds the changes of each node, unless all are asked for, and then those that
+// several nodes share.
+func (c Changed) Rows(all bool) (rows []Row) {
+	var each []Row
+	for _, node := range GroupBy(c.Changes, func(c agreement.Change) string { return c.Node }) {
+		own := node.All
+		if !all {
+			own = agreement.FoldChanges(own)
+		}
+		for _, c := range own {
+			each = append(each, Row{[]string{node.Key}, c.Fact, Value(c.Fact, c.Before), Value(c.Fact, c.After)})
+		}
+	}
+	for _, alike := range GroupBy(each, func(r Row) [3]string { return [3]string{r.Fact, r.Before, r.After} }) {
+		row := alike.All[0]
+		for _, other := range alike.All[1:] {
+			row.Nodes = append(row.Nodes, other.Nodes...)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Folded are differences for a person: those of list entries in one row, and siblings
+// that differ alike in one.
+func Folded(diffs []checks.FactDiff) []checks.FactDiff {
+	return compare.FoldSiblings(foldEntries(diffs))
+}
+
+// foldEntries makes one row of all the facts of a list entry that only some
+// nodes have: one interface too many is one difference, not one a field. Of an
+// entry that is a name and one value, such as a variable, that value is the row.
+func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
+	facts := map[string]int{} // entry and who has it → how many facts
+	for _, d := range diffs {
+		if entry := entryNamedBy(d); entry != "" {
+			facts[entryKey(entry, d)] = 0
+		}
+	}
+	for _, d := range diffs {
+		if entry := outermost(d, facts); entry != "" {
+			facts[entryKey(entry, d)]++
+		}
+	}
+	var folded []checks.FactDiff
+	shown := map[string]bool{}
+	for _, d := range diffs {
+		entry := outermost(d, facts)
+		key := entryKey(entry, d)
+		switch {
+		case entry == "", facts[key] == 2 && entryNamedBy(d) == "":
+			folded = append(folded, d)
+		case facts[key] != 2 && !shown[key]:
+			shown[key] = true
+			folded = append(folded, presence(entry, d))
+		}
+	}
+	return folded
+}
+
+// entryNamedBy is the list entry whose own name the fact is, "" when it is no
+// such fact: net.interfaces.docker0.name is "docker0", so net.interfaces.docker0
+// is an entry. Its name may hold dots.
+func entryNamedBy(d checks.FactDiff) string {
+	dot := strings.LastIndexByte(d.Fact, '.')
+	if !oneValueOrNone(d) || dot < 0 {
+		return ""
+	}
+	entry := d.Fact[:dot]
+	for _, g := range d.Groups {
+		if !Absent(g) && strings.HasSuffix(entry, "."+strings.Trim(string(g.Value), `"`)) {
+			return entry
+		}
+	}
+	return ""
+}
+
+// outermost is the entry highest up that the fact belongs to: of a device
+// that is missing with its ports, the device.
+func outermost(d checks.FactDiff, entries map[string]int) string {
+	if !oneValueOrNone(d) {
+		return ""
+	}
+	for i, c := range d.Fact {
+		if c != '.' {
+			continue
+		}
+		if _, is := entries[entryKey(d.Fact[:i], d)]; is {
+			return d.Fact[:i]
+		}
+	}
+	return ""
+}
+
+// oneValueOrNone is whether the nodes that have the fact agree on it.
+func oneValueOrNone(d checks.FactDiff) bool {
+	return len(d.Groups) == 2 && slices.ContainsFunc(d.Groups, Absent)
+}
+
+// Absent is whether the nodes of a group lack the fact.
+func Absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
+
+// entryKey tells entries apart, and facts of one entry that other nodes lack.
+func entryKey(entry string, d checks.FactDiff) string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%q", entry)
+	for _, g := range d.Groups {
+		fmt.Fprintf(&key, " %t%q", Absent(g), g.Nodes)
+	}
+	return key.String()
+}
+
+func presence(entry string, d checks.FactDiff) checks.FactDiff {
+	row := checks.FactDiff{Fact: entry, Groups: slices.Clone(d.Groups)}
+	for i := range row.Groups {
+		if !Absent(row.Groups[i]) {
+			row.Groups[i].Value = json.RawMessage(`"present"`)
+		}
+	}
+	return row
 }

@@ -12,7 +12,7 @@ import (
 	"preflight/hostfile"
 )
 
-// Explained is what logs told and, where a hostfile was given, what the checks that
+// Explained is what logs show and, where a hostfile was given, what the checks that
 // the causes point to say now.
 type Explained struct {
 	explain.Report
@@ -21,7 +21,7 @@ type Explained struct {
 	Run      *checks.Report `json:"run,omitempty"`
 }
 
-// Explanation writes for a person what logs told: the root cause with where it
+// Explanation writes for a person what logs show: the root cause with where it
 // was read, its fix and the check that would have said so, then what followed
 // from it, who failed first, what is harmless, and what NCCL used.
 func Explanation(w io.Writer, r explain.Report, style Style) error {
@@ -44,10 +44,9 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 	return err
 }
 
-// Now stands between what a log told and what the checks it points to say.
+// Now stands between what a log shows and what the checks it points to say.
 const Now = "what the checks that would have said so find now:"
 
-// explanationHead says in one line what the job died of, and of how much that was read.
 func (p *page) explanationHead(r explain.Report) {
 	verdict := []checks.Verdict{checks.Pass, checks.Fail, checks.Unknown}[r.ExitCode]
 	var text string
@@ -85,7 +84,6 @@ func on(f explain.Finding) string {
 	return ""
 }
 
-// program is the block of what the program did itself.
 func (p *page) program(f explain.Finding) {
 	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), Escape(on(f)))
 	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
@@ -95,7 +93,6 @@ func (p *page) program(f explain.Finding) {
 	p.evidence(f.Evidence, f.Count)
 }
 
-// cause is the block of one cause.
 func (p *page) cause(f explain.Finding) {
 	heading := f.Cause
 	if where := whereabouts(f); where != "" {
@@ -110,7 +107,6 @@ func (p *page) cause(f explain.Finding) {
 	}
 }
 
-// evidence shows where it was read, each line below its place.
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
 		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
@@ -152,20 +148,16 @@ func whereabouts(f explain.Finding) string {
 	return ""
 }
 
-// asides are findings of one line each.
 func (p *page) asides(label string, findings []explain.Finding) {
-	var texts []string
-	for _, f := range findings {
+	p.list(label, Map(findings, func(f explain.Finding) string {
 		text := f.Summary
 		if f.Cause != "" {
 			text = f.Cause + ": " + text
 		}
-		texts = append(texts, fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0])))
-	}
-	p.list(label, texts...)
+		return fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0]))
+	})...)
 }
 
-// shownDeaths is how many are listed without -v.
 const shownDeaths = 8
 
 func (p *page) timeline(deaths []explain.Death) {
@@ -184,7 +176,7 @@ func (p *page) timeline(deaths []explain.Death) {
 	p.list("first failed", texts...)
 }
 
-// networks says what NCCL told of itself, nodes that are alike in one line, and what
+// networks says what NCCL logged of itself, nodes that are alike in one line, and what
 // of that looks slow.
 func (p *page) networks(all []explain.Network) {
 	p.remarks("nccl", all, func(n explain.Network) []string {
@@ -199,7 +191,7 @@ func (p *page) networks(all []explain.Network) {
 	}
 }
 
-// remarks are sentences about nodes, those about several nodes told once.
+// remarks are sentences about nodes, those about several nodes once.
 func (p *page) remarks(label string, all []explain.Network, of func(explain.Network) []string) {
 	var groups []alike
 	for _, n := range all {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,11 +12,10 @@ import (
 	"preflight/launch/nccl"
 )
 
-// mostGroups is how many ways of a fleet to differ are told unless all are
+// mostGroups is how many ways of a fleet to differ are shown unless all are
 // asked for.
 const mostGroups = 4
 
-// alike is the nodes of which one and the same is to be said.
 type alike struct {
 	text  string
 	nodes []string
@@ -105,22 +105,8 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 
 // Models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
 func Models(cards []facts.Card) string {
-	var names []string
-	count := map[string]int{}
-	for _, card := range cards {
-		name := card.Name
-		if name == "" {
-			name = "a GPU without a name"
-		}
-		if count[name] == 0 {
-			names = append(names, name)
-		}
-		count[name]++
-	}
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%d × %s", count[name], name)
-	}
-	return strings.Join(names, ", ")
+	models := GroupBy(cards, func(card facts.Card) string { return cmp.Or(card.Name, "a GPU without a name") })
+	return strings.Join(Map(models, func(m Group[string, facts.Card]) string { return fmt.Sprintf("%d × %s", len(m.All), m.Key) }), ", ")
 }
 
 // topologies draws for each kind of machine what joins its GPUs and its network
@@ -146,7 +132,7 @@ func (p *page) topologies(nodes []facts.Node) {
 	}
 }
 
-// Topology is header and rows of one machine's topology, nil where it told none.
+// Topology is header and rows of one machine's topology, nil where it reported none.
 func Topology(node *facts.Node) [][]string {
 	if node.NVML == nil || len(node.NVML.Topology) < 2 {
 		return nil

@@ -12,20 +12,14 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/checks/store"
 	"preflight/hostfile"
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report checks.Report | store.Report | Explained | Changed](w io.Writer, r Report) error {
-	return indented(w, r)
-}
-
-// indented writes JSON for programs and people.
-func indented(w io.Writer, value any) error {
+func JSON[Report any](w io.Writer, r Report) error {
 	encoder := Encoder(w)
 	encoder.SetIndent("", " ")
-	return encoder.Encode(value)
+	return encoder.Encode(r)
 }
 
 // Encoder writes JSON without characters that a terminal, a reader of the source or a

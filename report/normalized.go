@@ -55,7 +55,7 @@ func Normalized(w io.Writer, r checks.Report) error {
 	}
 	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural.Compare(a.Name, b.Name) })
 	var text bytes.Buffer
-	if err := indented(&text, n); err != nil {
+	if err := JSON(&text, n); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, listsInLines(text.String()))

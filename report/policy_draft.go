@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/hostfile"
 )
@@ -58,10 +59,9 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 			fmt.Fprintf(&out, "  # %s\n", d.About)
 		}
 		if len(d.Groups) > 1 {
-			var groups []string
-			for _, g := range d.Groups {
-				groups = append(groups, Value(d.Fact, g.Value)+" on "+Escape(hostfile.Fold(g.Nodes)))
-			}
+			groups := Map(d.Groups, func(g checks.FactGroup) string {
+				return Value(d.Fact, g.Value) + " on " + Escape(hostfile.Fold(g.Nodes))
+			})
 			fmt.Fprintf(&out, "  # the nodes differ: %s\n", strings.Join(groups, ", "))
 			mark = "# "
 		}

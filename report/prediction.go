@@ -3,10 +3,14 @@ package report
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -16,15 +20,12 @@ import (
 // Prediction is what a launch will do, as preflight predict tells it: schema 1,
 // fields are added, never changed.
 type Prediction struct {
-	Schema    int    `json:"schema"`
-	Version   string `json:"version"`
-	Program   string `json:"program"`
-	DeepSpeed string `json:"deepspeed"` // the release whose rules hold, "" for the newest
-	Hostfile  string `json:"hostfile"`  // "" without one
-	Hosts     []struct {
-		Name  string `json:"name"`
-		Slots []int  `json:"slots"` // nil where nobody said how many
-	} `json:"hosts"`
+	Schema      int              `json:"schema"`
+	Version     string           `json:"version"`
+	Program     string           `json:"program"`
+	DeepSpeed   string           `json:"deepspeed"` // the release whose rules hold, "" for the newest
+	Hostfile    string           `json:"hostfile"`  // "" without one
+	Hosts       []hostfile.Host  `json:"hosts"`
 	WorldSize   int              `json:"world_size"` // 0 when not known
 	Ranks       []launch.Rank    `json:"ranks"`
 	Launcher    string           `json:"launcher"`
@@ -70,12 +71,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
 		Notes: p.Notes, prediction: p,
 	}
-	for _, host := range p.Hosts {
-		f.Hosts = append(f.Hosts, struct {
-			Name  string `json:"name"`
-			Slots []int  `json:"slots"`
-		}{host.Name, host.Slots})
-	}
+	f.Hosts = Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // the line is the hostfile's own
 	if head != nil && head.Files != nil {
 		f.Files = head.Files.Files
 	}
@@ -96,20 +92,16 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 func Refused(err error) Prediction {
 	f := Prediction{Schema: 1}
 	all := []error{err}
-	if several := (*multierror.Error)(nil); errors.As(err, &several) {
+	if several, ok := errors.AsType[*multierror.Error](err); ok {
 		all = several.Errors
 	}
 	for _, one := range all {
 		refusal := Refusal{Message: one.Error()}
-		var line *hostfile.LineError
-		var filter *hostfile.FilterError
-		var usage *launch.UsageError
-		switch {
-		case errors.As(one, &line):
+		if line, ok := errors.AsType[*hostfile.LineError](one); ok {
 			refusal = Refusal{line.Line, line.Message, line.DeepSpeed}
-		case errors.As(one, &filter):
+		} else if filter, ok := errors.AsType[*hostfile.FilterError](one); ok {
 			refusal.DeepSpeed = filter.DeepSpeed
-		case errors.As(one, &usage):
+		} else if usage, ok := errors.AsType[*launch.UsageError](one); ok {
 			refusal.DeepSpeed = usage.Original
 		}
 		f.Errors = append(f.Errors, refusal)
@@ -122,7 +114,7 @@ func PredictionJSON(w io.Writer, f Prediction) error {
 	f.Ranks, f.Arguments, f.Files = orEmpty(f.Ranks), orEmpty(f.Arguments), orEmpty(f.Files)
 	f.Ops, f.Env, f.Command, f.CommandEnv = orEmpty(f.Ops), orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
 	f.Notes, f.Errors, f.Hosts = orEmpty(f.Notes), orEmpty(f.Errors), orEmpty(f.Hosts)
-	return indented(w, f)
+	return JSON(w, f)
 }
 
 func orEmpty[T any](list []T) []T {
@@ -130,4 +122,168 @@ func orEmpty[T any](list []T) []T {
 		return []T{}
 	}
 	return list
+}
+
+// PredictionText writes a prediction for a person: who runs what, by which command,
+// and what to beware of.
+func PredictionText(w io.Writer, f Prediction, style Style) error {
+	p := &page{style: style}
+	p.line("%s", f.headline())
+	p.line("")
+	p.placement(f)
+	p.line("")
+	p.list("rendezvous", f.meeting())
+	p.list("timeout", f.timeout())
+	p.list("directory", f.WorkDir)
+	p.list("interpreter", f.interpreter())
+	if f.Script != "" {
+		p.list("runs", f.Script+shell(" ", f.Arguments))
+	}
+	p.list("files", Map(f.Files, func(file facts.File) string {
+		if !file.Exists {
+			return file.Path + "  " + file.Role + ", not there"
+		}
+		return file.Path + "  " + file.Role
+	})...)
+	p.config(f)
+	p.list("compiles", strings.Join(f.Ops, ", "))
+	p.list("environment", Map(f.Env, func(s facts.Setting) string { return fmt.Sprintf("%s=%s  from %s", s.Name, s.Value, s.Source) })...)
+	p.command(f)
+	for _, note := range f.Notes {
+		p.line("\n%s  %s", p.colored("warn", "WARN"), Escape(note.Message))
+	}
+	return p.writeTo(w)
+}
+
+func (f Prediction) headline() string {
+	program := f.Program
+	if f.DeepSpeed != "" {
+		program += " " + f.DeepSpeed
+	}
+	text := fmt.Sprintf("%s on %s", program, Plural(len(f.Hosts), "node"))
+	if f.WorldSize > 0 {
+		text += ", " + Plural(f.WorldSize, "rank")
+	}
+	switch {
+	case f.prediction.Torchrun():
+		return text + ", started on every node by itself"
+	case f.prediction.NoSSH:
+		return text + ", started on every node by hand (--no_ssh)"
+	case f.Local:
+		return text + ", started here without a launcher"
+	}
+	return text + ", by " + f.Launcher
+}
+
+// placement says which ranks run where, one row a node; of many nodes the first
+// and the last ones, unless all are asked for.
+func (p *page) placement(f Prediction) {
+	const few, shown = 24, 8
+	var rows [][]string
+	byNode := map[int][]launch.Rank{}
+	for _, rank := range f.Ranks {
+		byNode[rank.Node] = append(byNode[rank.Node], rank)
+	}
+	for i, host := range f.Hosts {
+		if len(f.Hosts) > few && !p.style.Verbose && i >= shown && i < len(f.Hosts)-shown {
+			if i == shown {
+				rows = append(rows, []string{fmt.Sprintf("… %d more (-v shows all)", len(f.Hosts)-2*shown), "", "", ""})
+			}
+			continue
+		}
+		rows = append(rows, []string{Escape(host.Name),
+			spans(byNode[i], func(r launch.Rank) int { return r.Rank }),
+			spans(byNode[i], func(r launch.Rank) int { return r.Device }),
+			spans(byNode[i], func(r launch.Rank) int { return r.LocalRank })})
+	}
+	p.line("%s", p.table([]string{"node", "ranks", "devices", "local ranks"}, nil, rows))
+}
+
+// spans folds numbers as 0-3,6; "none" for none.
+func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
+	if len(ranks) == 0 {
+		return "none"
+	}
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && number(ranks[j+1]) == number(ranks[j])+1 {
+			j++
+		}
+		part := fmt.Sprint(number(ranks[i]))
+		if j > i {
+			part += fmt.Sprintf("-%d", number(ranks[j]))
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func (f Prediction) meeting() string {
+	if f.MasterAddr.Value == nil {
+		return fmt.Sprintf("port %d, on an address that is not known yet: %s", f.MasterPort, f.MasterAddr.Rule)
+	}
+	return fmt.Sprintf("%s port %d  by %s", *f.MasterAddr.Value, f.MasterPort, f.MasterAddr.Rule)
+}
+
+func (f Prediction) timeout() string {
+	if f.Timeout == nil {
+		return "not known"
+	}
+	return fmt.Sprintf("%s  by %s", time.Duration(*f.Timeout*float64(time.Second)), f.prediction.TimeoutFrom)
+}
+
+func (f Prediction) interpreter() string {
+	if f.Interpreter == "" {
+		return "not known: there is no deepspeed in PATH here (--python PATH says which)"
+	}
+	return f.Interpreter + "  from " + f.prediction.InterpreterFrom
+}
+
+func (p *page) config(f Prediction) {
+	if f.Config == nil {
+		return
+	}
+	parts := []string{fmt.Sprintf("ZeRO stage %d", f.Config.ZeroStage)}
+	for _, offload := range f.Config.Offload {
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s offloaded to %s %s", offload.What, offload.Device, offload.Path)))
+	}
+	if f.Config.TrainBatch != nil && f.Config.MicroBatch != nil && f.Config.Accumulation != nil {
+		parts = append(parts, fmt.Sprintf("batch %d = %d a rank × %d accumulated × %d ranks", *f.Config.TrainBatch, *f.Config.MicroBatch, *f.Config.Accumulation, f.WorldSize))
+	}
+	texts := []string{strings.Join(parts, ", ")}
+	for _, problem := range f.Config.Problems {
+		texts = append(texts, problem.Message)
+	}
+	p.list("config", texts...)
+}
+
+func (p *page) command(f Prediction) {
+	if len(f.Command) == 0 {
+		return
+	}
+	text := ""
+	for _, setting := range f.CommandEnv {
+		text += setting.Name + "=" + fix.Quote(setting.Value) + " "
+	}
+	p.line("\ncommand")
+	text += strings.TrimSpace(shell(" ", f.Command))
+	p.line("  %s", Escape(text))
+	for _, placeholder := range []struct{ name, stands string }{
+		{"$MASTER_ADDR", "the address that is not known yet"}, {"$PID", "the number of deepspeed's own process"},
+	} {
+		if strings.Contains(text, placeholder.name) {
+			p.wrapped("  ", placeholder.name+" stands for "+placeholder.stands)
+		}
+	}
+}
+
+// shell is words as a shell would take them, each behind a separator.
+func shell(separator string, words []string) string {
+	text := ""
+	for _, word := range words {
+		text += separator + fix.Quote(word)
+	}
+	return text
 }

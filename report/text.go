@@ -1,3 +1,11 @@
+// Package report renders a finished report: as text for a person with a launch waiting and
+// as JSON for everything else. What all formats say in the same words is here too; the
+// rooms html and ci draw it for browsers and for the programs of a team, and formats lists
+// them all.
+//
+// The package refuses to decide anything: verdicts, order and wording of
+// findings are done before it is called. What nodes said is escaped before it
+// reaches a terminal, an XML document, a page or a label, as that medium wants it.
 package report
 
 import (
@@ -52,7 +60,6 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	return p.writeTo(w)
 }
 
-// page is the text as it grows.
 type page struct {
 	Words
 	out   strings.Builder
@@ -90,7 +97,6 @@ func (p *page) faint(text string) string {
 
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
-// findings writes one block a root cause.
 func (p *page) findings(all []checks.Finding) {
 	for _, f := range all {
 		if f.Verdict != checks.Unknown {
@@ -118,7 +124,7 @@ func (p *page) details(f checks.Finding) {
 	p.field("symptom", f.WouldSee)
 }
 
-// waived has a line for each finding that a policy has told not to count: out of the
+// waived has a line for each finding that a policy does not count: out of the
 // verdict is not out of sight.
 func (p *page) waived(all []checks.Waived) {
 	if len(all) > 0 {

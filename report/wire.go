@@ -3,10 +3,12 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/store"
 	"preflight/facts"
 )
 
@@ -21,7 +23,6 @@ func (p *page) wire(r checks.Report) {
 	p.throughput(r.Nodes)
 }
 
-// call is one that was answered.
 type call struct {
 	from, to string
 	seconds  float64
@@ -127,10 +128,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
 		m.Joined, last = m.Joined[:slowestNamed], "the last "
 	}
-	var parts []string
-	for _, joined := range m.Joined {
-		parts = append(parts, joined.Node+" "+Milliseconds(joined.Joined))
-	}
+	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + Milliseconds(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + last + strings.Join(parts, ", ")
@@ -139,26 +137,14 @@ func (p *page) rendezvous(nodes []facts.Node) {
 }
 
 func (p *page) throughput(nodes []facts.Node) {
-	var sent []*facts.Throughput
-	from := map[*facts.Throughput]string{}
-	for i := range nodes {
-		if seen := nodes[i].Throughput; seen != nil && seen.Error == "" {
-			sent = append(sent, seen)
-			from[seen] = nodes[i].Name
-		}
-	}
-	if len(sent) == 0 {
-		return
-	}
+	sent := slices.DeleteFunc(slices.Clone(nodes), func(node facts.Node) bool { return node.Throughput == nil || node.Throughput.Error != "" })
 	if len(sent) > 2*slowestNamed && !p.style.Verbose {
-		slices.SortStableFunc(sent, func(a, b *facts.Throughput) int { return cmp.Compare(a.Rate, b.Rate) })
+		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
-	var parts []string
-	for _, seen := range sent {
-		parts = append(parts, fmt.Sprintf("%s → %s %.2f Gbit/s", from[seen], seen.Peer, seen.Rate/1e9))
-	}
-	p.list("throughput", strings.Join(parts, ", "))
+	p.list("throughput", strings.Join(Map(sent, func(node facts.Node) string {
+		return fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9)
+	}), ", "))
 }
 
 // Milliseconds are seconds in those: "3.1 ms".
@@ -190,4 +176,51 @@ func (p *page) advice(r checks.Report) {
 	if p.style.Verbose {
 		list("derived from what was seen, not tried", r.Advice.Seen, nil)
 	}
+}
+
+// EndpointText writes for a person who is at an endpoint, seen from where, and
+// what to do about it.
+func EndpointText(w io.Writer, r store.Report, style Style) error {
+	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
+	text := map[checks.Verdict]string{
+		checks.Pass:    "a store answers at ",
+		checks.Warn:    "a store answers, perhaps not the same for all, at ",
+		checks.Fail:    "this rendezvous cannot work: ",
+		checks.Unknown: "cannot tell for all nodes: ",
+	}[r.Verdict]
+	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), text, Escape(r.Endpoint))
+	p.line("")
+	p.list("from here", sighted(r.Here))
+	var seen []alike
+	for _, node := range r.Nodes {
+		if node.Seen != nil {
+			seen = add(seen, sighted(*node.Seen), node.Name)
+		}
+	}
+	for _, one := range seen {
+		p.list(p.Nodes(one.nodes), one.text)
+	}
+	for _, f := range r.Findings {
+		p.finding(f)
+	}
+	return p.writeTo(w)
+}
+
+func sighted(e facts.Endpoint) string {
+	way := ""
+	switch {
+	case e.Address == "" && len(e.Addresses) > 0:
+		way = " at " + strings.Join(e.Addresses, ", ")
+	case e.Address != "":
+		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
+	}
+	switch {
+	case e.Store != "":
+		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, Plural(int(e.Keys), "key"), way)
+	case e.Greeting != "":
+		return fmt.Sprintf("%q%s", e.Greeting, way)
+	case e.Failed == facts.HopResolve:
+		return "does not resolve: " + e.Error
+	}
+	return fmt.Sprintf("%s (%s)%s", cmp.Or(string(e.Outcome), "no store"), e.Error, way)
 }

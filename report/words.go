@@ -100,10 +100,10 @@ func (w Words) Conclusion() string {
 			failing[node] = failing[node] || f.Verdict == checks.Fail
 		}
 	}
-	var sick []string
+	var failed []string
 	for _, node := range r.Nodes {
 		if failing[node.Name] {
-			sick = append(sick, node.Name)
+			failed = append(failed, node.Name)
 		}
 	}
 	var text string
@@ -112,8 +112,8 @@ func (w Words) Conclusion() string {
 		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
 	case r.Verdict == checks.Fail:
 		text = failure(r) + ": " + Plural(count[checks.Fail], "problem")
-		if len(sick) > 0 {
-			text += " on " + w.briefly(sick)
+		if len(failed) > 0 {
+			text += " on " + w.briefly(failed)
 		}
 	case r.Verdict == checks.Unknown:
 		text = "cannot tell whether this launch will work"
@@ -235,11 +235,7 @@ type Unknown struct {
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
 	for _, alike := range GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
-		one := Unknown{Reason: alike.Key[0], Nodes: alike.Key[1]}
-		for _, f := range alike.All {
-			one.Checks = append(one.Checks, f.Check)
-		}
-		all = append(all, one)
+		all = append(all, Unknown{alike.Key[0], alike.Key[1], Map(alike.All, func(f checks.Finding) string { return f.Check })})
 	}
 	return all
 }
@@ -294,25 +290,18 @@ func (w Words) Undecided() []Reason {
 	return all
 }
 
-// Unfinished is why nothing can be told, a line a reason.
+// Unfinished is why the verdict is unknown, a line a reason.
 func (w Words) Unfinished() string {
-	var lines []string
-	for _, one := range w.Undecided() {
-		lines = append(lines, one.Label()+": "+strings.Join(one.Checks, ", ")+": "+one.Text)
-	}
+	lines := Map(w.Undecided(), func(one Reason) string { return one.Label() + ": " + strings.Join(one.Checks, ", ") + ": " + one.Text })
 	return strings.Join(lines, "\n")
 }
 
-// Outcomes are the checks of one verdict.
 func Outcomes(r checks.Report, v checks.Verdict) []string {
 	return idsOf(slices.DeleteFunc(slices.Clone(r.Checks), func(o checks.Outcome) bool { return o.Verdict != v }))
 }
 
-func idsOf(outcomes []checks.Outcome) (ids []string) {
-	for _, o := range outcomes {
-		ids = append(ids, o.Check)
-	}
-	return ids
+func idsOf(outcomes []checks.Outcome) []string {
+	return Map(outcomes, func(o checks.Outcome) string { return o.Check })
 }
 
 // Promise is how long a finding is waived, by whom and why.
@@ -330,6 +319,14 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Map is what each of some values is turned into.
+func Map[V, T any](values []V, into func(V) T) (all []T) {
+	for _, value := range values {
+		all = append(all, into(value))
+	}
+	return all
 }
 
 // Group is values that have one key.

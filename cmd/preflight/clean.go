@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -16,32 +18,25 @@ import (
 	"preflight/report"
 )
 
-// cleanCommand removes our cached binary from the nodes.
 func cleanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean -H hostfile",
 		Short: "Remove preflight's cached binary from every node",
 		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			job, closeJob, err := config.job(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Take
 			lines, failures := cleanAll(cmd.Context(), job)
-			shown.Stop()
-			if failed := tellCleaned(lines, failures); failed > 0 {
+			closeJob()
+			if failed := printCleaned(lines, failures); failed > 0 {
 				fmt.Fprintf(os.Stderr, "preflight: %d of %d nodes could not be cleaned\n", failed, len(job.Plan.Prediction.Hosts))
 				return exitCode(exitTrouble)
 			}
 			return nil
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -73,28 +68,24 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			until, _ := ctx.Deadline()
 			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name, Until: until})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
-			lines[i], failures[i] = fmt.Sprintf("%s: nothing there", report.Escape(host.Name)), err
+			var gone []string
+			for _, path := range removed {
+				gone = append(gone, report.Escape(host.Name+": removed "+path))
+			}
+			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), report.Escape(host.Name)+": nothing there"), err
 			end := fleet.Event{Phase: progress.Cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {
 				end.Step, end.Err = fleet.Lost, err
 			}
 			job.Progress(end)
-			for n, path := range removed {
-				if n == 0 {
-					lines[i] = ""
-				} else {
-					lines[i] += "\n"
-				}
-				lines[i] += fmt.Sprintf("%s: removed %s", report.Escape(host.Name), report.Escape(path))
-			}
 		})
 	}
 	all.Wait()
 	return lines, failures
 }
 
-// tellCleaned prints what happened, and counts the nodes where it did not work.
-func tellCleaned(lines []string, failures []error) (failed int) {
+// printCleaned prints what happened, and counts the nodes where it did not work.
+func printCleaned(lines []string, failures []error) (failed int) {
 	for i, err := range failures {
 		if err != nil {
 			failed++

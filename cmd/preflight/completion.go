@@ -35,7 +35,6 @@ func writesReports(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
-// completeFlags teaches the shell the values of a command's flags.
 func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"only":        completeCheckList,
@@ -44,10 +43,7 @@ func completeFlags(cmd *cobra.Command) {
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
-		"output":      completeOutputs(formats.Names()),
-		"hostfile":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"good-hosts":  cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"bad-hosts":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"output":      completeOutputs,
 	} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
@@ -79,15 +75,12 @@ func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 
 // completeOutputs completes the format of the last of several FORMAT=FILE; where none
 // fits, the shell completes a file.
-func completeOutputs(formats []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		before := typed[:strings.LastIndexByte(typed, ',')+1]
-		var pairs []cobra.Completion
-		for _, format := range formats {
-			pairs = append(pairs, before+format+"=")
-		}
-		return pairs, cobra.ShellCompDirectiveNoSpace
+func completeOutputs(_ *cobra.Command, _ []string, typed string) (pairs []cobra.Completion, _ cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	for _, format := range formats.Names() {
+		pairs = append(pairs, before+format+"=")
 	}
+	return pairs, cobra.ShellCompDirectiveNoSpace
 }
 
 // strictCompletion makes cobra's own command refuse a shell it does not know:

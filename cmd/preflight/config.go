@@ -74,7 +74,6 @@ type Config struct {
 	unread error
 }
 
-// launchFlags adds the flags that say which launch to judge.
 func launchFlags(flags *pflag.FlagSet) {
 	flags.StringP("hostfile", "H", "", "DeepSpeed hostfile (default: SLURM_JOB_NODELIST in a Slurm job, else /job/hostfile)")
 	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
@@ -95,12 +94,10 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
 }
 
-// drillFlags adds the flags that say what the nodes try among themselves.
 func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "have every node send to the next one for a few seconds, and name the slow link")
 }
 
-// judgeFlags adds the flags that say how to judge and what to print.
 func judgeFlags(cmd *cobra.Command, names []string) {
 	flags := cmd.Flags()
 	flags.StringSlice("only", nil, "run only these checks; gpu-* is all that begin so")
@@ -125,7 +122,6 @@ func thresholds() Config {
 	}
 }
 
-// outputFlags adds the flags that say where the report goes.
 func outputFlags(cmd *cobra.Command, names []string) {
 	formatFlag(cmd, names...)
 	flags := cmd.Flags()
@@ -134,7 +130,6 @@ func outputFlags(cmd *cobra.Command, names []string) {
 	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
 }
 
-// progressFlag adds the flag of all who reach nodes.
 func progressFlag(flags *pflag.FlagSet) {
 	flags.String("progress", progress.Auto, "how far it is, on standard error: auto (lines that change, on a terminal only), plain (lines that stay, for logs) or none")
 }

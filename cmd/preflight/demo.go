@@ -20,7 +20,6 @@ import (
 //go:embed demo.json
 var recordedRun []byte
 
-// demoCommand raises a cluster on this machine, breaks it and reports on it.
 func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -30,11 +29,7 @@ real sshd, plant eight faults, and run the main job against them over ssh.
 Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 		Example: "  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			// Lists that a configuration asks for are of the team's own cluster.
 			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
 			if err := config.writable(outputs.Run(), nil); err != nil {
@@ -44,14 +39,13 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 				return recordedDemo(config, reason)
 			}
 			return demo(cmd.Context(), config)
-		},
+		}),
 	}
 	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
 	return cmd
 }
 
-// recordedDemo judges the recording and says what it is.
 func recordedDemo(config Config, reason string) error {
 	fmt.Fprintf(os.Stderr, "%s\nnot raised: eight hosts with faults; judging a recording of them instead\n\n", reason)
 	saved, err := report.Read(bytes.NewReader(recordedRun))

@@ -18,7 +18,6 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// demoFault is one thing the demo breaks on purpose.
 type demoFault struct {
 	node  string
 	what  string
@@ -60,7 +59,6 @@ var raising = []struct{ program, its string }{
 	{"/usr/bin/cc", "gcc libc6-dev"},
 }
 
-// cannotRaise says why no cluster can be raised here, "" when one can.
 func cannotRaise() string {
 	if os.Geteuid() != 0 {
 		return "raising hosts needs root (sudo preflight demo)"

@@ -7,7 +7,6 @@ import (
 	"errors"
 )
 
-// cannotRaise says why no cluster can be raised here.
 func cannotRaise() string { return "raising hosts needs Linux namespaces" }
 
 func demo(context.Context, Config) error { return errors.New(cannotRaise()) }

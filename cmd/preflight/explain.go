@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"preflight"
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
@@ -22,7 +23,6 @@ import (
 	"preflight/report/formats"
 )
 
-// explainCommand is for a launch that has died already.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [LOG|DIRECTORY|-] … [-H hostfile]",
@@ -30,7 +30,7 @@ func explainCommand() *cobra.Command {
 		Long: `Read the log of a launch that died, one file or one of every node or rank, and say
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
-is told apart. Of a directory everything is read that can be a log; files may be
+is set apart. Of a directory everything is read that can be a log; files may be
 compressed by gzip or bzip2. With a hostfile those checks are run at once.
 
 Exit codes: 0 nothing failed that preflight knows, 1 a cause is known or the program
@@ -39,11 +39,7 @@ not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			if err := config.writable(outputs.Product{Formats: plainFormats, Worth: func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
 				return err
 			}
@@ -68,7 +64,7 @@ not be read.`,
 				return err
 			}
 			return exitCode(explained.ExitCode)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -125,7 +121,7 @@ func logFile(ctx context.Context, path string) explain.Source {
 var errInterrupted = errors.New("interrupted: what follows is of the log until then")
 
 // source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
-// was read is told.
+// was read is reported.
 func source(ctx context.Context, name string, open func() (io.ReadCloser, error)) explain.Source {
 	return explain.Source{Name: name, Open: func() (io.ReadCloser, error) {
 		out, in := io.Pipe()
@@ -213,11 +209,10 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 	}
 	defer closeJob()
 	job.Policy = policy
-	judged := c.run(cmd.Context(), job, began)
+	judged := c.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
 	return &judged, nil
 }
 
-// writeExplained renders what the logs told and what the checks say now.
 func (c Config) writeExplained(e report.Explained) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
 		if format == "json" {

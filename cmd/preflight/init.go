@@ -13,13 +13,11 @@ import (
 	"preflight"
 	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
-	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/report"
 )
 
-// initCommand writes the policy that a team begins with.
 func initCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
@@ -29,11 +27,7 @@ func initCommand() *cobra.Command {
 all nodes agree on become expectations, and what they differ in stands there
 commented out. Nothing that is there already is written over.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			path, err := config.policyPath(cmd.Flags())
 			if err != nil {
 				return err
@@ -43,7 +37,7 @@ commented out. Nothing that is there already is written over.`,
 				return err
 			}
 			return config.writePolicy(path, nodes)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -53,7 +47,7 @@ commented out. Nothing that is there already is written over.`,
 	return cmd
 }
 
-// policyPath is where the policy is to go: where a later run reads it, unless told.
+// policyPath is where the policy is to go: where a later run reads it, unless -o names another.
 func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 	hosts, err := launchHostfile(flags, nil)
 	path := besideHostfile(hosts)
@@ -86,17 +80,13 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 		return nil, err
 	}
 	defer closeJob()
-	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Take
 	fleet, _ := preflight.Look(cmd.Context(), job)
-	shown.Stop()
 	if cmd.Context().Err() != nil {
 		return nil, errors.New("interrupted: no policy is written from incomplete facts")
 	}
 	return fleet.Nodes, nil
 }
 
-// writePolicy writes the policy of the nodes that were reached.
 func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	var reached []string
 	for _, node := range nodes {
@@ -129,19 +119,19 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	c.tellWritten(path, len(reached), len(nodes), toCommit)
+	c.reportWritten(path, len(reached), len(nodes), toCommit)
 	return nil
 }
 
 // toCommit is what to do with a file that others go by.
 const toCommit = "; review and commit it"
 
-// tellWritten says to who reads along that a file was written, from how many of its nodes.
-func (c Config) tellWritten(path string, reached, all int, next string) {
+// reportWritten says to who reads along that a file was written, from how many of its nodes.
+func (c Config) reportWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return
 	}
-	count := progress.Nodes(all)
+	count := report.Plural(all, "node")
 	if reached < all {
 		count = fmt.Sprintf("%d of %s", reached, count)
 	}

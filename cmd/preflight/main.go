@@ -65,8 +65,7 @@ const mostErrors = 10
 // complain says what is wrong and the way out. Of a bad hostfile it says every
 // line, up to a number, and what DeepSpeed would have made of it.
 func complain(w io.Writer, err error) {
-	var several *multierror.Error
-	if errors.As(err, &several) && len(several.Errors) > 0 {
+	if several, ok := errors.AsType[*multierror.Error](err); ok && len(several.Errors) > 0 {
 		for _, one := range several.Errors[:min(len(several.Errors), mostErrors)] {
 			complain(w, one)
 		}
@@ -76,20 +75,16 @@ func complain(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintf(w, "preflight: %s\n", report.Escape(err.Error()))
-	var line *hostfile.LineError
-	var filter *hostfile.FilterError
-	var misused *launch.UsageError
-	var hint *usage.Error
-	if errors.As(err, &line) && line.DeepSpeed != "" {
+	if line, ok := errors.AsType[*hostfile.LineError](err); ok && line.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(line.DeepSpeed))
 	}
-	if errors.As(err, &filter) && filter.DeepSpeed != "" {
+	if filter, ok := errors.AsType[*hostfile.FilterError](err); ok && filter.DeepSpeed != "" {
 		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
 	}
-	if errors.As(err, &misused) && misused.Original != "" {
+	if misused, ok := errors.AsType[*launch.UsageError](err); ok && misused.Original != "" {
 		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, report.Escape(misused.Original))
 	}
-	if errors.As(err, &hint) {
+	if hint, ok := errors.AsType[*usage.Error](err); ok {
 		fmt.Fprintf(w, "  %s\n", hint.Hint)
 	}
 }

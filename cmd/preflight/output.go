@@ -21,22 +21,18 @@ import (
 	"preflight/report/formats"
 )
 
-// outputs are where the report goes.
 func (c Config) outputs() []outputs.Output {
 	return outputs.Of(c.Format, c.origin("output"), c.Output,
 		outputs.Output{Asked: c.origin("good_hosts") + " " + c.GoodHosts, Format: formats.GoodHosts, Path: c.GoodHosts},
 		outputs.Output{Asked: c.origin("bad_hosts") + " " + c.BadHosts, Format: formats.BadHosts, Path: c.BadHosts})
 }
 
-// writable refuses before the run outputs that could not be written after it. Those are the
-// files that the command reads, by what they are.
 func (c Config) writable(written outputs.Product, those map[string]string) error {
 	read := map[string]string{"the configuration": c.Stated.File}
 	maps.Copy(read, those)
 	return outputs.Writable(c.outputs(), written, read, term.IsTerminal(int(os.Stdout.Fd())))
 }
 
-// write renders the report to all its outputs.
 func (c Config) write(r checks.Report) error {
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)

@@ -13,7 +13,6 @@ import (
 	"preflight/report"
 )
 
-// predictCommand tells a launch without reaching anybody.
 func predictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [-- deepspeed … train.py …]",
@@ -29,14 +28,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
   preflight predict -- deepspeed --hostfile hostfile train.py --deepspeed ds.json
   preflight predict --format json -- deepspeed --hostfile hostfile train.py`,
 		Args: commandOnly,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := readConfig(cmd, args)
-			if err != nil {
-				return err
-			}
-			if err := commandDecides(cmd, args); err != nil {
-				return err
-			}
+		RunE: launching(func(cmd *cobra.Command, config Config, args []string) error {
 			intent, err := config.intent(args)
 			if err != nil {
 				return err
@@ -64,7 +56,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 				return errors.Join(report.PredictionJSON(os.Stdout, prediction), err)
 			}
 			return report.PredictionText(os.Stdout, prediction, style)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	formatFlag(cmd, plainFormats...)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,6 @@ import (
 	"preflight/report"
 )
 
-// rendezvousCommand is for a job that hangs now.
 func rendezvousCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rendezvous HOST:PORT [-H hostfile]",
@@ -31,25 +31,16 @@ interface. A store that serves a running job is asked nothing that changes it.
 Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
-		Args: arguments(1, 1, "needs one HOST:PORT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := validEndpoint(args[0]); err != nil {
-				return err
-			}
-			config, err := readConfig(cmd, nil)
-			if err != nil {
-				return err
-			}
+		Args: cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),
+		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer closeJob()
-			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Take
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
-			shown.Stop()
+			closeJob()
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
 			if config.Format == "json" {
 				err = report.JSON(os.Stdout, seen)
@@ -60,7 +51,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 				err = exitCode(seen.ExitCode)
 			}
 			return err
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
@@ -75,13 +66,13 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
 		return c.job(ctx, nil)
 	}
-	return preflight.Job{}, func() {}, nil
+	shown := progress.Start(c.Progress, c.Quiet)
+	return preflight.Job{Progress: shown.Take}, sync.OnceFunc(shown.Stop), nil
 }
 
-// validEndpoint refuses what cannot be HOST:PORT.
-func validEndpoint(endpoint string) error {
+func validEndpoint(_ *cobra.Command, args []string) error {
 	const example = "write it as a rank is given it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
-	host, port, err := net.SplitHostPort(endpoint)
+	host, port, err := net.SplitHostPort(args[0])
 	if err == nil && host == "" {
 		err = errors.New("the host is missing")
 	}
@@ -89,7 +80,7 @@ func validEndpoint(endpoint string) error {
 		err = fmt.Errorf("%q is not a TCP port", port)
 	}
 	if err != nil {
-		return usage.WithHint(fmt.Errorf("%q is not HOST:PORT: %w", endpoint, err), example)
+		return usage.WithHint(fmt.Errorf("%q is not HOST:PORT: %w", args[0], err), example)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: knownChoices,
-		RunE:              judgeFleet,
+		RunE:              launching(judgeFleet),
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
@@ -76,13 +77,13 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	return root
 }
 
-// noArguments refuses stray words with the likely reason: a command misspelt, the file to
+// noArguments refuses unexpected words with the likely reason: a command misspelt, the file to
 // write, or else a hostfile.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	stray := fmt.Errorf("unexpected argument %q", args[0])
+	unexpected := fmt.Errorf("unexpected argument %q", args[0])
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
@@ -97,9 +98,9 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return usage.WithHint(stray, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
+		return usage.WithHint(unexpected, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
 	}
-	return usage.WithHint(stray, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
+	return usage.WithHint(unexpected, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
 }
 
 // arguments refuses too few and too many words, and says how they are given.
@@ -112,17 +113,9 @@ func arguments(least, most int, rule string) cobra.PositionalArgs {
 	}
 }
 
-// judgeFleet is the main job.
-func judgeFleet(cmd *cobra.Command, command []string) error {
-	config, err := readConfig(cmd, command)
-	if err != nil {
-		return err
-	}
+func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	policy, err := config.policy()
 	if err != nil {
-		return err
-	}
-	if err := commandDecides(cmd, command); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -138,7 +131,8 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	job.Policy = policy
-	report := config.run(cmd.Context(), job, began)
+	report := config.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
+	closeJob()
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // what is wrong, if anything: the launch's own words follow
 	}
@@ -155,25 +149,19 @@ func judgeFleet(cmd *cobra.Command, command []string) error {
 		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
-	closeJob()
 	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
 	return become(command)
 }
 
-// run judges a job, and shows how far it is.
-func (c Config) run(ctx context.Context, job preflight.Job, began time.Time) checks.Report {
-	shown := progress.Start(c.Progress, c.Quiet)
-	job.Progress = shown.Take
-	report := preflight.Run(ctx, job)
-	shown.Stop()
-	report.Version, report.Hostfile = Version, c.source(job.Plan)
-	report.Began, report.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
-	return report
+// stamped is a report with what it is of: which hosts, when, and by which preflight.
+func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) checks.Report {
+	r.Version, r.Hostfile = Version, c.source(plan)
+	r.Began, r.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+	return r
 }
 
-// verdictCode is the report's exit code as an error, nil for zero.
 func verdictCode(r checks.Report) error {
 	if r.ExitCode == exitPass {
 		return nil
@@ -181,8 +169,9 @@ func verdictCode(r checks.Report) error {
 	return exitCode(r.ExitCode)
 }
 
-// job turns the configuration into what a run needs. The returned function
-// closes the connections that outlive a node, such as those to jump hosts.
+// job turns the configuration into what a run needs, and shows how far that is until the
+// returned function ends it, which also closes the connections that outlive a node, such
+// as those to jump hosts.
 func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
 	intent, err := c.intent(command)
 	if err != nil {
@@ -200,11 +189,12 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 		return preflight.Job{}, nil, err
 	}
 	client := remote.New(carrier, remote.Options{Timeout: c.Timeout})
-	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout}
+	shown := progress.Start(c.Progress, c.Quiet)
+	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {
 		job.Throughput = throughputTime
 	}
-	return job, func() { client.Close() }, nil
+	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }
 
 // accelerator is DS_ACCELERATOR's where auto leaves it open, "" where that does too.
@@ -228,8 +218,11 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		return preflight.Intent{}, fmt.Errorf("the working directory: %w", err)
 	}
 	intent := preflight.Intent{Command: command, Options: launch.Options{
-		Filter: c.filter(), DeepSpeed: c.DeepSpeed,
-		Launcher: c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
+		Filter: hostfile.Filter{
+			Include: c.Include, Exclude: c.Exclude, NumNodes: hostfile.AtMost(c.NumNodes), NumGPUs: hostfile.AtMost(c.NumGPUs), ForceMulti: c.ForceMulti,
+		},
+		DeepSpeed: c.DeepSpeed,
+		Launcher:  c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
 		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
 		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
 	}}
@@ -249,14 +242,6 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	return intent, err
 }
 
-func (c Config) filter() hostfile.Filter {
-	return hostfile.Filter{
-		Include: c.Include, Exclude: c.Exclude, NumNodes: hostfile.AtMost(c.NumNodes), NumGPUs: hostfile.AtMost(c.NumGPUs),
-		ForceMulti: c.ForceMulti,
-	}
-}
-
-// source names where the hosts come from, for the report.
 func (c Config) source(plan preflight.Plan) string {
 	switch {
 	case plan.Hostfile != "":

@@ -19,6 +19,7 @@ import (
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
+	"preflight/report/formats"
 )
 
 // rule is what the values of a setting are held to beyond their kind.
@@ -57,7 +58,7 @@ func rules() map[string]rule {
 		"write_env":         {isPath: true},
 		"good_hosts":        {isPath: true, ofReports: true},
 		"bad_hosts":         {isPath: true, ofReports: true},
-		"format":            {valid: knownFormat, ofReports: true},
+		"format":            {choices: formats.Names(), ofReports: true},
 		"output":            {isPath: true, valid: outputs.Known, ofReports: true},
 	}
 }
@@ -102,6 +103,34 @@ func (s setting) wrong(text string) error {
 		return s.valid(text)
 	}
 	return nil
+}
+
+// action is what a command does with its settings and its arguments.
+type action func(cmd *cobra.Command, config Config, args []string) error
+
+// configured has a command read its settings first.
+func configured(act action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		config, err := readConfig(cmd, nil)
+		if err != nil {
+			return err
+		}
+		return act(cmd, config, args)
+	}
+}
+
+// launching is configured of a command whose arguments are the launch.
+func launching(act action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, command []string) error {
+		config, err := readConfig(cmd, command)
+		if err == nil {
+			err = commandDecides(cmd, command)
+		}
+		if err != nil {
+			return err
+		}
+		return act(cmd, config, command)
+	}
 }
 
 // readConfig merges the configuration file, the environment and the flags of a command.

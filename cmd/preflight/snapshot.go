@@ -17,7 +17,6 @@ import (
 	"preflight/checks/engine"
 	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/outputs"
-	"preflight/cmd/preflight/internal/progress"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -25,23 +24,15 @@ import (
 	"preflight/report/formats"
 )
 
-// snapshotCommand saves facts to compare with later.
 func snapshotCommand() *cobra.Command {
 	var normalize bool
 	cmd := &cobra.Command{
 		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
 		Short: "Save the facts of every node, to judge or compare later",
 		Args:  commandOnly,
-		RunE: func(cmd *cobra.Command, command []string) error {
-			config, err := readConfig(cmd, command)
-			if err != nil {
-				return err
-			}
+		RunE: launching(func(cmd *cobra.Command, config Config, command []string) error {
 			policy, err := config.policy()
 			if err != nil {
-				return err
-			}
-			if err := commandDecides(cmd, command); err != nil {
 				return err
 			}
 			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // no report is written
@@ -60,13 +51,9 @@ func snapshotCommand() *cobra.Command {
 			if err := config.writable(snapshot, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}
-			shown := progress.Start(config.Progress, config.Quiet)
-			job.Progress = shown.Take
 			fleet, prediction := preflight.Look(cmd.Context(), job)
-			shown.Stop()
-			saved := engine.Evaluate(nil, fleet, prediction, checks.Policy{})
-			saved.Version, saved.Hostfile = Version, config.source(job.Plan)
-			saved.Began, saved.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+			closeJob()
+			saved := config.stamped(engine.Evaluate(nil, fleet, prediction, checks.Policy{}), job.Plan, began)
 			saved.Interrupted = cmd.Context().Err() != nil
 			saved.Verdict, saved.ExitCode = checks.Pass, exitPass
 			if lacking(saved) != "" {
@@ -77,7 +64,7 @@ func snapshotCommand() *cobra.Command {
 			}
 			config.warnOf(faults(fleet, prediction, policy))
 			return verdictCode(saved)
-		},
+		}),
 	}
 	launchFlags(cmd.Flags())
 	drillFlags(cmd.Flags())
@@ -124,7 +111,6 @@ func lostNodes(saved checks.Report) (names []string) {
 	return names
 }
 
-// partialEnding is that of the file which stands beside one that is kept.
 const partialEnding = ".partial"
 
 // save writes a snapshot. What it lacks an earlier one may have, which nobody could compare
@@ -155,7 +141,7 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	}
 	for _, o := range all {
 		if !o.Printed() {
-			c.tellWritten(o.Path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
+			c.reportWritten(o.Path, len(saved.Nodes)-len(lostNodes(saved)), len(saved.Nodes), next)
 		}
 	}
 	return nil
@@ -198,7 +184,6 @@ func inOrder(fleet facts.Fleet, named []string) (names []string) {
 	return names
 }
 
-// warnOf says on standard error what a snapshot takes for good that is not.
 func (c Config) warnOf(faulty string) {
 	if faulty == "" {
 		return

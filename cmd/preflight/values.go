@@ -16,7 +16,6 @@ import (
 	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/report/formats"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -30,7 +29,6 @@ var allowed = map[string]string{
 	"stringSlice": "a list of texts",
 }
 
-// kindOf is pflag's name for the type of a Config field.
 func kindOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -173,6 +171,3 @@ func notBelowZero(text string) error {
 	}
 	return nil
 }
-
-// knownFormat refuses what --format does not take.
-func knownFormat(text string) error { return usage.Among(text, formats.Names()) }

@@ -4,11 +4,14 @@
 package main
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"preflight/explain"
@@ -25,15 +28,6 @@ func main() {
 	}
 }
 
-type tally struct{ logs, right int }
-
-func (t *tally) add(right bool) {
-	t.logs++
-	if right {
-		t.right++
-	}
-}
-
 func score(w io.Writer, corpus string) error {
 	catalogue, err := explain.Load()
 	if err != nil {
@@ -43,24 +37,97 @@ func score(w io.Writer, corpus string) error {
 	if err != nil {
 		return err
 	}
-	perCause, all := map[string]*tally{}, tally{}
+	logs, right, all := map[string]int{}, map[string]int{}, 0
 	for _, trial := range trials {
-		if perCause[trial.want] == nil {
-			perCause[trial.want] = &tally{}
+		logs[trial.want]++
+		if trial.right {
+			right[trial.want]++
+			all++
 		}
-		perCause[trial.want].add(trial.right)
-		all.add(trial.right)
 		switch {
 		case !trial.right:
 			fmt.Fprintf(w, "MISS %s: %s, is %s\n", trial.file, trial.got, trial.want)
 		case trial.got == program:
-			fmt.Fprintf(w, "told %s: the program's own\n", trial.file)
+			fmt.Fprintf(w, "program %s: its own failure\n", trial.file)
 		}
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, cause := range slices.Sorted(maps.Keys(perCause)) {
-		fmt.Fprintf(columns, "%s\t%d of %d\n", cause, perCause[cause].right, perCause[cause].logs)
+	for _, cause := range slices.Sorted(maps.Keys(logs)) {
+		fmt.Fprintf(columns, "%s\t%d of %d\n", cause, right[cause], logs[cause])
 	}
-	fmt.Fprintf(columns, "all\t%d of %d\t%.1f %%\n", all.right, all.logs, 100*float64(all.right)/float64(max(1, all.logs)))
+	fmt.Fprintf(columns, "all\t%d of %d\t%.1f %%\n", all, len(trials), 100*float64(all)/float64(max(1, len(trials))))
 	return columns.Flush()
+}
+
+// trial is one log whose cause is known, and what explain makes of it.
+type trial struct {
+	file  string
+	want  string // a cause, or none
+	got   string // a cause, program or none
+	right bool   // the same, or another cause that the log alone permits; a program's own failure is none
+}
+
+// try explains each log of a corpus by itself: logs/ holds them, labels.tsv the cause
+// of each (file, cause, …), ambiguous.tsv what else may be read from some (file, causes
+// with commas between). Both tables begin with a header.
+func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
+	labels, err := table(corpus, "labels.tsv")
+	if err != nil {
+		return nil, err
+	}
+	ambiguous, err := table(corpus, "ambiguous.tsv")
+	if err != nil {
+		return nil, err
+	}
+	var trials []trial
+	for _, file := range slices.Sorted(maps.Keys(labels)) {
+		report := c.Explain([]explain.Source{{Name: file, Open: func() (io.ReadCloser, error) { return corpus.Open("logs/" + file) }}})
+		if len(report.Unread) > 0 {
+			return nil, fmt.Errorf("%s: %s", file, report.Unread[0].Reason)
+		}
+		one := trial{file: file, want: labels[file], got: verdict(report)}
+		also := strings.Split(ambiguous[file], ",")
+		one.right = one.got == one.want || slices.Contains(also, one.got) ||
+			one.got == program && (one.want == none || slices.Contains(also, none))
+		trials = append(trials, one)
+	}
+	return trials, nil
+}
+
+const (
+	none    = "none"
+	program = "program" // failed by itself
+)
+
+// verdict is the root cause that a report tells.
+func verdict(r explain.Report) string {
+	switch {
+	case len(r.Causes) > 0:
+		return r.Causes[0].Cause
+	case r.Program != nil:
+		return program
+	}
+	return none
+}
+
+// table reads the first two columns of a file with a header.
+func table(files fs.FS, name string) (map[string]string, error) {
+	file, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	reader := csv.NewReader(file)
+	reader.Comma, reader.LazyQuotes, reader.FieldsPerRecord = '\t', true, -1
+	rows, err := reader.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	columns := map[string]string{}
+	for _, row := range rows[min(1, len(rows)):] {
+		if len(row) > 1 {
+			columns[row[0]] = row[1]
+		}
+	}
+	return columns, nil
 }

@@ -54,10 +54,9 @@ func GitHub(w io.Writer, r checks.Report) error {
 	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})
 	}
-	var waived []annotation
-	for _, w := range r.Waived {
-		waived = append(waived, annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, words.Nodes(w.Nodes)), w.Summary + "\nwaived " + report.Promise(w), w.At})
-	}
+	waived := report.Map(r.Waived, func(w checks.Waived) annotation {
+		return annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, words.Nodes(w.Nodes)), w.Summary + "\nwaived " + report.Promise(w), w.At}
+	})
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s%s\n", GitHubStart, commandData(report.Word(r.Verdict)+": "+words.Conclusion()+"\n"+words.Summary()))
 	annotate(&out, "error", errors, mostAnnotations)
@@ -70,7 +69,6 @@ func GitHub(w io.Writer, r checks.Report) error {
 // annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".
 type annotation struct{ title, text, at string }
 
-// annotate writes so many.
 func annotate(out *strings.Builder, level string, all []annotation, most int) {
 	if more := len(all) - most; more > 0 {
 		all = append(all[:most-1:most-1], annotation{"preflight",

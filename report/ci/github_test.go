@@ -38,7 +38,7 @@ func TestGitHub(t *testing.T) {
 		"passing":     {"notice preflight"},
 		"strict":      {"notice preflight", "error preflight: env-sane on all 4 nodes"},
 		"interrupted": {"notice preflight", "error preflight"},
-		"blind":       {"notice preflight", "error preflight"},
+		"undecided":   {"notice preflight", "error preflight"},
 		"orphaned":    {"notice preflight", "error preflight: drift on w1"},
 		"waiving": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
 			"error file=preflight.yaml,line=12, preflight: expectation on w3", "error preflight: could not look at w1",

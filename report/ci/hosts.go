@@ -20,7 +20,7 @@ const (
 )
 
 // GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
-// hostfile order, for deepspeed --hostfile; a comment names those that could not be told,
+// hostfile order, for deepspeed --hostfile; a comment names those that are unknown,
 // which are in neither list. Where the launch as a whole fails no hosts would help, so
 // there are none, and a comment says why. deepspeed refuses a hostfile without a host.
 //
@@ -101,11 +101,7 @@ func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 	for _, host := range r.Launch.Hosts {
 		slots[host.Name] = host.Slots
 	}
-	var all []hostfile.Host
-	for _, name := range names {
-		all = append(all, hostfile.Host{Name: name, Slots: slots[name]})
-	}
-	return all, nil
+	return report.Map(names, func(name string) hostfile.Host { return hostfile.Host{Name: name, Slots: slots[name]} }), nil
 }
 
 // isWord is whether a name can begin a line of a hostfile.
@@ -126,17 +122,10 @@ func someSlots(host hostfile.Host) bool {
 
 // included is what deepspeed --include takes to use these very slots.
 func included(hosts []hostfile.Host) string {
-	parts := make([]string, len(hosts))
-	for i, host := range hosts {
-		parts[i] = host.Name
+	return strings.Join(report.Map(hosts, func(host hostfile.Host) string {
 		if !someSlots(host) {
-			continue
+			return host.Name
 		}
-		var slots []string
-		for _, slot := range host.Slots {
-			slots = append(slots, strconv.Itoa(slot))
-		}
-		parts[i] += ":" + strings.Join(slots, ",")
-	}
-	return strings.Join(parts, "@")
+		return host.Name + ":" + strings.Join(report.Map(host.Slots, strconv.Itoa), ",")
+	}), "@")
 }

@@ -1,3 +1,8 @@
+// Package ci renders a finished report for the programs of a team: JUnit, Markdown,
+// GitHub's annotations, Nagios, Prometheus, and lists of hosts.
+//
+// It refuses to look better than the report's exit code, and to hand on what a node said
+// in a way that its reader could take for markup, for a command or for another record.
 package ci
 
 import (
@@ -5,12 +10,53 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"preflight/checks"
 	"preflight/report"
 )
+
+// judgement is one check with all that it found.
+type judgement struct {
+	checks.Outcome
+	findings []checks.Finding
+	waived   []checks.Waived
+}
+
+// explained is whether the check could not look for a reason that another one tells: of
+// its own it has no finding that says so.
+func (j judgement) explained() bool {
+	return j.Verdict == checks.Unknown && !slices.ContainsFunc(j.findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
+}
+
+// judgements are the checks in the order of the catalogue, those that could not look
+// or did not apply included. A finding whose check is not listed brings one of its own:
+// no reader may miss it.
+func judgements(r checks.Report) []judgement {
+	var all []judgement
+	for _, outcome := range r.Checks {
+		all = append(all, judgement{Outcome: outcome})
+	}
+	of := func(check string, verdict checks.Verdict) *judgement {
+		i := slices.IndexFunc(all, func(j judgement) bool { return j.Check == check })
+		if i < 0 {
+			i = len(all)
+			all = append(all, judgement{Outcome: checks.Outcome{Check: check, Verdict: verdict}})
+		}
+		return &all[i]
+	}
+	for _, f := range r.Findings { // they begin with the worst
+		one := of(f.Check, f.Verdict)
+		one.findings = append(one.findings, f)
+	}
+	for _, w := range r.Waived {
+		one := of(w.Check, checks.Skip)
+		one.waived = append(one.waived, w)
+	}
+	return all
+}
 
 // JUnitStart is how a JUnit report of ours begins.
 const JUnitStart = xml.Header + `<testsuites name="preflight"`
@@ -164,20 +210,15 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 	return c
 }
 
-// whySkipped is why a check did not apply, or how long what it found is waived.
 func whySkipped(words report.Words, one judgement) string {
 	if len(one.waived) == 0 {
 		return report.Escape(one.Reason)
 	}
-	var all []string
-	for _, w := range one.waived {
-		all = append(all, words.Nodes(w.Nodes)+" waived "+report.Escape(report.Promise(w)))
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(report.Map(one.waived, func(w checks.Waived) string {
+		return words.Nodes(w.Nodes) + " waived " + report.Escape(report.Promise(w))
+	}), "; ")
 }
 
-// problem is all that a check found: why it could not look or the first finding in the
-// message, everything in the text.
 func problem(words report.Words, one judgement) *junitProblem {
 	message, text := one.Reason, words.Blocks(one.findings, one.waived)
 	switch {

@@ -19,10 +19,10 @@ const (
 	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
 	mostMarkdown = 65_000
 	// mostForTables is how many of them the findings and the waivers take, so that there is
-	// room for what mends the first of them.
+	// room for what fixes the first of them.
 	mostForTables = 40_000
 	// mostInCell is how many characters of one text are written, mostInBlock how many of
-	// the commands that mend one finding.
+	// the commands that fix one finding.
 	mostInCell  = 400
 	mostInBlock = 4000
 )
@@ -82,7 +82,6 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	return s.writeTo(w, "row", "these changes", "preflight diff prints them all")
 }
 
-// summary is the Markdown as it grows.
 type summary struct {
 	report.Words
 	out  strings.Builder
@@ -137,17 +136,14 @@ func (s *summary) rows(rows []string) {
 	}
 }
 
-// waivers is one row a finding that does not count.
 func (s *summary) waivers(all []checks.Waived) {
 	if len(all) == 0 {
 		return
 	}
 	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
-	var rows []string
-	for _, w := range all {
-		rows = append(rows, row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until)))
-	}
-	s.rows(rows)
+	s.rows(report.Map(all, func(w checks.Waived) string {
+		return row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until))
+	}))
 }
 
 // remedy is the commands that fix what was found, to be copied, and what training would

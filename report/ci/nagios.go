@@ -40,10 +40,7 @@ var NagiosLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) 
 //	case "$code $line" in "0 PREFLIGHT WARNING"*) exit 1;; 0*) exit 0;; 1*) exit 2;; *) exit 3;; esac
 func Nagios(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
-	var found []string
-	for _, f := range r.Findings {
-		found = append(found, f.Check+" "+report.Shorten(words.Whom(f), longestNodes))
-	}
+	found := report.Map(r.Findings, func(f checks.Finding) string { return f.Check + " " + report.Shorten(words.Whom(f), longestNodes) })
 	text := words.Conclusion()
 	if more := len(found) - mostFindings; more > 0 {
 		found = append(found[:mostFindings], fmt.Sprintf("and %d more", more))
@@ -59,7 +56,6 @@ func Nagios(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// nagiosState is the state by the exit code, which alone decides.
 func nagiosState(r checks.Report) string {
 	switch {
 	case r.ExitCode == 1:

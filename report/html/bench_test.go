@@ -3,14 +3,12 @@ package html
 import (
 	"slices"
 	"testing"
-
-	"preflight/report/internal/sample"
 )
 
 // BenchmarkHTMLInBrowser says how large the page of 1,000 nodes is and how long a browser
 // takes until all of it answers, from when it begins to read the file.
 func BenchmarkHTMLInBrowser(b *testing.B) {
-	r := sample.LargeFleet(b, 1000)
+	r := largeFleet(b, 1000)
 	page := newTab(b)
 	var ready, painted []float64
 	for b.Loop() {

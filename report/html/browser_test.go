@@ -20,7 +20,7 @@ import (
 )
 
 func TestBrowserFiltersAndFolds(t *testing.T) {
-	b := browse(t, sample.LargeFleet(t, 1000))
+	b := browse(t, largeFleet(t, 1000))
 	await(b, rowLabels, func(folded []string) bool { return len(folded) >= 3 && len(folded) <= 9 })
 	await(b, `document.getElementById("matrix-count").textContent`, starts("1000 nodes in "))
 	b.fill("matrix-nodes", "node0013")
@@ -82,7 +82,7 @@ func TestBrowserCountsAsTheRest(t *testing.T) {
 // TestBrowserShowsFacts: what the script puts together again of a node is what it told.
 func TestBrowserShowsFacts(t *testing.T) {
 	r := sample.Recorded(t)
-	r.Nodes = append(r.Nodes, sample.LargeFleet(t, 20).Nodes...)
+	r.Nodes = append(r.Nodes, largeFleet(t, 20).Nodes...)
 	b := browse(t, r)
 	for i, node := range r.Nodes {
 		var got facts.Facts
@@ -104,7 +104,7 @@ func TestBrowserShowsFacts(t *testing.T) {
 }
 
 func TestBrowserLaysRowsOpen(t *testing.T) {
-	b := browse(t, sample.LargeFleet(t, 30))
+	b := browse(t, largeFleet(t, 30))
 	before := await(b, rowLabels, func(rows []string) bool { return len(rows) > 0 })
 	at := slices.IndexFunc(before, func(label string) bool { return strings.Contains(label, "[") })
 	if at < 0 {

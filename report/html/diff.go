@@ -8,7 +8,7 @@ import (
 	"preflight/report"
 )
 
-// mostWays is how many groups of one fact are told one by one.
+// mostWays is how many groups of one fact are shown one by one.
 const mostWays = 6
 
 // longestCell is how many characters of one value a cell of the page holds.
@@ -20,7 +20,7 @@ type difference struct {
 	// Bar is how the fleet parts: one piece a group, in thousandths of the whole.
 	Bar  []barPiece
 	Ways []way
-	// More counts the groups that are not told, and MoreNodes the nodes in them.
+	// More counts the groups that are not shown, and MoreNodes the nodes in them.
 	More, MoreNodes int
 }
 
@@ -78,7 +78,7 @@ func fit(bar []barPiece, whole int) []barPiece {
 }
 
 // cellText is the value of the i-th group. Of a long list only what the first
-// group's lacks is told, or, of the first, what the second's does.
+// group's lacks is shown, or, of the first, what the second's does.
 func cellText(d checks.FactDiff, i int) string {
 	value := report.Value(d.Fact, d.Groups[i].Value)
 	if len(value) <= longestCell {
@@ -104,7 +104,6 @@ type oddNodes struct {
 	Count int
 }
 
-// mostOddOnes is how many of them are told.
 const mostOddOnes = 8
 
 // oddOnes are the nodes that differ most, by how many rows of the table name
@@ -120,10 +119,7 @@ func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int)
 	}
 	nodes := report.GroupBy(odd, func(node string) string { return node })
 	for _, alike := range report.GroupBy(nodes, func(node report.Group[string, string]) int { return len(node.All) }) {
-		var names []string
-		for _, node := range alike.All {
-			names = append(names, node.Key)
-		}
+		names := report.Map(alike.All, func(node report.Group[string, string]) string { return node.Key })
 		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: report.Plural(alike.Key, "fact"), Count: alike.Key})
 	}
 	slices.SortFunc(all, func(a, b oddNodes) int { return cmp.Compare(b.Count, a.Count) })

@@ -53,7 +53,6 @@ func (b box) Lower() int { return b.Y + b.Height/2 + 13 }
 
 func (b box) Bottom() int { return b.Y + b.Height - 5 }
 
-// line joins two boxes; one that is Far crosses more than a PCIe switch.
 type line struct {
 	X1, Y1, X2, Y2 int
 	Far            bool
@@ -121,7 +120,6 @@ func (a *artist) above() {
 	a.y += stem
 }
 
-// pair is two GPUs and what joins them.
 type pair struct {
 	from, to int
 	link     string
@@ -256,7 +254,6 @@ func detail(t nccl.Transport) string {
 	return ", " + t.Detail
 }
 
-// inWords is the drawing for who hears it.
 func (a *artist) inWords() string {
 	text := report.Plural(len(a.Cards), "GPU")
 	if len(a.Buses) > 0 && strings.HasPrefix(a.Buses[0].Class, "bus") && len(a.Cards) > 1 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/report"
 )
 
 // factTable is the facts of all nodes such that what they share is there once.
@@ -25,6 +26,9 @@ type factTable struct {
 	// Missing are the sections that could not be looked at on a node, and why.
 	Missing []map[facts.Section]string `json:"missing"`
 	Units   map[string]any             `json:"units"` // [facts.Units]
+
+	// Orders and columns that are alike are one: an address is in many facts of its node.
+	orderAt, columnAt map[string]int
 }
 
 // factField is one field of a section on all nodes.
@@ -37,7 +41,7 @@ type factField struct {
 }
 
 // factShape is values that are built alike: the same keys, lists of the same
-// length. Only what differs is told of each.
+// length. Only what differs is kept of each.
 type factShape struct {
 	Count int             `json:"count"`
 	Value json.RawMessage `json:"value"` // the first of them
@@ -50,15 +54,8 @@ type factHole struct {
 	Column int   `json:"column"` // one of the table's
 }
 
-// tableMaker makes a table in which orders and columns that are alike are one: an
-// address is in many facts of its node.
-type tableMaker struct {
-	factTable
-	orderAt, columnAt map[string]int
-}
-
-func newFactTable(nodes []facts.Node) (factTable, error) {
-	m := newTableMaker()
+func newFactTable(nodes []facts.Node) (*factTable, error) {
+	m := emptyTable()
 	m.Units = facts.Units()
 	columns := map[[2]string][]json.RawMessage{}
 	var order [][2]string
@@ -67,7 +64,7 @@ func newFactTable(nodes []facts.Node) (factTable, error) {
 		for _, section := range facts.Sections() {
 			fields, err := fieldsOf(&nodes[i], section)
 			if err != nil {
-				return m.factTable, err
+				return nil, err
 			}
 			for name, value := range fields {
 				key := [2]string{string(section), name}
@@ -82,18 +79,19 @@ func newFactTable(nodes []facts.Node) (factTable, error) {
 	slices.SortFunc(order, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	for _, key := range order {
 		if err := m.add(key[0], key[1], columns[key]); err != nil {
-			return m.factTable, err
+			return nil, err
 		}
 	}
-	return m.factTable, nil
+	return m, nil
 }
 
-func newTableMaker() *tableMaker {
-	empty := factTable{Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Missing: []map[facts.Section]string{}, Units: map[string]any{}}
-	return &tableMaker{empty, map[string]int{}, map[string]int{}}
+func emptyTable() *factTable {
+	return &factTable{
+		Fields: []*factField{}, Orders: [][]int{}, Columns: []json.RawMessage{}, Missing: []map[facts.Section]string{}, Units: map[string]any{},
+		orderAt: map[string]int{}, columnAt: map[string]int{},
+	}
 }
 
-// fieldsOf are the fields of a section of one node as JSON, none where it was not seen.
 func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessage, error) {
 	if !node.Has(section) {
 		return nil, nil
@@ -112,7 +110,7 @@ func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessa
 }
 
 // add sorts the values of all nodes, nil for none, into shapes.
-func (m *tableMaker) add(section, name string, values []json.RawMessage) error {
+func (m *factTable) add(section, name string, values []json.RawMessage) error {
 	field := &factField{Section: section, Name: name}
 	m.Fields = append(m.Fields, field)
 	type place struct{ shape, row int }
@@ -160,7 +158,7 @@ func (m *tableMaker) add(section, name string, values []json.RawMessage) error {
 }
 
 // order is the place of an order among all, -1 for every node having the first value.
-func (m *tableMaker) order(order []int) int {
+func (m *factTable) order(order []int) int {
 	if !slices.ContainsFunc(order, func(at int) bool { return at != 0 }) {
 		return -1
 	}
@@ -186,18 +184,18 @@ func decoded(text []byte) (value any, err error) {
 }
 
 // drill makes a hole in a shape wherever its values differ.
-func (m *tableMaker) drill(shape *factShape, at []any, values []any) error {
+func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 	switch first := values[0].(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(first)) {
-			if err := m.drill(shape, append(slices.Clip(at), key), parts(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), key), report.Map(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
 				return err
 			}
 		}
 		return nil
 	case []any:
 		for i := range first {
-			if err := m.drill(shape, append(slices.Clip(at), i), parts(values, func(v any) any { return v.([]any)[i] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), i), report.Map(values, func(v any) any { return v.([]any)[i] })); err != nil {
 				return err
 			}
 		}
@@ -214,14 +212,6 @@ func (m *tableMaker) drill(shape *factShape, at []any, values []any) error {
 	hole.Column = numberOf(m.columnAt, string(column), func() { m.Columns = append(m.Columns, column) })
 	shape.Holes = append(shape.Holes, hole)
 	return nil
-}
-
-func parts(values []any, part func(any) any) []any {
-	all := make([]any, len(values))
-	for i, value := range values {
-		all[i] = part(value)
-	}
-	return all
 }
 
 // skeleton is a value without its leaves: alike for values of one shape.

@@ -8,7 +8,6 @@ import (
 	"preflight/report"
 )
 
-// tally is how many findings have one verdict.
 type tally struct {
 	Verdict checks.Verdict
 	Words   string // "7 problems"
@@ -34,7 +33,6 @@ func tallied(findings []finding, unknowns []unknown) (all []tally) {
 // that do not fail are a line each.
 const mostOpen = 12
 
-// finding is one finding on the page.
 type finding struct {
 	checks.Finding
 	Anchor string
@@ -63,7 +61,7 @@ func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns [
 			continue
 		}
 		open := f.Verdict == checks.Fail || len(findings) <= mostOpen
-		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: whose(w, f), Open: open})
+		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: nodesOf(w, f), Open: open})
 	}
 	for i, u := range w.Unknowns() {
 		unknowns = append(unknowns, unknown{u, unknownAnchor(i)})
@@ -74,40 +72,19 @@ func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns [
 // policyCheck judges the policy, and no node.
 const policyCheck = "policy"
 
-// whose is the nodes that a finding is about, nobody where it is the policy that is
+// nodesOf is the nodes that a finding is about, nobody where it is the policy that is
 // at fault.
-func whose(w report.Words, f checks.Finding) set {
+func nodesOf(w report.Words, f checks.Finding) set {
 	if len(f.Nodes) == 0 && f.Check == policyCheck {
 		return set{}
 	}
 	return setOf(w, f.Nodes)
 }
 
-// waiver is a finding that the policy does not count.
 type waiver struct {
 	checks.Waived
 	Anchor string
 	Nodes  set
-}
-
-func waivers(w report.Words, waived []checks.Waived) (all []waiver) {
-	for i, one := range waived {
-		all = append(all, waiver{Waived: one, Anchor: waiverAnchor(i), Nodes: whose(w, one.Finding)})
-	}
-	return all
-}
-
-// judged is one check of the run, with what is true when it passes.
-type judged struct {
-	checks.Outcome
-	Title string
-}
-
-func allJudged(outcomes []checks.Outcome) (all []judged) {
-	for _, o := range outcomes {
-		all = append(all, judged{o, titleOf(o.Check)})
-	}
-	return all
 }
 
 // titleOf is what is true when a check passes, "" for one that another version of

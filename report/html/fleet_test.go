@@ -87,17 +87,17 @@ func rename(r *checks.Report, i int, name string) {
 
 // fullMesh is a fleet in which every node called every other, and one answers nobody.
 func fullMesh(t *testing.T, n int) checks.Report {
-	r := sample.LargeFleet(t, n)
+	r := largeFleet(t, n)
 	for i := range r.Nodes {
 		mesh := r.Nodes[i].Mesh
 		for j := range r.Nodes {
 			switch {
 			case mesh == nil || r.Nodes[j].Mesh == nil:
 			case j == 13 && i != j:
-				delete(mesh.Reached, sample.Name(j))
-				mesh.Failed = append(mesh.Failed, facts.Path{Peer: sample.Name(j), To: sample.Address(j), Port: 40000, Outcome: facts.PathDropped, Seconds: 1.5})
+				delete(mesh.Reached, nodeName(j))
+				mesh.Failed = append(mesh.Failed, facts.Path{Peer: nodeName(j), To: nodeAddress(j), Port: 40000, Outcome: facts.PathDropped, Seconds: 1.5})
 			default:
-				mesh.Reached[sample.Name(j)] = 0.0002 * float64(1+(i*7+j*13)%5/4*3)
+				mesh.Reached[nodeName(j)] = 0.0002 * float64(1+(i*7+j*13)%5/4*3)
 			}
 		}
 	}

@@ -29,6 +29,7 @@ var (
 	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
 		"text":  report.Escape,
 		"lower": strings.ToLower,
+		"title": titleOf,
 		"word":  report.Word,
 	}).ParseFS(pageFiles, "page/*.html"))
 )
@@ -67,10 +68,9 @@ func Write(out io.Writer, r checks.Report) error {
 	return buffered.Flush()
 }
 
-// Start is how every page begins, by which a page of ours is told from a user's own.
+// Start is how every page begins, by which a page of ours is known from a user's own.
 const Start = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"preflight\">\n"
 
-// assets is files of the page one after the other.
 func assets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -101,7 +101,6 @@ type sheet struct {
 	Sentence     string
 	Summary      string
 	Launched     string
-	Remarks      []string
 	Tally        []tally
 	Shown        []finding
 	Unknowns     []unknown
@@ -113,8 +112,7 @@ type sheet struct {
 	Meetings     []meeting
 	Machines     []machine
 	MoreMachines int
-	Links        []linkedNodes
-	Judged       []judged
+	Links        []machine // by what the ranks of some nodes talk, and no more of these
 	NotCovered   string
 	Data, Facts  template.JS
 }
@@ -128,10 +126,9 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Start:  template.HTML(Start), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)), Remarks: remarks(r),
+		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
-		Judged:      allJudged(r.Checks),
 		NotCovered:  catalogue.NotCovered,
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
@@ -141,24 +138,15 @@ func newSheet(r checks.Report) (*sheet, error) {
 		return nil, err
 	}
 	s.Shown, s.Unknowns = shown(w, r.Findings)
-	s.Waivers = waivers(w, r.Waived)
+	for i, one := range r.Waived {
+		s.Waivers = append(s.Waivers, waiver{one, waiverAnchor(i), nodesOf(w, one.Finding)})
+	}
 	s.Tally = tallied(s.Shown, s.Unknowns)
 	s.Odd, s.MoreOdd = oddOnes(w, r.Diff)
 	s.Meshes = meshes(w, r.Nodes)
 	s.Machines, s.MoreMachines = machines(w, r)
 	s.Links = talking(w, r.Interconnect)
 	return s, nil
-}
-
-// remarks are what to know of the run before reading on.
-func remarks(r checks.Report) (all []string) {
-	if r.Interrupted {
-		all = append(all, "The run was stopped before every node had answered: what is missing below was not looked at.")
-	}
-	if r.Normalized {
-		all = append(all, "Judged from a normalized snapshot: it lacks the facts that change by themselves, and so what rests on them.")
-	}
-	return all
 }
 
 // inScript is data for a script element that nothing in it can end: JSON without

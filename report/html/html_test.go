@@ -304,7 +304,7 @@ func TestHostileTextIsInert(t *testing.T) {
 
 // TestHTMLOfAThousandNodes: a page that a browser opens at once.
 func TestHTMLOfAThousandNodes(t *testing.T) {
-	page := htmlOf(t, sample.LargeFleet(t, 1000))
+	page := htmlOf(t, largeFleet(t, 1000))
 	t.Logf("%d bytes: %d of facts, %d of the matrix, the rest %d", len(page), len(script(t, page, "node-facts")), len(script(t, page, "data")),
 		len(page)-len(script(t, page, "node-facts"))-len(script(t, page, "data")))
 	if len(page) > 3_000_000 {

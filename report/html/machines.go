@@ -14,7 +14,6 @@ import (
 	"preflight/report"
 )
 
-// mostMachines is how many kinds of machine are drawn.
 const mostMachines = 8
 
 // machine is machines that are drawn alike.
@@ -25,21 +24,14 @@ type machine struct {
 	Between string // and the nodes
 	Drawing drawing
 	// Table is the same in words, header first: what joins each GPU with the others
-	// and with the adapters. nil where the machine told none.
+	// and with the adapters. nil where the machine reported none.
 	Table [][]string
 }
 
-// linkedNodes is nodes whose ranks talk alike.
-type linkedNodes struct {
-	Nodes           set
-	Inside, Between string
-}
-
-func talking(w report.Words, groups []checks.Interconnect) (all []linkedNodes) {
-	for _, g := range groups {
-		all = append(all, linkedNodes{setOf(w, g.Nodes), report.Escape(report.Transport(g.Inside)), report.Escape(report.Transport(g.Between))})
-	}
-	return all
+func talking(w report.Words, groups []checks.Interconnect) []machine {
+	return report.Map(groups, func(g checks.Interconnect) machine {
+		return machine{Nodes: setOf(w, g.Nodes), Inside: report.Escape(report.Transport(g.Inside)), Between: report.Escape(report.Transport(g.Between))}
+	})
 }
 
 // machines are the kinds of machine with GPUs, the most frequent first; more is
@@ -60,10 +52,7 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	alike := report.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
 	slices.SortStableFunc(alike, func(a, b report.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
 	for _, kind := range alike[:min(len(alike), mostMachines)] {
-		var names []string
-		for _, node := range kind.All {
-			names = append(names, node.Name)
-		}
+		names := report.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]
 		kinds = append(kinds, machine{
 			Nodes: setOf(w, names), Models: report.Escape(report.Models(node.NVML.Cards)),
@@ -74,7 +63,6 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	return kinds, len(alike) - len(kinds)
 }
 
-// kindKey is alike for machines that are drawn alike.
 func kindKey(node *facts.Node, link checks.Interconnect) string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q %q %q %q", report.Models(node.NVML.Cards), report.Transport(link.Inside), report.Transport(link.Between), report.Topology(node))
@@ -87,7 +75,7 @@ func kindKey(node *facts.Node, link checks.Interconnect) string {
 	return key.String()
 }
 
-// numaOf is the NUMA node of the i-th GPU, -1 for not told.
+// numaOf is the NUMA node of the i-th GPU, -1 where it is unknown.
 func numaOf(node *facts.Node, card int) int {
 	if node.GPU != nil {
 		address := node.NVML.Cards[card].Address
@@ -117,7 +105,7 @@ func linkOf(adapter facts.HCA) string {
 }
 
 // nearest are the GPUs that are as near to the adapter as any is, and how near;
-// none where it is equally far from all or not told.
+// none where it is equally far from all or unknown.
 func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string) {
 	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 	best := len(steps)

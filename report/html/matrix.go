@@ -11,7 +11,6 @@ import (
 	"preflight/report"
 )
 
-// pageData is what the page's script draws from.
 type pageData struct {
 	// Names are the nodes in hostfile order, as they are: the script escapes what it shows.
 	Names  []string      `json:"names"`
@@ -20,7 +19,6 @@ type pageData struct {
 	Marks  []matrixMark  `json:"marks"`
 }
 
-// matrixCheck is a column.
 type matrixCheck struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
@@ -46,7 +44,7 @@ type matrixMark struct {
 // The letters of cells. A check says of which nodes something is wrong, and only
 // when it passes as a whole that all others are right: else they are clear, which
 // is less, or partial, which is nothing at all: what another check explains is
-// not told again of each node.
+// not shown again of each node.
 const (
 	cellFail    = 'f'
 	cellWarn    = 'w'
@@ -103,7 +101,6 @@ type board struct {
 	policy      []byte         // of the policy, which its own check judges
 }
 
-// newBoard is every cell before the first finding.
 func newBoard(r checks.Report) *board {
 	b := &board{map[string]int{}, map[string]int{}, make([][]byte, len(r.Nodes)), make([]byte, len(r.Checks)), make([]byte, len(r.Checks))}
 	for i, node := range r.Nodes {
@@ -180,7 +177,7 @@ func heavier(has, adds byte) byte {
 	return has
 }
 
-// anchor is where on the page a finding is told.
+// anchor is where on the page a finding is shown.
 func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Finding) string {
 	if f.Verdict != checks.Unknown {
 		return findingAnchor(number)
@@ -197,10 +194,7 @@ func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 		all[i] = i
 	}
 	for _, alike := range report.GroupBy(all, func(i int) string { return string(cells[i]) }) {
-		var names []string
-		for _, i := range alike.All {
-			names = append(names, nodes[i].Name)
-		}
+		names := report.Map(alike.All, func(i int) string { return nodes[i].Name })
 		rows = append(rows, matrixRow{hostfile.Fold(names), alike.All, alike.Key})
 	}
 	return rows

@@ -63,8 +63,7 @@ func (o Output) unknownFormat(known []string) error {
 		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)
 }
 
-// writable refuses an output that could not be written, or would cost its user a file;
-// kept is what the output will be worth.
+// writable is [Writable] of one output; kept is what it will be worth.
 func (o Output) writable(those map[string]string, kept formats.Kept) error {
 	if o.Printed() {
 		return nil
@@ -260,7 +259,6 @@ func (o Output) feed(text []byte) error {
 	return o.cannot(errors.Join(err, file.Close()))
 }
 
-// cannot is CannotWrite of this output, nil for no error.
 func (o Output) cannot(err error) error {
 	if err == nil {
 		return nil

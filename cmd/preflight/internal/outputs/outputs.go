@@ -87,7 +87,6 @@ func parse(place, text, format string) Output {
 	return o
 }
 
-// split cuts text at the commas that a format follows.
 func split(text string) (parts []string) {
 	from := 0
 	for _, at := range followedByFormat.FindAllStringIndex(text, -1) {
@@ -121,7 +120,6 @@ func Relative(text string, move func(path string) string) (moved []string) {
 	return moved
 }
 
-// distinct refuses outputs that would overwrite each other.
 func distinct(outputs []Output) error {
 	for i, o := range outputs {
 		if o.Path == "" {

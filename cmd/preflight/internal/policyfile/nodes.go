@@ -13,14 +13,13 @@ import (
 )
 
 // file reads the sections of a configuration file, and gathers all that is wrong.
-// It reads YAML itself: viper knows no lines, and spells keys its own way.
 type file struct {
 	name     string
 	groups   map[string]string // name → node set
 	problems []problem
 }
 
-// problem is one that a user has to mend, and where.
+// problem is one that a user has to fix, and where.
 type problem struct {
 	line int
 	err  error

@@ -32,8 +32,7 @@ type Setting struct {
 	Wrong func(string) error    // what is wrong with one value, nil for nothing
 }
 
-// Read reads the configuration file, if there is one. All that is wrong with it is said at
-// once, but for what is no YAML.
+// Read reads the configuration file, if there is one.
 func Read(name string, settings []Setting) (Policy, error) {
 	if name == "" {
 		return Policy{}, nil
@@ -57,7 +56,6 @@ func Read(name string, settings []Setting) (Policy, error) {
 	return policy, f.err()
 }
 
-// settings reads those among the keys of a configuration file.
 func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Setting) map[string]Value {
 	keys := slices.Clone(sections)
 	for _, s := range all {
@@ -79,7 +77,6 @@ func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Settin
 	return values
 }
 
-// values are those of a setting, each held to its rule.
 func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	nodes := []*yaml.Node{node}
 	if s.List && node.Kind == yaml.SequenceNode {

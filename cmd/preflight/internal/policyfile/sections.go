@@ -41,7 +41,6 @@ type Value struct {
 // sections are the keys of a configuration file that are no settings.
 var sections = []string{"expect", "groups", "severity", "waivers"}
 
-// policy reads the sections among the keys of a configuration file.
 func (f *file) policy(document map[string]*yaml.Node) Policy {
 	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
 	if groups := document["groups"]; groups != nil {
@@ -144,13 +143,13 @@ func (f *file) severities(entries []entry, s *Policy) {
 		}
 		ids := ChecksNamed(pattern)
 		if pattern != "" && len(ids) == 0 {
-			f.unknownCheck(entry.keys["check"], pattern)
+			f.fault(entry.keys["check"], "%s", NoCheck(pattern))
 		}
 		byName := slices.Equal(ids, []string{pattern})
 		if byName && pattern == Check {
 			f.fault(entry.keys["check"], "severity: %s cannot be changed: an expired waiver always fails", Check)
 		}
-		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is told already
+		inList := entry.node.Kind == yaml.MappingNode // of pairs, twice the same key is reported already
 		if byName && inList && named[pattern] != "" {
 			f.fault(entry.keys["check"], "severity: duplicate check %s: it is set at %s already", pattern, named[pattern])
 		}
@@ -184,7 +183,7 @@ func (f *file) waiver(entry entry) checks.Waiver {
 		At:     f.at(entry.node),
 	}
 	if _, known := catalogue.Lookup(w.Check); !known && w.Check != "" {
-		f.unknownCheck(entry.keys["check"], w.Check)
+		f.fault(entry.keys["check"], "%s", NoCheck(w.Check))
 	} else if err := agreement.ValidWaiver(w); err != nil && known {
 		f.fault(cmp.Or(entry.keys["fact"], entry.keys["check"]), "%v", err)
 	}
@@ -193,8 +192,6 @@ func (f *file) waiver(entry entry) checks.Waiver {
 	}
 	return w
 }
-
-func (f *file) unknownCheck(node *yaml.Node, id string) { f.fault(node, "%s", NoCheck(id)) }
 
 // NoCheck says that there is no such check, and which was likely meant.
 func NoCheck(id string) string {

@@ -29,7 +29,6 @@ const (
 	rateAfter = 3 * time.Second
 )
 
-// phase is how far one phase is.
 type phase struct {
 	fleet.Phase
 	nodes int           // that may take part, 0 where it is this machine's alone
@@ -54,7 +53,7 @@ type loss struct {
 	event fleet.Event
 }
 
-// mostLosses is how many lost nodes are told one by one. The report names all.
+// mostLosses is how many lost nodes are named one by one. The report names all.
 const mostLosses = 10
 
 func (p *phase) add(now time.Time, event fleet.Event) {
@@ -124,7 +123,7 @@ func (p *phase) counts() string {
 	if p.lost > 0 {
 		lost = fmt.Sprintf("%d lost", p.lost)
 	}
-	return joined(", ", fmt.Sprintf("%d of %s", p.through, Nodes(p.nodes)), lost)
+	return joined(", ", fmt.Sprintf("%d of %s", p.through, report.Plural(p.nodes, "node")), lost)
 }
 
 // rest is how much longer the phase will take, 0 where nobody can say: by its
@@ -209,7 +208,6 @@ func (w wait) atMost(now time.Time) string {
 	return inSeconds(w.until.Sub(now)) + " more at most"
 }
 
-// joined leaves out what is empty.
 func joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
 }
@@ -220,12 +218,4 @@ func inSeconds(d time.Duration) string {
 		return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()))
 	}
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
-}
-
-// Nodes is so many of them in words.
-func Nodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }

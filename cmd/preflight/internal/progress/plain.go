@@ -13,7 +13,7 @@ import (
 	"preflight/report"
 )
 
-// firstReminder is after how long it is told that somebody is waited for; every next
+// firstReminder is after how long it is reported that somebody is waited for; every next
 // time comes when that has doubled.
 const firstReminder = 5 * time.Second
 
@@ -24,7 +24,6 @@ type plain struct {
 	printed []printed // by phase
 }
 
-// printed is what was said of a phase.
 type printed struct {
 	losses   int
 	ended    bool
@@ -63,7 +62,7 @@ func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 			l.printed = append(l.printed, printed{reminder: firstReminder})
 			nodes := ""
 			if phase.nodes > 0 {
-				nodes = Nodes(phase.nodes)
+				nodes = report.Plural(phase.nodes, "node")
 			}
 			add(phase.began, ": %s", joined(", ", "begins", nodes))
 		}

@@ -45,7 +45,7 @@ type display interface {
 // tick is how often what is shown is brought up to date.
 const tick = 200 * time.Millisecond
 
-// Start shows what it hears until [Progress.Stop], in one of the [Modes], and nothing where
+// Start shows the steps it takes in until [Progress.Stop], in one of the [Modes], and nothing where
 // quiet is asked for.
 func Start(mode string, quiet bool) *Progress {
 	if quiet {
@@ -72,8 +72,8 @@ func Start(mode string, quiet bool) *Progress {
 }
 
 // displayOf is how to show progress on standard error, nil for not at all. What is
-// asked for by name is shown wherever that leads; otherwise only a terminal is
-// told, and one that cannot move its cursor in lines that stay.
+// asked for by name is shown wherever that leads; otherwise only a terminal gets
+// any, and one that cannot move its cursor in lines that stay.
 func displayOf(mode string, stderr *os.File) display {
 	switch {
 	case mode == None:
@@ -111,7 +111,7 @@ func (p *Progress) add(now time.Time, event fleet.Event) {
 		current = &phase{Phase: event.Phase, began: now, last: now, waits: map[string]wait{}}
 		p.phases = append(p.phases, current)
 	}
-	if current != nil { // else it is told to end and never began, for nobody was reached
+	if current != nil { // else it ends and never began, for nobody was reached
 		current.add(now, event)
 	}
 }

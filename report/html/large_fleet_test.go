@@ -1,13 +1,10 @@
-package sample
+package html
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 
 	"preflight/checks"
@@ -15,31 +12,16 @@ import (
 	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/report/internal/sample"
 )
 
-// Recorded is the run that `preflight demo` shows where no cluster can be raised:
-// eight nodes with a fault each.
-func Recorded(t testing.TB) checks.Report {
-	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../cmd/preflight/demo.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r checks.Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// LargeFleet is a judged run of n machines with eight GPUs and eight adapters
+// largeFleet is a judged run of n machines with eight GPUs and eight adapters
 // each. All that differs from machine to machine in a real fleet differs here:
 // names, addresses, serial numbers, temperatures, whom a node called. Each calls
 // six others and its neighbour, as the drill does in a fleet so large.
-func LargeFleet(t testing.TB, n int) checks.Report {
+func largeFleet(t testing.TB, n int) checks.Report {
 	t.Helper()
-	demo := Recorded(t)
+	demo := sample.Recorded(t)
 	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
 	maps.Copy(fleet.NotTried, demo.NotTried)
 	fleet.Head.Rehearsal = nil
@@ -60,36 +42,36 @@ func LargeFleet(t testing.TB, n int) checks.Report {
 		meet(&fleet.Nodes[i], i, n, dice)
 	}
 	for i := 7; i < n; i += 250 { // that nobody reached
-		fleet.Nodes[i] = facts.Node{Name: Name(i), Slots: 8, Facts: facts.Facts{SSH: demo.Nodes[5].SSH}, Missing: demo.Nodes[5].Missing}
+		fleet.Nodes[i] = facts.Node{Name: nodeName(i), Slots: 8, Facts: facts.Facts{SSH: demo.Nodes[5].SSH}, Missing: demo.Nodes[5].Missing}
 	}
 	prediction := demo.Launch
 	prediction.Hosts = nil
 	for i := range fleet.Nodes {
-		prediction.Hosts = append(prediction.Hosts, hostfile.Host{Name: Name(i), Slots: demo.Launch.Hosts[0].Slots})
+		prediction.Hosts = append(prediction.Hosts, hostfile.Host{Name: nodeName(i), Slots: demo.Launch.Hosts[0].Slots})
 	}
 	r := engine.Evaluate(catalogue.Catalogue, fleet, prediction, checks.DefaultPolicy())
 	r.Version, r.Hostfile, r.Seconds = "v0", "hostfile", 12.3
 	return r
 }
 
-// Name and Address are those of the i-th node of a large fleet.
-func Name(i int) string { return fmt.Sprintf("node%04d", i) }
+// nodeName and nodeAddress are those of the i-th node of a large fleet.
+func nodeName(i int) string { return fmt.Sprintf("node%04d", i) }
 
-func Address(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
+func nodeAddress(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
 
 // personal gives a machine what no other has.
 func personal(node *facts.Node, i, n int, dice *rand.Rand) {
-	node.Name, node.Address = Name(i), Address(i)
-	node.Host.Hostname, node.Host.BootID, node.Host.MachineID = Name(i), fmt.Sprintf("%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("%016x%016x", dice.Uint64(), dice.Uint64())
+	node.Name, node.Address = nodeName(i), nodeAddress(i)
+	node.Host.Hostname, node.Host.BootID, node.Host.MachineID = nodeName(i), fmt.Sprintf("%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("%016x%016x", dice.Uint64(), dice.Uint64())
 	node.Host.Uptime = dice.Float64() * 1e7
 	load := float64(dice.IntN(800)) / 100
 	node.Host.Load = &load
 	node.Clock.Offset, node.Memory.Available = dice.Float64()/1000, node.Memory.Total-dice.Int64N(1<<33)
-	node.Names.Own, node.Names.FQDN, node.Names.Lookups, node.Names.Asked = Name(i), Name(i)+".example", nil, n
+	node.Names.Own, node.Names.FQDN, node.Names.Lookups, node.Names.Asked = nodeName(i), nodeName(i)+".example", nil, n
 	node.Net.Routes = nil
 	for j := range node.Net.Interfaces {
 		if nic := &node.Net.Interfaces[j]; nic.Name == "eth0" {
-			nic.MAC, nic.Addresses = fmt.Sprintf("02:00:00:%02x:%02x:%02x", dice.IntN(256), i/256, i%256), []string{Address(i) + "/16"}
+			nic.MAC, nic.Addresses = fmt.Sprintf("02:00:00:%02x:%02x:%02x", dice.IntN(256), i/256, i%256), []string{nodeAddress(i) + "/16"}
 		}
 	}
 	for j := range node.Disk.Places {
@@ -127,24 +109,24 @@ func adapter(node *facts.Node, j int, dice *rand.Rand) facts.HCA {
 // meet has a machine call others and join the rendezvous. Calls to the thirteenth
 // of every 400 are dropped.
 func meet(node *facts.Node, i, n int, dice *rand.Rand) {
-	node.Mesh = &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{33000 + dice.IntN(9000)}, Reached: map[string]float64{Name(i): 0.00004}, MSS: 1448}
+	node.Mesh = &facts.Mesh{Interface: "eth0", Address: nodeAddress(i), Ports: []int{33000 + dice.IntN(9000)}, Reached: map[string]float64{nodeName(i): 0.00004}, MSS: 1448}
 	node.PeerMesh, node.PeerRendezvous = nil, nil
 	peers := []int{(i + 1) % n}
 	for range 6 {
 		peers = append(peers, dice.IntN(n))
 	}
 	for _, peer := range peers {
-		node.Names.Lookups = append(node.Names.Lookups, facts.Lookup{Name: Name(peer), Addresses: []string{Address(peer)}})
-		node.Net.Routes = append(node.Net.Routes, facts.Route{Name: Name(peer), To: Address(peer), Interface: "eth0", Source: Address(i)})
+		node.Names.Lookups = append(node.Names.Lookups, facts.Lookup{Name: nodeName(peer), Addresses: []string{nodeAddress(peer)}})
+		node.Net.Routes = append(node.Net.Routes, facts.Route{Name: nodeName(peer), To: nodeAddress(peer), Interface: "eth0", Source: nodeAddress(i)})
 		switch {
 		case peer == i:
 		case peer%400 == 13 || peer%250 == 7:
-			node.Mesh.Failed = append(node.Mesh.Failed, facts.Path{Peer: Name(peer), To: Address(peer), Port: 40000 + dice.IntN(9000), Outcome: facts.PathDropped, Seconds: 1.5, Error: "connection timed out"})
+			node.Mesh.Failed = append(node.Mesh.Failed, facts.Path{Peer: nodeName(peer), To: nodeAddress(peer), Port: 40000 + dice.IntN(9000), Outcome: facts.PathDropped, Seconds: 1.5, Error: "connection timed out"})
 		default:
-			node.Mesh.Reached[Name(peer)] = 0.0002 + dice.ExpFloat64()*0.0001
+			node.Mesh.Reached[nodeName(peer)] = 0.0002 + dice.ExpFloat64()*0.0001
 		}
 	}
-	node.Rendezvous = &facts.Rendezvous{Endpoint: Address(0) + ":29500", Serves: i == 0, Generation: facts.GenerationPings, Addresses: []string{Address(0)}, Address: Address(0), Interface: "eth0",
+	node.Rendezvous = &facts.Rendezvous{Endpoint: nodeAddress(0) + ":29500", Serves: i == 0, Generation: facts.GenerationPings, Addresses: []string{nodeAddress(0)}, Address: nodeAddress(0), Interface: "eth0",
 		Joined: 0.01 + dice.ExpFloat64()*0.02, Failed: facts.HopWait, Error: "not all nodes joined in time"}
 	if i%400 == 13 {
 		node.Rendezvous.Joined, node.Rendezvous.Failed, node.Rendezvous.Outcome, node.Rendezvous.Error = 0, facts.HopConnect, facts.PathDropped, "connection timed out"
