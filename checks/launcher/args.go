@@ -2,12 +2,16 @@ package launcher
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var Args = checks.Check{
@@ -123,4 +127,233 @@ var traps = map[string]trap{
 	"timeout-no-number":     {exported: true, fatal: true, fix: takenOut, wouldSee: "ValueError: invalid literal for int() with base 10"},
 	"timeout-not-positive":  {exported: true, fatal: true, fix: takenOut, wouldSee: "DistNetworkError: The client socket has timed out after 0ms"},
 	"accelerate-writes-env": {exported: true, fix: always(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+}
+
+// always is a fix that hangs on nothing.
+func always(command fix.Command) func(checks.View, hostfile.Note) []fix.Command {
+	return func(checks.View, hostfile.Note) []fix.Command { return []fix.Command{command} }
+}
+
+func namedInFull(view checks.View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --include %s …   # name the slots of every host", fix.Word(fullInclude(view.Launch)))}
+}
+
+func fewerNodes(view checks.View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --num_nodes %s …   # or add the missing hosts to the hostfile", fix.Number(len(view.Launch.Hosts)))}
+}
+
+// slurmNodes has srun take the hosts of the hostfile.
+func slurmNodes(view checks.View, _ hostfile.Note) []fix.Command {
+	hosts := hostfile.Fold(hostNamesOf(view))
+	return []fix.Command{fix.Here("deepspeed --launcher_args %s …", fix.Word(fmt.Sprintf("--nodelist=%s --nodes=%d", hosts, len(view.Launch.Hosts))))}
+}
+
+// evenProcesses is what accelerate starts all the same.
+func evenProcesses(view checks.View, _ hostfile.Note) []fix.Command {
+	ranks := 0
+	for _, host := range view.Launch.Hosts {
+		ranks += len(host.Slots)
+	}
+	return []fix.Command{fix.Here("accelerate launch --num_processes %s …", fix.Number(ranks))}
+}
+
+// firstAddress gives the address that DeepSpeed would ask the first host for.
+func firstAddress(view checks.View, _ hostfile.Note) []fix.Command {
+	address := "ADDRESS"
+	if first := view.All[0]; fix.IsPlain(first.Address) {
+		address = first.Address
+	}
+	return []fix.Command{fix.Here("deepspeed --no_ssh --master_addr %s …   # the same on every node", fix.Host(address))}
+}
+
+// renamed gives the script a name that no shell reads as something else.
+func renamed(view checks.View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("mv -- %s %s   # on every node", fix.Path(view.Launch.Script), fix.Path(plain(view.Launch.Script)))}
+}
+
+func movedAway(view checks.View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("mv -- %s %s   # on every node, and launch from there", fix.Path(view.Launch.WorkDir), fix.Path(plain(view.Launch.WorkDir)))}
+}
+
+// plain is a path with all that a shell reads as something else made a "_".
+func plain(path string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || fix.IsPlain(string(r)) {
+			return r
+		}
+		return '_'
+	}, path)
+}
+
+func endedVenv(view checks.View, _ hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --venv_script %s …", fix.Word(view.Launch.VenvScript+";"))}
+}
+
+// writtenOut is how a note ends that says what a bare name should have been.
+var writtenOut = regexp.MustCompile(`: write (\S+:\d+(?:,\d+)*)$`)
+
+// fullInclude is the --include that was meant: the hosts that are left and those
+// that were dropped for want of slots, in hostfile order.
+func fullInclude(prediction launch.Prediction) string {
+	specs := map[int][]string{} // by line of the hostfile
+	for _, host := range prediction.Hosts {
+		specs[host.Line] = append(specs[host.Line], host.Name+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(host.Slots), " ", ","), "[]"))
+	}
+	for _, note := range prediction.Notes {
+		if note.ID != "include-drops-host" {
+			continue
+		}
+		written := writtenOut.FindStringSubmatch(note.Message)
+		if written == nil {
+			return "NAME:0,1,2,3,4,5,6,7"
+		}
+		specs[note.Line] = append(specs[note.Line], written[1])
+	}
+	var include []string
+	for _, line := range slices.Sorted(maps.Keys(specs)) {
+		include = append(include, specs[line]...)
+	}
+	return strings.Join(include, "@")
+}
+
+// lookAtLine is for mistakes that only their author can put right.
+func lookAtLine(note hostfile.Note) []fix.Command {
+	if note.Line == 0 {
+		return []fix.Command{fix.Here("deepspeed --help   # change the option named above")}
+	}
+	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # change this line as said above", fix.Number(note.Line))}
+}
+
+// lineCommand changes the note's line by a command of sed.
+func lineCommand(command fix.Arg) func(checks.View, hostfile.Note) []fix.Command {
+	return func(_ checks.View, note hostfile.Note) []fix.Command {
+		if note.Line == 0 {
+			return lookAtLine(note)
+		}
+		return []fix.Command{fix.Here("sed -E -i '%s%s' {hostfile}", fix.Number(note.Line), command)}
+	}
+}
+
+// portOut takes a port out of a host's name and gives it to ssh.
+func portOut(view checks.View, note hostfile.Note) []fix.Command {
+	i := slices.IndexFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return h.Line == note.Line })
+	if i < 0 {
+		return lookAtLine(note)
+	}
+	host, port, _ := strings.Cut(view.Launch.Hosts[i].Name, ":")
+	if strings.Trim(port, "0123456789") != "" || port == "" || !fix.IsPlain(host) {
+		return lookAtLine(note)
+	}
+	return []fix.Command{
+		fix.Here("sed -i '%ss/:%s//' {hostfile}", fix.Number(note.Line), fix.Name(port)),
+		fix.Here("deepspeed --ssh_port %s …", fix.Name(port)).Remark("or Port %s for %s in ~/.ssh/config, where the others listen elsewhere", fix.Name(port), fix.Host(host)),
+	}
+}
+
+// rereadArguments judges arguments of the script that pdsh and the shell of every
+// node read once more: an operator in them ends the command, anything else only
+// changes a value.
+func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
+	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
+		return nil
+	}
+	f := trap{fatal: slices.ContainsFunc(sentArguments(view), breaksUp), wouldSee: "a script that gets other arguments than were typed"}.finding(view, note)
+	if f.Verdict == checks.Fail {
+		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
+	}
+	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
+	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
+		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
+	}
+	return []checks.Finding{f}
+}
+
+// rereadWorkDir judges a working directory that no shell changes to: without it a
+// script is not found, unless its path says where it is.
+func rereadWorkDir(view checks.View, note hostfile.Note) []checks.Finding {
+	return []checks.Finding{trap{
+		fatal: !strings.HasPrefix(view.Launch.Script, "/"), fix: movedAway, wouldSee: "bash: line 1: cd: too many arguments",
+	}.finding(view, note)}
+}
+
+// sentArguments are the script's arguments as DeepSpeed hands them to pdsh, which
+// by release puts quotes around some.
+func sentArguments(view checks.View) []string {
+	command, count := view.Launch.Command, len(view.Launch.Arguments)
+	if len(command) < count {
+		return nil
+	}
+	return command[len(command)-count:]
+}
+
+// breaksUp is whether a shell finds an operator in a word, or no end of its
+// quotes.
+func breaksUp(word string) bool {
+	var quote rune
+	escaped := false
+	for _, r := range word {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped = true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '\'' || r == '"':
+			quote = r
+		case strings.ContainsRune(";&|<>()\n", r):
+			return true
+		}
+	}
+	return quote != 0 || escaped
+}
+
+// retyped are the arguments as DeepSpeed must be given them for the script to get them.
+func retyped(arguments []string) []string {
+	var words []string
+	for _, argument := range arguments {
+		if !meant(argument) {
+			argument = handedOn(argument)
+		}
+		words = append(words, argument)
+	}
+	return words
+}
+
+// handedOn is what DeepSpeed must be given for a script to get an argument, since
+// 0.12.5: one with a blank it puts in double quotes itself.
+//
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args,
+// 0.12.5 to 0.19.8, and pdsh 2.34, which reads %h, %u, %n and %% in every word.
+func handedOn(argument string) string {
+	if strings.Contains(argument, " ") {
+		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
+	}
+	return pdshWord(fix.Quote(argument))
+}
+
+// meant is whether an argument is quoted already for the shells that will read it
+// once more: whoever did that knows what the script will get.
+func meant(argument string) bool {
+	word := strings.ReplaceAll(argument, "%%", "%")
+	if strings.Contains(word, " ") {
+		got := strings.NewReplacer(`\\`, `\`, `\$`, "$", "\\`", "`").Replace(word)
+		return handedOn(got) == argument
+	}
+	words, err := launch.SplitWords(word)
+	return err == nil && len(words) == 1 && handedOn(words[0]) == argument
+}
+
+// pdshWord doubles every % that pdsh would replace.
+func pdshWord(word string) string {
+	var text strings.Builder
+	for i, r := range word {
+		text.WriteRune(r)
+		if r == '%' && i+1 < len(word) && strings.ContainsRune("hun%", rune(word[i+1])) {
+			text.WriteByte('%')
+		}
+	}
+	return text.String()
 }

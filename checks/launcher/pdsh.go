@@ -130,3 +130,165 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	}
 	return findings
 }
+
+// rehearsalFindings compares what pdsh got from the nodes with what our own
+// logins saw there. A node that we did not reach is a finding of the ssh checks.
+func rehearsalFindings(view checks.View) []checks.Finding {
+	tried := view.Head.Rehearsal
+	reached := slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Reached })
+	switch reason := view.Head.Missing[facts.SectionRehearsal]; {
+	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
+		return nil // launcher-args names the host that pdsh takes for others
+	case tried == nil && reached && reason != "":
+		return []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{view.Head.Name}, Summary: "pdsh was not tried over the nodes: " + reason}}
+	case tried == nil:
+		return nil
+	case len(tried.Complaints) > 0 && noAnswer(tried):
+		return []checks.Finding{{
+			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.List[fix.Word](" ", tried.Command))},
+		}}
+	}
+	var findings []checks.Finding
+	for rank, said := range tried.Nodes {
+		findings = append(findings, rehearsedNode(view, rank, said)...)
+	}
+	return findings
+}
+
+func noAnswer(tried *facts.Rehearsal) bool {
+	return !slices.ContainsFunc(tried.Nodes, func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 })
+}
+
+// rehearsedNode judges what came back from the node whose rank it is.
+func rehearsedNode(view checks.View, rank int, said facts.RehearsalNode) []checks.Finding {
+	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == said.Node })
+	if i >= 0 && !view.All[i].Reached {
+		return nil
+	}
+	f := checks.Finding{Nodes: []string{said.Node}}
+	switch {
+	case i < 0:
+		f.Nodes = []string{view.Head.Name}
+		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", said.Node)
+		f.Got, f.Want = ranksOf(said), "the hosts of the hostfile, in its order"
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", fix.Word(strings.Join(hostNamesOf(view), ",")))}
+		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
+	case len(said.Ranks) == 0:
+		return []checks.Finding{noEcho(view, said)}
+	case !slices.Equal(said.Ranks, []int{rank}):
+		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
+		f.Got, f.Want = ranksOf(said), fmt.Sprintf("node rank %d", rank)
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", fix.Word(strings.Join(hostNamesOf(view), ",")))}
+		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
+	case len(said.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
+		f.Verdict = checks.Warn
+		f.Summary = "prints lines of its own when pdsh logs in, which it did not for preflight"
+		f.Got = said.Noise[0]
+		f.Remedy = []fix.Command{pdshLogin().Remark("anything printed here comes from start-up files")}
+		f.WouldSee = "these lines among those of the training"
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+func ranksOf(said facts.RehearsalNode) string {
+	if len(said.Ranks) == 0 {
+		return "no answer under that name"
+	}
+	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(said.Ranks), " ", " and "), "[]")
+}
+
+func hostNamesOf(view checks.View) []string {
+	var names []string
+	for _, host := range view.Launch.Hosts {
+		names = append(names, host.Name)
+	}
+	return names
+}
+
+// pdshRefusals are ways in which the ssh that pdsh starts fails where our own
+// login did not, by ssh's own words (OpenSSH 9.2).
+var pdshRefusals = []struct {
+	says    string
+	summary string
+	fix     []fix.Command
+}{
+	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{remedy.AskForKey}},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key")}},
+	{"Permission denied", "pdsh's ssh is refused the login", nil},
+	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", []fix.Command{fix.Here("ssh-add -l")}},
+	{"Could not resolve hostname", "pdsh's ssh does not know the name", []fix.Command{fix.Here("ssh -G {node} | grep -i ^hostname")}},
+	{"Connection refused", "pdsh's ssh knocks where no SSH server listens", []fix.Command{fix.Here("ssh -G {node} | grep -E '^(hostname|port) '")}},
+	{"timed out", "pdsh's ssh gets no answer in its 10 s", nil},
+	{"Bad configuration option", "ssh does not understand its own configuration", nil},
+	{"Bad owner or permissions", "ssh refuses its own configuration", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
+	{"No such rcmd module", "pdsh takes a part of the name for a module of its own", nil},
+	{"command timeout", "pdsh ended the command by its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
+}
+
+// noEcho is a node that let us in and from which pdsh got no echo.
+func noEcho(view checks.View, said facts.RehearsalNode) checks.Finding {
+	f := checks.Finding{
+		Nodes: []string{said.Node}, Summary: "pdsh gets no answer from it",
+		Got: "neither output nor an error", WouldSee: "nothing: the node runs no rank, and the others wait for it",
+	}
+	if words := lastLine(said.Errors); words != "" {
+		// What differs from node to node keeps findings apart that are one.
+		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(said.Node), "{host}")
+	}
+	refused := slices.ContainsFunc(said.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
+	for _, refusal := range pdshRefusals {
+		if slices.ContainsFunc(said.Errors, func(line string) bool { return strings.Contains(line, refusal.says) }) {
+			refused, f.Summary = true, refusal.summary
+			f.Remedy = slices.Clone(refusal.fix)
+			break
+		}
+	}
+	if problem := view.Head.Rehearsal.Problem; problem != "" && !refused {
+		return checks.Finding{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf("whether pdsh gets an answer from it is not known (pdsh: %s)", problem)}
+	}
+	f.Summary += ", although preflight logged in"
+	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
+	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
+		if value := headVariable(view, name); value != "" {
+			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Variable(name), fix.Word(value)))
+		}
+	}
+	return f
+}
+
+// exitWords are pdsh's own on an ssh that failed (modules/sshcmd.c).
+const exitWords = "exited with exit code"
+
+// lastLine is the line that tells most: pdsh's own word on ssh's exit code is the
+// last one and the least.
+func lastLine(errors []string) string {
+	for _, line := range slices.Backward(errors) {
+		if !strings.Contains(line, exitWords) && line != "…" {
+			return line
+		}
+	}
+	if len(errors) == 0 {
+		return ""
+	}
+	return errors[0]
+}
+
+// pdshLogin is the login that pdsh's ssh module makes (pdsh 2.34,
+// modules/sshcmd.c), without the variables that change it.
+func pdshLogin() fix.Command {
+	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true")
+}
+
+func headVariable(view checks.View, name string) string {
+	if view.Head.Env == nil {
+		return ""
+	}
+	i := slices.IndexFunc(view.Head.Env.Vars, func(s facts.Setting) bool { return s.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return view.Head.Env.Vars[i].Value
+}

@@ -3,14 +3,134 @@ package launcher
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
 )
+
+// moreSlots judges slots that the hostfile does not give. A rank without a
+// device of its own ends the launch; where every host shows as many accelerators
+// as were asked for, only the hostfile is out of date.
+func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(checks.View, hostfile.Note) []checks.Finding {
+	return func(view checks.View, note hostfile.Note) []checks.Finding {
+		f := trap{
+			fatal:    view.Launch.Accelerator != "cpu" && !enoughDevices(view),
+			fix:      commands,
+			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+		}.finding(view, note)
+		if f.Verdict == checks.Warn {
+			f.WouldSee = "more ranks than the hostfile says"
+		}
+		return []checks.Finding{f}
+	}
+}
+
+// enoughDevices is whether every host was seen to have an accelerator for each
+// of its slots.
+func enoughDevices(view checks.View) bool {
+	for _, host := range view.Launch.Hosts {
+		if len(host.Slots) > 0 && !hasDevices(view, host.Name, slices.Max(host.Slots)+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasDevices(view checks.View, host string, needed int) bool {
+	devices, seen := devicesOf(view, host)
+	return seen && devices >= needed
+}
+
+func devicesOf(view checks.View, host string) (count int, seen bool) {
+	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == host })
+	if i < 0 {
+		return 0, false
+	}
+	return launch.Accelerators(&view.All[i])
+}
+
+// fewestDevices is a --num_gpus that every host has the accelerators for.
+func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
+	fewest := 0
+	for _, host := range view.Launch.Hosts {
+		if devices, seen := devicesOf(view, host.Name); seen && (fewest == 0 || devices < fewest) {
+			fewest = devices
+		}
+	}
+	if fewest == 0 {
+		return []fix.Command{fix.Here("deepspeed --num_gpus N …   # at most the slots of the host that has the fewest")}
+	}
+	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # what the host with the fewest accelerators has", fix.Number(fewest))}
+}
+
+// slotsGiven names the slots that the hostfile has for the host of a note.
+func slotsGiven(_ checks.View, note hostfile.Note) []fix.Command {
+	return []fix.Command{fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots that line %s of the hostfile gives; they count from 0", fix.Number(note.Line))}
+}
+
+// zeroSlots: a host that runs nothing is only odd, unless it is the first one:
+// rank 0 serves on another then, and all look for it on the first.
+func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
+	p := view.Launch
+	first := p.Hosts[0]
+	fatal := first.Line == note.Line && len(first.Slots) == 0 && p.WorldSize() > 0 && p.MasterAddr == "" && !p.Torchrun()
+	t := trap{fatal: fatal, fix: lineCommand(fix.Code("d"))}
+	if fatal {
+		t.wouldSee = "The client socket has timed out after 600000ms while trying to connect to the first host, where no rank runs"
+	}
+	return []checks.Finding{t.finding(view, note)}
+}
+
+// startsHere judges that DeepSpeed starts the ranks of a single host where it is
+// typed: nothing is wrong with that on the host itself.
+func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
+	if _, isNode := ranks.HeadNode(view); isNode {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes: []string{view.Head.Name}, Summary: note.Message,
+		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or type the launch on that host")},
+		WouldSee: "The client socket has timed out after 600000ms while trying to connect to the master address, where no rank runs",
+	}
+	host := view.All[0]
+	_, here := launch.Machine(view.Head)
+	_, there := launch.Machine(&host)
+	switch {
+	case meetsHere(view):
+		f.Verdict = checks.Warn
+		f.WouldSee = "training on the launching machine, while the host of the hostfile idles"
+	case !host.Reached: // the way in is a finding of its own
+		f.Verdict = checks.Warn
+	case !here || !there:
+		return []checks.Finding{{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf(
+			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one could not be told", host.Name)}}
+	default:
+		f.Verdict = checks.Fail
+	}
+	return []checks.Finding{f}
+}
+
+// meetsHere is whether the master address given is the launching machine's own.
+func meetsHere(view checks.View) bool {
+	address, err := netip.ParseAddr(view.Launch.MasterAddr)
+	switch {
+	case view.Launch.MasterAddr == "localhost":
+		return true
+	case err != nil:
+		return false
+	case address.IsLoopback():
+		return true
+	}
+	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
+}
 
 // torchrunArgs judges the numbers that torchrun is told of nodes and processes.
 // Without a command nothing is known of them.
