@@ -144,7 +144,7 @@ func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 		}
 		for _, port := range ports[name] {
 			if port.State == "ACTIVE" && port.Rate < common {
-				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, ranks.Gigabits(port.Rate), port.Width, ranks.Gigabits(common)))
+				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, nccl.Gigabits(port.Rate), port.Width, nccl.Gigabits(common)))
 			}
 		}
 	}

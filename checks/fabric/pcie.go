@@ -7,7 +7,6 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/launch/nccl"
 )
@@ -25,7 +24,7 @@ func narrowSlots(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) []c
 			switch usual := common[carried.adapter.Name]; {
 			case now == 0:
 			case now < most && now < float64(carried.rate):
-				got = append(got, fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, ranks.Gigabits(carried.rate)))
+				got = append(got, fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, nccl.Gigabits(carried.rate)))
 			case now < pcieRate(usual):
 				got = append(got, fmt.Sprintf("%s %s, where other nodes have %s", carried.adapter.Name, carried.adapter.PCIe, usual))
 			}

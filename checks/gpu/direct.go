@@ -52,7 +52,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		if node.IB.Peermem {
 			return "", true
 		}
-		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, ranks.NCCLVersion(node))
+		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, nccl.Version(node))
 	}
 	somewhere := slices.ContainsFunc(nodes, func(node *facts.Node) bool {
 		what, known := lacks(node)

@@ -108,7 +108,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			continue
 		}
 		pairs := pairsOf(node, cardsOf(node))
-		if !anyPair(pairs, func(p pair) bool { return p.status != "ok" }) || ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) {
+		if !anyPair(pairs, func(p pair) bool { return p.status != "ok" }) || nccl.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) {
 			continue // of the switch env-sane speaks
 		}
 		findings = append(findings, refusedPairs(node, pairs, works)...)
@@ -211,7 +211,7 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
 	overPCIe := anyPair(pairsOf(node, cards), func(p pair) bool { return p.status == "ok" && !nccl.ByNVLink(p.joined) })
 	var adapters [][]string
-	if node.IB != nil && len(view.All) > 1 && !ranks.KeptOffRDMA(ranks.Env(view, node)) {
+	if node.IB != nil && len(view.All) > 1 && !nccl.KeptOffRDMA(ranks.Env(view, node)) {
 		for _, device := range node.IB.Devices {
 			if len(device.Path) > 0 {
 				adapters = append(adapters, device.Path)

@@ -33,7 +33,7 @@ var NUMAMemory = checks.Check{
 		var findings []checks.Finding
 		for _, node := range v.Nodes {
 			odd, verdict := unlikeNUMA(node.Host.NUMA)
-			if len(odd) == 0 || node.Slots < 2 || ranks.NCCLVersion(node) == "" {
+			if len(odd) == 0 || node.Slots < 2 || nccl.Version(node) == "" {
 				continue
 			}
 			if !nccl.CuMemHostProbed(node.Python.NCCL[0], driverCUDA(node), launch.RankEnv(node.Env, v.Launch.Exports)) {
@@ -43,7 +43,7 @@ var NUMAMemory = checks.Check{
 				Verdict: verdict,
 				Nodes:   []string{node.Name},
 				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
-				Got:     strings.Join(odd, ", ") + "; NCCL " + ranks.NCCLVersion(node),
+				Got:     strings.Join(odd, ", ") + "; NCCL " + nccl.Version(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
 				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
 			})

@@ -30,7 +30,7 @@ var SHMSize = checks.Check{
 		fleets := ranks.FleetNCCL(v)
 		needs := map[load]need{} // large fleets are alike
 		for _, node := range v.Nodes {
-			on := load{cmp.Or(ranks.NCCLVersion(node), fleets), node.Slots}
+			on := load{cmp.Or(nccl.Version(node), fleets), node.Slots}
 			if _, known := needs[on]; !known {
 				needs[on] = on.need(v)
 			}

@@ -8,7 +8,6 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -102,7 +101,7 @@ var pdshVariables = []struct {
 	Summary  string
 	WouldSee string
 }{
-	{"PDSH_COMMAND_TIMEOUT", "2.32", false, checks.Fail, ranks.IsOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
+	{"PDSH_COMMAND_TIMEOUT", "2.32", false, checks.Fail, nccl.IsOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
 	{"PDSH_CONNECT_TIMEOUT", "2.32", false, checks.Warn, func(v string) bool { n, isNumber := nccl.Number(v); return isNumber && n > 0 && n < 5 },
 		"PDSH_CONNECT_TIMEOUT leaves ssh less time than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
 	{"PDSH_SSH_ARGS", "", true, checks.Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own -2 -a -x for ssh, so that the launch logs in otherwise than preflight did",

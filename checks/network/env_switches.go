@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/nccl"
@@ -37,12 +36,12 @@ var costs = []struct {
 	NeedsRDMA bool
 	Summary   string
 }{
-	{"NCCL_P2P_DISABLE", ranks.IsOn, false, "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access"},
-	{"NCCL_SHM_DISABLE", ranks.IsOn, false, "NCCL_SHM_DISABLE=1 sends what stays on a node over the network"},
-	{"NCCL_IB_DISABLE", ranks.IsOn, true, "NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP"},
+	{"NCCL_P2P_DISABLE", nccl.IsOn, false, "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access"},
+	{"NCCL_SHM_DISABLE", nccl.IsOn, false, "NCCL_SHM_DISABLE=1 sends what stays on a node over the network"},
+	{"NCCL_IB_DISABLE", nccl.IsOn, true, "NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP"},
 	{"NCCL_NET", func(value string) bool { return strings.EqualFold(value, "Socket") }, true,
 		"NCCL_NET=Socket leaves working RDMA ports unused, and everything goes over TCP"},
-	{"CUDA_LAUNCH_BLOCKING", ranks.IsOn, false, "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait"},
+	{"CUDA_LAUNCH_BLOCKING", nccl.IsOn, false, "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait"},
 	{"TORCH_DISTRIBUTED_DEBUG", func(value string) bool { return strings.EqualFold(value, "DETAIL") }, false,
 		"TORCH_DISTRIBUTED_DEBUG=DETAIL checks every collective with another one"},
 }
@@ -95,9 +94,9 @@ func confFile(r envOfRanks) []checks.Finding {
 	if strings.HasPrefix(file, "~") {
 		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
 	}
-	if file != "" && hostfile.Before(ranks.NCCLVersion(r.node), "2.23") {
+	if file != "" && hostfile.Before(nccl.Version(r.node), "2.23") {
 		f := r.finding(name, "NCCL reads this variable since 2.23 only")
-		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + ranks.NCCLVersion(r.node)
+		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + nccl.Version(r.node)
 		findings = append(findings, f)
 	}
 	return findings

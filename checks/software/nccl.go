@@ -13,6 +13,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/nccl"
 )
 
 var NCCLSame = checks.Check{
@@ -49,13 +50,13 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	nodes = compare.AsStated(view, nodes, "python.nccl.*.version")
 	wanted := required{
 		Name:    "NCCL",
-		Version: ranks.NCCLVersion,
+		Version: nccl.Version,
 		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
 		Look:    remedy.Pip(view).List(),
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
 	findings = append(findings, wanted.findings(nodes)...)
-	if versions := compare.GroupBy(nodes, ranks.NCCLVersion); len(versions) != 1 || versions[0].Value == "" {
+	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}
 	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
@@ -97,7 +98,7 @@ func judgeLoadedNCCL(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, usesNCCL) {
 		return ranks.Nowhere(view, "torch with a libnccl of its own")
 	}
-	alike := len(compare.GroupBy(nodes, ranks.NCCLVersion)) == 1
+	alike := len(compare.GroupBy(nodes, nccl.Version)) == 1
 	var findings []checks.Finding
 	for _, node := range nodes {
 		// A wheel that is odd on one node only is nccl-same's finding.
@@ -113,7 +114,7 @@ func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python
 // judgeLibrary compares the library that wins with the one torch expects.
 func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	python, first := node.Python, node.Python.NCCL[0]
-	want := ranks.ExpectedNCCL(python)
+	want := expectedNCCL(python)
 	if want == "" || first.Version == "" || first.Version == want || compare.Release(first.Version, 3) == compare.Release(want, 3) {
 		return nil
 	}
@@ -139,7 +140,23 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 // isShadowed reports whether the library that wins is not the one that torch
 // brought, or asks for.
 func isShadowed(python *facts.Python) bool {
-	brought := slices.IndexFunc(python.NCCL, ranks.IsTorchs)
+	brought := slices.IndexFunc(python.NCCL, isTorchs)
 	asksForOne := python.Torch != nil && python.Torch.NCCLWheel != ""
 	return brought > 0 || brought < 0 && asksForOne && len(python.NCCL) > 0
+}
+
+// expectedNCCL is the version torch asks for, else that of the library it
+// brought, "" when neither says.
+func expectedNCCL(python *facts.Python) string {
+	if python.Torch.NCCLWheel != "" {
+		return python.Torch.NCCLWheel
+	}
+	if brought := slices.IndexFunc(python.NCCL, isTorchs); brought >= 0 {
+		return python.NCCL[brought].Version
+	}
+	return ""
+}
+
+func isTorchs(library facts.NCCLLibrary) bool {
+	return library.From == "wheel" || library.From == "torch"
 }
