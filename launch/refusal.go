@@ -158,7 +158,7 @@ func (r *runner) launcherRefused() error {
 
 // has is whether the launching machine's environment has a variable.
 func (r runner) has(name string) bool {
-	_, set := lookup(r.env, name)
+	_, set := Lookup(r.env, name)
 	return set
 }
 

@@ -16,11 +16,11 @@ import (
 	"preflight/hostfile"
 )
 
-// noted finds the traps that the packages write notes of.
+// noted finds the IDs of the notes that the packages write.
 var noted = regexp.MustCompile(`(?:ID: |\b(?:note|trap|add)\()"([a-z0-9-]+)",|return "([a-z0-9]+(?:-[a-z0-9]+)+)",`)
 
-// TestEveryTrapIsJudged holds the table to the packages that set the traps.
-func TestEveryTrapIsJudged(t *testing.T) {
+// TestEveryNoteIsJudged holds the table to the packages that write the notes.
+func TestEveryNoteIsJudged(t *testing.T) {
 	set := map[string]bool{}
 	root := ".."
 	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
@@ -44,27 +44,27 @@ func TestEveryTrapIsJudged(t *testing.T) {
 		}
 	}
 	for name := range set {
-		if _, judged := traps[name]; !judged {
-			t.Errorf("nobody says how the trap %q is judged", name)
+		if _, judged := noteRules[name]; !judged {
+			t.Errorf("nobody says how the note %q is judged", name)
 		}
 	}
-	for name := range traps {
+	for name := range noteRules {
 		if !set[name] {
-			t.Errorf("no package sets the trap %q", name)
+			t.Errorf("no package writes the note %q", name)
 		}
 	}
 }
 
-// TestTrapsAreWellSpoken has every trap sprung, on a fleet that has what it takes
+// TestNotesAreWellSpoken has every note judged, on a fleet that has what it takes
 // to judge it.
-func TestTrapsAreWellSpoken(t *testing.T) {
-	for name, trap := range traps {
+func TestNotesAreWellSpoken(t *testing.T) {
+	for name, rule := range noteRules {
 		fleet := fleettest.Healthy(3)
 		fleet.Launch.Script = "a b.py"
 		fleet.Launch.Rendezvous = ""
 		fleet.Launch.Arguments = []string{"$X"}
 		fleet.Launch.Notes = []hostfile.Note{{ID: name, Line: 2, Message: "NCCL_DEBUG=$X is not what it seems"}}
-		if trap.torchrun {
+		if rule.torchrun {
 			fleet.Launch.Rendezvous, fleet.Launch.MinNodes, fleet.Launch.MaxNodes, fleet.Launch.PerNode = "static", 3, 3, "8"
 		}
 		report := engine.Evaluate([]checks.Check{Args, Env}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
@@ -73,9 +73,9 @@ func TestTrapsAreWellSpoken(t *testing.T) {
 				t.Errorf("%s: nothing to be done about %+v", name, f)
 			}
 			if strings.Contains(name, "-") && strings.Contains(strings.Join(append([]string{f.Summary, f.Got, f.WouldSee}, f.Fix...), " "), name) {
-				t.Errorf("%s: a finding names the trap: %+v", name, f)
+				t.Errorf("%s: a finding names the note: %+v", name, f)
 			}
-			if trap.look == nil && (f.Verdict == checks.Fail) != trap.fatal || (f.Check == "launcher-env") != trap.exported {
+			if rule.look == nil && (f.Verdict == checks.Fail) != rule.fatal || (f.Check == "launcher-env") != rule.exported {
 				t.Errorf("%s: %s by %s", name, f.Verdict, f.Check)
 			}
 		}

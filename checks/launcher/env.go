@@ -32,7 +32,7 @@ var Env = checks.Check{
 func judgeExports(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, note := range view.Launch.Notes {
-		if judged := traps[note.ID]; judged.exported {
+		if judged := noteRules[note.ID]; judged.exported {
 			findings = append(findings, judged.finding(view, note))
 		}
 	}
@@ -194,7 +194,7 @@ func ignored(view checks.View) []checks.Finding {
 // the slots of its node.
 func ignoredDevices(view checks.View) []checks.Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
-	value := headVariable(view, name)
+	value, _ := launch.Lookup(view.Head.Env, name)
 	asSlots := func(h hostfile.Host) bool {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") == value
 	}
@@ -215,7 +215,7 @@ func ignoredDevices(view checks.View) []checks.Finding {
 //
 // Source: deepspeed/launcher/runner.py, 0.10.1 and later.
 func namedEnvFile(view checks.View) []checks.Finding {
-	name := headVariable(view, "DS_ENV_FILE")
+	name, _ := launch.Lookup(view.Head.Env, "DS_ENV_FILE")
 	found := func(file facts.EnvFile) bool { return file.Path == name || strings.HasSuffix(file.Path, "/"+name) }
 	f := checks.Finding{Nodes: []string{view.Head.Name}, Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
 	rest, isHome := strings.CutPrefix(name, "~/")

@@ -11,6 +11,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
@@ -85,9 +86,6 @@ func fanOut(launcherArgs []string) int {
 	return most
 }
 
-// countedElsewhere: how many hosts a -f leaves waiting is launcher-ready's line.
-func countedElsewhere(checks.View, hostfile.Note) []checks.Finding { return nil }
-
 // pdshVariables are what pdsh reads from the environment and DeepSpeed does not
 // override (it does PDSH_RCMD_TYPE and, by -f, FANOUT).
 // Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried with that version.
@@ -114,7 +112,7 @@ func isSet(value string) bool { return value != "" }
 func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	var findings []checks.Finding
 	for _, variable := range pdshVariables {
-		value := headVariable(view, variable.Name)
+		value, _ := launch.Lookup(view.Head.Env, variable.Name)
 		unread := pdsh != nil && variable.Since != "" && hostfile.Before(pdsh.Version, variable.Since)
 		if !variable.Alters(value) || unread || variable.Tried && view.Head.Rehearsal != nil {
 			continue
@@ -149,8 +147,8 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 		}}
 	}
 	var findings []checks.Finding
-	for rank, said := range tried.Nodes {
-		findings = append(findings, rehearsedNode(view, rank, said)...)
+	for rank, answer := range tried.Nodes {
+		findings = append(findings, rehearsedNode(view, rank, answer)...)
 	}
 	return findings
 }
@@ -160,30 +158,30 @@ func noAnswer(tried *facts.Rehearsal) bool {
 }
 
 // rehearsedNode judges what came back from the node whose rank it is.
-func rehearsedNode(view checks.View, rank int, said facts.RehearsalNode) []checks.Finding {
-	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == said.Node })
+func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []checks.Finding {
+	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == answer.Node })
 	if i >= 0 && !view.All[i].Reached {
 		return nil
 	}
-	f := checks.Finding{Nodes: []string{said.Node}}
+	f := checks.Finding{Nodes: []string{answer.Node}}
 	switch {
 	case i < 0:
 		f.Nodes = []string{view.Head.Name}
-		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", said.Node)
-		f.Got, f.Want = ranksOf(said), "the hosts of the hostfile, in its order"
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", fix.Word(strings.Join(hostNamesOf(view), ",")))}
+		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", answer.Node)
+		f.Got, f.Want = ranksOf(answer), "the hosts of the hostfile, in its order"
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))}
 		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
-	case len(said.Ranks) == 0:
-		return []checks.Finding{noEcho(view, said)}
-	case !slices.Equal(said.Ranks, []int{rank}):
+	case len(answer.Ranks) == 0:
+		return []checks.Finding{noEcho(view, answer)}
+	case !slices.Equal(answer.Ranks, []int{rank}):
 		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
-		f.Got, f.Want = ranksOf(said), fmt.Sprintf("node rank %d", rank)
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", fix.Word(strings.Join(hostNamesOf(view), ",")))}
+		f.Got, f.Want = ranksOf(answer), fmt.Sprintf("node rank %d", rank)
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))}
 		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
-	case len(said.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
+	case len(answer.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
 		f.Verdict = checks.Warn
 		f.Summary = "prints lines of its own when pdsh logs in, which it did not for preflight"
-		f.Got = said.Noise[0]
+		f.Got = answer.Noise[0]
 		f.Remedy = []fix.Command{pdshLogin().Remark("anything printed here comes from start-up files")}
 		f.WouldSee = "these lines among those of the training"
 	default:
@@ -192,19 +190,11 @@ func rehearsedNode(view checks.View, rank int, said facts.RehearsalNode) []check
 	return []checks.Finding{f}
 }
 
-func ranksOf(said facts.RehearsalNode) string {
-	if len(said.Ranks) == 0 {
+func ranksOf(answer facts.RehearsalNode) string {
+	if len(answer.Ranks) == 0 {
 		return "no answer under that name"
 	}
-	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(said.Ranks), " ", " and "), "[]")
-}
-
-func hostNamesOf(view checks.View) []string {
-	var names []string
-	for _, host := range view.Launch.Hosts {
-		names = append(names, host.Name)
-	}
-	return names
+	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(answer.Ranks), " ", " and "), "[]")
 }
 
 // pdshRefusals are ways in which the ssh that pdsh starts fails where our own
@@ -228,18 +218,18 @@ var pdshRefusals = []struct {
 }
 
 // noEcho is a node that let us in and from which pdsh got no echo.
-func noEcho(view checks.View, said facts.RehearsalNode) checks.Finding {
+func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	f := checks.Finding{
-		Nodes: []string{said.Node}, Summary: "pdsh gets no answer from it",
+		Nodes: []string{answer.Node}, Summary: "pdsh gets no answer from it",
 		Got: "neither output nor an error", WouldSee: "nothing: the node runs no rank, and the others wait for it",
 	}
-	if words := lastLine(said.Errors); words != "" {
+	if words := lastLine(answer.Errors); words != "" {
 		// What differs from node to node keeps findings apart that are one.
-		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(said.Node), "{host}")
+		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
 	}
-	refused := slices.ContainsFunc(said.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
+	refused := slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
 	for _, refusal := range pdshRefusals {
-		if slices.ContainsFunc(said.Errors, func(line string) bool { return strings.Contains(line, refusal.says) }) {
+		if slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, refusal.says) }) {
 			refused, f.Summary = true, refusal.summary
 			f.Remedy = slices.Clone(refusal.fix)
 			break
@@ -251,7 +241,7 @@ func noEcho(view checks.View, said facts.RehearsalNode) checks.Finding {
 	f.Summary += ", although preflight logged in"
 	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
 	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
-		if value := headVariable(view, name); value != "" {
+		if value, _ := launch.Lookup(view.Head.Env, name); value != "" {
 			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Variable(name), fix.Word(value)))
 		}
 	}
@@ -279,15 +269,4 @@ func lastLine(errors []string) string {
 // modules/sshcmd.c), without the variables that change it.
 func pdshLogin() fix.Command {
 	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true")
-}
-
-func headVariable(view checks.View, name string) string {
-	if view.Head.Env == nil {
-		return ""
-	}
-	i := slices.IndexFunc(view.Head.Env.Vars, func(s facts.Setting) bool { return s.Name == name })
-	if i < 0 {
-		return ""
-	}
-	return view.Head.Env.Vars[i].Value
 }

@@ -162,7 +162,7 @@ func directory(path string) string { return path[:strings.LastIndexByte(path, '/
 // outsideAllocation warns of hosts that srun will not start on, because the
 // allocation it is typed in does not have them.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
-	nodes := headVariable(view, by.Allocation)
+	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
 	allocated, err := hostfile.Expand(nodes)
 	if nodes == "" || err != nil {
 		return nil

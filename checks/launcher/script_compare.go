@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // What is compared beside the files that are named.
@@ -143,7 +144,7 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	other, what, _ := w.what()
 	commands := w.copies(view.Nodes, view.Head, fix.CopyTo)
 	for i := range commands { // the finding is the launching machine's
-		commands[i] = commands[i].At(hostNamesOf(view)...)
+		commands[i] = commands[i].At(launch.HostNames(view.Launch.Hosts)...)
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,

@@ -21,7 +21,7 @@ import (
 // as were asked for, only the hostfile is out of date.
 func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(checks.View, hostfile.Note) []checks.Finding {
 	return func(view checks.View, note hostfile.Note) []checks.Finding {
-		f := trap{
+		f := noteRule{
 			fatal:    view.Launch.Accelerator != "cpu" && !enoughDevices(view),
 			fix:      commands,
 			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
@@ -71,22 +71,17 @@ func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # what the host with the fewest accelerators has", fix.Number(fewest))}
 }
 
-// slotsGiven names the slots that the hostfile has for the host of a note.
-func slotsGiven(_ checks.View, note hostfile.Note) []fix.Command {
-	return []fix.Command{fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots that line %s of the hostfile gives; they count from 0", fix.Number(note.Line))}
-}
-
 // zeroSlots: a host that runs nothing is only odd, unless it is the first one:
 // rank 0 serves on another then, and all look for it on the first.
 func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
 	p := view.Launch
 	first := p.Hosts[0]
 	fatal := first.Line == note.Line && len(first.Slots) == 0 && p.WorldSize() > 0 && p.MasterAddr == "" && !p.Torchrun()
-	t := trap{fatal: fatal, fix: lineCommand(fix.Code("d"))}
+	rule := noteRule{fatal: fatal, fix: command(fix.Here("sed -E -i '{line}d' {hostfile}"))}
 	if fatal {
-		t.wouldSee = "The client socket has timed out after 600000ms while trying to connect to the first host, where no rank runs"
+		rule.wouldSee = "The client socket has timed out after 600000ms while trying to connect to the first host, where no rank runs"
 	}
-	return []checks.Finding{t.finding(view, note)}
+	return []checks.Finding{rule.finding(view, note)}
 }
 
 // startsHere judges that DeepSpeed starts the ranks of a single host where it is
@@ -173,11 +168,6 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// notForeseen is what nobody here can look at.
-func notForeseen(view checks.View, note hostfile.Note) []checks.Finding {
-	return []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{view.Head.Name}, Summary: note.Message}}
-}
-
 func span(least, most int) string {
 	if least == most {
 		return strconv.Itoa(least)
@@ -217,12 +207,12 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 	return findings
 }
 
-// tornElastic: DeepSpeed's own elastic training builds torch's agent as torch
+// brokenElastic: DeepSpeed's own elastic training builds torch's agent as torch
 // before 2.3 took it.
 //
 // Source: pytorch/pytorch 120691, in 2.3, which moved redirects and tee out of
 // WorkerSpec; deepspeed/launcher/launch.py, 0.7.0 to 0.19.7. Tried with 2.4.1 and 2.15.
-func tornElastic(view checks.View) []checks.Finding {
+func brokenElastic(view checks.View) []checks.Finding {
 	if !view.Launch.Elastic || view.Launch.Torchrun() {
 		return nil
 	}
