@@ -101,7 +101,7 @@ func notEntered(view checks.View, node *facts.Node) checks.Finding {
 func bringWorkDir(view checks.View) []fix.Command {
 	dir := view.Launch.WorkDir
 	for _, node := range view.Nodes {
-		if node.Files.WorkDir.Exists && isMounted(node) {
+		if node.Files.WorkDir.Exists && ranks.RemoteMount(node, "workdir") != "" {
 			return []fix.Command{fix.On("findmnt -T %s   # it has the directory from there", fix.Path(dir)).At(node.Name), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
 		}
 	}
@@ -109,13 +109,6 @@ func bringWorkDir(view checks.View) []fix.Command {
 		return bringNamed(view)
 	}
 	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/")}
-}
-
-// isMounted is whether a node has the directory from a file server.
-func isMounted(node *facts.Node) bool {
-	return node.Disk != nil && slices.ContainsFunc(node.Disk.Places, func(place facts.Place) bool {
-		return place.Role == "workdir" && place.Exists && slices.Contains(ranks.RemoteFS, place.FSType)
-	})
 }
 
 // workDirVerdict is Warn for a launch that starts wherever it is: it names

@@ -38,6 +38,21 @@ func OfMachine(view checks.View, machine *facts.Node, f checks.Finding) checks.F
 	return f
 }
 
+// RemoteMount is the file system by which a node has a place from elsewhere, "" where the
+// place is its own, is not there or was not seen.
+func RemoteMount(node *facts.Node, role string) string {
+	if node.Disk == nil {
+		return ""
+	}
+	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool {
+		return p.Role == role && p.Exists && slices.Contains(RemoteFS, p.FSType)
+	})
+	if at < 0 {
+		return ""
+	}
+	return node.Disk.Places[at].FSType
+}
+
 // ContainerOf is the kind of container a node is, as facts.Host spells it, ""
 // for a machine of its own and where that was not seen.
 func ContainerOf(node *facts.Node) string {
@@ -82,13 +97,7 @@ var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs
 // Answering is the nodes whose interpreter told about itself; what is wrong
 // with the others is python-same's finding, and no other check's.
 func Answering(view checks.View) []*facts.Node {
-	var nodes []*facts.Node
-	for _, node := range view.Nodes {
-		if node.Python.Found && node.Python.Problem == "" {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
+	return slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.Python.Found || n.Python.Problem != "" })
 }
 
 // Nowhere is the reason to skip what needs a package that no node has.
@@ -100,18 +109,21 @@ func Nowhere(view checks.View, what string) []checks.Finding {
 	return checks.Skipped(fmt.Sprintf("no node has %s installed for %s", what, nodes[0].Python.Path))
 }
 
-// TorchBuild is what torch was built for: "CUDA 12.4", "ROCm 6.2", "CPU".
-func TorchBuild(t *facts.Torch) string {
-	switch {
-	case t.CUDA != "":
-		return "CUDA " + t.CUDA
-	case t.HIP != "":
-		return "ROCm " + t.HIP
+// TorchBuild is what a node's torch was built for: "CUDA 12.4", "ROCm 6.2", "CPU", "" where
+// there is none.
+func TorchBuild(node *facts.Node) string {
+	switch torch := node.Python.Torch; {
+	case torch == nil:
+		return ""
+	case torch.CUDA != "":
+		return "CUDA " + torch.CUDA
+	case torch.HIP != "":
+		return "ROCm " + torch.HIP
 	}
 	return "CPU"
 }
 
-func TorchKind(t *facts.Torch) string {
-	kind, _, _ := strings.Cut(TorchBuild(t), " ")
+func TorchKind(node *facts.Node) string {
+	kind, _, _ := strings.Cut(TorchBuild(node), " ")
 	return kind
 }

@@ -132,7 +132,7 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	case "LD_PRELOAD", "LD_LIBRARY_PATH":
 		f.Remedy = []fix.Command{ranks.SearchSession(first.From)}
 	default:
-		f.Remedy = []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(python.Torch)))}
+		f.Remedy = []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(node)))}
 	}
 	return []checks.Finding{f}
 }
