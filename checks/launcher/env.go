@@ -50,9 +50,7 @@ func judgeExports(view checks.View) []checks.Finding {
 		findings = append(findings, fileProblems(view, file)...)
 		findings = append(findings, setTwice(view, file)...)
 	}
-	findings = append(findings, namedEnvFile(view)...)
-	findings = append(findings, tooLong(view)...)
-	return append(findings, append(unexported(view), ignored(view)...)...)
+	return slices.Concat(findings, namedEnvFile(view), tooLong(view), unexported(view), ignored(view))
 }
 
 // takenOut takes the variable that a note begins with out where it is set.
@@ -96,17 +94,17 @@ func tooLong(view checks.View) []checks.Finding {
 // something else than they seem to, those of one kind together.
 func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	_, problems := launch.ParseEnvFile(file)
-	var kinds []string
-	lines := map[string][]hostfile.LineError{}
-	for _, problem := range problems {
-		if lines[problem.Message] == nil {
-			kinds = append(kinds, problem.Message)
-		}
-		lines[problem.Message] = append(lines[problem.Message], problem)
-	}
 	var findings []checks.Finding
-	for _, kind := range kinds {
-		findings = append(findings, envLines(view, file, lines[kind]))
+	for len(problems) > 0 {
+		var alike, others []hostfile.LineError
+		for _, problem := range problems {
+			if problem.Message == problems[0].Message {
+				alike = append(alike, problem)
+			} else {
+				others = append(others, problem)
+			}
+		}
+		findings, problems = append(findings, envLines(view, file, alike)), others
 	}
 	return findings
 }
@@ -250,7 +248,12 @@ func unexported(view checks.View) []checks.Finding {
 		if _, isExported := ranks.Exported(view, setting.Name); isExported || setting.Value == "" || !matters(view.Launch, setting.Name) {
 			continue
 		}
-		without := nodesWithout(view, setting)
+		var without []string
+		for _, node := range view.Nodes {
+			if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
+				without = append(without, node.Name)
+			}
+		}
 		if without == nil {
 			continue
 		}
@@ -265,25 +268,12 @@ func unexported(view checks.View) []checks.Finding {
 	return findings
 }
 
-func nodesWithout(view checks.View, setting facts.Setting) (names []string) {
-	for _, node := range view.Nodes {
-		if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
-			names = append(names, node.Name)
-		}
-	}
-	return names
-}
-
 // matters says whether ranks behave differently by a variable that DeepSpeed does
 // not export, or not from every machine: NCCL's it does from one with a GPU.
 func matters(p launch.Prediction, name string) bool {
-	if p.Accelerator != "cpu" && strings.HasPrefix(name, "NCCL_") {
+	prefix, _, isPrefixed := strings.Cut(name, "_")
+	if isPrefixed && (p.Accelerator != "cpu" && prefix == "NCCL" || slices.Contains([]string{"GLOO", "TP", "TORCH"}, prefix)) {
 		return true
-	}
-	for _, prefix := range []string{"GLOO_", "TP_", "TORCH_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
 	}
 	return slices.Contains([]string{"LD_LIBRARY_PATH", "LD_PRELOAD", "DEEPSPEED_TIMEOUT", "DS_ACCELERATOR", "DS_SKIP_CUDA_CHECK",
 		"USE_LIBUV", "OMP_NUM_THREADS", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",

@@ -143,13 +143,20 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
 		return nil // what is yet to be written, or was by rank 0
 	}
+	want := "a path that is there"
+	switch {
+	case onHead && !view.Launch.Local:
+		want = "the launching machine's"
+	case have > 0:
+		want = "the other nodes'"
+	}
 	var findings []checks.Finding
 	for _, node := range lacking {
 		f := checks.Finding{
 			Nodes:    []string{node.Name},
 			Summary:  "there is no " + named.Path,
 			Got:      ranks.FileAt(node, named).Problem,
-			Want:     wantFile(view, have, onHead),
+			Want:     want,
 			WouldSee: missingError(view, named),
 			Remedy:   bringFile(view, nodes, named),
 		}
@@ -159,16 +166,6 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		findings = append(findings, ranks.OfMachine(view, node, f))
 	}
 	return findings
-}
-
-func wantFile(view checks.View, have int, onHead bool) string {
-	switch {
-	case onHead && !view.Launch.Local:
-		return "the launching machine's"
-	case have > 0:
-		return "the other nodes'"
-	}
-	return "a path that is there"
 }
 
 // missingError is what a rank says that does not find a file.

@@ -26,11 +26,12 @@ const (
 // comparisons are what must be the same on the nodes, and on the launching
 // machine where that has it.
 func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
-	all := []compare.Comparison{compare.Among(nil, sourcesAspect, sourcesOf), compare.Among(nil, commitAspect, commitOf), compare.Among(nil, dirtyAspect, dirtyOf)}
-	for _, named := range slices.Backward(view.Launch.Files) {
+	var all []compare.Comparison
+	for _, named := range view.Launch.Files {
 		contentsOf := func(n *facts.Node) string { return contents(ranks.FileAt(n, named)) }
-		all = append([]compare.Comparison{compare.Among(nil, shortName(view.Launch, named.Path), contentsOf)}, all...)
+		all = append(all, compare.Among(nil, shortName(view.Launch, named.Path), contentsOf))
 	}
+	all = append(all, compare.Among(nil, sourcesAspect, sourcesOf), compare.Among(nil, commitAspect, commitOf), compare.Among(nil, dirtyAspect, dirtyOf))
 	for i := range all {
 		c := &all[i]
 		if view.Head != nil {
@@ -56,24 +57,27 @@ func contents(file *facts.File) string {
 
 // sourcesOf is "" where not every file was read: what was is chance.
 func sourcesOf(node *facts.Node) string {
-	if node.Files == nil || node.Files.Sources == nil || node.Files.Sources.Problem != "" {
-		return ""
+	if seen := sourcesSeen(node); seen != nil && seen.Problem == "" {
+		return short(seen.Digest)
 	}
-	return short(node.Files.Sources.Digest)
+	return ""
 }
 
-func commitOf(node *facts.Node) string {
+// repositoryOf is the one around the script, the zero value where none was seen.
+func repositoryOf(node *facts.Node) facts.Repository {
 	if node.Files == nil || node.Files.Repository == nil {
-		return ""
+		return facts.Repository{}
 	}
-	return short(node.Files.Repository.Commit)
+	return *node.Files.Repository
 }
+
+func commitOf(node *facts.Node) string { return short(repositoryOf(node).Commit) }
 
 func dirtyOf(node *facts.Node) string {
-	if node.Files == nil || node.Files.Repository == nil || node.Files.Repository.Dirty == nil {
-		return ""
+	if changed := repositoryOf(node).Dirty; changed != nil {
+		return strconv.Itoa(*changed)
 	}
-	return strconv.Itoa(*node.Files.Repository.Dirty)
+	return ""
 }
 
 // short is as much of a digest as tells it from others.
@@ -118,8 +122,8 @@ func (w wording) blame(f *checks.Finding, nodes []*facts.Node) {
 	}
 	other, what, _ := w.what()
 	f.Summary = fmt.Sprintf("%s %s than %s", other, what, whose)
-	f.Got = join(w.values(func(d compare.Deviation) string { return d.Got }), f.Got)
-	f.Want = join(w.values(func(d compare.Deviation) string { return d.Want }), "as "+whose)
+	got, want := w.values()
+	f.Got, f.Want = join(got, f.Got), join(want, "as "+whose)
 }
 
 // unlikeHead warns where the nodes agree on something that the launching machine
@@ -129,7 +133,7 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	var odd *facts.Node
 	for _, c := range compared {
 		groups := compare.GroupBy(c.Among, c.Value)
-		if len(groups) > 1 || c.Want == "" || groups[0].Value == c.Want || c.Name == dirtyAspect || roleOf(view, c.Name) == facts.RoleArgument {
+		if len(groups) > 1 || c.Want == "" || groups[0].Value == c.Want || c.Name == dirtyAspect || fileOf(view, c.Name).Role == facts.RoleArgument {
 			continue
 		}
 		w.deviations = append(w.deviations, compare.Deviation{Name: c.Name, Got: groups[0].Value, Want: c.Want})
@@ -142,6 +146,7 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	}
 	beside := w.beside(odd, view.Head)
 	other, what, _ := w.what()
+	got, want := w.values()
 	commands := w.copies(view.Nodes, view.Head, fix.CopyTo)
 	for i := range commands { // the finding is the launching machine's
 		commands[i] = commands[i].At(launch.HostNames(view.Launch.Hosts)...)
@@ -150,8 +155,8 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 		Verdict:  checks.Warn,
 		Nodes:    []string{view.Head.Name},
 		Summary:  fmt.Sprintf("the nodes have %s %s than the machine it is launched from", other, what),
-		Got:      join(w.values(func(d compare.Deviation) string { return d.Got }), beside, "on every node"),
-		Want:     join(w.values(func(d compare.Deviation) string { return d.Want }), "as on the launching machine"),
+		Got:      join(got, beside, "on every node"),
+		Want:     join(want, "as on the launching machine"),
 		Remedy:   commands,
 		WouldSee: "training with what the nodes have: changes made here have no effect",
 	}}
@@ -164,14 +169,17 @@ type wording struct {
 	deviations []compare.Deviation
 }
 
-// roleOf is what a compared thing is to the launch, "" for what is beside its files.
-func roleOf(view checks.View, name string) string {
-	for _, named := range view.Launch.Files {
-		if shortName(view.Launch, named.Path) == name {
-			return named.Role
-		}
+// fileOf is the file that is compared under a name, the zero value for what is beside the files.
+func fileOf(view checks.View, name string) facts.LaunchFile {
+	i := slices.IndexFunc(view.Launch.Files, func(f facts.LaunchFile) bool { return shortName(view.Launch, f.Path) == name })
+	if i < 0 {
+		return facts.LaunchFile{}
 	}
-	return ""
+	return view.Launch.Files[i]
+}
+
+func (w wording) differs(name string) bool {
+	return slices.ContainsFunc(w.deviations, func(d compare.Deviation) bool { return d.Name == name })
 }
 
 // what names the files, or else what is around them, with the word that goes
@@ -179,7 +187,7 @@ func roleOf(view checks.View, name string) string {
 func (w wording) what() (other, what, differ string) {
 	var files []string
 	for _, d := range w.deviations {
-		if roleOf(w.view, d.Name) != "" {
+		if fileOf(w.view, d.Name).Role != "" {
 			files = append(files, d.Name)
 		}
 	}
@@ -198,7 +206,7 @@ func (w wording) what() (other, what, differ string) {
 func (w wording) weight() (checks.Verdict, string) {
 	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run what differs"
 	for _, d := range w.deviations {
-		switch roleOf(w.view, d.Name) {
+		switch fileOf(w.view, d.Name).Role {
 		case facts.RoleScript:
 			return checks.Fail, ""
 		case facts.RoleConfig:
@@ -212,19 +220,19 @@ func (w wording) weight() (checks.Verdict, string) {
 	return verdict, wouldSee
 }
 
-// values says one side of every deviation, but for the digest of many files.
-func (w wording) values(side func(compare.Deviation) string) string {
-	var words []string
+// values are both sides of every deviation, but for the digest of many files.
+func (w wording) values() (got, want string) {
+	var gots, wants []string
 	for _, d := range w.deviations {
 		switch d.Name {
 		case sourcesAspect:
 		case dirtyAspect:
-			words = append(words, side(d)+" "+d.Name)
+			gots, wants = append(gots, d.Got+" "+d.Name), append(wants, d.Want+" "+d.Name)
 		default:
-			words = append(words, d.Name+" "+side(d))
+			gots, wants = append(gots, d.Name+" "+d.Got), append(wants, d.Name+" "+d.Want)
 		}
 	}
-	return strings.Join(words, ", ")
+	return join(gots...), join(wants...)
 }
 
 // beside is others. Where there are none, the script alone makes its directory
@@ -239,8 +247,8 @@ func (w *wording) beside(odd, right *facts.Node) string {
 
 // others names the python files beside the script in which two machines differ.
 func (w wording) others(odd, right *facts.Node) string {
-	const told = 3
-	if !slices.ContainsFunc(w.deviations, func(d compare.Deviation) bool { return d.Name == sourcesAspect }) {
+	const most = 3 // names
+	if !w.differs(sourcesAspect) {
 		return ""
 	}
 	here, there := odd.Files.Sources, right.Files.Sources
@@ -250,13 +258,13 @@ func (w wording) others(odd, right *facts.Node) string {
 	all := maps.Clone(here.Files)
 	maps.Copy(all, there.Files)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool {
-		return here.Files[name] == there.Files[name] || roleOf(w.view, shortName(w.view.Launch, path.Join(here.Root, name))) != ""
+		return here.Files[name] == there.Files[name] || fileOf(w.view, shortName(w.view.Launch, path.Join(here.Root, name))).Role != ""
 	})
-	switch more := len(names) - told; {
+	switch more := len(names) - most; {
 	case len(names) == 0:
 		return ""
 	case more > 0:
-		return fmt.Sprintf("%s and %d more differ", strings.Join(names[:told], ", "), more)
+		return fmt.Sprintf("%s and %d more differ", strings.Join(names[:most], ", "), more)
 	}
 	return "different: " + strings.Join(names, ", ")
 }
@@ -283,10 +291,8 @@ func (w wording) rightOne(nodes []*facts.Node) *facts.Node {
 	if w.view.Head != nil && w.isRight(w.view.Head) {
 		return w.view.Head
 	}
-	for _, node := range nodes {
-		if w.isRight(node) {
-			return node
-		}
+	if i := slices.IndexFunc(nodes, w.isRight); i >= 0 {
+		return nodes[i]
 	}
 	return nil
 }
@@ -294,12 +300,10 @@ func (w wording) rightOne(nodes []*facts.Node) *facts.Node {
 // file is the path of the one thing that differs, "" where that is no file, or
 // more than one.
 func (w wording) file() string {
-	for _, named := range w.view.Launch.Files {
-		if len(w.deviations) == 1 && shortName(w.view.Launch, named.Path) == w.deviations[0].Name {
-			return named.Path
-		}
+	if len(w.deviations) > 1 {
+		return ""
 	}
-	return ""
+	return fileOf(w.view, w.deviations[0].Name).Path
 }
 
 // look shows what differs, where nobody knows which is right.
@@ -369,14 +373,13 @@ func (w wording) scriptDir() string {
 // lie right in the directory are taken.
 func (w wording) byName(nodes []*facts.Node, from *facts.Node) []string {
 	var files []string
-	for _, named := range w.view.Launch.Files {
-		differs := func(d compare.Deviation) bool { return d.Name == shortName(w.view.Launch, named.Path) }
-		if file := ranks.FileAt(from, named); slices.ContainsFunc(w.deviations, differs) && file != nil && file.Kind == "file" {
-			files = append(files, named.Path)
+	for _, d := range w.deviations {
+		if file := ranks.FileAt(from, fileOf(w.view, d.Name)); file != nil && file.Kind == "file" {
+			files = append(files, file.Path)
 		}
 	}
 	has := sourcesSeen(from)
-	if has == nil || !slices.ContainsFunc(w.deviations, func(d compare.Deviation) bool { return d.Name == sourcesAspect }) {
+	if has == nil || !w.differs(sourcesAspect) {
 		return files
 	}
 	for _, name := range slices.Sorted(maps.Keys(has.Files)) {

@@ -44,7 +44,19 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 		case !dir.Exists:
 			lacking = append(lacking, node)
 		case dir.Problem != "":
-			findings = append(findings, notEntered(view, node))
+			message := "Permission denied"
+			if dir.Problem == "is a file" {
+				message = "Not a directory"
+			}
+			findings = append(findings, checks.Finding{
+				Verdict:  workDirVerdict(p),
+				Nodes:    []string{node.Name},
+				Summary:  p.WorkDir + " cannot be entered",
+				Got:      dir.Problem,
+				Want:     "a directory that the user who launches may enter",
+				WouldSee: workDirError(p, node, message),
+				Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir))},
+			})
 		}
 	}
 	return append(lackWorkDir(view, lacking), findings...)
@@ -79,23 +91,6 @@ func lackWorkDir(view checks.View, lacking []*facts.Node) []checks.Finding {
 	return findings
 }
 
-func notEntered(view checks.View, node *facts.Node) checks.Finding {
-	dir, why := view.Launch.WorkDir, node.Files.WorkDir.Problem
-	said := "Permission denied"
-	if why == "is a file" {
-		said = "Not a directory"
-	}
-	return checks.Finding{
-		Verdict:  workDirVerdict(view.Launch),
-		Nodes:    []string{node.Name},
-		Summary:  dir + " cannot be entered",
-		Got:      why,
-		Want:     "a directory that the user who launches may enter",
-		WouldSee: workDirError(view.Launch, node, said),
-		Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(dir))},
-	}
-}
-
 // bringWorkDir has the directory on {nodes} too: by the mount that the others
 // have it from, else by a copy.
 func bringWorkDir(view checks.View) []fix.Command {
@@ -124,17 +119,17 @@ func workDirVerdict(p launch.Prediction) checks.Verdict {
 }
 
 // workDirError is what the launch says on the node, and what comes of it.
-func workDirError(p launch.Prediction, node *facts.Node, said string) string {
+func workDirError(p launch.Prediction, node *facts.Node, message string) string {
 	home := "~"
 	if node.Host != nil && node.Host.Home != "" {
 		home = node.Host.Home
 	}
 	by := p.StartedBy()
 	if by.Name == "" {
-		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, said)
+		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, message)
 	}
 	home = cmp.Or(by.Elsewhere, home)
-	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", said, "{home}", home).Replace(by.NoWorkDir)
+	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", message, "{home}", home).Replace(by.NoWorkDir)
 	script := p.Script
 	switch {
 	case script == "" || p.Module || p.NoPython && !strings.Contains(script, "/") || workDirVerdict(p) == checks.Warn:

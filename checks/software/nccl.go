@@ -114,8 +114,11 @@ func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python
 // judgeLibrary compares the library that wins with the one torch expects.
 func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	python, first := node.Python, node.Python.NCCL[0]
-	want := expectedNCCL(python)
-	if want == "" || first.Version == "" || first.Version == want || compare.Release(first.Version, 3) == compare.Release(want, 3) {
+	want := python.Torch.NCCLWheel
+	if own := ownNCCL(python); want == "" && own >= 0 {
+		want = python.NCCL[own].Version
+	}
+	if want == "" || first.Version == "" || compare.Release(first.Version, 3) == compare.Release(want, 3) {
 		return nil
 	}
 	f := checks.Finding{
@@ -123,16 +126,14 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 		Summary: "torch gets another NCCL than it was built for",
 		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
 		Want:    want,
+		Remedy:  []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(node)))},
 	}
 	if !hostfile.Before(first.Version, want) {
 		f.Verdict = checks.Warn
 		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
 	}
-	switch first.From {
-	case "LD_PRELOAD", "LD_LIBRARY_PATH":
+	if first.From == "LD_PRELOAD" || first.From == "LD_LIBRARY_PATH" {
 		f.Remedy = []fix.Command{ranks.SearchSession(first.From)}
-	default:
-		f.Remedy = []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(node)))}
 	}
 	return []checks.Finding{f}
 }
@@ -140,23 +141,11 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 // isShadowed reports whether the library that wins is not the one that torch
 // brought, or asks for.
 func isShadowed(python *facts.Python) bool {
-	brought := slices.IndexFunc(python.NCCL, isTorchs)
-	asksForOne := python.Torch != nil && python.Torch.NCCLWheel != ""
-	return brought > 0 || brought < 0 && asksForOne && len(python.NCCL) > 0
+	own, asksForOne := ownNCCL(python), python.Torch != nil && python.Torch.NCCLWheel != ""
+	return own > 0 || own < 0 && asksForOne && len(python.NCCL) > 0
 }
 
-// expectedNCCL is the version torch asks for, else that of the library it
-// brought, "" when neither says.
-func expectedNCCL(python *facts.Python) string {
-	if python.Torch.NCCLWheel != "" {
-		return python.Torch.NCCLWheel
-	}
-	if brought := slices.IndexFunc(python.NCCL, isTorchs); brought >= 0 {
-		return python.NCCL[brought].Version
-	}
-	return ""
-}
-
-func isTorchs(library facts.NCCLLibrary) bool {
-	return library.From == "wheel" || library.From == "torch"
+// ownNCCL is where the library that torch brought stands among those found, -1 for nowhere.
+func ownNCCL(python *facts.Python) int {
+	return slices.IndexFunc(python.NCCL, func(l facts.NCCLLibrary) bool { return l.From == "wheel" || l.From == "torch" })
 }

@@ -52,12 +52,12 @@ func judgePackages(view checks.View) []checks.Finding {
 	names := map[string]bool{}
 	for _, node := range nodes {
 		for name := range node.Python.Packages {
-			names[name] = names[name] || !hasOwnCheck(name)
+			names[name] = true
 		}
 	}
 	var all []compare.Comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] {
+		if !slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) && !strings.HasPrefix(name, "nvidia-nccl") {
 			version := compare.Among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
 			all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
 		}
@@ -74,17 +74,13 @@ func judgePackages(view checks.View) []checks.Finding {
 	return findings
 }
 
-func hasOwnCheck(name string) bool {
-	return name == "torch" || name == "deepspeed" || name == "protobuf" || strings.HasPrefix(name, "nvidia-nccl")
-}
-
 // judgePackage compares one package, or skips where no node has it.
 func judgePackage(view checks.View, name string) []checks.Finding {
-	has := func(n *facts.Node) bool { return n.Python.Packages[name] != "" }
-	if !slices.ContainsFunc(ranks.Answering(view), has) {
+	nodes := ranks.Answering(view)
+	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] != "" }) {
 		return ranks.Nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
+	return requiredPackage(view, name).findings(compare.AsStated(view, nodes, compare.PackagePath(name)))
 }
 
 // required is something the launch cannot do without on any node.
