@@ -45,7 +45,7 @@ var Args = checks.Check{
 
 // finding is a note as it stands: its message says what happens and the way out.
 func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
-	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{view.Head.Name}, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: r.wouldSee}
+	f := checks.Finding{Verdict: checks.Warn, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: r.wouldSee}
 	if note.Line > 0 && !r.inCommand {
 		f.Got = fmt.Sprintf("line %d of the hostfile", note.Line)
 	}

@@ -81,7 +81,7 @@ func tooLong(view checks.View) []checks.Finding {
 	}
 	longest := slices.MaxFunc(view.Launch.Exports, func(a, b facts.Setting) int { return len(a.Value) - len(b.Value) })
 	return []checks.Finding{{
-		Verdict: checks.Fail, Nodes: []string{view.Head.Name},
+		Verdict:  checks.Fail,
 		Summary:  "the exported variables are longer than one argument of a program may be",
 		Got:      compare.Exactly(int64(length)) + ", the longest of them " + longest.Name,
 		Want:     "less than " + compare.Exactly(longestArgument),
@@ -112,7 +112,7 @@ func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 // envLines is one kind of mistake and every line that makes it.
 func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineError) checks.Finding {
 	first := problems[0]
-	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{view.Head.Name}, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
+	f := checks.Finding{Verdict: checks.Warn, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
 	var numbers []string
 	var deletions, shown []fix.Arg
 	for _, problem := range problems {
@@ -155,7 +155,6 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 			continue
 		}
 		findings = append(findings, checks.Finding{
-			Nodes:   []string{view.Head.Name},
 			Summary: fmt.Sprintf("%s sets %s more than once, and the last line wins", file.Path, s.Name),
 			Got:     fmt.Sprintf("%s=%s after other values", s.Name, last[s.Name]),
 			Want:    "one line a name",
@@ -177,7 +176,6 @@ func ignored(view checks.View) []checks.Finding {
 		}
 		argument := strings.ToLower(setting.Name)
 		findings = append(findings, checks.Finding{
-			Nodes:    []string{view.Head.Name},
 			Summary:  setting.Name + " is set where the launch is typed, and DeepSpeed does not read it",
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
@@ -200,7 +198,6 @@ func ignoredDevices(view checks.View) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
-		Nodes:    []string{view.Head.Name},
 		Summary:  name + " is set where the launch is typed, and with a hostfile DeepSpeed puts the slots of each host in its place",
 		Got:      name + "=" + value,
 		Want:     "the devices as slots of --include",
@@ -215,7 +212,7 @@ func ignoredDevices(view checks.View) []checks.Finding {
 func namedEnvFile(view checks.View) []checks.Finding {
 	name, _ := launch.Lookup(view.Head.Env, "DS_ENV_FILE")
 	found := func(file facts.EnvFile) bool { return file.Path == name || strings.HasSuffix(file.Path, "/"+name) }
-	f := checks.Finding{Nodes: []string{view.Head.Name}, Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
+	f := checks.Finding{Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
 	rest, isHome := strings.CutPrefix(name, "~/")
 	switch {
 	case name == "":

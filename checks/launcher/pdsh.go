@@ -21,7 +21,7 @@ const pdshFanOut = 1024
 
 func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	var findings []checks.Finding
-	add := func(f checks.Finding) { findings = append(findings, onHead(view, f)) }
+	add := func(f checks.Finding) { findings = append(findings, f) }
 	switch {
 	case pdsh == nil:
 		add(checks.Finding{
@@ -117,13 +117,13 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 		if !variable.Alters(value) || unread || variable.Tried && view.Head.Rehearsal != nil {
 			continue
 		}
-		findings = append(findings, onHead(view, checks.Finding{
+		findings = append(findings, checks.Finding{
 			Verdict:  variable.Verdict,
 			Summary:  variable.Summary,
 			Got:      variable.Name + "=" + value,
 			WouldSee: variable.WouldSee,
 			Remedy:   []fix.Command{fix.Here("unset %s", fix.Variable(variable.Name))},
-		}))
+		})
 	}
 	return findings
 }

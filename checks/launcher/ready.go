@@ -52,12 +52,18 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	case by.Name != "":
 		findings = append(findings, backendFindings(view, by)...)
 	default:
-		findings = append(findings, onHead(view, checks.Finding{
+		findings = append(findings, checks.Finding{
 			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", view.Launch.Launcher),
 			Want:     "one of " + strings.Join(launch.LauncherNames(), ", "),
 			WouldSee: "NotImplementedError: Unknown launcher " + view.Launch.Launcher,
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher=%s …", fix.Name(launch.DefaultLauncher))},
-		}))
+		})
+	}
+	elsewhere := view.Launch.Script == "" && view.Head.Launcher.DeepSpeed == ""
+	for i, f := range findings {
+		if elsewhere && f.Nodes == nil && f.Verdict != checks.Warn {
+			findings[i].Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
+		}
 	}
 	return findings
 }
@@ -70,11 +76,11 @@ func sshClient(view checks.View) []checks.Finding {
 	if view.Head.Launcher.SSHPath != "" || noHostfile || byHand {
 		return nil
 	}
-	return []checks.Finding{onHead(view, checks.Finding{
+	return []checks.Finding{{
 		Summary:  "there is no ssh client on the launching machine",
 		WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
 		Remedy:   fix.Install(fix.Here, remedy.SystemOf(view.Head), "openssh-client", "openssh-clients"),
-	})}
+	}}
 }
 
 // programFindings judges what the command begins with. Where no command was
@@ -82,7 +88,7 @@ func sshClient(view checks.View) []checks.Finding {
 func programFindings(view checks.View) []checks.Finding {
 	program, python := view.Launch.Program, view.Head.Python
 	f := checks.Finding{
-		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
+		Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
 		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Package(program))},
 	}
 	switch {
@@ -100,26 +106,16 @@ func programFindings(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// onHead makes a finding one of the launching machine. Who has no deepspeed
-// there may be on the wrong machine altogether.
-func onHead(view checks.View, f checks.Finding) checks.Finding {
-	f.Nodes = []string{view.Head.Name}
-	if view.Head.Launcher.DeepSpeed == "" && view.Launch.Script == "" && f.Verdict != checks.Warn {
-		f.Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
-	}
-	return f
-}
-
 // backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
 func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	for _, program := range by.Programs {
 		if view.Head.Launcher.Backends[program] == "" { // the others come with it
-			return []checks.Finding{onHead(view, checks.Finding{
+			return []checks.Finding{{
 				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", by.Name, program),
 				Want:     "its environment module loaded, or its directory in PATH",
 				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", by.Name),
 				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)), fix.Here("deepspeed --launcher=pdsh …")},
-			})}
+			}}
 		}
 	}
 	switch {
@@ -137,12 +133,12 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	programs := view.Head.Launcher.Backends
 	asked, mpirun := by.Programs[0], programs["mpirun"]
-	f := onHead(view, checks.Finding{
+	f := checks.Finding{
 		Verdict:  checks.Warn,
 		Got:      mpirun,
 		Remedy:   []fix.Command{fix.Here("%s --version", fix.Path(mpirun)), fix.Here("deepspeed --launcher=pdsh …")},
 		WouldSee: "mpirun: Error: unknown option \"-genv\"",
-	})
+	}
 	switch {
 	case directory(programs[asked]) != directory(mpirun):
 		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another MPI's", asked)

@@ -91,7 +91,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 		return nil
 	}
 	f := checks.Finding{
-		Nodes: []string{view.Head.Name}, Summary: note.Message,
+		Summary:  note.Message,
 		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or type the launch on that host")},
 		WouldSee: "The client socket has timed out after 600000ms while trying to connect to the master address, where no rank runs",
 	}
@@ -105,8 +105,8 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	case !host.Reached: // the way in is a finding of its own
 		f.Verdict = checks.Warn
 	case !here || !there:
-		return []checks.Finding{{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf(
-			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one could not be told", host.Name)}}
+		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
+			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one could not be told", host.Name))}
 	default:
 		f.Verdict = checks.Fail
 	}
@@ -144,9 +144,9 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	hosts := len(view.Launch.Hosts)
 	least, most := cmp.Or(view.Launch.MinNodes, 1), cmp.Or(view.Launch.MaxNodes, 1)
 	f := checks.Finding{
-		Nodes: []string{view.Head.Name}, Verdict: checks.Fail,
-		Got:    fmt.Sprintf("--nnodes %s for %d hosts", span(least, most), hosts),
-		Remedy: []fix.Command{fix.Here("torchrun --nnodes %s …   # the same on every host", fix.Number(hosts))},
+		Verdict: checks.Fail,
+		Got:     fmt.Sprintf("--nnodes %s for %d hosts", span(least, most), hosts),
+		Remedy:  []fix.Command{fix.Here("torchrun --nnodes %s …   # the same on every host", fix.Number(hosts))},
 	}
 	switch {
 	case hosts < least:

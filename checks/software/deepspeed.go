@@ -166,7 +166,6 @@ func judgeConfig(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, problem := range config.Problems {
 		f := checks.Finding{
-			Nodes:    []string{view.Head.Name},
 			Summary:  problem.Message,
 			Got:      config.Path,
 			WouldSee: problem.Original,
