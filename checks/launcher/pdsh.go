@@ -26,7 +26,7 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	case pdsh == nil:
 		add(checks.Finding{
 			Summary: "pdsh is not in PATH of the launching machine",
-			Remedy:  fix.Install(fix.Here, remedy.SystemOf(view.Head), "pdsh", "pdsh", "pdsh-rcmd-ssh"),
+			Remedy:  fix.Install(fix.Here, remedy.SystemOf(view.Head), "pdsh", "pdsh pdsh-rcmd-ssh"),
 		})
 	case len(pdsh.Insecure) > 0:
 		f := checks.Finding{
