@@ -49,7 +49,7 @@ func withoutDNS(size int) fleettest.Fleet {
 }
 
 // TestOneGPUTroubleIsOneFinding gives a node what a trouble does to all that the
-// driver says of it, and wants one check to speak.
+// driver says of it, and wants one check to report it.
 func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 	unlinked := func(card *facts.Card) {
 		card.NVLinks = &facts.NVLinks{Count: 18, Down: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}}
@@ -119,15 +119,15 @@ func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(4)
 		c.change(&fleet.Nodes[2])
-		var speak []string
+		var reporting []string
 		for _, f := range judged(fleet, Catalogue...).Findings {
-			speak = append(speak, f.Check)
+			reporting = append(reporting, f.Check)
 			if !slices.Equal(f.Nodes, []string{"w3"}) {
 				t.Errorf("%s: %s is said of %v", name, f.Check, f.Nodes)
 			}
 		}
-		if diff := cmp.Diff([]string{c.want}, speak); diff != "" {
-			t.Errorf("%s: checks that speak (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff([]string{c.want}, reporting); diff != "" {
+			t.Errorf("%s: checks that report it (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // mutants visits a tree of JSON once for each way in which one thing in it can be
 // otherwise: a value that is another one, something that is gone, and a list that has one
-// entry more. What is visited is told by its path, and put back behind.
+// entry more. What is visited is named by its path, and put back behind.
 func mutants(path string, tree any, set func(any), visit func(path string)) {
 	try := func(what string, value any) {
 		set(value)

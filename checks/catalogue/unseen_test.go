@@ -25,13 +25,13 @@ func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Flee
 	} else {
 		node = &fleet.Nodes[i]
 	}
-	blind := facts.Facts{}
+	unseen := facts.Facts{}
 	for _, other := range sections {
 		if other != section {
-			blind.Take(other, node.Facts)
+			unseen.Take(other, node.Facts)
 		}
 	}
-	node.Facts = blind
+	node.Facts = unseen
 	node.Missing = maps.Clone(node.Missing)
 	if node.Missing == nil {
 		node.Missing = map[facts.Section]string{}
@@ -49,17 +49,17 @@ func TestBlackout(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, section := range check.Needs {
 			if check.OnHead {
-				judgeBlind(t, check, without(fleettest.Healthy(size), -1, section), section)
+				judgeUnseen(t, check, without(fleettest.Healthy(size), -1, section), section)
 				continue
 			}
 			for i := range size {
-				judgeBlind(t, check, without(fleettest.Healthy(size), i, section), section)
+				judgeUnseen(t, check, without(fleettest.Healthy(size), i, section), section)
 			}
 		}
 	}
 }
 
-func judgeBlind(t *testing.T, check checks.Check, fleet fleettest.Fleet, section facts.Section) {
+func judgeUnseen(t *testing.T, check checks.Check, fleet fleettest.Fleet, section facts.Section) {
 	t.Helper()
 	outcome := judged(fleet, check).Checks[0]
 	if outcome.Verdict != checks.Unknown || !strings.Contains(outcome.Reason, string(section)+": switched off by a test") {
@@ -127,7 +127,7 @@ func sortedFindings(report checks.Report) []string {
 // because another failed.
 func TestUnnamed(t *testing.T) {
 	seen := &facts.Node{Name: "w1", Reached: true, Facts: facts.Facts{SHM: &facts.SHM{}}}
-	blind := &facts.Node{Name: "w2", Reached: true}
+	unseen := &facts.Node{Name: "w2", Reached: true}
 	locked := &facts.Node{Name: "w3", Facts: facts.Facts{SSH: &facts.SSH{Stage: "auth", Cause: "denied"}}}
 	for _, c := range []struct {
 		check   string
@@ -140,8 +140,8 @@ func TestUnnamed(t *testing.T) {
 		{"shm-size", checks.Outcome{Verdict: checks.Warn}, seen, "", true},
 		{"shm-size", checks.Outcome{Verdict: checks.Fail}, seen, "", true},
 		{"shm-size", checks.Outcome{Verdict: checks.Unknown}, seen, "", true},
-		{"shm-size", checks.Outcome{Verdict: checks.Fail}, blind, checks.Unknown, true},
-		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.SwitchedOff}, blind, checks.Skip, true},
+		{"shm-size", checks.Outcome{Verdict: checks.Fail}, unseen, checks.Unknown, true},
+		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.SwitchedOff}, unseen, checks.Skip, true},
 		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.AllWaived}, seen, "", true},
 		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // it was reached, and let nobody in
 		{"ssh-shell", checks.Outcome{Verdict: checks.Unknown}, locked, checks.Unknown, true},

@@ -46,7 +46,7 @@ var (
 type Pip struct {
 	Python string // its path
 	// Managed is one that its distribution keeps pip off (PEP 668: Debian 12, Ubuntu 23.04, with
-	// python 3.11). It is told by a variable that it may: pip before 23.0.1 does not know the
+	// python 3.11). A variable says that it may: pip before 23.0.1 does not know the
 	// option, and passes over a variable that it does not know.
 	Managed bool
 }

@@ -10,7 +10,7 @@ type text struct {
 
 // writer writes arguments where code names them. Where code has opened a quotation, which no
 // quoting of ours gets out of, an argument must be plain, or the command is refused. In a
-// remark it is left out instead: some shells are told that there are none.
+// remark it is left out instead: some shells take a remark for code.
 type writer struct {
 	strings.Builder
 	names    func(string) (Arg, bool)

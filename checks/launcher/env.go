@@ -186,15 +186,14 @@ func ignored(view checks.View) []checks.Finding {
 	return append(findings, ignoredDevices(view)...)
 }
 
-// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to
-// the slots of its node.
+// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to the slots of its node.
 func ignoredDevices(view checks.View) []checks.Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
 	value, _ := launch.Lookup(view.Head.Env, name)
-	asSlots := func(h hostfile.Host) bool {
-		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") == value
+	isOther := func(h hostfile.Host) bool {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") != value
 	}
-	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return !asSlots(h) }) {
+	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, isOther) {
 		return nil
 	}
 	return []checks.Finding{{

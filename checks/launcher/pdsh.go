@@ -132,15 +132,16 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 // logins saw there. A node that we did not reach is a finding of the ssh checks.
 func rehearsalFindings(view checks.View) []checks.Finding {
 	tried := view.Head.Rehearsal
+	answers := func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 }
 	reached := slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Reached })
 	switch reason := view.Head.Missing[facts.SectionRehearsal]; {
 	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
 		return nil // launcher-args names the host that pdsh takes for others
 	case tried == nil && reached && reason != "":
-		return []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{view.Head.Name}, Summary: "pdsh was not tried over the nodes: " + reason}}
+		return []checks.Finding{checks.UnknownFor(view.Head, "pdsh was not tried over the nodes: "+reason)}
 	case tried == nil:
 		return nil
-	case len(tried.Complaints) > 0 && noAnswer(tried):
+	case len(tried.Complaints) > 0 && !slices.ContainsFunc(tried.Nodes, answers):
 		return []checks.Finding{{
 			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
 			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.List[fix.Word](" ", tried.Command))},
@@ -153,10 +154,6 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 	return findings
 }
 
-func noAnswer(tried *facts.Rehearsal) bool {
-	return !slices.ContainsFunc(tried.Nodes, func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 })
-}
-
 // rehearsedNode judges what came back from the node whose rank it is.
 func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []checks.Finding {
 	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == answer.Node })
@@ -164,19 +161,20 @@ func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []che
 		return nil
 	}
 	f := checks.Finding{Nodes: []string{answer.Node}}
+	names := fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ","))
 	switch {
 	case i < 0:
 		f.Nodes = []string{view.Head.Name}
 		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", answer.Node)
 		f.Got, f.Want = ranksOf(answer), "the hosts of the hostfile, in its order"
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))}
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", names)}
 		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
 	case len(answer.Ranks) == 0:
 		return []checks.Finding{noEcho(view, answer)}
 	case !slices.Equal(answer.Ranks, []int{rank}):
 		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
 		f.Got, f.Want = ranksOf(answer), fmt.Sprintf("node rank %d", rank)
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))}
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", names)}
 		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
 	case len(answer.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
 		f.Verdict = checks.Warn

@@ -106,7 +106,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 		f.Verdict = checks.Warn
 	case !here || !there:
 		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
-			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one could not be told", host.Name))}
+			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one is not known", host.Name))}
 	default:
 		f.Verdict = checks.Fail
 	}

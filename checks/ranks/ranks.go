@@ -94,7 +94,7 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 // RemoteFS are file systems that a node mounts from elsewhere.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 
-// Answering is the nodes whose interpreter told about itself; what is wrong
+// Answering is the nodes whose interpreter answered; what is wrong
 // with the others is python-same's finding, and no other check's.
 func Answering(view checks.View) []*facts.Node {
 	return slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.Python.Found || n.Python.Problem != "" })

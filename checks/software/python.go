@@ -36,13 +36,17 @@ func judgePython(view checks.View) []checks.Finding {
 		found = found || python.Found
 		switch {
 		case !python.Found:
+			look := fix.On("ls -l %s", fix.Path(path.Dir(python.Path)))
+			if !path.IsAbs(python.Path) {
+				look = fix.On("command -v %s", fix.Path(python.Path))
+			}
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
 				Summary:  "there is no " + python.Path,
 				Got:      python.Problem,
 				Want:     want,
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
-				Remedy:   missingFix(view, python.Path),
+				Remedy:   append([]fix.Command{look}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
 			})
 		case python.Problem != "":
 			findings = append(findings, checks.Finding{
@@ -118,15 +122,6 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 		WouldSee: "nothing as a rule: the ranks run on the nodes alone; packages that were installed here are not theirs",
 		Remedy:   []fix.Command{fix.Here("deepspeed --version   # is this the environment that the nodes have?")},
 	}}
-}
-
-// missingFix is for nodes without the interpreter.
-func missingFix(view checks.View, interpreter string) []fix.Command {
-	look := fix.On("ls -l %s", fix.Path(path.Dir(interpreter)))
-	if !path.IsAbs(interpreter) {
-		look = fix.On("command -v %s", fix.Path(interpreter))
-	}
-	return append([]fix.Command{look}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...)
 }
 
 // copyFix copies the environment from a node that is as it should be, where

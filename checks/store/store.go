@@ -47,25 +47,25 @@ type Node struct {
 // Nodes decide; without any, the launching machine does.
 func Judge(r *Report, sshPort int) {
 	var fleet facts.Fleet
-	var lookers []*facts.Node
+	var observers []*facts.Node
 	seen := map[string]*facts.Endpoint{}
 	for i := range r.Nodes {
 		node := &r.Nodes[i]
 		fleet.Nodes = append(fleet.Nodes, node.Node)
 		if node.Seen != nil {
 			seen[node.Name] = node.Seen
-			lookers = append(lookers, &node.Node)
+			observers = append(observers, &node.Node)
 		}
 	}
 	var findings []checks.Finding
 	if len(r.Nodes) == 0 {
 		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
 	}
-	findings = append(findings, elsewhere(r.Endpoint, lookers, seen)...)
-	astray := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
+	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
+	misled := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
-	there := slices.DeleteFunc(slices.Clone(lookers), astray)
+	there := slices.DeleteFunc(slices.Clone(observers), misled)
 	for _, g := range compare.GroupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
 		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
 	}
