@@ -37,58 +37,37 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 	case p.Torchrun() && p.Script == "":
 		return checks.Skipped("torchrun is typed on every node, in whichever directory the user is")
 	}
-	var findings []checks.Finding
-	var lacking []*facts.Node
+	nowhere := !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return n.Files.WorkDir.Exists })
+	var lacking, closed []checks.Finding
 	for _, node := range view.Nodes {
-		switch dir := node.Files.WorkDir; {
-		case !dir.Exists:
-			lacking = append(lacking, node)
-		case dir.Problem != "":
-			message := "Permission denied"
-			if dir.Problem == "is a file" {
-				message = "Not a directory"
-			}
-			findings = append(findings, checks.Finding{
-				Verdict:  workDirVerdict(p),
-				Nodes:    []string{node.Name},
-				Summary:  p.WorkDir + " cannot be entered",
-				Got:      dir.Problem,
-				Want:     "a directory that the user who launches may enter",
-				WouldSee: workDirError(p, node, message),
-				Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir))},
-			})
+		dir, message := node.Files.WorkDir, "No such file or directory"
+		switch {
+		case dir.Exists && dir.Problem == "is a file":
+			message = "Not a directory"
+		case dir.Exists:
+			message = "Permission denied"
 		}
-	}
-	return append(lackWorkDir(view, lacking), findings...)
-}
-
-// lackWorkDir is nodes without the directory. Where no node has it and nobody
-// said what is to run, the user may have been elsewhere than the launch will be.
-func lackWorkDir(view checks.View, lacking []*facts.Node) []checks.Finding {
-	dir := view.Launch.WorkDir
-	nowhere := len(lacking) == len(view.Nodes) && len(lacking) > 0
-	var findings []checks.Finding
-	for _, node := range lacking {
-		f := checks.Finding{
-			Verdict:  workDirVerdict(view.Launch),
-			Nodes:    []string{node.Name},
-			Summary:  "there is no " + dir,
-			Got:      node.Files.WorkDir.Problem,
-			Want:     "the directory that the launch is typed in",
-			WouldSee: workDirError(view.Launch, node, "No such file or directory"),
-			Remedy:   bringWorkDir(view),
-		}
-		if nowhere {
-			f.Summary = dir + ", where the launch is typed, is on no node"
-			f.Want = "a directory that every node has at the same path"
-			if view.Launch.Script == "" {
+		f := checks.Finding{Verdict: workDirVerdict(p), Nodes: []string{node.Name}, Got: dir.Problem, WouldSee: workDirError(p, node, message)}
+		switch {
+		case dir.Exists && dir.Problem != "":
+			f.Summary, f.Want = p.WorkDir+" cannot be entered", "a directory that the user who launches may enter"
+			f.Remedy = []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir))}
+			closed = append(closed, f)
+		case !dir.Exists && nowhere:
+			f.Summary, f.Want = p.WorkDir+", where the launch is typed, is on no node", "a directory that every node has at the same path"
+			f.Remedy = bringWorkDir(view)
+			if p.Script == "" { // the user may be elsewhere than the launch will be
 				f.Verdict = checks.Warn
 				f.Remedy = append([]fix.Command{fix.Here("cd …   # to where the launch will be typed, and run preflight from there")}, f.Remedy...)
 			}
+			lacking = append(lacking, f)
+		case !dir.Exists:
+			f.Summary, f.Want = "there is no "+p.WorkDir, "the directory that the launch is typed in"
+			f.Remedy = bringWorkDir(view)
+			lacking = append(lacking, f)
 		}
-		findings = append(findings, f)
 	}
-	return findings
+	return append(lacking, closed...)
 }
 
 // bringWorkDir has the directory on {nodes} too: by the mount that the others

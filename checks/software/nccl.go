@@ -52,10 +52,9 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		Name:    "NCCL",
 		Version: nccl.Version,
 		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
-		Look:    remedy.Pip(view).List(),
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
-	findings = append(findings, wanted.findings(nodes)...)
+	findings = append(findings, wanted.findings(view, nodes)...)
 	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}
@@ -63,7 +62,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	for _, d := range compare.Differences(compare.Among(nodes, "NCCL for CUDA", cuda)) {
 		f := d.Finding("NCCL builds")
 		f.Verdict, f.WouldSee = checks.Warn, "nothing as a rule: NCCL compares only its own version"
-		f.Remedy = []fix.Command{wanted.Look}
+		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		findings = append(findings, f)
 	}
 	return findings

@@ -80,17 +80,14 @@ func judgePackage(view checks.View, name string) []checks.Finding {
 	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] != "" }) {
 		return ranks.Nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(compare.AsStated(view, nodes, compare.PackagePath(name)))
+	return requiredPackage(view, name).findings(view, compare.AsStated(view, nodes, compare.PackagePath(name)))
 }
 
 // required is something the launch cannot do without on any node.
 type required struct {
 	Name    string
 	Version func(*facts.Node) string // "" where it is not installed
-	// Install is the command that brings a node to a version, Look the one
-	// that shows what is there, for when no version is known to be right.
 	Install func(version string) fix.Command
-	Look    fix.Command
 	Remove  []fix.Command // what takes it away, nil for nothing
 	Lacking string        // what a rank without it dies with
 }
@@ -99,7 +96,7 @@ type required struct {
 // have none, and then the few that have it are the odd ones; those that have it
 // are compared among themselves. What ranks of unlike versions die with is left
 // to the caller.
-func (r required) findings(nodes []*facts.Node) []checks.Finding {
+func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Finding {
 	var have []*facts.Node
 	var held, lack []string
 	for _, node := range nodes {
@@ -113,16 +110,21 @@ func (r required) findings(nodes []*facts.Node) []checks.Finding {
 		return nil
 	}
 	var findings []checks.Finding
+	look := []fix.Command{remedy.Pip(view).List()} // where no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have):
+		evenOut := look
+		if r.Remove != nil {
+			evenOut = append(slices.Clone(r.Remove), r.Install(most.Value).At(lack...).Remark("or: on every node"))
+		}
 		return []checks.Finding{{
 			Nodes:    held,
 			Summary:  r.Name + " is installed here and not on most nodes",
 			Got:      r.Name + " " + most.Value,
 			Want:     "on every node, or on none",
 			WouldSee: r.Lacking + ", on the others",
-			Remedy:   r.evenOut(lack, most.Value),
+			Remedy:   evenOut,
 		}}
 	case lack != nil:
 		findings = append(findings, checks.Finding{
@@ -135,21 +137,13 @@ func (r required) findings(nodes []*facts.Node) []checks.Finding {
 	}
 	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
 		f := d.Finding(r.Name + " versions")
-		f.Remedy = []fix.Command{r.Look}
+		f.Remedy = look
 		if !d.Split {
 			f.Remedy = []fix.Command{r.Install(d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-// evenOut takes a thing away where it is alone, or brings it to those that lack it.
-func (r required) evenOut(lack []string, version string) []fix.Command {
-	if r.Remove == nil {
-		return []fix.Command{r.Look}
-	}
-	return append(slices.Clone(r.Remove), r.Install(version).At(lack...).Remark("or: on every node"))
 }
 
 // requiredPackage is a python package with its name on the package index.
@@ -164,7 +158,6 @@ func requiredPackage(view checks.View, name string) required {
 		Install: func(version string) fix.Command {
 			return remedy.Pip(view).Install([]fix.Requirement{{Name: name, Version: version}})[0]
 		},
-		Look:    remedy.Pip(view).List(),
 		Remove:  []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))},
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}

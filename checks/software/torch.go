@@ -38,7 +38,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 	wanted.Version = torchRelease
 	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
 	nodes = compare.AsStated(view, compare.AsStated(view, nodes, compare.PackagePath("torch")), "python.torch.version")
-	findings := wanted.findings(nodes)
+	findings := wanted.findings(view, nodes)
 	for i := range findings {
 		if findings[i].WouldSee == "" {
 			findings[i].WouldSee = protocolsWouldSee(view, nodes)
@@ -53,7 +53,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
 		}
-		f.Remedy = []fix.Command{wanted.Look}
+		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		if !d.Split {
 			f.Remedy = []fix.Command{installTorch(view, nodes, d.Deviations[0].Want)}
 		}
