@@ -35,7 +35,8 @@ type Check struct {
 	// Needs are the sections a node must have shown. Run gets only nodes that
 	// have them all; the others become unknown, with the reason.
 	Needs []facts.Section
-	// OnHead asks for the sections on the launching machine instead.
+	// OnHead asks for the sections on the launching machine instead, of which its findings
+	// are that name no node.
 	OnHead bool
 	// FromPolicy says that the policy decides what is looked at: Run gets every node,
 	// and says itself what could not be seen.

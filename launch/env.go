@@ -324,7 +324,7 @@ func (o Options) inherited(env *facts.Env) *facts.Env {
 	if o.Program != ProgramAccelerate || env == nil {
 		return env
 	}
-	already, _ := lookup(env, "PYTHONPATH")
+	already, _ := Lookup(env, "PYTHONPATH")
 	paths := slices.DeleteFunc(strings.Split(already, ":"), func(entry string) bool { return entry == "" })
 	changed := *env
 	changed.Vars = slices.DeleteFunc(slices.Clone(env.Vars), func(s facts.Setting) bool { return s.Name == "PYTHONPATH" })

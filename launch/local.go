@@ -29,7 +29,7 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	o.MasterAddr = "127.0.0.1"
 	f := &o.Filter
 	chosen := f.Include != "" || f.Exclude != "" || f.NumNodes.N > 1 || f.NumGPUs.N > 0
-	if visible, _ := lookup(head.Env, "CUDA_VISIBLE_DEVICES"); visible != "" && !chosen {
+	if visible, _ := Lookup(head.Env, "CUDA_VISIBLE_DEVICES"); visible != "" && !chosen {
 		f.Include = "localhost:" + visible
 	}
 	switch {

@@ -56,7 +56,7 @@ func (r runner) mvapichCommand() []string {
 // rank, and one for all that asks the environment for its rank.
 func (r runner) mpichCommand() []string {
 	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
-	hosts := []string{"-hosts", strings.Join(hostNames(r.Hosts), ",")}
+	hosts := []string{"-hosts", strings.Join(HostNames(r.Hosts), ",")}
 	argv, exports := []string{"mpirun"}, r.exported("-genv")
 	switch {
 	case r.before("0.9.2"):
@@ -94,7 +94,7 @@ func (r runner) impiCommand() []string {
 	if !r.before("0.11.2") {
 		argv = append(argv, "-genv", "I_MPI_PIN", "0")
 	}
-	argv = append(argv, "-hosts", strings.Join(hostNames(r.Hosts), ","))
+	argv = append(argv, "-hosts", strings.Join(HostNames(r.Hosts), ","))
 	return append(argv, r.rankCommands(false)...)
 }
 

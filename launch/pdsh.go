@@ -20,7 +20,7 @@ func (r runner) pdshCommand() []string {
 	if !r.before("0.6.6") {
 		argv = append(argv, "-S")
 	}
-	argv = append(argv, "-f", "1024", "-w", strings.Join(hostNames(r.active), ","))
+	argv = append(argv, "-f", "1024", "-w", strings.Join(HostNames(r.active), ","))
 	argv = append(argv, r.words...)
 	if !r.before("0.17.1") && r.VenvScript != "" {
 		source := "source " + r.VenvScript
@@ -63,7 +63,7 @@ func (r runner) pdshEnvironment() []facts.Setting {
 	if r.SSHPort == 0 {
 		return settings
 	}
-	before, _ := lookup(r.env, sshArgsAppend)
+	before, _ := Lookup(r.env, sshArgsAppend)
 	blanks := " "
 	switch {
 	case r.before("0.11.0"):
@@ -78,14 +78,14 @@ func (r runner) pdshEnvironment() []facts.Setting {
 const sshArgsAppend = "PDSH_SSH_ARGS_APPEND"
 
 func pythonPath(workDir string, env *facts.Env) string {
-	if already, set := lookup(env, "PYTHONPATH"); set {
+	if already, set := Lookup(env, "PYTHONPATH"); set {
 		return workDir + ":" + already
 	}
 	return workDir
 }
 
-// lookup is a variable of an environment that may not have been seen.
-func lookup(env *facts.Env, name string) (value string, set bool) {
+// Lookup is a variable of an environment that may not have been seen.
+func Lookup(env *facts.Env, name string) (value string, set bool) {
 	if env == nil {
 		return "", false
 	}
@@ -96,7 +96,7 @@ func lookup(env *facts.Env, name string) (value string, set bool) {
 	return env.Vars[i].Value, true
 }
 
-func hostNames(hosts []hostfile.Host) []string {
+func HostNames(hosts []hostfile.Host) []string {
 	var names []string
 	for _, host := range hosts {
 		names = append(names, host.Name)

@@ -151,7 +151,7 @@ func (r *runner) launcherRefused() error {
 }
 
 func (r runner) has(name string) bool {
-	_, set := lookup(r.env, name)
+	_, set := Lookup(r.env, name)
 	return set
 }
 

@@ -32,7 +32,7 @@ func (r runner) slurmCommand() []string {
 			argv = append(argv, "--exclude", r.Filter.Exclude)
 		}
 	} else if r.Filter.Include != "" || r.Filter.Exclude != "" {
-		argv = append(argv, "--nodelist", strings.Join(hostNames(r.active), ","), "--nodes", strconv.Itoa(len(r.active)))
+		argv = append(argv, "--nodelist", strings.Join(HostNames(r.active), ","), "--nodes", strconv.Itoa(len(r.active)))
 	}
 	if r.Filter.NumNodes.N > 0 {
 		argv = append(argv, "--nodes", strconv.Itoa(r.Filter.NumNodes.N))

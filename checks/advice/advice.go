@@ -117,7 +117,7 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	names := proof.Common(view.Nodes, func(n *facts.Node) string { return activePorts(view, n) })
 	isFree := func(node *facts.Node) bool {
 		env := ranks.Env(view, node)
-		return !ranks.KeptOffRDMA(env) && env["NCCL_IB_HCA"].Value == ""
+		return !nccl.KeptOffRDMA(env) && env["NCCL_IB_HCA"].Value == ""
 	}
 	if !strings.Contains(names, "/Ethernet") || !all(view.Nodes, isFree) {
 		return nil // InfiniBand ports alone need no advice
@@ -174,7 +174,7 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 				continue
 			}
 			index := nccl.GIDIndex(*port.IBPort, env, "")
-			if !ranks.HasGID(*port.IBPort, func(g facts.GID) bool { return g.Index == index && ranks.IsV2(g) }) {
+			if !slices.ContainsFunc(port.GIDs, func(g facts.GID) bool { return g.Index == index && nccl.IsRoCEv2(g) }) {
 				return nil
 			}
 			found[index] = true

@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"preflight/checks"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
 	"preflight/facts"
 )
 
@@ -89,5 +91,40 @@ func TestLookup(t *testing.T) {
 	}
 	if _, known := Lookup("no-such-check"); known {
 		t.Error("a check that does not exist was found")
+	}
+}
+
+// TestDependenciesComeFirst: what a check asks for has been judged, by a check of the catalogue.
+func TestDependenciesComeFirst(t *testing.T) {
+	place := map[string]int{}
+	for at, i := range engine.InOrder(Catalogue) {
+		place[Catalogue[i].ID] = at
+	}
+	if len(place) != len(Catalogue) {
+		t.Errorf("%d of %d checks are evaluated", len(place), len(Catalogue))
+	}
+	for _, check := range Catalogue {
+		for _, id := range check.DependsOn {
+			before, known := place[id]
+			if !known {
+				t.Errorf("%s depends on %s, which is no check", check.ID, id)
+			} else if before >= place[check.ID] {
+				t.Errorf("%s depends on %s, which is evaluated after it", check.ID, id)
+			}
+		}
+	}
+}
+
+func TestHealthyFleetIsHealthy(t *testing.T) {
+	for _, n := range []int{1, 2, 4, 40} {
+		report := judged(fleettest.Healthy(n), Catalogue...)
+		if report.ExitCode != 0 || len(report.Findings) > 0 || len(report.Diff) > 0 {
+			t.Errorf("%d nodes: verdict %s, findings %+v, diff %+v", n, report.Verdict, report.Findings, report.Diff)
+		}
+		for _, outcome := range report.Checks {
+			if outcome.Verdict == checks.Unknown {
+				t.Errorf("%d nodes: %s is unknown: %s", n, outcome.Check, outcome.Reason)
+			}
+		}
 	}
 }

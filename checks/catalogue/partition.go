@@ -15,7 +15,7 @@ type Partition struct {
 	// Bad are named by a finding that fails the run.
 	Bad []string
 	// Unknown are accused of nothing and not known to be good: a finding says that
-	// something could not be told of them, a section that a check needs is missing, their
+	// something is not known of them, a section that a check needs is missing, their
 	// connection broke, or they were not reached and nobody says that it is their fault.
 	// They had not answered when the run was interrupted, or the checks that would accuse
 	// them are switched off or waived. The exit code does not show them where another node
@@ -26,8 +26,8 @@ type Partition struct {
 	Whole []string
 }
 
-// Parts parts the fleet of a report that is concluded.
-func Parts(r checks.Report) Partition {
+// PartitionOf puts each node of a concluded report where it belongs.
+func PartitionOf(r checks.Report) Partition {
 	var nodes Partition
 	accused, unsure := map[string]bool{}, map[string]bool{}
 	for _, f := range r.Findings {

@@ -163,7 +163,13 @@ func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Findin
 	}
 	weighs := view.Policy.SeverityOf(check)
 	view.Stated = func(fact string) []checks.Stated { return e.held.Of(fact, view.Policy, weighs, e.waivers.waives) }
-	return check.Run(view)
+	findings := check.Run(view)
+	for i, f := range findings {
+		if check.OnHead && f.Nodes == nil && f.Verdict != checks.Skip {
+			findings[i].Nodes = []string{view.Head.Name}
+		}
+	}
+	return findings
 }
 
 // mustDepend panics where a check asks what it has not declared: that may not have been judged

@@ -135,11 +135,11 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 		}
 		wanted, isNumber := nccl.Number(index.Value)
 		switch given := isNumber && wanted >= 0; {
-		case given && !ranks.HasGID(*port.IBPort, func(g facts.GID) bool { return int64(g.Index) == wanted }):
+		case given && !slices.ContainsFunc(port.GIDs, func(g facts.GID) bool { return int64(g.Index) == wanted }):
 			f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device
 			f.Got = ranks.Origin(view, index) + "; there is " + gidIndexes(*port.IBPort)
 			f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
-		case !given && !ranks.HasGID(*port.IBPort, ranks.IsV2):
+		case !given && !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2):
 			f.Summary = device + " has no RoCE v2 GID"
 			f.Got = gidIndexes(*port.IBPort)
 			f.Want = "an IPv4 address on its interface " + port.NetDev
@@ -158,7 +158,7 @@ func portsWithV2(networks map[*facts.Node]nccl.Network) map[string]bool {
 	names := map[string]bool{}
 	for _, network := range networks {
 		for _, port := range network.Ports {
-			if port.LinkLayer == "Ethernet" && ranks.HasGID(*port.IBPort, ranks.IsV2) {
+			if port.LinkLayer == "Ethernet" && slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
 				names[port.Name()] = true
 			}
 		}

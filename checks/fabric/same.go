@@ -227,7 +227,7 @@ func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GI
 	if port.LinkLayer != "Ethernet" || port.State != "ACTIVE" {
 		return facts.GID{}, false
 	}
-	index := nccl.GIDIndex(*port, launch.RankEnv(node.Env, view.Launch.Exports), ranks.NCCLVersion(node))
+	index := nccl.GIDIndex(*port, launch.RankEnv(node.Env, view.Launch.Exports), nccl.Version(node))
 	at := slices.IndexFunc(port.GIDs, func(g facts.GID) bool { return g.Index == index })
 	if at < 0 {
 		return facts.GID{}, false
@@ -243,7 +243,7 @@ func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 		gid, found := chosenGID(view, node, port)
 		index, isNumber := nccl.Number(ranks.Env(view, node)["NCCL_IB_GID_INDEX"].Value)
 		given := isNumber && index >= 0
-		if !found || gid.Type == "" || !given && !ranks.HasGID(*port, ranks.IsV2) {
+		if !found || gid.Type == "" || !given && !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
 			return ""
 		}
 		family := "IPv6"

@@ -32,7 +32,7 @@ shift; exec sh -c "$*"`,
 case $2 in -*|*@-*|^*|/*) touch pwned;; esac
 shift 2; exec sh -c "$*"`,
 		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`,
-		"tell": `for word; do printf '%s\0' "$word"; done >> "$TOLD"`,
+		"tell": `for word; do printf '%s\0' "$word"; done >> "$RECEIVED"`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -41,8 +41,8 @@ shift 2; exec sh -c "$*"`,
 	return dir
 }
 
-// paste runs a line as it would be typed, and returns what was told and what was made.
-func paste(t *testing.T, bin, line string) (told []string, made []os.DirEntry) {
+// paste runs a line as it would be typed, and returns what arrived and what was made.
+func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntry) {
 	t.Helper()
 	dir, err := os.MkdirTemp(bin, "")
 	if err != nil {
@@ -51,36 +51,36 @@ func paste(t *testing.T, bin, line string) (told []string, made []os.DirEntry) {
 	defer os.RemoveAll(dir)
 	command := exec.CommandContext(t.Context(), "sh", "-c", line)
 	command.Dir = filepath.Join(dir, "work")
-	record := filepath.Join(dir, "told")
-	command.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=/nowhere", "TOLD=" + record}
+	record := filepath.Join(dir, "received")
+	command.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=/nowhere", "RECEIVED=" + record}
 	if err := os.Mkdir(command.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command.Run() // whether it works is told by what it tells
+	command.Run() // whether it works shows in what it prints
 	if made, err = os.ReadDir(command.Dir); err != nil {
 		t.Fatal(err)
 	}
-	text, _ := os.ReadFile(record) // there is none where nothing was told
+	text, _ := os.ReadFile(record) // there is none where nothing arrived
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), made
 }
 
-// pasted remembers what lines told that made nothing: many words are refused in the same one.
+// pasted remembers what lines printed that made nothing: many words are refused in the same one.
 type pasted struct {
-	bin  string
-	told map[string][]string
+	bin      string
+	received map[string][]string
 }
 
 func (p pasted) line(t *testing.T, line string) []string {
 	t.Helper()
-	told, known := p.told[line]
+	received, known := p.received[line]
 	if !known {
 		var made []os.DirEntry
-		if told, made = paste(t, p.bin, line); len(made) > 0 {
+		if received, made = paste(t, p.bin, line); len(made) > 0 {
 			t.Errorf("%s is made where this is pasted: %s", made[0].Name(), line)
 		}
-		p.told[line] = told
+		p.received[line] = received
 	}
-	return told
+	return received
 }
 
 // TestNothingOfAnArgumentRuns pastes hostile words of every type at every depth: each arrives
@@ -115,13 +115,13 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				On("true `tell %s`", arg).At("w9").Addressed(one),
 				EachHost("true $host; tell %s", arg).Addressed(one),
 			} {
-				switch told := lines.line(t, line); {
-				case slices.Equal(told, []string{want}):
+				switch received := lines.line(t, line); {
+				case slices.Equal(received, []string{want}):
 					arrivals++
-				case slices.Equal(told, []string{""}) && strings.Contains(line, "# "):
+				case slices.Equal(received, []string{""}) && strings.Contains(line, "# "):
 					refusals++
 				default:
-					t.Errorf("%s %q arrives as %q: %s", name, word, told, line)
+					t.Errorf("%s %q arrives as %q: %s", name, word, received, line)
 				}
 			}
 			for _, line := range []string{
@@ -132,7 +132,7 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				Note("see %s", arg).Addressed(one),
 			} {
 				lines.line(t, line)
-				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // a shell that was told of no remarks
+				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // a shell that takes a remark for code
 			}
 		}
 		if refusals == 0 || arrivals == 0 {
@@ -165,8 +165,8 @@ func TestNothingOfANameRuns(t *testing.T) {
 // TestTheSandboxTells has the programs of the sandbox do what a hostile word would have them do.
 func TestTheSandboxTells(t *testing.T) {
 	bin := sandbox(t)
-	if told, _ := paste(t, bin, "ssh -p 22 w1 \"tell 'a b'\" c"); !slices.Equal(told, []string{"a b", "c"}) {
-		t.Errorf("told %q", told)
+	if received, _ := paste(t, bin, "ssh -p 22 w1 \"tell 'a b'\" c"); !slices.Equal(received, []string{"a b", "c"}) {
+		t.Errorf("received %q", received)
 	}
 	for _, line := range []string{
 		"touch pwned", "ssh w1 'touch pwned'", "ssh '-oProxyCommand=touch pwned' w1", "ssh 'user@-oProxyCommand=touch pwned' true",

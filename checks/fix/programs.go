@@ -26,29 +26,27 @@ func rsyncOptions(path string) Arg {
 
 // Install installs a package by the distribution's own tool, or by either where the name of
 // the system does not tell which: its names with apt and with dnf. Where it runs is Here or On.
-func Install(where func(literal, ...Arg) Command, system string, apt literal, dnf ...literal) []Command {
-	var packages []Arg
-	for _, name := range dnf {
-		packages = append(packages, Code(name))
-	}
-	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y %s", Join(" ", packages...))
-	is := func(families ...string) bool {
-		return slices.ContainsFunc(families, func(name string) bool { return strings.Contains(system, name) })
-	}
+func Install(where func(literal, ...Arg) Command, system string, apt, dnf literal) []Command {
+	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y "+dnf)
 	switch {
-	case is("Debian", "Ubuntu"):
+	case likeDebian.MatchString(system):
 		return []Command{withAPT}
-	case is("Red Hat", "Rocky", "AlmaLinux", "CentOS", "Fedora", "Oracle", "Amazon"):
+	case likeRedHat.MatchString(system):
 		return []Command{withDNF}
 	}
 	return []Command{withAPT, withDNF}
 }
 
+var (
+	likeDebian = regexp.MustCompile("Debian|Ubuntu")
+	likeRedHat = regexp.MustCompile("Red Hat|Rocky|AlmaLinux|CentOS|Fedora|Oracle|Amazon")
+)
+
 // Pip is that of an interpreter, on the nodes of a finding.
 type Pip struct {
 	Python string // its path
 	// Managed is one that its distribution keeps pip off (PEP 668: Debian 12, Ubuntu 23.04, with
-	// python 3.11). It is told by a variable that it may: pip before 23.0.1 does not know the
+	// python 3.11). A variable says that it may: pip before 23.0.1 does not know the
 	// option, and passes over a variable that it does not know.
 	Managed bool
 }

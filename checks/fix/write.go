@@ -10,7 +10,7 @@ type text struct {
 
 // writer writes arguments where code names them. Where code has opened a quotation, which no
 // quoting of ours gets out of, an argument must be plain, or the command is refused. In a
-// remark it is left out instead: some shells are told that there are none.
+// remark it is left out instead: some shells take a remark for code.
 type writer struct {
 	strings.Builder
 	names    func(string) (Arg, bool)
@@ -33,7 +33,7 @@ const hereDocument quotation = 0xff
 const remarkMark = "   # "
 
 // sudo is what root leaves out, and what it has instead.
-var sudo = [...][2]string{{"sudo ", ""}, {"sudoedit ", "vi "}}
+var sudo = []struct{ asked, asRoot string }{{"sudo ", ""}, {"sudoedit ", "vi "}}
 
 func (w *writer) text(t text) {
 	code, next := string(t.literal), 0
@@ -118,14 +118,14 @@ func (w *writer) name(code string) (taken int) {
 // program writes a word that may be one that root does without.
 func (w *writer) program(code string) (taken int) {
 	for _, s := range sudo {
-		if strings.HasPrefix(code, s[0]) {
+		if strings.HasPrefix(code, s.asked) {
 			w.usedSudo = true
 			if w.asRoot {
-				w.WriteString(s[1])
+				w.WriteString(s.asRoot)
 			} else {
-				w.WriteString(s[0])
+				w.WriteString(s.asked)
 			}
-			return len(s[0])
+			return len(s.asked)
 		}
 	}
 	w.WriteByte(code[0])

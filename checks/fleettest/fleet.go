@@ -1,7 +1,9 @@
+// Package fleettest has the healthy fleet that tests start from. Only tests import it.
 package fleettest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,26 +27,34 @@ func Healthy(n int) Fleet {
 	fleet := Fleet{Launch: launch.Prediction{
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
 		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
-		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data"},
+		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data"}, DeepSpeed: "0.16.2",
+		// ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
+		Config: &dsconfig.Config{
+			Path: "/home/train/job/ds.json", ZeroStage: 3, Ops: []string{"cpu_adam", "async_io"},
+			Offload: []dsconfig.Offload{{What: "optimizer", Device: "nvme", Path: "/local_nvme"}},
+		},
 	}}
-	fleet.Launch.DeepSpeed, fleet.Launch.Config = "0.16.2", healthyConfig()
 	for _, file := range healthyFiles().Files {
 		fleet.Launch.Files = append(fleet.Launch.Files, file.LaunchFile)
 	}
-	var names []string
-	for i := range n {
-		names = append(names, fmt.Sprintf("w%d", i+1))
-	}
-	slots := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	fleet.NotTried = map[facts.Section]string{facts.SectionThroughput: "not asked for: --throughput measures it"}
-	for i, name := range names {
-		fleet.Launch.Hosts = append(fleet.Launch.Hosts, hostfile.Host{Name: name, Slots: slots, Line: i + 1})
+	names, slots := make([]string, n), []int{0, 1, 2, 3, 4, 5, 6, 7}
+	for i := range n {
+		names[i] = fmt.Sprintf("w%d", i+1)
+		fleet.Launch.Hosts = append(fleet.Launch.Hosts, hostfile.Host{Name: names[i], Slots: slots, Line: i + 1})
+	}
+	for i := range n {
 		fleet.Nodes = append(fleet.Nodes, healthyNode(i, names))
 	}
 	fleet.Head = &facts.Node{
 		Name: "launching machine", Reached: true,
 		Facts: facts.Facts{
-			Host: HealthyHost(n), Net: healthyNet(n, nil), Env: healthyEnv(), Launcher: healthyLauncher(), Files: healthyFiles(),
+			Host: HealthyHost(n), Net: healthyNet(n, nil), Env: healthyEnv(), Files: healthyFiles(),
+			Launcher: &facts.Launcher{
+				SSHPath: "/usr/bin/ssh", SSHVersion: "OpenSSH_9.2p1",
+				PDSH:     &facts.PDSH{Path: "/usr/bin/pdsh", Version: "2.34", Modules: []string{"ssh", "exec", "rsh"}, ModuleDir: "/usr/lib/x86_64-linux-gnu/pdsh"},
+				Backends: map[string]string{}, DeepSpeed: "/opt/conda/bin/deepspeed", Interpreter: "/opt/conda/bin/python",
+			},
 			Names: &facts.Names{Own: "login", FQDN: "login.cluster", Resolver: "files dns"}, Rehearsal: healthyRehearsal(names),
 		},
 	}
@@ -58,22 +68,36 @@ func healthyNode(i int, names []string) facts.Node {
 	return facts.Node{
 		Name: names[i], Address: address(i), Slots: 8, Reached: true,
 		Facts: facts.Facts{
-			SSH:       &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
-			Host:      HealthyHost(i),
-			Clock:     &facts.Clock{Offset: 0.003, Uncertainty: 0.001},
-			Names:     healthyNames(i, names),
-			Net:       healthyNet(i, names),
-			SHM:       healthySHM(),
-			Limits:    healthyLimits(),
-			Memory:    &facts.Memory{Total: 1 << 40, Available: 900 << 30, THP: "madvise"},
-			Disk:      healthyDisk(),
-			Env:       healthyEnv(),
-			Python:    healthyPython(),
-			IB:        healthyIB(i),
-			Files:     healthyFiles(),
-			GPU:       healthyGPU(),
-			NVML:      healthyNVML(i),
-			Toolchain: healthyToolchain(),
+			SSH:   &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
+			Host:  HealthyHost(i),
+			Clock: &facts.Clock{Offset: 0.003, Uncertainty: 0.001},
+			Names: healthyNames(i, names),
+			Net:   healthyNet(i, names),
+			SHM: &facts.SHM{
+				Exists: true, Mounted: true, FSType: "tmpfs", Options: "rw,nosuid,nodev", Mode: "1777",
+				Size: 512 << 30, Free: 512 << 30, FreeInodes: 1 << 27, Writable: true,
+				ShmMax: 1<<64 - 1<<24, ShmAll: 1<<64 - 1<<24, ShmMni: 4096, RemoveIPC: "no",
+			},
+			Limits: &facts.Limits{
+				MemLock: facts.Limit{Soft: -1, Hard: -1},
+				NoFile:  facts.Limit{Soft: 1 << 20, Hard: 1 << 20},
+				NProc:   facts.Limit{Soft: 1 << 22, Hard: 1 << 22},
+				Stack:   facts.Limit{Soft: 8 << 20, Hard: -1},
+				Core:    facts.Limit{Soft: 0, Hard: -1},
+				FileMax: 1<<63 - 1,
+			},
+			Memory: &facts.Memory{Total: 1 << 40, Available: 900 << 30, THP: "madvise"},
+			Disk:   healthyDisk(),
+			Env:    healthyEnv(),
+			Python: healthyPython(),
+			IB:     healthyIB(i),
+			Files:  healthyFiles(),
+			GPU:    healthyGPU(),
+			NVML:   healthyNVML(i),
+			Toolchain: &facts.Toolchain{
+				CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
+				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/home/train/.cache/torch_extensions",
+			},
 
 			Mesh:       healthyMesh(i, names),
 			Rendezvous: healthyRendezvous(i),
@@ -130,43 +154,19 @@ func healthyNet(i int, names []string) *facts.Net {
 	return seen
 }
 
-func healthySHM() *facts.SHM {
-	return &facts.SHM{
-		Exists: true, Mounted: true, FSType: "tmpfs", Options: "rw,nosuid,nodev", Mode: "1777",
-		Size: 512 << 30, Free: 512 << 30, FreeInodes: 1 << 27, Writable: true,
-		ShmMax: 1<<64 - 1<<24, ShmAll: 1<<64 - 1<<24, ShmMni: 4096, RemoveIPC: "no",
-	}
-}
-
-func healthyLimits() *facts.Limits {
-	return &facts.Limits{
-		MemLock: facts.Limit{Soft: -1, Hard: -1},
-		NoFile:  facts.Limit{Soft: 1 << 20, Hard: 1 << 20},
-		NProc:   facts.Limit{Soft: 1 << 22, Hard: 1 << 22},
-		Stack:   facts.Limit{Soft: 8 << 20, Hard: -1},
-		Core:    facts.Limit{Soft: 0, Hard: -1},
-		FileMax: 1<<63 - 1,
-	}
-}
-
 func healthyDisk() *facts.Disk {
-	var places []facts.Place
-	for _, p := range []struct{ role, path string }{
-		{"workdir", "/home/train/job"}, {"home", "/home/train"}, {"hf-cache", "/home/train/.cache/huggingface"},
-		{"triton-cache", "/home/train/.triton"}, {"torch-extensions", "/home/train/.cache/torch_extensions"},
-	} {
-		places = append(places, facts.Place{
-			Role: p.role, Path: p.path, Exists: true, Writable: true, FSType: "nfs4", Source: "filer:/home",
-			Total: 100 << 40, Free: 40 << 40, FreeInodes: 1 << 30,
-		})
+	place := func(role, path, fsType, source string, total, free, inodes int64) facts.Place {
+		return facts.Place{Role: role, Path: path, Exists: true, Writable: true, FSType: fsType, Source: source, Total: total, Free: free, FreeInodes: inodes}
 	}
-	places = append(places, facts.Place{
-		Role: "offload-optimizer", Path: "/local_nvme", Exists: true, Writable: true, FSType: "xfs", Source: "/dev/nvme1n1", Total: 7 << 40, Free: 6 << 40, FreeInodes: 1 << 28,
-	})
-	return &facts.Disk{Places: append(places, facts.Place{
-		Role: "tmp", Path: "/tmp", Exists: true, Writable: true, FSType: "ext4", Source: "/dev/nvme0n1p2",
-		Total: 1 << 40, Free: 600 << 30, FreeInodes: 1 << 26,
-	})}
+	ofHome := func(role, path string) facts.Place {
+		return place(role, path, "nfs4", "filer:/home", 100<<40, 40<<40, 1<<30)
+	}
+	return &facts.Disk{Places: []facts.Place{
+		ofHome("workdir", "/home/train/job"), ofHome("home", "/home/train"), ofHome("hf-cache", "/home/train/.cache/huggingface"),
+		ofHome("triton-cache", "/home/train/.triton"), ofHome("torch-extensions", "/home/train/.cache/torch_extensions"),
+		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
+		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
+	}}
 }
 
 func healthyEnv() *facts.Env {
@@ -235,21 +235,6 @@ func healthyFiles() *facts.Files {
 	}
 }
 
-// healthyConfig is ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
-func healthyConfig() *dsconfig.Config {
-	return &dsconfig.Config{
-		Path: "/home/train/job/ds.json", ZeroStage: 3, Ops: []string{"cpu_adam", "async_io"},
-		Offload: []dsconfig.Offload{{What: "optimizer", Device: "nvme", Path: "/local_nvme"}},
-	}
-}
-
-func healthyToolchain() *facts.Toolchain {
-	return &facts.Toolchain{
-		CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
-		CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/home/train/.cache/torch_extensions",
-	}
-}
-
 // healthyMesh is full up to 128 nodes. Above, each calls the next in the ring
 // and six others, here in strides that no fleet of a test is a multiple of.
 func healthyMesh(i int, names []string) *facts.Mesh {
@@ -280,27 +265,10 @@ func healthyRendezvous(i int) *facts.Rendezvous {
 // healthyLogins are to all others of a small fleet, else to the next in the
 // ring and to one more.
 func healthyLogins(i int, names []string) *facts.Logins {
-	seen := &facts.Logins{Passed: []string{}}
 	if len(names) <= 8 {
-		for j, name := range names {
-			if j != i {
-				seen.Passed = append(seen.Passed, name)
-			}
-		}
-		return seen
+		return &facts.Logins{Passed: slices.Delete(slices.Clone(names), i, i+1)}
 	}
-	for _, stride := range []int{1, 7} {
-		seen.Passed = append(seen.Passed, names[(i+stride)%len(names)])
-	}
-	return seen
-}
-
-func healthyLauncher() *facts.Launcher {
-	return &facts.Launcher{
-		SSHPath: "/usr/bin/ssh", SSHVersion: "OpenSSH_9.2p1",
-		PDSH:     &facts.PDSH{Path: "/usr/bin/pdsh", Version: "2.34", Modules: []string{"ssh", "exec", "rsh"}, ModuleDir: "/usr/lib/x86_64-linux-gnu/pdsh"},
-		Backends: map[string]string{}, DeepSpeed: "/opt/conda/bin/deepspeed", Interpreter: "/opt/conda/bin/python",
-	}
+	return &facts.Logins{Passed: []string{names[(i+1)%len(names)], names[(i+7)%len(names)]}}
 }
 
 // healthyRehearsal has every node answer pdsh under its own rank.
@@ -356,4 +324,57 @@ func Rename(node *facts.Node, name string) {
 func SetCard(node *facts.Node, index int, name, prefix string) {
 	added := facts.Interface{Name: name, Index: index, Up: true, Running: true, Kind: "physical", Addresses: []string{prefix}}
 	node.Net.Interfaces = append(node.Net.Interfaces, added)
+}
+
+// healthyGPU is eight H100 behind four NVSwitches.
+func healthyGPU() *facts.GPU {
+	seen := &facts.GPU{
+		NVSwitches: 4, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},
+		Doors:         []facts.DeviceNode{{Path: "/dev/nvidia-uvm"}, {Path: "/dev/nvidiactl"}},
+		Libcuda:       []facts.DriverLibrary{{Path: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Version: "550.54.15", From: "ld.so.cache"}},
+		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "active", Running: true},
+		IOMMU:         "passthrough", Redirecting: []string{}, Xids: []facts.Xid{},
+	}
+	for i := range 8 {
+		device := fmt.Sprintf("/dev/nvidia%d", i)
+		seen.Devices, seen.Doors = append(seen.Devices, device), append(seen.Doors, facts.DeviceNode{Path: device})
+		seen.Driver = append(seen.Driver, GPUAddress(i))
+		seen.OnBus = append(seen.OnBus, facts.PCIGPU{
+			Address: GPUAddress(i), Device: "0x2330", Driver: "nvidia", NUMANode: i / 4,
+			Path: []string{fmt.Sprintf("pci0000:%02x", 0x0e+i), fmt.Sprintf("0000:%02x:01.0", 0x0e+i), GPUAddress(i)},
+		})
+	}
+	return seen
+}
+
+func GPUAddress(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0x10+i) }
+
+func healthyNVML(node int) *facts.NVML {
+	seen := &facts.NVML{Source: "nvml", Asked: true, Driver: "550.54.15", Library: "12.550.54.15", CUDA: "12.4"}
+	for i := range 8 {
+		seen.Cards = append(seen.Cards, healthyCard(node, i))
+		links, peers := slices.Repeat([]string{"NV18"}, 8), slices.Repeat([]string{"ok"}, 8)
+		links[i], peers[i] = "X", "X"
+		seen.Topology, seen.Peers = append(seen.Topology, links), append(seen.Peers, peers)
+	}
+	return seen
+}
+
+func healthyCard(node, i int) facts.Card {
+	none, minor, numa, used, celsius, slowdown, persistence := int64(0), i, i/4, int64(1<<20), 34, 87, true
+	return facts.Card{
+		Index: i, UUID: fmt.Sprintf("GPU-%08x-0000-0000-0000-%012x", node, i), Name: "NVIDIA H100 80GB HBM3", Serial: fmt.Sprintf("16%05d%05d", node, i),
+		VBIOS: "96.00.89.00.01", Capability: "9.0", Address: GPUAddress(i), Minor: &minor, NUMANode: &numa, CPUs: "0-55,112-167",
+		Memory: 80 << 30, MemoryUsed: &used,
+		Link:        facts.PCILink{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16, Replays: &none},
+		Clock:       facts.GPUClock{SM: 345, MaxSM: 1980, Memory: 2619, MaxMemory: 2619},
+		Power:       facts.GPUPower{Draw: 70, Limit: 700, Default: 700, Max: 700},
+		Temperature: &celsius, SlowdownAt: &slowdown, Throttle: []string{"gpu-idle"},
+		Persistence: &persistence, ComputeMode: "default", MIG: "disabled", MIGPending: "disabled",
+		ECC:       &facts.ECC{Enabled: true, Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none},
+		Remapped:  &facts.Remapped{},
+		Processes: []facts.GPUUser{},
+		NVLinks:   &facts.NVLinks{Count: 18, Speed: 212_500_000_000, RemoteKind: "switch", Counted: true},
+		Fabric:    &facts.GPUFabric{State: "completed"},
+	}
 }

@@ -37,7 +37,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	if len(nodes) == 0 {
 		return append(findings, ranks.Nowhere(view, "torch")...)
 	}
-	alike := len(compare.GroupBy(nodes, func(n *facts.Node) string { return ranks.TorchKind(n.Python.Torch) })) == 1
+	alike := len(compare.GroupBy(nodes, ranks.TorchKind)) == 1
 	cardsOf := usedCards(view)
 	judged := false
 	for _, node := range nodes {

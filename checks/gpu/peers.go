@@ -95,7 +95,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
 			continue
 		}
-		if !ranks.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks
+		if !nccl.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks
 			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
 	}
@@ -196,7 +196,7 @@ func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes
 		overPCIe = overPCIe || p.status == "ok" && !nccl.ByNVLink(p.joined)
 	}
 	var adapters [][]string
-	if node.IB != nil && len(view.All) > 1 && !ranks.KeptOffRDMA(ranks.Env(view, node)) {
+	if node.IB != nil && len(view.All) > 1 && !nccl.KeptOffRDMA(ranks.Env(view, node)) {
 		for _, device := range node.IB.Devices {
 			if len(device.Path) > 0 {
 				adapters = append(adapters, device.Path)
@@ -275,7 +275,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		if node.IB.Peermem {
 			return "", true
 		}
-		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, ranks.NCCLVersion(node))
+		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, nccl.Version(node))
 	}
 	somewhere := slices.ContainsFunc(nodes, func(node *facts.Node) bool {
 		what, known := lacks(node)

@@ -88,7 +88,7 @@ var NUMAMemory = checks.Check{
 		}
 		return checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
 			odd, verdict := unlikeNUMA(node.Host.NUMA)
-			if len(odd) == 0 || node.Slots < 2 || ranks.NCCLVersion(node) == "" {
+			if len(odd) == 0 || node.Slots < 2 || nccl.Version(node) == "" {
 				return nil
 			}
 			driverCUDA := ""
@@ -101,7 +101,7 @@ var NUMAMemory = checks.Check{
 			return []checks.Finding{{
 				Verdict: verdict,
 				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
-				Got:     strings.Join(odd, ", ") + "; NCCL " + ranks.NCCLVersion(node),
+				Got:     strings.Join(odd, ", ") + "; NCCL " + nccl.Version(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
 				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
 			}}

@@ -31,7 +31,7 @@ var SHMSize = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		usual := ranks.FleetNCCL(view)
 		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
-			of := load{cmp.Or(ranks.NCCLVersion(node), usual), node.Slots}
+			of := load{cmp.Or(nccl.Version(node), usual), node.Slots}
 			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // large fleets are alike
 		})(view)
 	},

@@ -2,12 +2,16 @@ package launcher
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var Args = checks.Check{
@@ -26,7 +30,7 @@ var Args = checks.Check{
 	Run: func(v checks.View) []checks.Finding {
 		var findings []checks.Finding
 		for _, note := range v.Launch.Notes {
-			known, isKnown := traps[note.ID]
+			known, isKnown := noteRules[note.ID]
 			switch {
 			case known.exported, isKnown && v.Launch.Torchrun() && !known.torchrun:
 			case known.look != nil:
@@ -35,29 +39,29 @@ var Args = checks.Check{
 				findings = append(findings, known.finding(v, note))
 			}
 		}
-		return slices.Concat(findings, tornElastic(v), torchrunArgs(v))
+		return slices.Concat(findings, brokenElastic(v), torchrunArgs(v))
 	},
 }
 
 // finding is a note as it stands: its message says what happens and the way out.
-func (t trap) finding(view checks.View, note hostfile.Note) checks.Finding {
-	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{view.Head.Name}, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: t.wouldSee}
-	if note.Line > 0 && !t.inCommand {
+func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
+	f := checks.Finding{Verdict: checks.Warn, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: r.wouldSee}
+	if note.Line > 0 && !r.inCommand {
 		f.Got = fmt.Sprintf("line %d of the hostfile", note.Line)
 	}
-	if t.fatal {
+	if r.fatal {
 		f.Verdict = checks.Fail
 	}
-	if t.fix != nil {
-		f.Remedy = t.fix(view, note)
+	if r.fix != nil {
+		f.Remedy = r.fix(view, note)
 	}
 	return f
 }
 
-// trap is how one of the launch's notes is judged: a warning with the note's own
+// noteRule is how one of the launch's notes is judged: a warning with the note's own
 // words, unless it says otherwise.
-type trap struct {
-	torchrun  bool // torchrun falls into it too; the others are DeepSpeed's
+type noteRule struct {
+	torchrun  bool // it is of torchrun too; the others are DeepSpeed's
 	fatal     bool // the launch cannot come up, or not with what was asked for
 	inCommand bool // the mistake is an argument's, whatever line of the hostfile it meets
 	exported  bool // it is of what the ranks get to see: launcher-env's to judge
@@ -67,14 +71,14 @@ type trap struct {
 	look func(checks.View, hostfile.Note) []checks.Finding
 }
 
-// traps are the notes of packages hostfile and launch; a test holds them
+// noteRules are the notes of packages hostfile and launch; a test holds them
 // together. One that is not here is a warning to whomever it concerns.
-var traps = map[string]trap{
+var noteRules = map[string]noteRule{
 	// Lines of the hostfile.
-	"byte-order-mark": {fatal: true, fix: always(fix.Here("sed -i '1s/^\\xef\\xbb\\xbf//' {hostfile}")), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
+	"byte-order-mark": {fatal: true, fix: command(fix.Here("sed -i '1s/^\\xef\\xbb\\xbf//' {hostfile}")), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
 	"comment-in-name": {wouldSee: "ssh: Could not resolve hostname …#…: Name or service not known"},
 	"quoted-name":     {wouldSee: "Using hostfile at … but host=… was not reachable via ssh."},
-	"ignored-text":    {fix: lineCommand(fix.Code(`s/^(\s*\S+\s+slots=[0-9]+).*/\1/`))},
+	"ignored-text":    {fix: command(fix.Here(`sed -E -i '{line}s/^(\s*\S+\s+slots=[0-9]+).*/\1/' {hostfile}`))},
 	"zero-slots":      {look: zeroSlots},
 	"pdsh-operator":   {fatal: true},
 	"pdsh-range":      {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
@@ -82,45 +86,242 @@ var traps = map[string]trap{
 	"pdsh-rcmd":       {fatal: true, fix: portOut, wouldSee: `pdsh: No such rcmd module "…"`},
 
 	// Who takes part, and where.
-	"include-drops-host":          {inCommand: true, fix: namedInFull},
-	"include-unchecked-slots":     {look: moreSlots(slotsGiven)},
+	"include-drops-host":          {inCommand: true, fix: command(fix.Here("deepspeed --include {include} …   # name the slots of every host"))},
+	"include-unchecked-slots":     {look: moreSlots(command(fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots that line {line} of the hostfile gives; they count from 0")))},
 	"num-gpus-beyond-slots":       {look: moreSlots(fewestDevices)},
-	"num-nodes-beyond-hostfile":   {fix: fewerNodes},
+	"num-nodes-beyond-hostfile":   {fix: command(fix.Here("deepspeed --num_nodes {host_count} …   # or add the missing hosts to the hostfile"))},
 	"single-host-runs-here":       {look: startsHere},
-	"hostfile-ignored":            {fix: slurmNodes, wouldSee: "training on other hosts than the hostfile names"},
-	"slurm-filter":                {fatal: true, fix: slurmNodes, wouldSee: "srun: unrecognized option '--include'"},
-	"accelerate-uneven-processes": {inCommand: true, fix: evenProcesses, wouldSee: "fewer ranks than were asked for"},
-	"autotuning":                  {fix: always(fix.Here("deepspeed …   # without --autotuning"))},
+	"hostfile-ignored":            {fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "training on other hosts than the hostfile names"},
+	"slurm-filter":                {fatal: true, fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "srun: unrecognized option '--include'"},
+	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than were asked for"},
+	"autotuning":                  {fix: command(fix.Here("deepspeed …   # without --autotuning"))},
 
 	// Where the ranks meet.
-	"master-addr-ignored":  {fix: always(fix.Here("deepspeed --launcher=pdsh …   # it hands --master_addr on; or leave the option out"))},
-	"master-port-range":    {fatal: true, fix: always(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
-	"no-ssh-asks-ssh":      {fix: firstAddress, wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
-	"rdzv-backend-unknown": {torchrun: true, look: notForeseen},
-	"openmpi-eth0":         {look: openMPIInterface},
-	"openmpi-needs-mpi":    {fix: always(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
+	"master-addr-ignored": {fix: command(fix.Here("deepspeed --launcher=pdsh …   # it hands --master_addr on; or leave the option out"))},
+	"master-port-range":   {fatal: true, fix: command(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
+	"no-ssh-asks-ssh":     {fix: command(fix.Here("deepspeed --no_ssh --master_addr {first_address} …   # the same on every node")), wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
+	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
+		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // nobody here can look at it
+	}},
+	"openmpi-eth0":      {look: openMPIInterface},
+	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
 	// What gets lost or read again on the way.
-	"option-not-forwarded": {fix: always(fix.Here("deepspeed …   # without the options named above"))},
-	"argument-split":       {fix: always(fix.Here("pip install --upgrade deepspeed   # on every node; or take blanks and quotes out of the arguments"))},
+	"option-not-forwarded": {fix: command(fix.Here("deepspeed …   # without the options named above"))},
+	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or take blanks and quotes out of the arguments"))},
 	"argument-reread":      {look: rereadArguments},
-	"script-reread":        {fatal: true, fix: renamed, wouldSee: "python: can't open file '…': [Errno 2] No such file or directory"},
+	"script-reread":        {fatal: true, fix: command(fix.Here("mv -- {script} {plain_script}   # on every node")), wouldSee: "python: can't open file '…': [Errno 2] No such file or directory"},
 	"workdir-reread":       {look: rereadWorkDir},
-	"interpreter-reread":   {fatal: true, fix: always(fix.Here("python3 -m venv ~/venv   # a python without blanks and signs in its path, on every node")), wouldSee: "bash: line 1: …: No such file or directory"},
-	"venv-script-unended":  {fix: endedVenv},
-	"ssh-port-append":      {fix: always(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
+	"interpreter-reread":   {fatal: true, fix: command(fix.Here("python3 -m venv ~/venv   # a python without blanks and signs in its path, on every node")), wouldSee: "bash: line 1: …: No such file or directory"},
+	"venv-script-unended":  {fix: command(fix.Here("deepspeed --venv_script {ended_venv} …"))},
+	"ssh-port-append":      {fix: command(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
 
 	// What --launcher_args does to pdsh.
 	"launcher-args-hosts":   {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
-	"launcher-args-module":  {fatal: true, fix: always(fix.Here("deepspeed …   # without -R in --launcher_args")), wouldSee: "pdsh: connect: Connection refused"},
-	"launcher-args-timeout": {fatal: true, fix: always(fix.Here("deepspeed …   # without -u in --launcher_args")), wouldSee: "HOST: command timeout"},
-	"launcher-args-fanout":  {look: countedElsewhere},
+	"launcher-args-module":  {fatal: true, fix: command(fix.Here("deepspeed …   # without -R in --launcher_args")), wouldSee: "pdsh: connect: Connection refused"},
+	"launcher-args-timeout": {fatal: true, fix: command(fix.Here("deepspeed …   # without -u in --launcher_args")), wouldSee: "HOST: command timeout"},
+	"launcher-args-fanout":  {look: func(checks.View, hostfile.Note) []checks.Finding { return nil }}, // launcher-ready counts who waits
 
 	// What the ranks get to see.
 	"export-reread":         {exported: true, fix: takenOut},
 	"export-keeps-quotes":   {exported: true, fix: takenOut},
-	"exports-forgotten":     {exported: true, fix: always(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without any variable of the launching machine"},
+	"exports-forgotten":     {exported: true, fix: command(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without any variable of the launching machine"},
 	"timeout-no-number":     {exported: true, fatal: true, fix: takenOut, wouldSee: "ValueError: invalid literal for int() with base 10"},
 	"timeout-not-positive":  {exported: true, fatal: true, fix: takenOut, wouldSee: "DistNetworkError: The client socket has timed out after 0ms"},
-	"accelerate-writes-env": {exported: true, fix: always(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+	"accelerate-writes-env": {exported: true, fix: command(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+}
+
+// command is a fix of one command, in which names in braces stand for what is of this launch.
+func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Command {
+	return func(view checks.View, note hostfile.Note) []fix.Command {
+		slots, address, p := 0, "ADDRESS", view.Launch
+		for _, host := range p.Hosts {
+			slots += len(host.Slots)
+		}
+		if len(view.All) > 0 && fix.IsPlain(view.All[0].Address) {
+			address = view.All[0].Address
+		}
+		return []fix.Command{template.Bind(map[string]fix.Arg{
+			"line":          fix.Number(note.Line),
+			"include":       fix.Word(fullInclude(p)),
+			"host_count":    fix.Number(len(p.Hosts)),
+			"slot_count":    fix.Number(slots),
+			"nodelist":      fix.Word(fmt.Sprintf("--nodelist=%s --nodes=%d", hostfile.Fold(launch.HostNames(p.Hosts)), len(p.Hosts))),
+			"first_address": fix.Host(address),
+			"script":        fix.Path(p.Script),
+			"plain_script":  fix.Path(plain(p.Script)),
+			"workdir":       fix.Path(p.WorkDir),
+			"plain_workdir": fix.Path(plain(p.WorkDir)),
+			"ended_venv":    fix.Word(p.VenvScript + ";"),
+		})}
+	}
+}
+
+// plain is a path with all that a shell reads as something else made a "_".
+func plain(path string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || fix.IsPlain(string(r)) {
+			return r
+		}
+		return '_'
+	}, path)
+}
+
+// writtenOut is how a note ends that says what a bare name should have been.
+var writtenOut = regexp.MustCompile(`: write (\S+:\d+(?:,\d+)*)$`)
+
+// fullInclude is the --include that was meant: the hosts that are left and those
+// that were dropped for want of slots, in hostfile order.
+func fullInclude(prediction launch.Prediction) string {
+	specs := map[int][]string{} // by line of the hostfile
+	for _, host := range prediction.Hosts {
+		specs[host.Line] = append(specs[host.Line], host.Name+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(host.Slots), " ", ","), "[]"))
+	}
+	for _, note := range prediction.Notes {
+		if note.ID != "include-drops-host" {
+			continue
+		}
+		written := writtenOut.FindStringSubmatch(note.Message)
+		if written == nil {
+			return "NAME:0,1,2,3,4,5,6,7"
+		}
+		specs[note.Line] = append(specs[note.Line], written[1])
+	}
+	var include []string
+	for _, line := range slices.Sorted(maps.Keys(specs)) {
+		include = append(include, specs[line]...)
+	}
+	return strings.Join(include, "@")
+}
+
+// lookAtLine is for mistakes that only their author can put right.
+func lookAtLine(note hostfile.Note) []fix.Command {
+	if note.Line == 0 {
+		return []fix.Command{fix.Here("deepspeed --help   # change the option named above")}
+	}
+	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # change this line as said above", fix.Number(note.Line))}
+}
+
+// portOut takes a port out of a host's name and gives it to ssh.
+func portOut(view checks.View, note hostfile.Note) []fix.Command {
+	i := slices.IndexFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return h.Line == note.Line })
+	if i < 0 {
+		return lookAtLine(note)
+	}
+	host, port, _ := strings.Cut(view.Launch.Hosts[i].Name, ":")
+	if strings.Trim(port, "0123456789") != "" || port == "" || !fix.IsPlain(host) {
+		return lookAtLine(note)
+	}
+	return []fix.Command{
+		fix.Here("sed -i '%ss/:%s//' {hostfile}", fix.Number(note.Line), fix.Name(port)),
+		fix.Here("deepspeed --ssh_port %s …", fix.Name(port)).Remark("or Port %s for %s in ~/.ssh/config, where the others listen elsewhere", fix.Name(port), fix.Host(host)),
+	}
+}
+
+// rereadArguments judges arguments of the script that pdsh and the shell of every
+// node read once more: an operator in them ends the command, anything else only
+// changes a value.
+func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
+	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
+		return nil
+	}
+	f := noteRule{fatal: slices.ContainsFunc(sentArguments(view), breaksUp), wouldSee: "a script that gets other arguments than were typed"}.finding(view, note)
+	if f.Verdict == checks.Fail {
+		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
+	}
+	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
+	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
+		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
+	}
+	return []checks.Finding{f}
+}
+
+// rereadWorkDir judges a working directory that no shell changes to: without it a
+// script is not found, unless its path says where it is.
+func rereadWorkDir(view checks.View, note hostfile.Note) []checks.Finding {
+	return []checks.Finding{noteRule{
+		fatal: !strings.HasPrefix(view.Launch.Script, "/"), fix: command(fix.Here("mv -- {workdir} {plain_workdir}   # on every node, and launch from there")), wouldSee: "bash: line 1: cd: too many arguments",
+	}.finding(view, note)}
+}
+
+// sentArguments are the script's arguments as DeepSpeed hands them to pdsh, which
+// by release puts quotes around some.
+func sentArguments(view checks.View) []string {
+	command, count := view.Launch.Command, len(view.Launch.Arguments)
+	if len(command) < count {
+		return nil
+	}
+	return command[len(command)-count:]
+}
+
+// breaksUp is whether a shell finds an operator in a word, or no end of its
+// quotes.
+func breaksUp(word string) bool {
+	var quote rune
+	escaped := false
+	for _, r := range word {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped = true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '\'' || r == '"':
+			quote = r
+		case strings.ContainsRune(";&|<>()\n", r):
+			return true
+		}
+	}
+	return quote != 0 || escaped
+}
+
+// retyped are the arguments as DeepSpeed must be given them for the script to get them.
+func retyped(arguments []string) []string {
+	var words []string
+	for _, argument := range arguments {
+		if !meant(argument) {
+			argument = handedOn(argument)
+		}
+		words = append(words, argument)
+	}
+	return words
+}
+
+// handedOn is what DeepSpeed must be given for a script to get an argument, since
+// 0.12.5: one with a blank it puts in double quotes itself.
+//
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args,
+// 0.12.5 to 0.19.8, and pdsh 2.34, which reads %h, %u, %n and %% in every word.
+func handedOn(argument string) string {
+	if strings.Contains(argument, " ") {
+		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
+	}
+	return pdshWord(fix.Quote(argument))
+}
+
+// meant is whether an argument is quoted already for the shells that will read it
+// once more: whoever did that knows what the script will get.
+func meant(argument string) bool {
+	word := strings.ReplaceAll(argument, "%%", "%")
+	if strings.Contains(word, " ") {
+		got := strings.NewReplacer(`\\`, `\`, `\$`, "$", "\\`", "`").Replace(word)
+		return handedOn(got) == argument
+	}
+	words, err := launch.SplitWords(word)
+	return err == nil && len(words) == 1 && handedOn(words[0]) == argument
+}
+
+// pdshWord doubles every % that pdsh would replace.
+func pdshWord(word string) string {
+	var text strings.Builder
+	for i, r := range word {
+		text.WriteRune(r)
+		if r == '%' && i+1 < len(word) && strings.ContainsRune("hun%", rune(word[i+1])) {
+			text.WriteByte('%')
+		}
+	}
+	return text.String()
 }

@@ -7,17 +7,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"preflight/checks"
 	"preflight/checks/engine"
+	"preflight/checks/fix"
 	"preflight/checks/fleettest"
 	"preflight/hostfile"
 )
 
-// noted finds the traps that the packages write notes of.
+// noted finds the IDs of the notes that the packages write.
 var noted = regexp.MustCompile(`(?:ID: |\b(?:note|trap|add)\()"([a-z0-9-]+)",|return "([a-z0-9]+(?:-[a-z0-9]+)+)",`)
 
-// TestEveryTrapIsJudged holds the table to the packages that set the traps.
-func TestEveryTrapIsJudged(t *testing.T) {
+// TestEveryNoteIsJudged holds the table to the packages that write the notes.
+func TestEveryNoteIsJudged(t *testing.T) {
 	set := map[string]bool{}
 	root := ".."
 	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
@@ -41,27 +44,27 @@ func TestEveryTrapIsJudged(t *testing.T) {
 		}
 	}
 	for name := range set {
-		if _, judged := traps[name]; !judged {
-			t.Errorf("nobody says how the trap %q is judged", name)
+		if _, judged := noteRules[name]; !judged {
+			t.Errorf("nobody says how the note %q is judged", name)
 		}
 	}
-	for name := range traps {
+	for name := range noteRules {
 		if !set[name] {
-			t.Errorf("no package sets the trap %q", name)
+			t.Errorf("no package writes the note %q", name)
 		}
 	}
 }
 
-// TestTrapsAreWellSpoken has every trap sprung, on a fleet that has what it takes
+// TestNotesAreWellSpoken has every note judged, on a fleet that has what it takes
 // to judge it.
-func TestTrapsAreWellSpoken(t *testing.T) {
-	for name, trap := range traps {
+func TestNotesAreWellSpoken(t *testing.T) {
+	for name, rule := range noteRules {
 		fleet := fleettest.Healthy(3)
 		fleet.Launch.Script = "a b.py"
 		fleet.Launch.Rendezvous = ""
 		fleet.Launch.Arguments = []string{"$X"}
 		fleet.Launch.Notes = []hostfile.Note{{ID: name, Line: 2, Message: "NCCL_DEBUG=$X is not what it seems"}}
-		if trap.torchrun {
+		if rule.torchrun {
 			fleet.Launch.Rendezvous, fleet.Launch.MinNodes, fleet.Launch.MaxNodes, fleet.Launch.PerNode = "static", 3, 3, "8"
 		}
 		report := engine.Evaluate([]checks.Check{Args, Env}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
@@ -70,15 +73,66 @@ func TestTrapsAreWellSpoken(t *testing.T) {
 				t.Errorf("%s: nothing to be done about %+v", name, f)
 			}
 			if strings.Contains(name, "-") && strings.Contains(strings.Join(append([]string{f.Summary, f.Got, f.WouldSee}, f.Fix...), " "), name) {
-				t.Errorf("%s: a finding names the trap: %+v", name, f)
+				t.Errorf("%s: a finding names the note: %+v", name, f)
 			}
-			if trap.look == nil && (f.Verdict == checks.Fail) != trap.fatal || (f.Check == "launcher-env") != trap.exported {
+			if rule.look == nil && (f.Verdict == checks.Fail) != rule.fatal || (f.Check == "launcher-env") != rule.exported {
 				t.Errorf("%s: %s by %s", name, f.Verdict, f.Check)
 			}
 		}
 		quiet := name == "launcher-args-fanout" || name == "openmpi-eth0" // it is said elsewhere; every node has one
 		if len(report.Findings) != 1 && !quiet {
 			t.Errorf("%s: %d findings:\n%s", name, len(report.Findings), fleettest.Spelled(report.Findings))
+		}
+	}
+}
+
+// What arrives was tried with DeepSpeed 0.19.8's own quoting, pdsh 2.34 and
+// bash 5.2: every script got the argument as it stands on the left.
+func TestRetyped(t *testing.T) {
+	for _, c := range []struct{ argument, typed string }{
+		{"plain", "plain"},
+		{"--lr=1e-4", "--lr=1e-4"},
+		{"a b", "'a b'"},
+		{"$HOME", `''\''$HOME'\'''`},
+		{"a;b", `''\''a;b'\'''`},
+		{"it's", `''\''it'\''\'\'''\''s'\'''`},
+		{"%n", "%%n"},
+		{"%%", "%%%"},
+		{"%%n", "%%n"}, // doubled already
+		{"100%", "100%"},
+		{"%d", "%d"},
+		{"a $b", `'a \$b'`},
+		{"a `b`", "'a \\`b\\`'"},
+		{`a \b`, `'a \\b'`},
+		{`a "b"`, `'a "b"'`},
+		{"%h of %u", "'%%h of %%u'"},
+	} {
+		line := fix.Here("%s", fix.List[fix.Word](" ", retyped([]string{c.argument}))).Addressed(fix.Audience{IsRoot: func(string) bool { return false }})
+		if diff := cmp.Diff(c.typed, line); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.argument, diff)
+		}
+	}
+}
+
+func TestBreaksUp(t *testing.T) {
+	for word, want := range map[string]bool{
+		"plain": false, "a;b": true, "a|b": true, "(a)": true, "a\nb": true, "'a;b'": false, `"a;b"`: false, `a\;b`: false,
+		"it's": true, `"a`: true, `a\`: true, `'a\'`: false, `"a\"b"`: false, "$HOME": false, "*": false,
+	} {
+		if got := breaksUp(word); got != want {
+			t.Errorf("breaksUp(%q) = %v, want %v", word, got, want)
+		}
+	}
+}
+
+// TestRetypedOnce: what was typed as a fix said is not to be retyped again.
+func TestRetypedOnce(t *testing.T) {
+	for _, argument := range []string{`$HOME`, `{"a":1}`, `a;b`, `two $words here`, "a `b` c", `back\slash and blank`, `50%n`, `it's`, `--x=$A`} {
+		if meant(argument) {
+			t.Errorf("%s passes for quoted", argument)
+		}
+		if typed := handedOn(argument); !meant(typed) {
+			t.Errorf("%s, typed as %s as told, is to be retyped", argument, typed)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var Env = checks.Check{
 func judgeExports(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, note := range view.Launch.Notes {
-		if judged := traps[note.ID]; judged.exported {
+		if judged := noteRules[note.ID]; judged.exported {
 			findings = append(findings, judged.finding(view, note))
 		}
 	}
@@ -50,9 +50,7 @@ func judgeExports(view checks.View) []checks.Finding {
 		findings = append(findings, fileProblems(view, file)...)
 		findings = append(findings, setTwice(view, file)...)
 	}
-	findings = append(findings, namedEnvFile(view)...)
-	findings = append(findings, tooLong(view)...)
-	return append(findings, append(unexported(view), ignored(view)...)...)
+	return slices.Concat(findings, namedEnvFile(view), tooLong(view), unexported(view), ignored(view))
 }
 
 // takenOut takes the variable that a note begins with out where it is set.
@@ -83,7 +81,7 @@ func tooLong(view checks.View) []checks.Finding {
 	}
 	longest := slices.MaxFunc(view.Launch.Exports, func(a, b facts.Setting) int { return len(a.Value) - len(b.Value) })
 	return []checks.Finding{{
-		Verdict: checks.Fail, Nodes: []string{view.Head.Name},
+		Verdict:  checks.Fail,
 		Summary:  "the exported variables are longer than one argument of a program may be",
 		Got:      compare.Exactly(int64(length)) + ", the longest of them " + longest.Name,
 		Want:     "less than " + compare.Exactly(longestArgument),
@@ -96,17 +94,17 @@ func tooLong(view checks.View) []checks.Finding {
 // something else than they seem to, those of one kind together.
 func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	_, problems := launch.ParseEnvFile(file)
-	var kinds []string
-	lines := map[string][]hostfile.LineError{}
-	for _, problem := range problems {
-		if lines[problem.Message] == nil {
-			kinds = append(kinds, problem.Message)
-		}
-		lines[problem.Message] = append(lines[problem.Message], problem)
-	}
 	var findings []checks.Finding
-	for _, kind := range kinds {
-		findings = append(findings, envLines(view, file, lines[kind]))
+	for len(problems) > 0 {
+		var alike, others []hostfile.LineError
+		for _, problem := range problems {
+			if problem.Message == problems[0].Message {
+				alike = append(alike, problem)
+			} else {
+				others = append(others, problem)
+			}
+		}
+		findings, problems = append(findings, envLines(view, file, alike)), others
 	}
 	return findings
 }
@@ -114,7 +112,7 @@ func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 // envLines is one kind of mistake and every line that makes it.
 func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineError) checks.Finding {
 	first := problems[0]
-	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{view.Head.Name}, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
+	f := checks.Finding{Verdict: checks.Warn, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
 	var numbers []string
 	var deletions, shown []fix.Arg
 	for _, problem := range problems {
@@ -157,7 +155,6 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 			continue
 		}
 		findings = append(findings, checks.Finding{
-			Nodes:   []string{view.Head.Name},
 			Summary: fmt.Sprintf("%s sets %s more than once, and the last line wins", file.Path, s.Name),
 			Got:     fmt.Sprintf("%s=%s after other values", s.Name, last[s.Name]),
 			Want:    "one line a name",
@@ -179,7 +176,6 @@ func ignored(view checks.View) []checks.Finding {
 		}
 		argument := strings.ToLower(setting.Name)
 		findings = append(findings, checks.Finding{
-			Nodes:    []string{view.Head.Name},
 			Summary:  setting.Name + " is set where the launch is typed, and DeepSpeed does not read it",
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
@@ -190,19 +186,17 @@ func ignored(view checks.View) []checks.Finding {
 	return append(findings, ignoredDevices(view)...)
 }
 
-// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to
-// the slots of its node.
+// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to the slots of its node.
 func ignoredDevices(view checks.View) []checks.Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
-	value := headVariable(view, name)
-	asSlots := func(h hostfile.Host) bool {
-		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") == value
+	value, _ := launch.Lookup(view.Head.Env, name)
+	isOther := func(h hostfile.Host) bool {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Slots), " ", ","), "[]") != value
 	}
-	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return !asSlots(h) }) {
+	if !view.Launch.StartedBy().LaunchPy || value == "" || view.Launch.Accelerator == "cpu" || !slices.ContainsFunc(view.Launch.Hosts, isOther) {
 		return nil
 	}
 	return []checks.Finding{{
-		Nodes:    []string{view.Head.Name},
 		Summary:  name + " is set where the launch is typed, and with a hostfile DeepSpeed puts the slots of each host in its place",
 		Got:      name + "=" + value,
 		Want:     "the devices as slots of --include",
@@ -215,9 +209,9 @@ func ignoredDevices(view checks.View) []checks.Finding {
 //
 // Source: deepspeed/launcher/runner.py, 0.10.1 and later.
 func namedEnvFile(view checks.View) []checks.Finding {
-	name := headVariable(view, "DS_ENV_FILE")
+	name, _ := launch.Lookup(view.Head.Env, "DS_ENV_FILE")
 	found := func(file facts.EnvFile) bool { return file.Path == name || strings.HasSuffix(file.Path, "/"+name) }
-	f := checks.Finding{Nodes: []string{view.Head.Name}, Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
+	f := checks.Finding{Got: "DS_ENV_FILE=" + name, WouldSee: "nothing: none of its variables is exported"}
 	rest, isHome := strings.CutPrefix(name, "~/")
 	switch {
 	case name == "":
@@ -250,7 +244,12 @@ func unexported(view checks.View) []checks.Finding {
 		if _, isExported := ranks.Exported(view, setting.Name); isExported || setting.Value == "" || !matters(view.Launch, setting.Name) {
 			continue
 		}
-		without := nodesWithout(view, setting)
+		var without []string
+		for _, node := range view.Nodes {
+			if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
+				without = append(without, node.Name)
+			}
+		}
 		if without == nil {
 			continue
 		}
@@ -265,25 +264,12 @@ func unexported(view checks.View) []checks.Finding {
 	return findings
 }
 
-func nodesWithout(view checks.View, setting facts.Setting) (names []string) {
-	for _, node := range view.Nodes {
-		if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
-			names = append(names, node.Name)
-		}
-	}
-	return names
-}
-
 // matters says whether ranks behave differently by a variable that DeepSpeed does
 // not export, or not from every machine: NCCL's it does from one with a GPU.
 func matters(p launch.Prediction, name string) bool {
-	if p.Accelerator != "cpu" && strings.HasPrefix(name, "NCCL_") {
+	prefix, _, isPrefixed := strings.Cut(name, "_")
+	if isPrefixed && (p.Accelerator != "cpu" && prefix == "NCCL" || slices.Contains([]string{"GLOO", "TP", "TORCH"}, prefix)) {
 		return true
-	}
-	for _, prefix := range []string{"GLOO_", "TP_", "TORCH_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
 	}
 	return slices.Contains([]string{"LD_LIBRARY_PATH", "LD_PRELOAD", "DEEPSPEED_TIMEOUT", "DS_ACCELERATOR", "DS_SKIP_CUDA_CHECK",
 		"USE_LIBUV", "OMP_NUM_THREADS", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE",

@@ -8,10 +8,10 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
@@ -21,12 +21,12 @@ const pdshFanOut = 1024
 
 func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	var findings []checks.Finding
-	add := func(f checks.Finding) { findings = append(findings, onHead(view, f)) }
+	add := func(f checks.Finding) { findings = append(findings, f) }
 	switch {
 	case pdsh == nil:
 		add(checks.Finding{
 			Summary: "pdsh is not in PATH of the launching machine",
-			Remedy:  fix.Install(fix.Here, remedy.SystemOf(view.Head), "pdsh", "pdsh", "pdsh-rcmd-ssh"),
+			Remedy:  fix.Install(fix.Here, remedy.SystemOf(view.Head), "pdsh", "pdsh pdsh-rcmd-ssh"),
 		})
 	case len(pdsh.Insecure) > 0:
 		f := checks.Finding{
@@ -86,9 +86,6 @@ func fanOut(launcherArgs []string) int {
 	return most
 }
 
-// countedElsewhere: how many hosts a -f leaves waiting is launcher-ready's line.
-func countedElsewhere(checks.View, hostfile.Note) []checks.Finding { return nil }
-
 // pdshVariables are what pdsh reads from the environment and DeepSpeed does not
 // override (it does PDSH_RCMD_TYPE and, by -f, FANOUT).
 // Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried with that version.
@@ -102,7 +99,7 @@ var pdshVariables = []struct {
 	Summary  string
 	WouldSee string
 }{
-	{"PDSH_COMMAND_TIMEOUT", "2.32", false, checks.Fail, ranks.IsOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
+	{"PDSH_COMMAND_TIMEOUT", "2.32", false, checks.Fail, nccl.IsOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
 	{"PDSH_CONNECT_TIMEOUT", "2.32", false, checks.Warn, func(v string) bool { n, isNumber := nccl.Number(v); return isNumber && n > 0 && n < 5 },
 		"PDSH_CONNECT_TIMEOUT leaves ssh less time than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
 	{"PDSH_SSH_ARGS", "", true, checks.Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own -2 -a -x for ssh, so that the launch logs in otherwise than preflight did",
@@ -115,18 +112,159 @@ func isSet(value string) bool { return value != "" }
 func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	var findings []checks.Finding
 	for _, variable := range pdshVariables {
-		value := headVariable(view, variable.Name)
+		value, _ := launch.Lookup(view.Head.Env, variable.Name)
 		unread := pdsh != nil && variable.Since != "" && hostfile.Before(pdsh.Version, variable.Since)
 		if !variable.Alters(value) || unread || variable.Tried && view.Head.Rehearsal != nil {
 			continue
 		}
-		findings = append(findings, onHead(view, checks.Finding{
+		findings = append(findings, checks.Finding{
 			Verdict:  variable.Verdict,
 			Summary:  variable.Summary,
 			Got:      variable.Name + "=" + value,
 			WouldSee: variable.WouldSee,
 			Remedy:   []fix.Command{fix.Here("unset %s", fix.Variable(variable.Name))},
-		}))
+		})
 	}
 	return findings
+}
+
+// rehearsalFindings compares what pdsh got from the nodes with what our own
+// logins saw there. A node that we did not reach is a finding of the ssh checks.
+func rehearsalFindings(view checks.View) []checks.Finding {
+	tried := view.Head.Rehearsal
+	answers := func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 }
+	reached := slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Reached })
+	switch reason := view.Head.Missing[facts.SectionRehearsal]; {
+	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
+		return nil // launcher-args names the host that pdsh takes for others
+	case tried == nil && reached && reason != "":
+		return []checks.Finding{checks.UnknownFor(view.Head, "pdsh was not tried over the nodes: "+reason)}
+	case tried == nil:
+		return nil
+	case len(tried.Complaints) > 0 && !slices.ContainsFunc(tried.Nodes, answers):
+		return []checks.Finding{{
+			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.List[fix.Word](" ", tried.Command))},
+		}}
+	}
+	var findings []checks.Finding
+	for rank, answer := range tried.Nodes {
+		findings = append(findings, rehearsedNode(view, rank, answer)...)
+	}
+	return findings
+}
+
+// rehearsedNode judges what came back from the node whose rank it is.
+func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []checks.Finding {
+	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == answer.Node })
+	if i >= 0 && !view.All[i].Reached {
+		return nil
+	}
+	f := checks.Finding{Nodes: []string{answer.Node}}
+	names := fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ","))
+	switch {
+	case i < 0:
+		f.Nodes = []string{view.Head.Name}
+		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", answer.Node)
+		f.Got, f.Want = ranksOf(answer), "the hosts of the hostfile, in its order"
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", names)}
+		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
+	case len(answer.Ranks) == 0:
+		return []checks.Finding{noEcho(view, answer)}
+	case !slices.Equal(answer.Ranks, []int{rank}):
+		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
+		f.Got, f.Want = ranksOf(answer), fmt.Sprintf("node rank %d", rank)
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", names)}
+		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
+	case len(answer.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
+		f.Verdict = checks.Warn
+		f.Summary = "prints lines of its own when pdsh logs in, which it did not for preflight"
+		f.Got = answer.Noise[0]
+		f.Remedy = []fix.Command{pdshLogin().Remark("anything printed here comes from start-up files")}
+		f.WouldSee = "these lines among those of the training"
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+func ranksOf(answer facts.RehearsalNode) string {
+	if len(answer.Ranks) == 0 {
+		return "no answer under that name"
+	}
+	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(answer.Ranks), " ", " and "), "[]")
+}
+
+// pdshRefusals are ways in which the ssh that pdsh starts fails where our own
+// login did not, by ssh's own words (OpenSSH 9.2).
+var pdshRefusals = []struct {
+	says    string
+	summary string
+	fix     []fix.Command
+}{
+	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{remedy.AskForKey}},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key")}},
+	{"Permission denied", "pdsh's ssh is refused the login", nil},
+	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", []fix.Command{fix.Here("ssh-add -l")}},
+	{"Could not resolve hostname", "pdsh's ssh does not know the name", []fix.Command{fix.Here("ssh -G {node} | grep -i ^hostname")}},
+	{"Connection refused", "pdsh's ssh knocks where no SSH server listens", []fix.Command{fix.Here("ssh -G {node} | grep -E '^(hostname|port) '")}},
+	{"timed out", "pdsh's ssh gets no answer in its 10 s", nil},
+	{"Bad configuration option", "ssh does not understand its own configuration", nil},
+	{"Bad owner or permissions", "ssh refuses its own configuration", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
+	{"No such rcmd module", "pdsh takes a part of the name for a module of its own", nil},
+	{"command timeout", "pdsh ended the command by its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
+}
+
+// noEcho is a node that let us in and from which pdsh got no echo.
+func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
+	f := checks.Finding{
+		Nodes: []string{answer.Node}, Summary: "pdsh gets no answer from it",
+		Got: "neither output nor an error", WouldSee: "nothing: the node runs no rank, and the others wait for it",
+	}
+	if words := lastLine(answer.Errors); words != "" {
+		// What differs from node to node keeps findings apart that are one.
+		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
+	}
+	refused := slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
+	for _, refusal := range pdshRefusals {
+		if slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, refusal.says) }) {
+			refused, f.Summary = true, refusal.summary
+			f.Remedy = slices.Clone(refusal.fix)
+			break
+		}
+	}
+	if problem := view.Head.Rehearsal.Problem; problem != "" && !refused {
+		return checks.Finding{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf("whether pdsh gets an answer from it is not known (pdsh: %s)", problem)}
+	}
+	f.Summary += ", although preflight logged in"
+	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
+	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
+		if value, _ := launch.Lookup(view.Head.Env, name); value != "" {
+			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Variable(name), fix.Word(value)))
+		}
+	}
+	return f
+}
+
+// exitWords are pdsh's own on an ssh that failed (modules/sshcmd.c).
+const exitWords = "exited with exit code"
+
+// lastLine is the line that tells most: pdsh's own word on ssh's exit code is the
+// last one and the least.
+func lastLine(errors []string) string {
+	for _, line := range slices.Backward(errors) {
+		if !strings.Contains(line, exitWords) && line != "…" {
+			return line
+		}
+	}
+	if len(errors) == 0 {
+		return ""
+	}
+	return errors[0]
+}
+
+// pdshLogin is the login that pdsh's ssh module makes (pdsh 2.34,
+// modules/sshcmd.c), without the variables that change it.
+func pdshLogin() fix.Command {
+	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true")
 }

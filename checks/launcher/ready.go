@@ -1,14 +1,22 @@
+// Package launcher judges what starts the ranks, as it will really do it: its programs and
+// arguments, what it exports, and the working directory, script and files that the nodes need.
+//
+// It refuses to judge another launcher than the one that is meant.
 package launcher
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 var Ready = checks.Check{
@@ -44,12 +52,18 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	case by.Name != "":
 		findings = append(findings, backendFindings(view, by)...)
 	default:
-		findings = append(findings, onHead(view, checks.Finding{
+		findings = append(findings, checks.Finding{
 			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", view.Launch.Launcher),
 			Want:     "one of " + strings.Join(launch.LauncherNames(), ", "),
 			WouldSee: "NotImplementedError: Unknown launcher " + view.Launch.Launcher,
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher=%s …", fix.Name(launch.DefaultLauncher))},
-		}))
+		})
+	}
+	elsewhere := view.Launch.Script == "" && view.Head.Launcher.DeepSpeed == ""
+	for i, f := range findings {
+		if elsewhere && f.Nodes == nil && f.Verdict != checks.Warn {
+			findings[i].Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
+		}
 	}
 	return findings
 }
@@ -62,11 +76,11 @@ func sshClient(view checks.View) []checks.Finding {
 	if view.Head.Launcher.SSHPath != "" || noHostfile || byHand {
 		return nil
 	}
-	return []checks.Finding{onHead(view, checks.Finding{
+	return []checks.Finding{{
 		Summary:  "there is no ssh client on the launching machine",
 		WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
 		Remedy:   fix.Install(fix.Here, remedy.SystemOf(view.Head), "openssh-client", "openssh-clients"),
-	})}
+	}}
 }
 
 // programFindings judges what the command begins with. Where no command was
@@ -74,7 +88,7 @@ func sshClient(view checks.View) []checks.Finding {
 func programFindings(view checks.View) []checks.Finding {
 	program, python := view.Launch.Program, view.Head.Python
 	f := checks.Finding{
-		Nodes: []string{view.Head.Name}, Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
+		Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
 		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Package(program))},
 	}
 	switch {
@@ -92,12 +106,118 @@ func programFindings(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// onHead makes a finding one of the launching machine. Who has no deepspeed
-// there may be on the wrong machine altogether.
-func onHead(view checks.View, f checks.Finding) checks.Finding {
-	f.Nodes = []string{view.Head.Name}
-	if view.Head.Launcher.DeepSpeed == "" && view.Launch.Script == "" && f.Verdict != checks.Warn {
-		f.Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
+// backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
+func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
+	for _, program := range by.Programs {
+		if view.Head.Launcher.Backends[program] == "" { // the others come with it
+			return []checks.Finding{{
+				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", by.Name, program),
+				Want:     "its environment module loaded, or its directory in PATH",
+				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", by.Name),
+				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)), fix.Here("deepspeed --launcher=pdsh …")},
+			}}
+		}
 	}
-	return f
+	switch {
+	case by.Allocation != "":
+		return outsideAllocation(view, by)
+	case by.Program() == "mpirun":
+		return otherMPI(view, by)
+	}
+	return nil
+}
+
+// otherMPI warns of an mpirun that may be another MPI's: each has options of its
+// own, and DeepSpeed never asks which one it starts. Where two of them share a
+// directory a look at names cannot tell.
+func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
+	programs := view.Head.Launcher.Backends
+	asked, mpirun := by.Programs[0], programs["mpirun"]
+	f := checks.Finding{
+		Verdict:  checks.Warn,
+		Got:      mpirun,
+		Remedy:   []fix.Command{fix.Here("%s --version", fix.Path(mpirun)), fix.Here("deepspeed --launcher=pdsh …")},
+		WouldSee: "mpirun: Error: unknown option \"-genv\"",
+	}
+	switch {
+	case directory(programs[asked]) != directory(mpirun):
+		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another MPI's", asked)
+		f.Want = directory(programs[asked]) + "mpirun"
+		f.WouldSee = "an mpirun that refuses DeepSpeed's options"
+	case asked != "ompi_info" && programs["ompi_info"] != "" && directory(programs["ompi_info"]) == directory(mpirun):
+		f.Summary = fmt.Sprintf("ompi_info lies beside mpirun, which then is Open MPI's and does not take the options of %s", by.Name)
+		f.Want = "the mpirun of " + by.Name + ", whose process manager is hydra"
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+func directory(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
+
+// outsideAllocation warns of hosts that srun will not start on, because the
+// allocation it is typed in does not have them.
+func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
+	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
+	allocated, err := hostfile.Expand(nodes)
+	if nodes == "" || err != nil {
+		return nil
+	}
+	var outside []string
+	for _, host := range view.Launch.Hosts {
+		inside := func(name string) bool { return undomained(name) == undomained(hostfile.Bare(host.Name)) }
+		if !slices.ContainsFunc(allocated, inside) {
+			outside = append(outside, host.Name)
+		}
+	}
+	if outside == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict: checks.Warn, Nodes: outside,
+		Summary:  "is not in the Slurm allocation that the launch is typed in",
+		Got:      by.Allocation + "=" + nodes,
+		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
+		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
+	}}
+}
+
+// undomained is a host's name without its domain.
+func undomained(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+	return short
+}
+
+// openMPIInterface judges the eth0 that DeepSpeed names to Open MPI unless
+// --launcher_args does. It is a warning: where Open MPI goes over UCX it asks
+// nobody for that name.
+func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
+	var findings []checks.Finding
+	for _, node := range view.Nodes {
+		switch {
+		case !node.Reached:
+		case node.Net == nil:
+			findings = append(findings, checks.UnknownFor(node, "whether it has an eth0, which DeepSpeed names to Open MPI, was not seen"))
+		case !slices.ContainsFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == "eth0" && i.Up }):
+			findings = append(findings, checks.Finding{
+				Verdict:  checks.Warn,
+				Nodes:    []string{node.Name},
+				Summary:  "DeepSpeed has Open MPI use eth0, and no such interface is up here",
+				Got:      "--mca btl_tcp_if_include eth0",
+				Want:     "an interface of the network between the nodes, or that network itself",
+				Remedy:   []fix.Command{fix.Here("ssh {node} ip -br address"), fix.Here("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", fix.Name(peerNetwork(node)))},
+				WouldSee: "WARNING: An invalid value was given for btl_tcp_if_include. … Value: eth0 Message: Unknown interface name",
+			})
+		}
+	}
+	return findings
+}
+
+// peerNetwork is the network that leads to the peers, in the form that Open MPI
+// takes for an interface.
+func peerNetwork(node *facts.Node) string {
+	if network, known := names.NetworkOf(node, nccl.PeerAddress(node).Address); known {
+		return network.String()
+	}
+	return "NETWORK/BITS"
 }

@@ -37,63 +37,37 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 	case p.Torchrun() && p.Script == "":
 		return checks.Skipped("torchrun is typed on every node, in whichever directory the user is")
 	}
-	var findings []checks.Finding
-	var lacking []*facts.Node
+	nowhere := !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return n.Files.WorkDir.Exists })
+	var lacking, closed []checks.Finding
 	for _, node := range view.Nodes {
-		switch dir := node.Files.WorkDir; {
-		case !dir.Exists:
-			lacking = append(lacking, node)
-		case dir.Problem != "":
-			findings = append(findings, notEntered(view, node))
+		dir, message := node.Files.WorkDir, "No such file or directory"
+		switch {
+		case dir.Exists && dir.Problem == "is a file":
+			message = "Not a directory"
+		case dir.Exists:
+			message = "Permission denied"
 		}
-	}
-	return append(lackWorkDir(view, lacking), findings...)
-}
-
-// lackWorkDir is nodes without the directory. Where no node has it and nobody
-// said what is to run, the user may have been elsewhere than the launch will be.
-func lackWorkDir(view checks.View, lacking []*facts.Node) []checks.Finding {
-	dir := view.Launch.WorkDir
-	nowhere := len(lacking) == len(view.Nodes) && len(lacking) > 0
-	var findings []checks.Finding
-	for _, node := range lacking {
-		f := checks.Finding{
-			Verdict:  workDirVerdict(view.Launch),
-			Nodes:    []string{node.Name},
-			Summary:  "there is no " + dir,
-			Got:      node.Files.WorkDir.Problem,
-			Want:     "the directory that the launch is typed in",
-			WouldSee: workDirError(view.Launch, node, "No such file or directory"),
-			Remedy:   bringWorkDir(view),
-		}
-		if nowhere {
-			f.Summary = dir + ", where the launch is typed, is on no node"
-			f.Want = "a directory that every node has at the same path"
-			if view.Launch.Script == "" {
+		f := checks.Finding{Verdict: workDirVerdict(p), Nodes: []string{node.Name}, Got: dir.Problem, WouldSee: workDirError(p, node, message)}
+		switch {
+		case dir.Exists && dir.Problem != "":
+			f.Summary, f.Want = p.WorkDir+" cannot be entered", "a directory that the user who launches may enter"
+			f.Remedy = []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir))}
+			closed = append(closed, f)
+		case !dir.Exists && nowhere:
+			f.Summary, f.Want = p.WorkDir+", where the launch is typed, is on no node", "a directory that every node has at the same path"
+			f.Remedy = bringWorkDir(view)
+			if p.Script == "" { // the user may be elsewhere than the launch will be
 				f.Verdict = checks.Warn
 				f.Remedy = append([]fix.Command{fix.Here("cd …   # to where the launch will be typed, and run preflight from there")}, f.Remedy...)
 			}
+			lacking = append(lacking, f)
+		case !dir.Exists:
+			f.Summary, f.Want = "there is no "+p.WorkDir, "the directory that the launch is typed in"
+			f.Remedy = bringWorkDir(view)
+			lacking = append(lacking, f)
 		}
-		findings = append(findings, f)
 	}
-	return findings
-}
-
-func notEntered(view checks.View, node *facts.Node) checks.Finding {
-	dir, why := view.Launch.WorkDir, node.Files.WorkDir.Problem
-	said := "Permission denied"
-	if why == "is a file" {
-		said = "Not a directory"
-	}
-	return checks.Finding{
-		Verdict:  workDirVerdict(view.Launch),
-		Nodes:    []string{node.Name},
-		Summary:  dir + " cannot be entered",
-		Got:      why,
-		Want:     "a directory that the user who launches may enter",
-		WouldSee: workDirError(view.Launch, node, said),
-		Remedy:   []fix.Command{fix.On("namei -l %s", fix.Path(dir))},
-	}
+	return append(lacking, closed...)
 }
 
 // bringWorkDir has the directory on {nodes} too: by the mount that the others
@@ -101,7 +75,7 @@ func notEntered(view checks.View, node *facts.Node) checks.Finding {
 func bringWorkDir(view checks.View) []fix.Command {
 	dir := view.Launch.WorkDir
 	for _, node := range view.Nodes {
-		if node.Files.WorkDir.Exists && isMounted(node) {
+		if node.Files.WorkDir.Exists && ranks.RemoteMount(node, "workdir") != "" {
 			return []fix.Command{fix.On("findmnt -T %s   # it has the directory from there", fix.Path(dir)).At(node.Name), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
 		}
 	}
@@ -109,13 +83,6 @@ func bringWorkDir(view checks.View) []fix.Command {
 		return bringNamed(view)
 	}
 	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/")}
-}
-
-// isMounted is whether a node has the directory from a file server.
-func isMounted(node *facts.Node) bool {
-	return node.Disk != nil && slices.ContainsFunc(node.Disk.Places, func(place facts.Place) bool {
-		return place.Role == "workdir" && place.Exists && slices.Contains(ranks.RemoteFS, place.FSType)
-	})
 }
 
 // workDirVerdict is Warn for a launch that starts wherever it is: it names
@@ -131,17 +98,17 @@ func workDirVerdict(p launch.Prediction) checks.Verdict {
 }
 
 // workDirError is what the launch says on the node, and what comes of it.
-func workDirError(p launch.Prediction, node *facts.Node, said string) string {
+func workDirError(p launch.Prediction, node *facts.Node, message string) string {
 	home := "~"
 	if node.Host != nil && node.Host.Home != "" {
 		home = node.Host.Home
 	}
 	by := p.StartedBy()
 	if by.Name == "" {
-		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, said)
+		return fmt.Sprintf("bash: cd: %s: %s, where the command is to be typed", p.WorkDir, message)
 	}
 	home = cmp.Or(by.Elsewhere, home)
-	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", said, "{home}", home).Replace(by.NoWorkDir)
+	text := strings.NewReplacer("{dir}", p.WorkDir, "{error}", message, "{home}", home).Replace(by.NoWorkDir)
 	script := p.Script
 	switch {
 	case script == "" || p.Module || p.NoPython && !strings.Contains(script, "/") || workDirVerdict(p) == checks.Warn:

@@ -32,7 +32,7 @@ var switches = []struct {
 	}, "", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter", "NET/IB : No device found, and everything over TCP"},
 	{"NCCL_P2P_DISABLE", isOn, "", "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access", slower},
 	{"NCCL_SHM_DISABLE", isOn, "", "NCCL_SHM_DISABLE=1 sends what stays on a node over the network", slower},
-	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool { return hasActivePort(node.IB) && ranks.IsOn(value) }, "",
+	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool { return hasActivePort(node.IB) && nccl.IsOn(value) }, "",
 		"NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP", slower},
 	{"NCCL_NET", func(node *facts.Node, value string) bool {
 		return hasActivePort(node.IB) && strings.EqualFold(value, "Socket")
@@ -48,7 +48,7 @@ var switches = []struct {
 
 const slower = "no message: the run is slower than its machines"
 
-func isOn(_ *facts.Node, value string) bool { return ranks.IsOn(value) }
+func isOn(_ *facts.Node, value string) bool { return nccl.IsOn(value) }
 
 func lacksRDMA(node *facts.Node) bool { return node.IB != nil && len(node.IB.Devices) == 0 }
 
@@ -84,9 +84,9 @@ func confFile(r envOfRanks) []checks.Finding {
 	if strings.HasPrefix(file, "~") {
 		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
 	}
-	if file != "" && hostfile.Before(ranks.NCCLVersion(r.node), "2.23") {
+	if file != "" && hostfile.Before(nccl.Version(r.node), "2.23") {
 		f := r.finding(name, "NCCL reads this variable since 2.23 only")
-		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + ranks.NCCLVersion(r.node)
+		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + nccl.Version(r.node)
 		findings = append(findings, f)
 	}
 	return findings

@@ -230,6 +230,6 @@ func (p *placement) wanted(node *facts.Node) string {
 // usesRDMA is whether ranks will leave sockets aside for what carries data.
 func (p *placement) usesRDMA() bool {
 	return slices.ContainsFunc(p.view.Nodes, func(node *facts.Node) bool {
-		return hasActivePort(node.IB) && !ranks.KeptOffRDMA(ranks.Env(p.view, node))
+		return hasActivePort(node.IB) && !nccl.KeptOffRDMA(ranks.Env(p.view, node))
 	})
 }

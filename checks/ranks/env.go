@@ -9,7 +9,6 @@ import (
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch"
-	"preflight/launch/nccl"
 )
 
 // Env is what the ranks on a node will see, by name. An empty value counts
@@ -78,11 +77,6 @@ func ExportLine(p launch.Prediction, name, value string) fix.Command {
 // SearchSession finds the file that sets a variable in a session without login.
 func SearchSession(name string) fix.Command {
 	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment", fix.Variable(name))
-}
-
-func IsOn(value string) bool {
-	n, isNumber := nccl.Number(value)
-	return isNumber && n != 0
 }
 
 // Exporting is the launch with one more variable exported to every node.

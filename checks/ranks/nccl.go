@@ -1,7 +1,6 @@
 package ranks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,28 +10,14 @@ import (
 	"preflight/launch/nccl"
 )
 
-// NCCLVersion is the version of the NCCL that torch gets on the node, "" when
-// the node did not show one.
-func NCCLVersion(node *facts.Node) string {
-	if node.Python == nil || len(node.Python.NCCL) == 0 {
-		return ""
-	}
-	return node.Python.NCCL[0].Version
-}
-
 // FleetNCCL is the NCCL version most nodes have, "" when none showed one. It
 // stands in for a node whose python could not be asked.
 func FleetNCCL(v checks.View) string {
-	var seen []*facts.Node
-	for _, node := range v.Nodes {
-		if NCCLVersion(node) != "" {
-			seen = append(seen, node)
-		}
-	}
+	seen := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return nccl.Version(n) == "" })
 	if len(seen) == 0 {
 		return ""
 	}
-	return compare.GroupBy(seen, NCCLVersion)[0].Value
+	return compare.GroupBy(seen, nccl.Version)[0].Value
 }
 
 // NCCLNetwork is what NCCL on a node will reach the others by.
@@ -54,7 +39,7 @@ func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	hasDevices, disabled := false, 0
 	for _, node := range view.Nodes {
 		hasDevices = hasDevices || len(node.IB.Devices) > 0
-		if KeptOffRDMA(Env(view, node)) {
+		if nccl.KeptOffRDMA(Env(view, node)) {
 			disabled++
 			continue
 		}
@@ -69,44 +54,10 @@ func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	return nodes, ""
 }
 
-// KeptOffRDMA is whether what ranks see has NCCL leave adapters alone.
-func KeptOffRDMA(env map[string]facts.Setting) bool {
-	return IsOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket")
-}
-
 func DeviceNames(node *facts.Node) string {
 	var names []string
 	for _, device := range node.IB.Devices {
 		names = append(names, device.Name)
 	}
 	return strings.Join(names, ", ")
-}
-
-func Gigabits(rate int64) string { return fmt.Sprintf("%g Gbit/s", float64(rate)/1e9) }
-
-func HasGID(port facts.IBPort, is func(facts.GID) bool) bool {
-	for _, gid := range port.GIDs {
-		if is(gid) {
-			return true
-		}
-	}
-	return false
-}
-
-func IsV2(gid facts.GID) bool { return gid.Type == "RoCE v2" }
-
-// ExpectedNCCL is the version torch asks for, else that of the library it
-// brought, "" when neither says.
-func ExpectedNCCL(python *facts.Python) string {
-	if python.Torch.NCCLWheel != "" {
-		return python.Torch.NCCLWheel
-	}
-	if brought := slices.IndexFunc(python.NCCL, IsTorchs); brought >= 0 {
-		return python.NCCL[brought].Version
-	}
-	return ""
-}
-
-func IsTorchs(library facts.NCCLLibrary) bool {
-	return library.From == "wheel" || library.From == "torch"
 }

@@ -1,3 +1,7 @@
+// Package software judges what is installed for the ranks: python, torch, NCCL, protobuf,
+// DeepSpeed and what it compiles, and the other packages that matter.
+//
+// It refuses to say which version is good: alike on all nodes is, or what a policy states.
 package software
 
 import (
@@ -58,20 +62,20 @@ type importBreak struct {
 	since, before string // DeepSpeed's releases it strikes, "" for the first
 	beside        string // torch, pydantic or python
 	from, until   string // the releases beside which it strikes; "" is no bound
-	said          string
+	message       string
 	fix           string // what pip installs instead of a newer deepspeed, "" for nothing
 }
 
 // importBreaks were each tried with the releases on both sides of them, except
 // where torch 2.3 begins.
 var importBreaks = []importBreak{
-	{before: "0.8.2", beside: "torch", from: "2.0", said: "ModuleNotFoundError: No module named 'torch._six'"},
-	{before: "0.14.1", since: "0.8.2", beside: "torch", from: "2.3", said: "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"},
-	{before: "0.14.4", since: "0.14.1", beside: "torch", from: "2.4", said: "ImportError: cannot import name '_get_socket_with_port' from 'torch.distributed.elastic.agent.server.api'"},
-	{before: "0.9.0", beside: "pydantic", from: "2", said: "pydantic.errors.PydanticUserError, as deepspeed's configuration classes are made", fix: "pydantic<2"},
-	{before: "0.11.2", since: "0.9.0", beside: "pydantic", from: "2", said: "AttributeError: 'FieldInfo' object has no attribute 'required'. Did you mean: 'is_required'?", fix: "pydantic<2"},
-	{since: "0.15.0", beside: "pydantic", until: "2", said: "ImportError: cannot import name 'field_serializer' from 'pydantic'", fix: "pydantic>=2"},
-	{before: "0.19.8", beside: "python", from: "3.12", said: "ModuleNotFoundError: No module named 'distutils'", fix: "setuptools"},
+	{before: "0.8.2", beside: "torch", from: "2.0", message: "ModuleNotFoundError: No module named 'torch._six'"},
+	{before: "0.14.1", since: "0.8.2", beside: "torch", from: "2.3", message: "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"},
+	{before: "0.14.4", since: "0.14.1", beside: "torch", from: "2.4", message: "ImportError: cannot import name '_get_socket_with_port' from 'torch.distributed.elastic.agent.server.api'"},
+	{before: "0.9.0", beside: "pydantic", from: "2", message: "pydantic.errors.PydanticUserError, as deepspeed's configuration classes are made", fix: "pydantic<2"},
+	{before: "0.11.2", since: "0.9.0", beside: "pydantic", from: "2", message: "AttributeError: 'FieldInfo' object has no attribute 'required'. Did you mean: 'is_required'?", fix: "pydantic<2"},
+	{since: "0.15.0", beside: "pydantic", until: "2", message: "ImportError: cannot import name 'field_serializer' from 'pydantic'", fix: "pydantic>=2"},
+	{before: "0.19.8", beside: "python", from: "3.12", message: "ModuleNotFoundError: No module named 'distutils'", fix: "setuptools"},
 }
 
 func (b importBreak) strikes(deepspeed, other string) bool {
@@ -105,47 +109,94 @@ func deepspeedImports(view checks.View) []checks.Finding {
 				other = python.Version
 			}
 			if b.strikes(deepspeed, other) && (b.fix != "setuptools" || python.Packages["setuptools"] == "") {
-				findings = append(findings, brokenImport(view, node, b, other))
+				f := checks.Finding{
+					Nodes:    []string{node.Name},
+					Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
+					WouldSee: b.message,
+					Remedy:   []fix.Command{remedy.Pip(view).Run("install -U deepspeed   # on the launching machine too")},
+				}
+				if b.fix != "" {
+					f.Remedy = slices.Insert(f.Remedy, 0, remedy.Pip(view).Run("install %s", fix.Package(b.fix)))
+				}
+				findings = append(findings, f)
 			}
 		}
 		var missing []string
 		for _, r := range requirements {
-			struck := importBreak{since: r.since, before: r.until}.strikes(deepspeed, "any")
-			if struck && python.Packages[r.name] == "" {
+			if (importBreak{since: r.since, before: r.until}).strikes(deepspeed, "any") && python.Packages[r.name] == "" {
 				missing = append(missing, r.name)
 			}
 		}
 		if missing != nil {
-			findings = append(findings, missingRequirements(view, node, missing))
+			findings = append(findings, checks.Finding{
+				Nodes:    []string{node.Name},
+				Summary:  "deepspeed cannot be imported without " + strings.Join(missing, ", "),
+				Got:      "deepspeed " + deepspeed,
+				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // it stops at the first
+				Remedy:   []fix.Command{remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", missing))},
+			})
 		}
 	}
 	return findings
 }
 
-func brokenImport(view checks.View, node *facts.Node, b importBreak, other string) checks.Finding {
-	deepspeed := node.Python.Packages["deepspeed"]
-	f := checks.Finding{
-		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
-		WouldSee: b.said,
-		Remedy:   []fix.Command{remedy.Pip(view).Run("install -U deepspeed   # on the launching machine too")},
-	}
-	if b.fix != "" {
-		f.Remedy = append([]fix.Command{remedy.Pip(view).Run("install %s", fix.Package(b.fix))}, f.Remedy...)
-	}
-	return f
+var DeepSpeedConfig = checks.Check{
+	ID:       "deepspeed-config",
+	Title:    "the DeepSpeed configuration is taken as it is meant",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionLauncher},
+	OnHead:   true,
+	Doc: "Reads the DeepSpeed configuration as the installed release does: keys it refuses, values of the wrong kind, batch sizes that do not " +
+		"multiply to each other with the number of ranks, settings that exclude each other. What DeepSpeed reads over without a word, " +
+		"a misspelt key for the most part, is a warning. \"auto\" is left to the trainer that fills it in.",
+	WouldSee: "AssertionError or ValidationError in deepspeed.initialize, on every rank, after the model was loaded",
+	Run:      judgeConfig,
 }
 
-func missingRequirements(view checks.View, node *facts.Node, names []string) checks.Finding {
-	module := names[0] // the import stops at the first
-	if module == "py-cpuinfo" {
-		module = "cpuinfo"
+func judgeConfig(view checks.View) []checks.Finding {
+	config := view.Launch.Config
+	if config == nil {
+		if i := slices.IndexFunc(view.Launch.Files, func(f facts.LaunchFile) bool { return f.Role == facts.RoleConfig }); i >= 0 {
+			named := view.Launch.Files[i]
+			return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf("%s could not be read: %s", named.Path, whyUnread(view.Head, named)))}
+		}
+		return checks.Skipped("the command names no DeepSpeed configuration")
 	}
-	return checks.Finding{
-		Nodes:    []string{node.Name},
-		Summary:  "deepspeed cannot be imported without " + strings.Join(names, ", "),
-		Got:      "deepspeed " + node.Python.Packages["deepspeed"],
-		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
-		Remedy:   []fix.Command{remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", names))},
+	var findings []checks.Finding
+	for _, problem := range config.Problems {
+		f := checks.Finding{
+			Summary:  problem.Message,
+			Got:      config.Path,
+			WouldSee: problem.Original,
+			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # and change it there", fix.Operand(problem.Key[strings.LastIndex(problem.Key, ".")+1:]), fix.Path(config.Path))},
+		}
+		if problem.Key == "" {
+			f.Remedy = []fix.Command{fix.Here("python3 -m json.tool %s", fix.Path(config.Path))}
+		}
+		if !problem.Fatal {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: training goes on as if it were not there"
+		}
+		findings = append(findings, f)
 	}
+	return findings
+}
+
+// whyUnread is why there is no text of a configuration.
+func whyUnread(head *facts.Node, named facts.LaunchFile) string {
+	switch file := ranks.FileAt(head, named); {
+	case file == nil && head.Missing[facts.SectionFiles] != "":
+		return "files: " + compare.Shown(head.Missing[facts.SectionFiles])
+	case file == nil:
+		return "it was not looked at"
+	case !file.Exists:
+		return "it is not on the launching machine"
+	case file.Problem != "":
+		return file.Problem
+	case file.Kind != "file":
+		return "it is a " + file.Kind
+	case file.Size == 0:
+		return "it is empty"
+	}
+	return "it is too large, or no text"
 }

@@ -43,7 +43,7 @@ func judgeOps(view checks.View) []checks.Finding {
 			continue
 		}
 		compiled = true
-		tools := newOpTools(view, node, ops)
+		tools := opTools{node.Toolchain, view, node, ops}
 		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.lock())
 		if slices.Equal(ops, []string{launch.CommOp}) {
 			for i := range found { // a script that calls torch alone needs none of it
@@ -58,23 +58,14 @@ func judgeOps(view checks.View) []checks.Finding {
 	return findings
 }
 
-// needsCUDA are the ops that a GPU's DeepSpeed links with the CUDA toolkit: all
-// but a few. On the CPU accelerator none does.
+// toolkit is what ops of the GPU take besides: all but a few are linked with it.
 //
 // Source: deepspeed/op_builder/, cpu_adam.py and its like until 0.19.8.
-func needsCUDA(view checks.View, ops []string) []string {
-	if view.Launch.Accelerator == "cpu" {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(ops), func(op string) bool {
-		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(view.Launch.DeepSpeed, "0.19.8")
-	})
-}
-
-// toolkit is what ops of the GPU take besides.
 func (t opTools) toolkit() []checks.Finding {
-	ops := needsCUDA(t.view, t.ops)
-	if len(ops) == 0 || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {
+	ops := slices.DeleteFunc(slices.Clone(t.ops), func(op string) bool {
+		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(t.view.Launch.DeepSpeed, "0.19.8")
+	})
+	if len(ops) == 0 || t.view.Launch.Accelerator == "cpu" || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {
 		return nil // a torch for ROCm or the CPU is another matter
 	}
 	if t.NVCC == "" {
@@ -124,7 +115,7 @@ func (t opTools) lock() []checks.Finding {
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
 		fix.On("rm %s   # unless something is being built there now", fix.Name(t.Lock)))
 	f.Got, f.Want = t.Lock, ""
-	if fileSystem, isRemote := t.extensionsMounted(); isRemote {
+	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // who has a lock open was asked on this machine alone
 		f.Verdict = checks.Warn
 		f.Summary = "a build has its lock where other machines build too: it is left behind, and the next one waits for it without end, or one of them is building now"
 		f.Got += ", on " + fileSystem
@@ -136,30 +127,12 @@ func (t opTools) lock() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// extensionsMounted is whether the ops lie on a file system of the network: who
-// has a lock open was asked on this machine alone.
-func (t opTools) extensionsMounted() (fileSystem string, isRemote bool) {
-	if t.node.Disk == nil {
-		return "", false
-	}
-	for _, place := range t.node.Disk.Places {
-		if place.Role == "torch-extensions" && slices.Contains(ranks.RemoteFS, place.FSType) {
-			return place.FSType, true
-		}
-	}
-	return "", false
-}
-
 // opTools is what a node has to compile ops with.
 type opTools struct {
 	*facts.Toolchain
 	view checks.View
 	node *facts.Node
 	ops  []string // that will be compiled there
-}
-
-func newOpTools(view checks.View, node *facts.Node, ops []string) opTools {
-	return opTools{node.Toolchain, view, node, ops}
 }
 
 func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks.Finding {

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch/nccl"
 )
 
 var NCCLSame = checks.Check{
@@ -49,20 +50,19 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	nodes = compare.AsStated(view, nodes, "python.nccl.*.version")
 	wanted := required{
 		Name:    "NCCL",
-		Version: ranks.NCCLVersion,
+		Version: nccl.Version,
 		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
-		Look:    remedy.Pip(view).List(),
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
-	findings = append(findings, wanted.findings(nodes)...)
-	if versions := compare.GroupBy(nodes, ranks.NCCLVersion); len(versions) != 1 || versions[0].Value == "" {
+	findings = append(findings, wanted.findings(view, nodes)...)
+	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}
 	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
 	for _, d := range compare.Differences(compare.Among(nodes, "NCCL for CUDA", cuda)) {
 		f := d.Finding("NCCL builds")
 		f.Verdict, f.WouldSee = checks.Warn, "nothing as a rule: NCCL compares only its own version"
-		f.Remedy = []fix.Command{wanted.Look}
+		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		findings = append(findings, f)
 	}
 	return findings
@@ -97,7 +97,7 @@ func judgeLoadedNCCL(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, usesNCCL) {
 		return ranks.Nowhere(view, "torch with a libnccl of its own")
 	}
-	alike := len(compare.GroupBy(nodes, ranks.NCCLVersion)) == 1
+	alike := len(compare.GroupBy(nodes, nccl.Version)) == 1
 	var findings []checks.Finding
 	for _, node := range nodes {
 		// A wheel that is odd on one node only is nccl-same's finding.
@@ -113,8 +113,11 @@ func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python
 // judgeLibrary compares the library that wins with the one torch expects.
 func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	python, first := node.Python, node.Python.NCCL[0]
-	want := ranks.ExpectedNCCL(python)
-	if want == "" || first.Version == "" || first.Version == want || compare.Release(first.Version, 3) == compare.Release(want, 3) {
+	want := python.Torch.NCCLWheel
+	if own := ownNCCL(python); want == "" && own >= 0 {
+		want = python.NCCL[own].Version
+	}
+	if want == "" || first.Version == "" || compare.Release(first.Version, 3) == compare.Release(want, 3) {
 		return nil
 	}
 	f := checks.Finding{
@@ -122,16 +125,14 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 		Summary: "torch gets another NCCL than it was built for",
 		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
 		Want:    want,
+		Remedy:  []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(node)))},
 	}
 	if !hostfile.Before(first.Version, want) {
 		f.Verdict = checks.Warn
 		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
 	}
-	switch first.From {
-	case "LD_PRELOAD", "LD_LIBRARY_PATH":
+	if first.From == "LD_PRELOAD" || first.From == "LD_LIBRARY_PATH" {
 		f.Remedy = []fix.Command{ranks.SearchSession(first.From)}
-	default:
-		f.Remedy = []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(python.Torch)))}
 	}
 	return []checks.Finding{f}
 }
@@ -139,7 +140,11 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 // isShadowed reports whether the library that wins is not the one that torch
 // brought, or asks for.
 func isShadowed(python *facts.Python) bool {
-	brought := slices.IndexFunc(python.NCCL, ranks.IsTorchs)
-	asksForOne := python.Torch != nil && python.Torch.NCCLWheel != ""
-	return brought > 0 || brought < 0 && asksForOne && len(python.NCCL) > 0
+	own, asksForOne := ownNCCL(python), python.Torch != nil && python.Torch.NCCLWheel != ""
+	return own > 0 || own < 0 && asksForOne && len(python.NCCL) > 0
+}
+
+// ownNCCL is where the library that torch brought stands among those found, -1 for nowhere.
+func ownNCCL(python *facts.Python) int {
+	return slices.IndexFunc(python.NCCL, func(l facts.NCCLLibrary) bool { return l.From == "wheel" || l.From == "torch" })
 }

@@ -52,12 +52,12 @@ func judgePackages(view checks.View) []checks.Finding {
 	names := map[string]bool{}
 	for _, node := range nodes {
 		for name := range node.Python.Packages {
-			names[name] = names[name] || !hasOwnCheck(name)
+			names[name] = true
 		}
 	}
 	var all []compare.Comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] {
+		if !slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) && !strings.HasPrefix(name, "nvidia-nccl") {
 			version := compare.Among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
 			all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
 		}
@@ -74,27 +74,20 @@ func judgePackages(view checks.View) []checks.Finding {
 	return findings
 }
 
-func hasOwnCheck(name string) bool {
-	return name == "torch" || name == "deepspeed" || name == "protobuf" || strings.HasPrefix(name, "nvidia-nccl")
-}
-
 // judgePackage compares one package, or skips where no node has it.
 func judgePackage(view checks.View, name string) []checks.Finding {
-	has := func(n *facts.Node) bool { return n.Python.Packages[name] != "" }
-	if !slices.ContainsFunc(ranks.Answering(view), has) {
+	nodes := ranks.Answering(view)
+	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] != "" }) {
 		return ranks.Nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
+	return requiredPackage(view, name).findings(view, compare.AsStated(view, nodes, compare.PackagePath(name)))
 }
 
 // required is something the launch cannot do without on any node.
 type required struct {
 	Name    string
 	Version func(*facts.Node) string // "" where it is not installed
-	// Install is the command that brings a node to a version, Look the one
-	// that shows what is there, for when no version is known to be right.
 	Install func(version string) fix.Command
-	Look    fix.Command
 	Remove  []fix.Command // what takes it away, nil for nothing
 	Lacking string        // what a rank without it dies with
 }
@@ -103,7 +96,7 @@ type required struct {
 // have none, and then the few that have it are the odd ones; those that have it
 // are compared among themselves. What ranks of unlike versions die with is left
 // to the caller.
-func (r required) findings(nodes []*facts.Node) []checks.Finding {
+func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Finding {
 	var have []*facts.Node
 	var held, lack []string
 	for _, node := range nodes {
@@ -117,16 +110,21 @@ func (r required) findings(nodes []*facts.Node) []checks.Finding {
 		return nil
 	}
 	var findings []checks.Finding
+	look := []fix.Command{remedy.Pip(view).List()} // where no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have):
+		evenOut := look
+		if r.Remove != nil {
+			evenOut = append(slices.Clone(r.Remove), r.Install(most.Value).At(lack...).Remark("or: on every node"))
+		}
 		return []checks.Finding{{
 			Nodes:    held,
 			Summary:  r.Name + " is installed here and not on most nodes",
 			Got:      r.Name + " " + most.Value,
 			Want:     "on every node, or on none",
 			WouldSee: r.Lacking + ", on the others",
-			Remedy:   r.evenOut(lack, most.Value),
+			Remedy:   evenOut,
 		}}
 	case lack != nil:
 		findings = append(findings, checks.Finding{
@@ -139,21 +137,13 @@ func (r required) findings(nodes []*facts.Node) []checks.Finding {
 	}
 	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
 		f := d.Finding(r.Name + " versions")
-		f.Remedy = []fix.Command{r.Look}
+		f.Remedy = look
 		if !d.Split {
 			f.Remedy = []fix.Command{r.Install(d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-// evenOut takes a thing away where it is alone, or brings it to those that lack it.
-func (r required) evenOut(lack []string, version string) []fix.Command {
-	if r.Remove == nil {
-		return []fix.Command{r.Look}
-	}
-	return append(slices.Clone(r.Remove), r.Install(version).At(lack...).Remark("or: on every node"))
 }
 
 // requiredPackage is a python package with its name on the package index.
@@ -168,8 +158,59 @@ func requiredPackage(view checks.View, name string) required {
 		Install: func(version string) fix.Command {
 			return remedy.Pip(view).Install([]fix.Requirement{{Name: name, Version: version}})[0]
 		},
-		Look:    remedy.Pip(view).List(),
 		Remove:  []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))},
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 	}
+}
+
+var ProtobufWorks = checks.Check{
+	ID:       "protobuf-works",
+	Title:    "protobuf can load the generated code of the installed packages",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "A package brings _pb2.py files made by some protoc. Those from before 3.19 do not load under a protobuf runtime of 4 or later, " +
+		"unless PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python, which is slow; those newer than the runtime do not load either. " +
+		"It strikes at the first import of that package.",
+	WouldSee: "TypeError: Descriptors cannot be created directly (older releases: Descriptors cannot not be created directly)",
+	Run:      judgeProtobuf,
+}
+
+func judgeProtobuf(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Protobuf != nil }) {
+		return ranks.Nowhere(view, "protobuf")
+	}
+	var findings []checks.Finding
+	for _, node := range nodes {
+		protobuf := node.Python.Protobuf
+		if protobuf == nil {
+			continue
+		}
+		if len(protobuf.OldGenerated) > 0 && !hostfile.Before(protobuf.Runtime, "4") {
+			f := checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "generated code is too old for the protobuf runtime",
+				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
+				Want:    "protobuf 3.20 or older, or newer releases of these packages",
+				Remedy:  []fix.Command{remedy.Pip(view).Run("install -U %s", fix.List[fix.Package](" ", protobuf.OldGenerated)), remedy.Pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))},
+			}
+			if protobuf.Implementation == "python" {
+				f.Verdict = checks.Warn
+				f.Summary = "generated code loads only by the slow pure-python protobuf"
+				f.WouldSee = "nothing, while PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python reaches the ranks"
+			}
+			findings = append(findings, f)
+		}
+		if len(protobuf.NewGenerated) > 0 {
+			findings = append(findings, checks.Finding{
+				Nodes:    []string{node.Name},
+				Summary:  "generated code is too new for the protobuf runtime",
+				Got:      strings.Join(protobuf.NewGenerated, ", ") + ", installed is " + protobuf.Runtime,
+				Want:     "a protobuf at least as new as its generated code",
+				WouldSee: "VersionError: Detected incompatible Protobuf Gencode/Runtime versions, or ImportError: cannot import name 'builder'",
+				Remedy:   []fix.Command{remedy.Pip(view).Run("install -U protobuf")},
+			})
+		}
+	}
+	return findings
 }

@@ -27,19 +27,26 @@ var PythonSame = checks.Check{
 
 func judgePython(view checks.View) []checks.Finding {
 	var findings []checks.Finding
-	found := false
+	found, want := false, "the python the other nodes have in PATH"
+	if view.Launch.Interpreter != "" {
+		want = fmt.Sprintf("%s (from %s)", view.Launch.Interpreter, view.Launch.InterpreterFrom)
+	}
 	for _, node := range view.Nodes {
 		python := node.Python
 		found = found || python.Found
 		switch {
 		case !python.Found:
+			look := fix.On("ls -l %s", fix.Path(path.Dir(python.Path)))
+			if !path.IsAbs(python.Path) {
+				look = fix.On("command -v %s", fix.Path(python.Path))
+			}
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
 				Summary:  "there is no " + python.Path,
 				Got:      python.Problem,
-				Want:     whoWants(view),
+				Want:     want,
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
-				Remedy:   missingFix(view, python.Path),
+				Remedy:   append([]fix.Command{look}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
 			})
 		case python.Problem != "":
 			findings = append(findings, checks.Finding{
@@ -87,7 +94,7 @@ func pythonVersions(view checks.View) []checks.Finding {
 	return append(findings, otherOnHead(view, nodes, meant)...)
 }
 
-// headPython is the launching machine, where it told of the launch's interpreter.
+// headPython is the launching machine, where it was seen to have the launch's interpreter.
 func headPython(view checks.View) *facts.Node {
 	head := view.Head
 	if head == nil || head.Python == nil || !head.Python.Found || head.Python.Version == "" || head.Python.Path != view.Launch.Interpreter {
@@ -115,22 +122,6 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 		WouldSee: "nothing as a rule: the ranks run on the nodes alone; packages that were installed here are not theirs",
 		Remedy:   []fix.Command{fix.Here("deepspeed --version   # is this the environment that the nodes have?")},
 	}}
-}
-
-func whoWants(view checks.View) string {
-	if view.Launch.Interpreter == "" {
-		return "the python the other nodes have in PATH"
-	}
-	return fmt.Sprintf("%s (from %s)", view.Launch.Interpreter, view.Launch.InterpreterFrom)
-}
-
-// missingFix is for nodes without the interpreter.
-func missingFix(view checks.View, interpreter string) []fix.Command {
-	look := fix.On("ls -l %s", fix.Path(path.Dir(interpreter)))
-	if !path.IsAbs(interpreter) {
-		look = fix.On("command -v %s", fix.Path(interpreter))
-	}
-	return append([]fix.Command{look}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...)
 }
 
 // copyFix copies the environment from a node that is as it should be, where

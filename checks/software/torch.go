@@ -34,19 +34,11 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return ranks.Nowhere(view, "torch")
 	}
-	torch := func(value func(*facts.Torch) string) func(*facts.Node) string {
-		return func(n *facts.Node) string {
-			if n.Python.Torch == nil {
-				return ""
-			}
-			return value(n.Python.Torch)
-		}
-	}
 	wanted := requiredPackage(view, "torch")
-	wanted.Version = torch(torchRelease)
+	wanted.Version = torchRelease
 	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
 	nodes = compare.AsStated(view, compare.AsStated(view, nodes, compare.PackagePath("torch")), "python.torch.version")
-	findings := wanted.findings(nodes)
+	findings := wanted.findings(view, nodes)
 	for i := range findings {
 		if findings[i].WouldSee == "" {
 			findings[i].WouldSee = protocolsWouldSee(view, nodes)
@@ -55,13 +47,13 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if findings != nil {
 		return findings // another release explains another build
 	}
-	for _, d := range compare.Differences(compare.Among(nodes, "torch for", torch(ranks.TorchBuild))) {
+	for _, d := range compare.Differences(compare.Among(nodes, "torch for", ranks.TorchBuild)) {
 		f := d.Finding("torch builds")
-		if kinds := compare.GroupBy(nodes, torch(ranks.TorchKind)); len(kinds) == 1 {
+		if kinds := compare.GroupBy(nodes, ranks.TorchKind); len(kinds) == 1 {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
 		}
-		f.Remedy = []fix.Command{wanted.Look}
+		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		if !d.Split {
 			f.Remedy = []fix.Command{installTorch(view, nodes, d.Deviations[0].Want)}
 		}
@@ -74,17 +66,19 @@ func judgeTorch(view checks.View) []checks.Finding {
 // were built for what is wanted.
 func installTorch(view checks.View, nodes []*facts.Node, wanted string) fix.Command {
 	for _, node := range nodes {
-		torch := node.Python.Torch
-		if torch == nil || torchRelease(torch) != wanted && ranks.TorchBuild(torch) != wanted {
-			continue
+		if torch := node.Python.Torch; torch != nil && (torchRelease(node) == wanted || ranks.TorchBuild(node) == wanted) {
+			return remedy.Pip(view).Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
 		}
-		return remedy.Pip(view).Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
 	}
 	return remedy.Pip(view).List()
 }
 
-func torchRelease(t *facts.Torch) string {
-	public, _, _ := strings.Cut(t.Version, "+")
+// torchRelease is "" where there is no torch, as what package ranks says of a build is.
+func torchRelease(node *facts.Node) string {
+	if node.Python.Torch == nil {
+		return ""
+	}
+	public, _, _ := strings.Cut(node.Python.Torch.Version, "+")
 	return public
 }
 

@@ -1,3 +1,7 @@
+// Package store judges one endpoint, HOST:PORT, by what every machine saw there: whether it is
+// torch's store, which one, and who cannot get to it.
+//
+// It refuses to judge the launch around it.
 package store
 
 import (
@@ -42,48 +46,43 @@ type Node struct {
 // what all machines see alike is the endpoint's fault, what few see is theirs.
 // Nodes decide; without any, the launching machine does.
 func Judge(r *Report, sshPort int) {
-	fleet := facts.Fleet{}
+	var fleet facts.Fleet
+	var observers []*facts.Node
 	seen := map[string]*facts.Endpoint{}
-	var lookers []*facts.Node
 	for i := range r.Nodes {
 		node := &r.Nodes[i]
 		fleet.Nodes = append(fleet.Nodes, node.Node)
 		if node.Seen != nil {
 			seen[node.Name] = node.Seen
-			lookers = append(lookers, &node.Node)
+			observers = append(observers, &node.Node)
 		}
 	}
 	var findings []checks.Finding
 	if len(r.Nodes) == 0 {
 		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
 	}
-	findings = append(findings, elsewhere(r.Endpoint, lookers, seen)...)
-	astray := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
+	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
+	misled := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
-	there := slices.DeleteFunc(slices.Clone(lookers), astray)
+	there := slices.DeleteFunc(slices.Clone(observers), misled)
 	for _, g := range compare.GroupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
 		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
 	}
 	for _, node := range r.Nodes {
 		if node.Seen == nil {
-			reason := cmp.Or(node.Lost, "not reached: "+messageOf(node.SSH))
-			findings = append(findings, checks.Finding{Verdict: checks.Unknown, Nodes: []string{node.Name}, Summary: reason})
+			message := "no login was tried"
+			if node.SSH != nil {
+				message = node.SSH.Message
+			}
+			findings = append(findings, checks.UnknownFor(&node.Node, cmp.Or(node.Lost, "not reached: "+message)))
 		}
 	}
-	for i := range findings {
-		findings[i].Check = "rendezvous"
-		findings[i].Verdict = cmp.Or(findings[i].Verdict, checks.Fail)
+	for i, f := range findings {
+		findings[i].Check, findings[i].Verdict = "rendezvous", cmp.Or(f.Verdict, checks.Fail)
 	}
 	r.Findings = append([]checks.Finding{}, engine.NewAddressing(fleet, launch.Prediction{SSHPort: sshPort}).Fold(findings)...)
 	r.conclude()
-}
-
-func messageOf(ssh *facts.SSH) string {
-	if ssh == nil {
-		return "no login was tried"
-	}
-	return ssh.Message
 }
 
 func (r *Report) conclude() {
@@ -118,7 +117,9 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	host, port := names.SplitEndpoint(endpoint)
 	address := cmp.Or(e.Address, strings.Join(e.Addresses, " and "), host)
 	listening := fix.On("ss -tlnp sport = :%s", fix.Name(port)).At(host)
-	f := checks.Finding{Nodes: nodes, Got: e.Error}
+	firewall := fix.On("sudo iptables -S INPUT").At(host)
+	route := fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))
+	f := checks.Finding{Nodes: nodes, Got: e.Error, Remedy: []fix.Command{listening}}
 	switch {
 	case e.Failed == facts.HopResolve:
 		f.Summary = fmt.Sprintf("the name %s does not resolve", host)
@@ -127,25 +128,23 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	case e.Outcome == facts.PathRefused:
 		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 has not come that far, has died, or serves elsewhere", port, address)
 		f.Want = "rank 0's store; read rank 0's log first"
-		f.Remedy = []fix.Command{listening}
 	case e.Outcome == facts.PathDropped:
 		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
-		f.Remedy = []fix.Command{fix.On("sudo iptables -S INPUT").At(host), listening}
+		f.Remedy = []fix.Command{firewall, listening}
 	case e.Outcome == facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
-		f.Remedy = []fix.Command{fix.On("sudo iptables -S INPUT").At(host), fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
+		f.Remedy = []fix.Command{firewall, route}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
-		f.Remedy = []fix.Command{fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
+		f.Remedy = []fix.Command{route}
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
-		f.Remedy = []fix.Command{listening, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command")}
+		f.Remedy = append(f.Remedy, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command"))
 	case e.Outcome == facts.PathSilent:
 		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
-		f.Remedy = []fix.Command{listening, fix.On("ps -ef").At(host)}
+		f.Remedy = append(f.Remedy, fix.On("ps -ef").At(host))
 	default:
 		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
-		f.Remedy = []fix.Command{listening}
 	}
 	if len(nodes) == 0 {
 		for i := range f.Remedy {
@@ -193,9 +192,7 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 // that share an address are alike: of a node without IPv6 the resolver hides
 // the IPv6 ones. A node's loopback answer for its own name leads where it should.
 func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []compare.Group {
-	type answers struct {
-		addresses, nodes []string
-	}
+	type answers struct{ addresses, nodes []string }
 	var gathered []answers
 	for _, node := range nodes {
 		addresses := slices.Clone(seen[node.Name].Addresses)

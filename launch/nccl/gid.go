@@ -57,6 +57,9 @@ func flidIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int
 	return 0
 }
 
+// IsRoCEv2 is whether a GID is one of RoCE v2, which routers forward.
+func IsRoCEv2(gid facts.GID) bool { return gid.Type == "RoCE v2" }
+
 // gidEntry is a slot of the GID table. The zero value is an empty one.
 type gidEntry struct {
 	index   int

@@ -54,8 +54,8 @@ func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 		n.Plugin = netPlugin(node.IB, env["NCCL_NET_PLUGIN"].Value)
 	}
 	disable := env["NCCL_IB_DISABLE"]
-	switch disabled, _ := Number(disable.Value); {
-	case disabled != 0:
+	switch {
+	case IsOn(disable.Value):
 		n.Obstacle, n.Setting = ObstacleDisabled, disable
 	case wanted.Value != "" && !n.Demanded:
 		n.Obstacle, n.Setting = ObstacleDisabled, wanted
@@ -69,6 +69,11 @@ func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 		}
 	}
 	return n
+}
+
+// KeptOffRDMA is whether what ranks see has NCCL leave adapters alone.
+func KeptOffRDMA(env map[string]facts.Setting) bool {
+	return IsOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket")
 }
 
 // netPlugin is the first network plugin that is there of those that NCCL asks:

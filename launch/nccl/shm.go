@@ -161,3 +161,9 @@ func Number(text string) (value int64, isNumber bool) {
 	}
 	return 0, false
 }
+
+// IsOn is whether a switch is on: whether it is a number other than 0.
+func IsOn(value string) bool {
+	n, _ := Number(value)
+	return n != 0
+}

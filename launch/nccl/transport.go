@@ -116,12 +116,15 @@ func spelledRates(rates []int64) string {
 	least, most := slices.Min(rates), slices.Max(rates)
 	switch {
 	case least != most:
-		return fmt.Sprintf("%d ports of %g to %g Gbit/s", len(rates), float64(least)/1e9, float64(most)/1e9)
+		return fmt.Sprintf("%d ports of %g to %s", len(rates), float64(least)/1e9, Gigabits(most))
 	case len(rates) == 1:
-		return fmt.Sprintf("%g Gbit/s", float64(most)/1e9)
+		return Gigabits(most)
 	}
-	return fmt.Sprintf("%d × %g Gbit/s", len(rates), float64(most)/1e9)
+	return fmt.Sprintf("%d × %s", len(rates), Gigabits(most))
 }
+
+// Gigabits is a rate in bit/s as people write it.
+func Gigabits(rate int64) string { return fmt.Sprintf("%g Gbit/s", float64(rate)/1e9) }
 
 func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
@@ -141,7 +144,7 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 		part := choice.Interface
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
 		if at >= 0 && node.Net.Interfaces[at].Speed != nil {
-			part += fmt.Sprintf(", %g Gbit/s", float64(*node.Net.Interfaces[at].Speed)/1e9)
+			part += ", " + Gigabits(*node.Net.Interfaces[at].Speed)
 		}
 		parts = append(parts, part)
 	}

@@ -33,7 +33,7 @@ const (
 // nobody can tell that the file is ours, and it is not written over. A name that
 // cannot stand in a hostfile is an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
-	split := catalogue.Parts(r)
+	split := catalogue.PartitionOf(r)
 	if split.Whole != nil {
 		split.Good = nil
 	}
@@ -67,7 +67,7 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 // node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
 // is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
-	split := catalogue.Parts(r)
+	split := catalogue.PartitionOf(r)
 	bad, err := hosts(r, split.Bad)
 	if err != nil {
 		return err

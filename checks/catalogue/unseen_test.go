@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/checks/engine"
 	"preflight/checks/fleettest"
 	"preflight/facts"
 )
@@ -24,13 +25,13 @@ func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Flee
 	} else {
 		node = &fleet.Nodes[i]
 	}
-	blind := facts.Facts{}
+	unseen := facts.Facts{}
 	for _, other := range sections {
 		if other != section {
-			blind.Take(other, node.Facts)
+			unseen.Take(other, node.Facts)
 		}
 	}
-	node.Facts = blind
+	node.Facts = unseen
 	node.Missing = maps.Clone(node.Missing)
 	if node.Missing == nil {
 		node.Missing = map[facts.Section]string{}
@@ -48,17 +49,17 @@ func TestBlackout(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, section := range check.Needs {
 			if check.OnHead {
-				judgeBlind(t, check, without(fleettest.Healthy(size), -1, section), section)
+				judgeUnseen(t, check, without(fleettest.Healthy(size), -1, section), section)
 				continue
 			}
 			for i := range size {
-				judgeBlind(t, check, without(fleettest.Healthy(size), i, section), section)
+				judgeUnseen(t, check, without(fleettest.Healthy(size), i, section), section)
 			}
 		}
 	}
 }
 
-func judgeBlind(t *testing.T, check checks.Check, fleet fleettest.Fleet, section facts.Section) {
+func judgeUnseen(t *testing.T, check checks.Check, fleet fleettest.Fleet, section facts.Section) {
 	t.Helper()
 	outcome := judged(fleet, check).Checks[0]
 	if outcome.Verdict != checks.Unknown || !strings.Contains(outcome.Reason, string(section)+": switched off by a test") {
@@ -120,4 +121,71 @@ func sortedFindings(report checks.Report) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// TestUnnamed: nothing is said of a node that was not looked at, and no node has passed
+// because another failed.
+func TestUnnamed(t *testing.T) {
+	seen := &facts.Node{Name: "w1", Reached: true, Facts: facts.Facts{SHM: &facts.SHM{}}}
+	unseen := &facts.Node{Name: "w2", Reached: true}
+	locked := &facts.Node{Name: "w3", Facts: facts.Facts{SSH: &facts.SSH{Stage: "auth", Cause: "denied"}}}
+	for _, c := range []struct {
+		check   string
+		outcome checks.Outcome
+		node    *facts.Node
+		want    checks.Verdict
+		judges  bool
+	}{
+		{"shm-size", checks.Outcome{Verdict: checks.Pass}, seen, checks.Pass, true},
+		{"shm-size", checks.Outcome{Verdict: checks.Warn}, seen, "", true},
+		{"shm-size", checks.Outcome{Verdict: checks.Fail}, seen, "", true},
+		{"shm-size", checks.Outcome{Verdict: checks.Unknown}, seen, "", true},
+		{"shm-size", checks.Outcome{Verdict: checks.Fail}, unseen, checks.Unknown, true},
+		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.SwitchedOff}, unseen, checks.Skip, true},
+		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.AllWaived}, seen, "", true},
+		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // it was reached, and let nobody in
+		{"ssh-shell", checks.Outcome{Verdict: checks.Unknown}, locked, checks.Unknown, true},
+		{"expectation", checks.Outcome{Verdict: checks.Pass}, locked, checks.Unknown, true},
+		{"expectation", checks.Outcome{Verdict: checks.Pass}, seen, checks.Pass, true},
+		{"policy", checks.Outcome{Verdict: checks.Pass}, seen, "", false},
+		{"launcher-ready", checks.Outcome{Verdict: checks.Pass}, seen, "", false},
+		{"launcher-ready", checks.Outcome{Verdict: checks.Skip}, seen, checks.Skip, true},
+	} {
+		check, known := Lookup(c.check)
+		if !known {
+			t.Fatalf("there is no %s", c.check)
+		}
+		if got, judges := check.Unnamed(c.outcome, c.node); got != c.want || judges != c.judges {
+			t.Errorf("%s, %s, %s: %q, %v, want %q, %v", c.check, c.outcome.Verdict, c.node.Name, got, judges, c.want, c.judges)
+		}
+	}
+}
+
+// TestUnreachedIsAlwaysSaid: with the ssh check that would say it switched off,
+// the first check that could not look names the node and the reason, once.
+func TestUnreachedIsAlwaysSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy func(*checks.Policy)
+		check  string
+	}{
+		"skipped":      {func(p *checks.Policy) { p.Skip = []string{"ssh-reach"} }, "ssh-host-key"},
+		"not the only": {func(p *checks.Policy) { p.Only = []string{"shm-size", "python-same"} }, "python-same"},
+	} {
+		fleet, policy := fleettest.Healthy(3), checks.DefaultPolicy()
+		c.policy(&policy)
+		fleet.Nodes[1].Reached = false
+		fleet.Nodes[1].Facts = facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused", Port: 22, User: "train"}}
+		report := engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, policy)
+		if len(report.Findings) != 1 {
+			t.Errorf("%s: %d findings, want 1:\n%s", name, len(report.Findings), fleettest.Spelled(report.Findings))
+			continue
+		}
+		f := report.Findings[0]
+		if f.Check != c.check || f.Verdict != checks.Unknown || f.Nodes[0] != "w2" || !strings.HasPrefix(f.Summary, "not reached: refuses connections on port 22") {
+			t.Errorf("%s:\n%s", name, fleettest.Spelled(report.Findings))
+		}
+		if report.ExitCode != 2 {
+			t.Errorf("%s: exit code %d, want 2", name, report.ExitCode)
+		}
+	}
 }

@@ -2,20 +2,54 @@ package catalogue
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"preflight/checks"
-	"preflight/checks/engine"
 	"preflight/checks/fleettest"
-	"preflight/checks/gpu"
+	"preflight/checks/network"
 	"preflight/facts"
+
+	"github.com/google/go-cmp/cmp"
 )
 
+// TestWeighedDownCauseExplainsNothing: names that do not resolve are only warned of under this
+// policy, so the rendezvous that fails by them says so itself.
+func TestWeighedDownCauseExplainsNothing(t *testing.T) {
+	fleet := withoutDNS(4)
+	for severity, want := range map[checks.Severity]checks.Verdict{"": checks.Skip, checks.Warning: checks.Fail} {
+		policy := checks.DefaultPolicy()
+		if severity != "" {
+			policy.Severities = map[string]checks.Severity{"host-names": severity}
+		}
+		if got := alone(network.Rendezvous, fleet, policy).Checks[0]; got.Verdict != want {
+			t.Errorf("host-names weighing %q: rendezvous is %s (%s), want %s", severity, got.Verdict, got.Reason, want)
+		}
+	}
+}
+
+// withoutDNS is a fleet in which every other node resolves no name, and so does not get to the
+// rendezvous, which all look for by the name of node 0.
+func withoutDNS(size int) fleettest.Fleet {
+	fleet := fleettest.Healthy(size)
+	fleet.Launch.MasterAddr = "w1"
+	for i := range fleet.Nodes {
+		node := &fleet.Nodes[i]
+		node.Rendezvous.Endpoint = "w1:29500"
+		if i%2 == 1 {
+			for j := range node.Names.Lookups {
+				node.Names.Lookups[j] = facts.Lookup{Name: node.Names.Lookups[j].Name, Error: "Temporary failure in name resolution"}
+			}
+			node.Rendezvous.Failed, node.Rendezvous.Error = facts.HopResolve, "Temporary failure in name resolution"
+			node.Rendezvous.Addresses, node.Rendezvous.Address = nil, ""
+		} else if i > 0 {
+			node.Rendezvous.Failed = facts.HopWait
+		}
+	}
+	return fleet
+}
+
 // TestOneGPUTroubleIsOneFinding gives a node what a trouble does to all that the
-// driver says of it, and wants one check to speak.
+// driver says of it, and wants one check to report it.
 func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 	unlinked := func(card *facts.Card) {
 		card.NVLinks = &facts.NVLinks{Count: 18, Down: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}}
@@ -85,45 +119,15 @@ func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(4)
 		c.change(&fleet.Nodes[2])
-		var speak []string
+		var reporting []string
 		for _, f := range judged(fleet, Catalogue...).Findings {
-			speak = append(speak, f.Check)
+			reporting = append(reporting, f.Check)
 			if !slices.Equal(f.Nodes, []string{"w3"}) {
 				t.Errorf("%s: %s is said of %v", name, f.Check, f.Nodes)
 			}
 		}
-		if diff := cmp.Diff([]string{c.want}, speak); diff != "" {
-			t.Errorf("%s: checks that speak (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff([]string{c.want}, reporting); diff != "" {
+			t.Errorf("%s: checks that report it (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// TestGPUFixesAreNoCommandsOfNodes has a node send text a shell would run wherever
-// a fix names something of its GPUs.
-func TestGPUFixesAreNoCommandsOfNodes(t *testing.T) {
-	const evil = "x$(touch${IFS}pwned)';touch pwned;'"
-	fleet := fleettest.Healthy(3)
-	node := &fleet.Nodes[1]
-	memory := int64(70 << 30)
-	node.NVML.Cards[0].Processes = []facts.GPUUser{{PID: 4711, Name: evil, User: evil, Kind: evil, Memory: &memory}}
-	node.NVML.Cards[1].Fabric = &facts.GPUFabric{State: "completed", Status: evil, Cluster: evil}
-	node.NVML.Cards[2].Failure = &facts.NVMLFailure{Kind: evil, Call: evil, Text: evil}
-	node.NVML.Cards[3].Address, node.NVML.Cards[3].ComputeMode = evil, "prohibited"
-	node.GPU.Xids = []facts.Xid{{Code: 154, Address: "0000:15:00", Text: "GPU recovery action changed from 0x0 (None) to " + evil}}
-	node.NVML.Driver, node.GPU.Redirecting = evil, []string{evil}
-	way := func(last string) []string { return []string{"pci0000:3a", "0000:3a:01.0", evil, last} }
-	node.GPU.OnBus[0].Path, node.IB.Devices[0].Path = way(fleettest.GPUAddress(0)), []string{"pci0000:3a", "0000:3a:01.0", "0000:3c:00.0"}
-	fixes := 0
-	for _, f := range engine.Evaluate([]checks.Check{gpu.Healthy, gpu.Idle, gpu.Mode, gpu.Fabric, gpu.PeerAccess, gpu.Direct}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings {
-		for _, fix := range f.Fix {
-			fixes++
-			runTwice(t, f.Check, fix)
-			if strings.Contains(fix, "pwned") {
-				t.Errorf("%s: %s", f.Check, fix)
-			}
-		}
-	}
-	if fixes < 12 {
-		t.Errorf("%d fixes: some trouble was not found", fixes)
 	}
 }

@@ -1,12 +1,29 @@
-package catalogue
+package ranks
 
 import (
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+	"reflect"
 	"testing"
 
-	"preflight/checks/fleettest"
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestLaunchedFrom(t *testing.T) {
+// TestOfMachineLeavesTheTemplates: findings share the list of a check's fixes, and what
+// is written for the launching machine must not be there for the next.
+func TestOfMachineLeavesTheTemplates(t *testing.T) {
+	head := &facts.Node{Name: "launching machine"}
+	shared := []fix.Command{fix.On("lspci")}
+	before := shared[0]
+	OfMachine(checks.View{Head: head}, head, checks.Finding{Remedy: shared})
+	if diff := cmp.Diff(before, shared[0], cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("the shared list changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestHeadNode(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*fleettest.Fleet)
@@ -30,8 +47,9 @@ func TestLaunchedFrom(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(3)
 		c.change(&fleet)
-		if got := judged(fleet).LaunchedFrom; got != c.want {
-			t.Errorf("%s: launched from %q, want %q", c.name, got, c.want)
+		node, isNode := HeadNode(checks.View{Head: fleet.Head, All: fleet.Nodes})
+		if isNode != (c.want != "") || isNode && node.Name != c.want {
+			t.Errorf("%s: launched from %+v, want %q", c.name, node, c.want)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/checks/compare"
 	"preflight/checks/engine"
 	"preflight/checks/fabric"
 	"preflight/checks/fleettest"
@@ -131,18 +130,6 @@ func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
 	report := engine.Evaluate([]checks.Check{agreement.Expectation}, fleet.Fleet, fleet.Launch, checks.Policy{Expect: []checks.Expectation{{Fact: "nvml.driver", Is: []string{">=500"}}}})
 	if outcome := report.Checks[0]; outcome.Verdict != checks.Unknown || !strings.Contains(outcome.Reason, "see gpu-driver-loads") || len(report.Findings) != 0 {
 		t.Errorf("%+v, %s", outcome, fleettest.Spelled(report.Findings))
-	}
-}
-
-func TestNearest(t *testing.T) {
-	for _, c := range []struct {
-		word  string
-		slips int
-		want  string
-	}{{"shm-sise", 2, "shm-size"}, {"shm", 2, ""}, {"", 3, ""}, {"shm-size", 0, "shm-size"}} {
-		if got := compare.Nearest(c.word, []string{"clock-skew", "shm-size"}, c.slips); got != c.want {
-			t.Errorf("Nearest(%q) within %d = %q, want %q", c.word, c.slips, got, c.want)
-		}
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"preflight/facts"
 )
 
-// TestPart parts runs of the whole catalogue over four nodes, of which w1 is well and w2
+// TestPartition is of runs of the whole catalogue over four nodes, of which w1 is well and w2
 // cannot carry the launch, so that the exit code says nothing of the others.
-func TestPart(t *testing.T) {
+func TestPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fleettest.Fleet)
 		want   Partition
@@ -42,16 +42,16 @@ func TestPart(t *testing.T) {
 		fleet := fleettest.Healthy(4)
 		fleet.Nodes[1].SHM.Size = 64 << 20
 		c.change(&fleet)
-		got := Parts(engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()))
+		got := PartitionOf(engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-// TestPartUnaccused: it is nobody's fault that a node was not reached where nobody was to
+// TestPartitionUnaccused: it is nobody's fault that a node was not reached where nobody was to
 // ask, or where that is waived.
-func TestPartUnaccused(t *testing.T) {
+func TestPartitionUnaccused(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	fleet.Nodes[2].Reached, fleet.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
 	for name, c := range map[string]struct {
@@ -62,19 +62,19 @@ func TestPartUnaccused(t *testing.T) {
 		"waived":  {checks.Policy{Today: "2026-11-21", Waivers: []checks.Waiver{{Check: "ssh-reach", Until: "2026-12-31"}}}, Partition{Good: []string{"w1", "w2"}, Unknown: []string{"w3"}}},
 		"off":     {checks.Policy{Only: []string{"shm-writable"}}, Partition{Good: []string{"w1", "w2"}, Unknown: []string{"w3"}}},
 	} {
-		got := Parts(engine.Evaluate([]checks.Check{ssh.Reach, host.SHMWritable}, fleet.Fleet, fleet.Launch, c.policy))
+		got := PartitionOf(engine.Evaluate([]checks.Check{ssh.Reach, host.SHMWritable}, fleet.Fleet, fleet.Launch, c.policy))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	nobody := checks.Report{Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}}}}
-	if diff := cmp.Diff(Partition{Unknown: []string{"w1"}}, Parts(nobody)); diff != "" {
+	if diff := cmp.Diff(Partition{Unknown: []string{"w1"}}, PartitionOf(nobody)); diff != "" {
 		t.Errorf("nobody tried (-want +got):\n%s", diff)
 	}
 }
 
-// TestPartStrict: who is only warned of is bad under strict, whether another one fails or not.
-func TestPartStrict(t *testing.T) {
+// TestPartitionStrict: who is only warned of is bad under strict, whether another one fails or not.
+func TestPartitionStrict(t *testing.T) {
 	warned := checks.Finding{Verdict: checks.Warn, Nodes: []string{"w1"}, Summary: "odd"}
 	failed := checks.Finding{Nodes: []string{"w2"}, Summary: "bad"}
 	for _, c := range []struct {
@@ -89,30 +89,30 @@ func TestPartStrict(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(3)
 		r := engine.Evaluate([]checks.Check{fleettest.Says("x", c.findings...)}, fleet.Fleet, fleet.Launch, checks.Policy{Strict: c.strict})
-		if diff := cmp.Diff(c.bad, Parts(r).Bad); diff != "" || r.Strict != c.strict {
+		if diff := cmp.Diff(c.bad, PartitionOf(r).Bad); diff != "" || r.Strict != c.strict {
 			t.Errorf("strict %t, kept as %t (-want +got):\n%s", c.strict, r.Strict, diff)
 		}
 	}
 }
 
-// TestPartLostMidway: nobody says it where the checks that would are switched off.
-func TestPartLostMidway(t *testing.T) {
+// TestPartitionLostMidway: nobody says it where the checks that would are switched off.
+func TestPartitionLostMidway(t *testing.T) {
 	fleet := fleettest.Healthy(4)
 	fleet.Nodes[3].SSH.Cause = "truncated"
 	r := engine.Evaluate([]checks.Check{host.SHMSize}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
-	if diff := cmp.Diff(Partition{Good: []string{"w1", "w2", "w3"}, Unknown: []string{"w4"}}, Parts(r)); diff != "" {
+	if diff := cmp.Diff(Partition{Good: []string{"w1", "w2", "w3"}, Unknown: []string{"w4"}}, PartitionOf(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestPartNeedsEverySection: of a node that a check could not look at nothing good is said.
-func TestPartNeedsEverySection(t *testing.T) {
+// TestPartitionNeedsEverySection: of a node that a check could not look at nothing good is said.
+func TestPartitionNeedsEverySection(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, section := range check.Needs {
 			fleet := without(fleettest.Healthy(4), 2, section)
 			r := engine.Evaluate([]checks.Check{check}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
 			r.Findings = nil // as where another check tells why
-			if good := slices.Contains(Parts(r).Good, "w3"); good != check.OnHead {
+			if good := slices.Contains(PartitionOf(r).Good, "w3"); good != check.OnHead {
 				t.Errorf("%s without %s: good is %t", check.ID, section, good)
 			}
 		}

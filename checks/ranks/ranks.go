@@ -1,7 +1,14 @@
+// Package ranks says what the ranks of a launch will run on and with: the nodes, their
+// environment and where each setting of it comes from, the interpreter that answers, and the
+// network that NCCL will use.
+//
+// It refuses to judge any of it.
 package ranks
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -29,6 +36,21 @@ func OfMachine(view checks.View, machine *facts.Node, f checks.Finding) checks.F
 		f.Remedy[i] = command.Locally()
 	}
 	return f
+}
+
+// RemoteMount is the file system by which a node has a place from elsewhere, "" where the
+// place is its own, is not there or was not seen.
+func RemoteMount(node *facts.Node, role string) string {
+	if node.Disk == nil {
+		return ""
+	}
+	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool {
+		return p.Role == role && p.Exists && slices.Contains(RemoteFS, p.FSType)
+	})
+	if at < 0 {
+		return ""
+	}
+	return node.Disk.Places[at].FSType
 }
 
 // ContainerOf is the kind of container a node is, as facts.Host spells it, ""
@@ -71,3 +93,37 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 
 // RemoteFS are file systems that a node mounts from elsewhere.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
+
+// Answering is the nodes whose interpreter answered; what is wrong
+// with the others is python-same's finding, and no other check's.
+func Answering(view checks.View) []*facts.Node {
+	return slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.Python.Found || n.Python.Problem != "" })
+}
+
+// Nowhere is the reason to skip what needs a package that no node has.
+func Nowhere(view checks.View, what string) []checks.Finding {
+	nodes := Answering(view)
+	if len(nodes) == 0 {
+		return checks.Skipped("no interpreter answered: see python-same")
+	}
+	return checks.Skipped(fmt.Sprintf("no node has %s installed for %s", what, nodes[0].Python.Path))
+}
+
+// TorchBuild is what a node's torch was built for: "CUDA 12.4", "ROCm 6.2", "CPU", "" where
+// there is none.
+func TorchBuild(node *facts.Node) string {
+	switch torch := node.Python.Torch; {
+	case torch == nil:
+		return ""
+	case torch.CUDA != "":
+		return "CUDA " + torch.CUDA
+	case torch.HIP != "":
+		return "ROCm " + torch.HIP
+	}
+	return "CPU"
+}
+
+func TorchKind(node *facts.Node) string {
+	kind, _, _ := strings.Cut(TorchBuild(node), " ")
+	return kind
+}

@@ -1,16 +1,15 @@
-package catalogue
+package advice
 
 import (
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
 	"preflight/checks"
 	"preflight/checks/fleettest"
 	"preflight/launch/nccl"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// Nodes come in groups that talk alike, the largest first; one that showed nothing is
+// TestInterconnects: nodes come in groups that talk alike, the largest first; one that showed nothing is
 // in none.
 func TestInterconnects(t *testing.T) {
 	fleet := fleettest.Healthy(6)
@@ -28,11 +27,11 @@ func TestInterconnects(t *testing.T) {
 		{Nodes: []string{"w2"}, Between: infiniband},
 		{Nodes: []string{"w4"}, Inside: nvlink, Between: infiniband},
 	}
-	if diff := cmp.Diff(want, judged(fleet).Interconnect); diff != "" {
+	if diff := cmp.Diff(want, Interconnects(fleet.Nodes, fleet.Launch)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	fleet.Launch.Accelerator = "cpu"
-	if got := judged(fleet).Interconnect; got != nil {
+	if got := Interconnects(fleet.Nodes, fleet.Launch); got != nil {
 		t.Errorf("where gloo talks: %+v", got)
 	}
 }

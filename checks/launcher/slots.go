@@ -1,0 +1,252 @@
+package launcher
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// moreSlots judges slots that the hostfile does not give. A rank without a
+// device of its own ends the launch; where every host shows as many accelerators
+// as were asked for, only the hostfile is out of date.
+func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(checks.View, hostfile.Note) []checks.Finding {
+	return func(view checks.View, note hostfile.Note) []checks.Finding {
+		f := noteRule{
+			fatal:    view.Launch.Accelerator != "cpu" && !enoughDevices(view),
+			fix:      commands,
+			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+		}.finding(view, note)
+		if f.Verdict == checks.Warn {
+			f.WouldSee = "more ranks than the hostfile says"
+		}
+		return []checks.Finding{f}
+	}
+}
+
+// enoughDevices is whether every host was seen to have an accelerator for each
+// of its slots.
+func enoughDevices(view checks.View) bool {
+	for _, host := range view.Launch.Hosts {
+		if len(host.Slots) > 0 && !hasDevices(view, host.Name, slices.Max(host.Slots)+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasDevices(view checks.View, host string, needed int) bool {
+	devices, seen := devicesOf(view, host)
+	return seen && devices >= needed
+}
+
+func devicesOf(view checks.View, host string) (count int, seen bool) {
+	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == host })
+	if i < 0 {
+		return 0, false
+	}
+	return launch.Accelerators(&view.All[i])
+}
+
+// fewestDevices is a --num_gpus that every host has the accelerators for.
+func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
+	fewest := 0
+	for _, host := range view.Launch.Hosts {
+		if devices, seen := devicesOf(view, host.Name); seen && (fewest == 0 || devices < fewest) {
+			fewest = devices
+		}
+	}
+	if fewest == 0 {
+		return []fix.Command{fix.Here("deepspeed --num_gpus N …   # at most the slots of the host that has the fewest")}
+	}
+	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # what the host with the fewest accelerators has", fix.Number(fewest))}
+}
+
+// zeroSlots: a host that runs nothing is only odd, unless it is the first one:
+// rank 0 serves on another then, and all look for it on the first.
+func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
+	p := view.Launch
+	first := p.Hosts[0]
+	fatal := first.Line == note.Line && len(first.Slots) == 0 && p.WorldSize() > 0 && p.MasterAddr == "" && !p.Torchrun()
+	rule := noteRule{fatal: fatal, fix: command(fix.Here("sed -E -i '{line}d' {hostfile}"))}
+	if fatal {
+		rule.wouldSee = "The client socket has timed out after 600000ms while trying to connect to the first host, where no rank runs"
+	}
+	return []checks.Finding{rule.finding(view, note)}
+}
+
+// startsHere judges that DeepSpeed starts the ranks of a single host where it is
+// typed: nothing is wrong with that on the host itself.
+func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
+	if _, isNode := ranks.HeadNode(view); isNode {
+		return nil
+	}
+	f := checks.Finding{
+		Summary:  note.Message,
+		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or type the launch on that host")},
+		WouldSee: "The client socket has timed out after 600000ms while trying to connect to the master address, where no rank runs",
+	}
+	host := view.All[0]
+	_, here := launch.Machine(view.Head)
+	_, there := launch.Machine(&host)
+	switch {
+	case meetsHere(view):
+		f.Verdict = checks.Warn
+		f.WouldSee = "training on the launching machine, while the host of the hostfile idles"
+	case !host.Reached: // the way in is a finding of its own
+		f.Verdict = checks.Warn
+	case !here || !there:
+		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
+			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one is not known", host.Name))}
+	default:
+		f.Verdict = checks.Fail
+	}
+	return []checks.Finding{f}
+}
+
+// meetsHere is whether the master address given is the launching machine's own.
+func meetsHere(view checks.View) bool {
+	address, err := netip.ParseAddr(view.Launch.MasterAddr)
+	switch {
+	case view.Launch.MasterAddr == "localhost":
+		return true
+	case err != nil:
+		return false
+	case address.IsLoopback():
+		return true
+	}
+	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
+}
+
+// torchrunArgs judges the numbers that torchrun is told of nodes and processes.
+// Without a command nothing is known of them.
+func torchrunArgs(view checks.View) []checks.Finding {
+	if !view.Launch.Torchrun() || view.Launch.Script == "" {
+		return nil
+	}
+	return append(torchrunNodes(view), torchrunProcesses(view)...)
+}
+
+// torchrunNodes: --nnodes is 1 when it is not given.
+//
+// Source: torch/distributed/run.py, 2.15, parse_min_max_nnodes; the static store
+// is asked for exactly that many, the c10d one closes with the last that fits.
+func torchrunNodes(view checks.View) []checks.Finding {
+	hosts := len(view.Launch.Hosts)
+	least, most := cmp.Or(view.Launch.MinNodes, 1), cmp.Or(view.Launch.MaxNodes, 1)
+	f := checks.Finding{
+		Verdict: checks.Fail,
+		Got:     fmt.Sprintf("--nnodes %s for %d hosts", span(least, most), hosts),
+		Remedy:  []fix.Command{fix.Here("torchrun --nnodes %s …   # the same on every host", fix.Number(hosts))},
+	}
+	switch {
+	case hosts < least:
+		f.Summary = fmt.Sprintf("torchrun waits for %d nodes, and there are %d", least, hosts)
+		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
+	case most == 1 && hosts > 1:
+		f.Summary = fmt.Sprintf("torchrun is told of one node only: each of the %d hosts trains by itself", hosts)
+		f.WouldSee = "no message: as many trainings of one node as there are hosts"
+	case hosts > most:
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("torchrun takes %d nodes, and there are %d: those that come last start no ranks", most, hosts)
+		if view.Launch.Rendezvous == launch.RendezvousStatic {
+			f.Verdict = checks.Fail
+		}
+		f.WouldSee = "nothing on the hosts that are left over: they wait for a place"
+	default:
+		return nil
+	}
+	return []checks.Finding{f}
+}
+
+func span(least, most int) string {
+	if least == most {
+		return strconv.Itoa(least)
+	}
+	return fmt.Sprintf("%d:%d", least, most)
+}
+
+// torchrunProcesses: a number is taken at its word, whatever the hostfile says.
+func torchrunProcesses(view checks.View) []checks.Finding {
+	processes, err := strconv.Atoi(cmp.Or(view.Launch.PerNode, "1"))
+	if err != nil {
+		return nil // auto, gpu, cpu: torchrun counts by itself
+	}
+	var findings []checks.Finding
+	for _, host := range view.Launch.Hosts {
+		slots := len(host.Slots)
+		f := checks.Finding{
+			Nodes:  []string{host.Name},
+			Got:    fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
+			Remedy: []fix.Command{fix.Here("torchrun --nproc-per-node gpu …   # as many as there are")},
+		}
+		switch {
+		case host.Slots == nil || processes == slots:
+			continue
+		case processes > slots:
+			f.Summary = "torchrun starts more processes than the host has slots"
+			f.WouldSee = "RuntimeError: CUDA error: invalid device ordinal"
+			if view.Launch.Accelerator != "cpu" && !hasDevices(view, host.Name, processes) {
+				f.Verdict = checks.Fail
+			}
+		default:
+			f.Summary = "torchrun starts fewer processes than the host has slots"
+			f.WouldSee = "no message: accelerators that idle"
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// brokenElastic: DeepSpeed's own elastic training builds torch's agent as torch
+// before 2.3 took it.
+//
+// Source: pytorch/pytorch 120691, in 2.3, which moved redirects and tee out of
+// WorkerSpec; deepspeed/launcher/launch.py, 0.7.0 to 0.19.7. Tried with 2.4.1 and 2.15.
+func brokenElastic(view checks.View) []checks.Finding {
+	if !view.Launch.Elastic || view.Launch.Torchrun() {
+		return nil
+	}
+	var findings []checks.Finding
+	for _, node := range view.Nodes {
+		version, seen := torchOf(node)
+		switch {
+		case !node.Reached:
+		case !seen:
+			findings = append(findings, checks.UnknownFor(node, "which torch it has was not seen, and elastic training starts with torch before 2.3 only"))
+		case version != "" && !hostfile.Before(version, "2.3"):
+			findings = append(findings, checks.Finding{
+				Verdict:  checks.Fail,
+				Nodes:    []string{node.Name},
+				Summary:  "DeepSpeed's elastic training does not start with torch 2.3 or newer",
+				Got:      "torch " + version,
+				Want:     "torch before 2.3, or a launch without --elastic_training",
+				WouldSee: "TypeError: WorkerSpec.__init__() got an unexpected keyword argument 'redirects'",
+				Remedy: []fix.Command{
+					fix.Here("deepspeed …   # without --elastic_training, --min_elastic_nodes and --max_elastic_nodes"),
+					fix.Here("torchrun --nnodes MIN:MAX --rdzv_backend c10d --rdzv_endpoint HOST:PORT …   # torch's own elastic training, on every node"),
+				},
+			})
+		}
+	}
+	return findings
+}
+
+func torchOf(node *facts.Node) (version string, seen bool) {
+	if node.Python == nil {
+		return "", false
+	}
+	if node.Python.Torch != nil {
+		return node.Python.Torch.Version, true
+	}
+	return node.Python.Packages["torch"], true
+}
