@@ -277,8 +277,13 @@ func gpuNames(cards []*facts.Card) string {
 }
 
 // counted is a number of things in words, "1 row", "3 rows".
-func counted(n int64, noun string) string {
-	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), noun, ""))
+type counted struct {
+	n    int64
+	noun string
+}
+
+func (c counted) String() string {
+	return fmt.Sprintf("%d %s", c.n, english.PluralWord(int(c.n), c.noun, ""))
 }
 
 // uptime is how long a driver may have counted at most, in seconds; a day where

@@ -178,14 +178,14 @@ var memoryRules = []cardRule{{checks.Finding{
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
 	rows := valueOf(card.Remapped)
-	return when(rows.Failed, "row remapping failed, after %s", counted(int64(rows.Corrected+rows.Uncorrected), "remapped row"))
+	return when(rows.Failed, "row remapping failed, after %s", counted{int64(rows.Corrected+rows.Uncorrected), "remapped row"})
 }}, {checks.Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
 }, func(card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Uncorrected)
-	return when(errors > 0, "%s%s", counted(errors, "uncorrectable error"), when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
+	return when(errors > 0, "%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "memory of a GPU waits for a reset to be repaired",
@@ -218,7 +218,7 @@ func correctedFlood(node *facts.Node) cardRule {
 		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 	}, func(card *facts.Card) string {
 		errors := valueOf(valueOf(card.ECC).Corrected)
-		return when(float64(errors) >= floodPerDay*days, "%s since the driver was loaded", counted(errors, "corrected error"))
+		return when(float64(errors) >= floodPerDay*days, "%s since the driver was loaded", counted{errors, "corrected error"})
 	}}
 }
 

@@ -62,7 +62,7 @@ func migEnabled(ranks int) cardRule {
 	}, func(card *facts.Card) string {
 		instances := "without any instance"
 		if n := len(card.MIGDevices); n > 0 {
-			instances = counted(int64(n), "instance")
+			instances = counted{int64(n), "instance"}.String()
 		}
 		return when(card.MIG == "enabled", "MIG enabled, %s", instances)
 	}}
