@@ -116,20 +116,23 @@ func (r runner) pdshRefuses() error {
 func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
 // pdshTraps are options of pdsh, each a letter, that --launcher_args should not give it.
-var pdshTraps = []struct{ options, id, message string }{
-	{"waAg", "launcher-args-hosts", "adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile"},
-	{"xX", "launcher-args-hosts", "leaves hosts out, and those behind them get ranks that are not theirs: use --exclude"},
-	{"R", "launcher-args-module", "has pdsh use another module than ssh: leave it out"},
-	{"f", "launcher-args-fanout", "replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out"},
-	{"u", "launcher-args-timeout", "ends the training after so many seconds: leave it out"},
+var pdshTraps = []struct {
+	options string
+	trap    hostfile.Note
+}{
+	{"waAg", hostfile.Note{ID: "launcher-args-hosts", Message: "adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile"}},
+	{"xX", hostfile.Note{ID: "launcher-args-hosts", Message: "leaves hosts out, and those behind them get ranks that are not theirs: use --exclude"}},
+	{"R", hostfile.Note{ID: "launcher-args-module", Message: "has pdsh use another module than ssh: leave it out"}},
+	{"f", hostfile.Note{ID: "launcher-args-fanout", Message: "replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out"}},
+	{"u", hostfile.Note{ID: "launcher-args-timeout", Message: "ends the training after so many seconds: leave it out"}},
 }
 
 func (r runner) pdshNotes() []hostfile.Note {
 	notes := r.shellNotes()
 	for _, word := range r.words {
-		for _, trap := range pdshTraps {
-			if len(word) > 1 && word[0] == '-' && strings.IndexByte(trap.options, word[1]) >= 0 {
-				notes = append(notes, note(trap.id, "%q of --launcher_args %s", word, trap.message))
+		for _, row := range pdshTraps {
+			if len(word) > 1 && word[0] == '-' && strings.IndexByte(row.options, word[1]) >= 0 {
+				notes = append(notes, note(row.trap.ID, "%q of --launcher_args %s", word, row.trap.Message))
 			}
 		}
 	}
