@@ -75,7 +75,10 @@ func unusable(node *facts.Node) []checks.Finding {
 			WouldSee: wouldSee,
 		}, func(card *facts.Card) string {
 			failure := whyUnusable(card)
-			return when(kinds == nil || slices.Contains(kinds, failure.Kind), "%s", answerOf(*failure))
+			if kinds == nil || slices.Contains(kinds, failure.Kind) {
+				return answerOf(*failure)
+			}
+			return ""
 		}}
 	}
 	const unknown = "RuntimeError: CUDA error: unknown error"
@@ -151,7 +154,10 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 		Remedy:   append([]fix.Command{xidLog}, remedy...),
 		WouldSee: wouldSee,
 	}, func(card *facts.Card) string {
-		return when(slices.Contains(actions, card.Recovery), "%s", recoveryActions[card.Recovery])
+		if slices.Contains(actions, card.Recovery) {
+			return recoveryActions[card.Recovery]
+		}
+		return ""
 	}}
 }
 
@@ -178,14 +184,20 @@ var memoryRules = []cardRule{{checks.Finding{
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(card *facts.Card) string {
 	rows := valueOf(card.Remapped)
-	return when(rows.Failed, "row remapping failed, after %s", counted{int64(rows.Corrected+rows.Uncorrected), "remapped row"})
+	if rows.Failed {
+		return fmt.Sprintf("row remapping failed, after %s", counted{int64(rows.Corrected + rows.Uncorrected), "remapped row"})
+	}
+	return ""
 }}, {checks.Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
 }, func(card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Uncorrected)
-	return when(errors > 0, "%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
+	if errors > 0 {
+		return fmt.Sprintf("%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
+	}
+	return ""
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "memory of a GPU waits for a reset to be repaired",
@@ -203,7 +215,10 @@ var memoryRules = []cardRule{{checks.Finding{
 }, func(card *facts.Card) string {
 	pages := valueOf(card.Retired)
 	total := pages.SingleBit + pages.DoubleBit
-	return when(total >= retiredLimit, "%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
+	if total >= retiredLimit {
+		return fmt.Sprintf("%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
+	}
+	return ""
 }}}
 
 // correctedFlood is of a node, as the counters run since the driver was loaded: not
@@ -218,7 +233,10 @@ func correctedFlood(node *facts.Node) cardRule {
 		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 	}, func(card *facts.Card) string {
 		errors := valueOf(valueOf(card.ECC).Corrected)
-		return when(float64(errors) >= floodPerDay*days, "%s since the driver was loaded", counted{errors, "corrected error"})
+		if float64(errors) >= floodPerDay*days {
+			return fmt.Sprintf("%s since the driver was loaded", counted{errors, "corrected error"})
+		}
+		return ""
 	}}
 }
 
@@ -251,6 +269,9 @@ func eccRules(common map[string]int64) []cardRule {
 	}, func(card *facts.Card) string {
 		onOff := map[bool]string{true: "on", false: "off"}
 		now := valueOf(card.ECC)
-		return when(now.Pending != nil && *now.Pending != now.Enabled, "%s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
+		if now.Pending != nil && *now.Pending != now.Enabled {
+			return fmt.Sprintf("%s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
+		}
+		return ""
 	}}}
 }

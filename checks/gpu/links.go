@@ -160,7 +160,10 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
-		return when(card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth, "x%d of x%d", card.Link.Width, card.Link.MaxWidth)
+		if card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth {
+			return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
+		}
+		return ""
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
@@ -168,7 +171,10 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Remedy:  []fix.Command{showPCIe},
 	}, func(card *facts.Card) string {
 		most := generation[card.Name]
-		return when(card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most, "generation %d of %d", card.Link.MaxGeneration, most)
+		if card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most {
+			return fmt.Sprintf("generation %d of %d", card.Link.MaxGeneration, most)
+		}
+		return ""
 	}}}
 }
 
@@ -181,7 +187,10 @@ func replayRule(seconds float64) cardRule {
 		Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 	}, func(card *facts.Card) string {
 		replays := valueOf(card.Link.Replays)
-		return when(float64(replays) >= max(leastReplays, replaysPerMinute*seconds/60), "%d replays", replays)
+		if float64(replays) >= max(leastReplays, replaysPerMinute*seconds/60) {
+			return fmt.Sprintf("%d replays", replays)
+		}
+		return ""
 	}}
 }
 
@@ -305,14 +314,20 @@ func fabricRules(node *facts.Node) []cardRule {
 		Remedy:  restart,
 	}, func(card *facts.Card) string {
 		state := valueOf(card.Fabric).State
-		return when(state == "not-started" || state == "in-progress", "fabric state %s", state)
+		if state == "not-started" || state == "in-progress" {
+			return fmt.Sprintf("fabric state %s", state)
+		}
+		return ""
 	}}, {checks.Finding{
 		Summary: "the NVLink fabric refused GPUs",
 		Want:    "fabric status success",
 		Remedy:  restart,
 	}, func(card *facts.Card) string {
 		fabric := valueOf(card.Fabric)
-		return when(fabric.Status != "" && fabric.State != "not-supported", "fabric state %s, status %s", fabric.State, fabric.Status)
+		if fabric.Status != "" && fabric.State != "not-supported" {
+			return fmt.Sprintf("fabric state %s, status %s", fabric.State, fabric.Status)
+		}
+		return ""
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the NVLink fabric of GPUs is not in full health",
@@ -331,7 +346,10 @@ func fabricRules(node *facts.Node) []cardRule {
 func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	place := func(card *facts.Card) string {
 		fabric := valueOf(card.Fabric)
-		return when(fabric.Cluster != "", "cluster %s, clique %d", fabric.Cluster, fabric.Clique)
+		if fabric.Cluster != "" {
+			return fmt.Sprintf("cluster %s, clique %d", fabric.Cluster, fabric.Clique)
+		}
+		return ""
 	}
 	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
 	return eachOf(node, cards, []cardRule{{checks.Finding{

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -64,7 +65,10 @@ func migEnabled(ranks int) cardRule {
 		if n := len(card.MIGDevices); n > 0 {
 			instances = counted{int64(n), "instance"}.String()
 		}
-		return when(card.MIG == "enabled", "MIG enabled, %s", instances)
+		if card.MIG == "enabled" {
+			return fmt.Sprintf("MIG enabled, %s", instances)
+		}
+		return ""
 	}}
 	if ranks < 2 {
 		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled, and a rank gets a part of a GPU"
@@ -81,7 +85,10 @@ var modeRules = []cardRule{{checks.Finding{
 	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
 }, func(card *facts.Card) string {
 	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
-	return when(changes, "MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
+	if changes {
+		return fmt.Sprintf("MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
+	}
+	return ""
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
@@ -108,7 +115,10 @@ func appClocks(common map[string]int64) cardRule {
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(card *facts.Card) string {
 		most := common[card.Name]
-		return when(card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most, "%d MHz of %d", card.Clock.AppSM, most)
+		if card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most {
+			return fmt.Sprintf("%d MHz of %d", card.Clock.AppSM, most)
+		}
+		return ""
 	}}
 }
 
@@ -163,7 +173,7 @@ var brakes = []cardRule{{checks.Finding{
 	Want:    "full clocks: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
 }, func(card *facts.Card) string {
-	return when(throttled(card, "hw-thermal", "sw-thermal"), "braked by heat%s", degrees(card))
+	return hot(card, "braked by heat", "hw-thermal", "sw-thermal")
 }}, {checks.Finding{
 	Summary: "the power supply brakes GPUs",
 	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
@@ -173,22 +183,32 @@ var brakes = []cardRule{{checks.Finding{
 	Want:    "full clocks: heat or power; the driver does not say which",
 	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
-	return when(throttled(card, "hw-slowdown"), "hardware slowdown%s", degrees(card))
+	return hot(card, "hardware slowdown", "hw-slowdown")
 }}, {checks.Finding{
 	Summary: "GPUs are close to the temperature where they brake",
 	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes},
 }, func(card *facts.Card) string {
 	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
-	return when(card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown, "%d °C, brakes at %d °C", now, brakesAt)
+	if card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown {
+		return fmt.Sprintf("%d °C, brakes at %d °C", now, brakesAt)
+	}
+	return ""
 }}}
 
 func throttled(card *facts.Card, reasons ...string) bool {
 	return slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(card.Throttle, reason) })
 }
 
-func degrees(card *facts.Card) string {
-	return when(card.Temperature != nil, " at %d °C", valueOf(card.Temperature))
+// hot is what happens to a GPU that is throttled for one of these reasons, and how warm it is.
+func hot(card *facts.Card, what string, reasons ...string) string {
+	if throttled(card, reasons...) && card.Temperature != nil {
+		return fmt.Sprintf("%s at %d °C", what, *card.Temperature)
+	}
+	if throttled(card, reasons...) {
+		return what
+	}
+	return ""
 }
 
 // powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
@@ -200,7 +220,10 @@ func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
 	}, func(card *facts.Card) string {
 		watts, whose := rightLimit(card, common)
-		return when(watts > 0, "%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
+		if watts > 0 {
+			return fmt.Sprintf("%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
+		}
+		return ""
 	}}
 	var wanted []float64
 	on := map[float64][]string{}
@@ -240,6 +263,9 @@ func maxClock(common map[string]int64) cardRule {
 		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
 	}, func(card *facts.Card) string {
 		most := common[boardOf(card)]
-		return when(card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most, "%d MHz of %d", card.Clock.MaxSM, most)
+		if card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most {
+			return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, most)
+		}
+		return ""
 	}}
 }

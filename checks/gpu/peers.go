@@ -106,9 +106,11 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 	var nvlinked, others []string
 	quoted := ""
 	for p := range pairs {
+		if p.status == "ok" {
+			continue
+		}
 		text := fmt.Sprintf("%d and %d (%s): %s", p.a.Index, p.b.Index, compare.Shown(p.joined), p.status)
 		switch {
-		case p.status == "ok":
 		case nccl.ByNVLink(p.joined):
 			nvlinked = append(nvlinked, text)
 			if quoted == "" {

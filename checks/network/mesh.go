@@ -246,6 +246,9 @@ func (m *meshCalls) record(node *facts.Node) {
 // has no route to a peer cannot answer it either, and where one end gets a reason
 // and the other only waits, it is one trouble.
 func (m *meshCalls) explain() {
+	if !slices.ContainsFunc(m.calls, func(call proof.Attempt) bool { return call.How == string(facts.PathDropped) }) {
+		return
+	}
 	type pair [2]string
 	noRoute, hasNone := map[pair]bool{}, map[string]bool{}
 	for _, call := range m.unroutable {
