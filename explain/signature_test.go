@@ -2,6 +2,8 @@ package explain
 
 import (
 	"io"
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -169,5 +171,21 @@ func TestCauses(t *testing.T) {
 		if plain == 0 {
 			t.Errorf("%s: no fix that needs no value from the log", cause.ID)
 		}
+	}
+}
+
+// TestEveryFileIsRead: a file that is not among the families would be none.
+func TestEveryFileIsRead(t *testing.T) {
+	files, err := fs.Glob(data, "signatures/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := strings.TrimSuffix(path.Base(file), ".yaml"); !slices.Contains(families, name) {
+			t.Errorf("%s is not in families, and nobody reads it", file)
+		}
+	}
+	if len(files) != len(families) {
+		t.Errorf("%d files, %d families", len(files), len(families))
 	}
 }

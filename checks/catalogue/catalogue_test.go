@@ -16,12 +16,7 @@ import (
 
 var (
 	kebab    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	sections = []facts.Section{
-		facts.SectionSSH, facts.SectionHost, facts.SectionClock, facts.SectionNames, facts.SectionNet, facts.SectionSHM, facts.SectionLimits,
-		facts.SectionMemory, facts.SectionDisk, facts.SectionEnv, facts.SectionPython, facts.SectionIB, facts.SectionFiles, facts.SectionGPU, facts.SectionNVML,
-		facts.SectionToolchain, facts.SectionLauncher, facts.SectionRehearsal,
-		facts.SectionMesh, facts.SectionPeerMesh, facts.SectionRendezvous, facts.SectionPeerRendezvous, facts.SectionLogins, facts.SectionThroughput,
-	}
+	sections = facts.Sections()
 )
 
 func TestCatalogueIsDocumented(t *testing.T) {

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -80,13 +81,12 @@ func TestBlackoutElsewhere(t *testing.T) {
 	judged(fleet, Catalogue...)
 	fleet.Nodes = nil
 	judged(fleet, Catalogue...)
-	for i, node := range fleettest.Healthy(3).Nodes { // sections that are there and empty
-		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: facts.Facts{
-			SSH: &facts.SSH{}, Host: &facts.Host{}, Clock: &facts.Clock{}, Names: &facts.Names{}, Net: &facts.Net{}, SHM: &facts.SHM{},
-			Limits: &facts.Limits{}, Memory: &facts.Memory{}, Disk: &facts.Disk{}, Env: &facts.Env{}, Python: &facts.Python{}, IB: &facts.IB{},
-			Files: &facts.Files{}, GPU: &facts.GPU{}, NVML: &facts.NVML{}, Toolchain: &facts.Toolchain{}, Launcher: &facts.Launcher{}, Rehearsal: &facts.Rehearsal{}, Mesh: &facts.Mesh{}, PeerMesh: &facts.Mesh{}, Rendezvous: &facts.Rendezvous{}, PeerRendezvous: &facts.Rendezvous{},
-			Logins: &facts.Logins{}, Throughput: &facts.Throughput{},
-		}})
+	var empty facts.Facts // sections that are there and empty
+	for _, section := range reflect.ValueOf(&empty).Elem().Fields() {
+		section.Set(reflect.New(section.Type().Elem()))
+	}
+	for i, node := range fleettest.Healthy(3).Nodes {
+		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: node.Name, Reached: true, Slots: 8, Facts: empty})
 		fleet.Head = &fleet.Nodes[i]
 	}
 	judged(fleet, Catalogue...)
