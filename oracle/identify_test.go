@@ -17,7 +17,7 @@ import (
 
 func identify(t *testing.T, port int) facts.Endpoint {
 	t.Helper()
-	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), 0)
+	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), 4*time.Second)
 }
 
 // Every kind of store is told from the others, and what it holds is counted.
