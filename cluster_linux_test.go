@@ -79,6 +79,7 @@ func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Wel
 // found on a healthy cluster, and every planted fault is found alone.
 func TestCluster(t *testing.T) {
 	cluster := raise(t, "test")
+	installTorch(t, cluster)
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
 			report := judge(t, cluster, "--accelerator", accelerator)
@@ -156,6 +157,16 @@ func raise(t *testing.T, name string) *testhosts.Cluster {
 	cluster := testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Share: []string{preflight.Programs}})
 	deliver(t, cluster, binary(t))
 	return cluster
+}
+
+// installTorch gives the nodes what every launch needs, as far as its files say.
+func installTorch(t *testing.T, cluster *testhosts.Cluster) {
+	t.Helper()
+	for _, node := range cluster.Nodes {
+		if _, err := node.CPUTorch("2.5.1+cpu"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // deliver brings a program to the nodes, so that no deadline below pays for it.

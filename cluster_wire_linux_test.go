@@ -72,6 +72,7 @@ var wireFaults = []struct {
 // found alone, on the right node, within five seconds of the first call.
 func TestWire(t *testing.T) {
 	cluster := raise(t, "wire")
+	installTorch(t, cluster)
 	for _, fault := range wireFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			for _, name := range fault.nodes {
