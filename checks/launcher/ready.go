@@ -216,15 +216,13 @@ func directory(path string) string { return path[:strings.LastIndexByte(path, '/
 // outsideAllocation warns of hosts that srun will not start on, because the
 // allocation it is typed in does not have them.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
-	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
-	allocated, err := hostfile.Expand(nodes)
-	if nodes == "" || err != nil {
+	allocated := by.Allocated(view.Head.Env)
+	if allocated == nil {
 		return nil
 	}
 	var outside []string
 	for _, host := range view.Launch.Hosts {
-		inside := func(name string) bool { return undomained(name) == undomained(hostfile.Bare(host.Name)) }
-		if !slices.ContainsFunc(allocated, inside) {
+		if !slices.ContainsFunc(allocated, func(node string) bool { return launch.IsNode(node, host) }) {
 			outside = append(outside, host.Name)
 		}
 	}
@@ -234,16 +232,10 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	return []checks.Finding{{
 		Verdict: checks.Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
-		Got:      by.Allocation + "=" + nodes,
+		Got:      by.Allocation + "=" + hostfile.Fold(allocated),
 		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
-}
-
-// undomained is a host's name without its domain.
-func undomained(name string) string {
-	short, _, _ := strings.Cut(name, ".")
-	return short
 }
 
 // openMPIInterface judges the eth0 that DeepSpeed names to Open MPI unless
