@@ -152,7 +152,7 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	}
 	switch {
 	case by.Allocation != "":
-		return outsideAllocation(view, by)
+		return append(outsideAllocation(view, by), fewCPUs(view, by)...)
 	case by.Program() == "mpirun":
 		return otherMPI(view, by)
 	}
@@ -235,6 +235,38 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 		Got:      by.Allocation + "=" + hostfile.Fold(allocated),
 		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
+	}}
+}
+
+// fewCPUs is of a job that has fewer processors than the launch has ranks, as one of
+// `salloc --nodes=4 --gpus-per-node=8` has without --ntasks-per-node: srun gives each task
+// one, unless it is told to share them.
+//
+// Source: srun(1), 22.05, --overcommit; tried with jobs of it.
+func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
+	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
+	given, _ := launch.Lookup(view.Head.Env, "SLURM_JOB_CPUS_PER_NODE")
+	job, err := hostfile.FromSlurm(nodes, given)
+	shares := func(word string) bool { return word == "-O" || word == "--overcommit" }
+	if err != nil || given == "" || slices.ContainsFunc(view.Launch.LauncherArgs, shares) {
+		return nil
+	}
+	cpus, most := 0, 0
+	for _, node := range job {
+		cpus += len(node.Slots)
+	}
+	for _, host := range view.Launch.Hosts {
+		most = max(most, len(host.Slots))
+	}
+	if cpus >= view.Launch.WorldSize() {
+		return nil
+	}
+	return []checks.Finding{{
+		Summary:  "the Slurm job that the launch is typed in has fewer processors than the launch has ranks",
+		Got:      "SLURM_JOB_CPUS_PER_NODE=" + given,
+		Want:     fmt.Sprintf("%d, one for each rank", view.Launch.WorldSize()),
+		Remedy:   []fix.Command{fix.Here("salloc --ntasks-per-node=%s …   # as many as a node has slots", fix.Number(most))},
+		WouldSee: "srun: error: Unable to create step for job …: More processors requested than permitted",
 	}}
 }
 
