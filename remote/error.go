@@ -53,6 +53,8 @@ const (
 	PasswordOnly     Cause = "password-only"     // server accepts only what needs a person; Detail methods
 	AccountClosed    Cause = "account-closed"    // expired or locked, by the server's own words; Detail banner
 
+	NoJob            Cause = "no-job"            // Slurm lets in only who has a job there; Detail banner
+
 	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
 	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there
 	ForcedCommand  Cause = "forced-command"  // something else ran; Detail output
