@@ -46,6 +46,9 @@ const (
 // failureOf is that of the cause, which package remote names, and the check that fails:
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
+	if ssh.Carrier != "" {
+		return "agent-start", failureBySrun(ssh.Cause)
+	}
 	for check, causes := range failures {
 		if what, known := causes[ssh.Cause]; known && check != "" {
 			return check, what
@@ -56,6 +59,16 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 		what = failures[""]["unexpected"]
 	}
 	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
+}
+
+// failureBySrun is that of a cause where there was no login: everything is of our program.
+func failureBySrun(cause string) failure {
+	for _, causes := range []map[string]failure{bySrun, failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
+		if what, known := causes[cause]; known {
+			return what
+		}
+	}
+	return bySrun["unexpected"]
 }
 
 // finding is the failure written out for one node.
@@ -94,6 +107,12 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
 	why := p.WithoutSSH(node.Name)
 	switch {
+	case node.SSH.Carrier != "":
+		if by := p.StartedBy(); by.SSH && f.Verdict != checks.Unknown {
+			f.Verdict, f.WouldSee = checks.Unknown, ""
+			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
+		}
+		return f
 	case why == "" && !p.StartedBy().SSH:
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
 		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(p.StartedBy().Program()))}, f.Remedy...)

@@ -12,6 +12,27 @@ var (
 	viaSrunAnew = fix.Here("salloc --nodelist={nodes} preflight --via srun   # with the options of this run: srun takes it to the nodes of a job")
 )
 
+var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
+
+// bySrun are those that have other words where srun goes there.
+var bySrun = map[string]failure{
+	"frozen": {
+		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun, fix.Here("scontrol show node {host} | grep -E 'State|Reason'"), remedy.LastWords},
+	},
+	"connection-lost": {
+		summary: "srun ended before our program did",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun, fix.Here("scontrol show job $SLURM_JOB_ID | grep -E 'JobState|EndTime'")},
+	},
+	"unexpected": {
+		summary: "could not be reached by srun, in a way preflight has no name for",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun},
+	},
+}
+
 // failures has one entry for every cause of package remote, by the check that fails and by
 // the cause's text, "" for the check of the stage it happened at. What ssh prints
 // is quoted from OpenSSH 9.2.
@@ -220,6 +241,12 @@ var failures = map[string]map[string]failure{
 		},
 	},
 	"agent-start": {
+		"step-failed": {
+			summary:  "srun starts nothing there",
+			got:      "{message}",
+			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j $SLURM_JOB_ID; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
+			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
+		},
 		"no-directory": {
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",

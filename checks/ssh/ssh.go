@@ -32,6 +32,9 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
 	c.Run = func(view checks.View) []checks.Finding {
+		if by := carriedBy(view); by != "" && c.Rung < len(ladder) {
+			return checks.Skipped("reached by " + by)
+		}
 		var findings []checks.Finding
 		for _, node := range view.Nodes {
 			if at, f := stoppedAt(node); at == c.Rung {
@@ -44,6 +47,16 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 		return findings
 	}
 	return c
+}
+
+// carriedBy is what took us to all nodes in place of ssh, "" for ssh.
+func carriedBy(view checks.View) string {
+	for _, node := range view.Nodes {
+		if node.SSH.Carrier == "" {
+			return ""
+		}
+	}
+	return view.Nodes[0].SSH.Carrier
 }
 
 var Reach = onLadder(checks.Check{
