@@ -44,6 +44,7 @@ var met = map[string]facts.SSH{
 	"forced-command":           {Stage: "shell", Detail: map[string]string{"output": "menu"}},
 	"needs-pty":                {Stage: "session"},
 	"shell-broken":             {Stage: "shell", Detail: map[string]string{"output": "bye"}},
+	"step-failed":              {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
