@@ -179,8 +179,18 @@ func (s *step) Broken() *remote.Error {
 	if s.command.ProcessState.Success() || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
-	return &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
+	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
+	if strings.Contains(said, notInJob) {
+		failure.Cause = remote.NotInJob
+	}
+	return failure
 }
+
+// notInJob is ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE of a step: the job has not the node,
+// or not what the step wants of it, and ours wants nothing.
+//
+// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c.
+const notInJob = "Requested node configuration is not available"
 
 // reason is a line of srun's that says why nothing starts: an error, or that the step waits
 // for what other steps hold.

@@ -138,7 +138,7 @@ func TestFailures(t *testing.T) {
 		message string
 		waits   bool
 	}{
-		{"nowhere", remote.StepFailed, "Unable to create step for job 7: Requested node configuration is not available", false},
+		{"nowhere", remote.NotInJob, "Unable to create step for job 7: Requested node configuration is not available", false},
 		{"down", remote.StepFailed, "Task launch for StepId=7.0 failed on node down: Communication connection failure", false},
 		{"busy", remote.StepFailed, "s: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)", true},
 		{"stuck", remote.Frozen, "and it says nothing either", true},
