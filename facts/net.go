@@ -92,6 +92,9 @@ type Listener struct {
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
 	UID     int    `json:"uid"`
+	// Preflight is whether it is another preflight's, which tries the same
+	// rendezvous at this moment. It leaves the port by itself.
+	Preflight bool `json:"preflight,omitempty"`
 }
 
 // containerBridges are how the names of interfaces begin that container engines and

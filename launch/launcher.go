@@ -20,6 +20,8 @@ type Launcher struct {
 	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
 	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
+	// MPIRun is whose options its mpirun gets, "" where it runs none.
+	MPIRun string
 	// PDSH is whether it is pdsh, whose modules facts list and which can be run over the
 	// nodes beforehand.
 	PDSH bool
@@ -43,6 +45,8 @@ type Launcher struct {
 	// LaunchPy is whether every node runs DeepSpeed's launch.py, which starts the ranks
 	// there and sets CUDA_VISIBLE_DEVICES to the slots, whatever it was.
 	LaunchPy bool
+	// helperSince is the release from which a helper of DeepSpeed's starts each rank, "" for none.
+	helperSince string
 	// Shell is whether the exports are a part of one command that a shell on every node reads.
 	Shell bool
 	// NoWorkDir is what becomes of a node without the working directory {dir}, where
@@ -110,28 +114,28 @@ var Launchers = []Launcher{
 		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, notes: runner.pdshNotes,
 	},
 	{
-		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"},
+		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
 		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,
 	},
 	{
-		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"},
+		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
 		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true,
-		NoWorkDir: mpirunWorkDir, exportsSince: "0.9.2",
+		NoWorkDir: mpirunWorkDir, helperSince: "0.13.2", exportsSince: "0.9.2",
 		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mpichCommand, notes: runner.mpichNotes,
 	},
 	{
-		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"},
+		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
 		SSH: true, NodesLogIn: true, HandsNames: true,
 		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
 		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
 		command: runner.impiCommand,
 	},
 	{
-		Name: "mvapich", Programs: []string{"mpiname", "mpirun"},
+		Name: "mvapich", Programs: []string{"mpiname", "mpirun"}, MPIRun: facts.OptionsHydra,
 		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true,
 		NoWorkDir: mpirunWorkDir, presets: mvapichPresets,
 		wholeHostfile: true, evenName: "mvapich", argsSince: "0.6.6", forwards: scriptOptions,

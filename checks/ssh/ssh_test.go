@@ -76,7 +76,7 @@ func checksOf() map[string]string {
 }
 
 // TestEveryCauseFailsOneCheck: the check of the cause fails on the node, those
-// before it pass, those after it and all others never got there and are silent.
+// before it pass, those after it and all others never got there, and say so and no more.
 func TestEveryCauseFailsOneCheck(t *testing.T) {
 	for cause, own := range checksOf() {
 		ssh, documented := met[cause]
@@ -122,15 +122,17 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	}
 	own := slices.Index(ladder, check)
 	for _, outcome := range report.Checks {
-		want, at := checks.Unknown, slices.Index(ladder, outcome.Check)
+		want, reason, at := checks.Pass, "w2 not reached", slices.Index(ladder, outcome.Check)
 		switch {
 		case at >= 0 && at < own:
-			want = checks.Pass
-		case at == own && cause != "interrupted" && cause != "not-in-job":
-			want = checks.Fail
+			reason = ""
+		case cause == "interrupted", cause == "not-in-job": // which fail nobody
+			want, reason = checks.Unknown, outcome.Reason
+		case at == own:
+			want, reason = checks.Fail, ""
 		}
-		if outcome.Verdict != want {
-			t.Errorf("%s: %s is %s, want %s", cause, outcome.Check, outcome.Verdict, want)
+		if outcome.Verdict != want || outcome.Reason != reason {
+			t.Errorf("%s: %s is %s (%s), want %s (%s)", cause, outcome.Check, outcome.Verdict, outcome.Reason, want, reason)
 		}
 		if want == checks.Unknown && at != own && outcome.Reason != "w2 not reached" {
 			t.Errorf("%s: %s is unknown because of %q", cause, outcome.Check, outcome.Reason)
