@@ -212,6 +212,9 @@ type GID struct {
 // SSH is how far the login got, and what was met on the way. It is filled on
 // the launching machine; Cause is empty when the agent answered.
 type SSH struct {
+	// Carrier is what reached the node where that was not ssh: srun.
+	Carrier string `json:"carrier,omitempty"`
+
 	User string `json:"user,omitempty" fact:"own"`
 	Port int    `json:"port,omitempty"`
 	// Via lists the jump hosts in the order they are crossed.

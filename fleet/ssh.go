@@ -21,10 +21,8 @@ const (
 
 func (r *run) noLogins() string {
 	switch by := r.Prediction.StartedBy(); {
-	case by.Name == "":
-		return "the command is typed on every node, and needs no ssh between them"
 	case !by.SSH:
-		return "--launcher " + by.Name + " starts ranks without ssh"
+		return r.Prediction.WithoutSSH("")
 	case !by.NodesLogIn && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
 		return fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only %s tries it", by.Name, len(r.fleet.Nodes), checkLogins)
 	}

@@ -73,7 +73,7 @@ func MeshWords(nodes []facts.Node, part MeshPart) string {
 		slowest := slices.MaxFunc(answered, func(a, b call) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
 		})
-		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, Milliseconds(slowest.seconds))
+		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, facts.Duration(slowest.seconds))
 	}
 	return text
 }
@@ -114,10 +114,10 @@ func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m 
 	}
 	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), Plural(len(nodes), "node"))
 	if complete > 0 && complete == len(nodes) {
-		m.Words += ", all together after " + Milliseconds(together)
+		m.Words += ", all together after " + facts.Duration(together)
 	}
 	if waited > 0 && len(m.Joined) > 0 {
-		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", Milliseconds(waited))
+		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(waited))
 	}
 	return m
 }
@@ -132,7 +132,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
 		m.Joined, last = m.Joined[:slowestNamed], "the last "
 	}
-	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + Milliseconds(a.Joined) })
+	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + facts.Duration(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + last + strings.Join(parts, ", ")
@@ -147,16 +147,13 @@ func (p *page) throughput(nodes []facts.Node) {
 		sent = sent[:slowestNamed]
 	}
 	rates := strings.Join(Map(sent, func(node facts.Node) string {
-		return fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9)
+		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, facts.BitRate(node.Throughput.Rate))
 	}), ", ")
 	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
 		rates += ", while another preflight measured too"
 	}
 	p.list("throughput", rates)
 }
-
-// Milliseconds are seconds in those: "3.1 ms".
-func Milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
 
 // wireChecks are those whose findings the advice is about.
 var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}

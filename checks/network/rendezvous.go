@@ -80,7 +80,7 @@ func (g meeting) judge() []checks.Finding {
 	}
 	switch {
 	case len(g.servers) == 0 && len(g.nodes) < len(g.view.All):
-		return nil // who serves took no part, and its own unknown says why
+		return g.tooFew() // who serves took no part, and its own unknown says why, or a failure
 	case g.server == nil:
 		return g.noOneServer()
 	case g.part(g.server).Outcome == facts.PathTaken:

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dustin/go-humanize"
-
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
@@ -78,8 +76,8 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	f := checks.Finding{
 		Nodes:   named,
 		Summary: summary,
-		Got:     fmt.Sprintf("%s from %s to %s", bitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
-		Want:    fmt.Sprintf("about %s, as between most nodes", bitRate(usual)),
+		Got:     fmt.Sprintf("%s from %s to %s", facts.BitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
+		Want:    fmt.Sprintf("about %s, as between most nodes", facts.BitRate(usual)),
 		Remedy: []fix.Command{
 			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
 			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
@@ -88,7 +86,7 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	own := linkSpeed(node)
 	for _, other := range view.All {
 		if speed := linkSpeed(&other); own != 0 && speed > own {
-			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, bitRate(float64(own)), bitRate(float64(speed)))
+			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, facts.BitRate(float64(own)), facts.BitRate(float64(speed)))
 			f.Want += "; a cable, a port or an interface of the same speed"
 			break
 		}
@@ -106,5 +104,3 @@ func linkSpeed(node *facts.Node) int64 {
 	}
 	return 0
 }
-
-func bitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }

@@ -42,6 +42,7 @@ func rules() map[string]rule {
 		"launcher":          {choices: launch.LauncherNames()},
 		"accelerator":       {valid: accelerator},
 		"rendezvous":        {choices: rendezvousModes},
+		"via":               {choices: viaNames()},
 		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},
