@@ -20,6 +20,22 @@ func FleetNCCL(v checks.View) string {
 	return compare.GroupBy(seen, nccl.Version)[0].Value
 }
 
+// UsesNCCL is whether the ranks compute where NCCL carries what they tell each other. On
+// processors they talk by gloo, and nothing that NCCL reads or needs matters.
+func UsesNCCL(view checks.View) bool { return view.Launch.Accelerator != "cpu" }
+
+// GlooMesh is which of the nodes gloo's ranks will call.
+func GlooMesh(view checks.View) nccl.GlooMesh {
+	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {
+		return nccl.NewGlooMesh(view.Everywhere(), func(node *facts.Node) nccl.Choice { return nccl.Gloo(view.Launch, node) })
+	})
+}
+
+type glooMesh struct{}
+
+// ByOrder is why an address that no peer can call does no harm to gloo.
+const ByOrder = "by luck: of two gloo ranks the one with the larger address calls the other, and this node's is the larger of every pair"
+
 // NCCLNetwork is what NCCL on a node will reach the others by.
 func NCCLNetwork(view checks.View, node *facts.Node) nccl.Network {
 	return checks.Remember(view, networkOn{node}, func() nccl.Network { return nccl.NetworkOf(view.Launch, node) })
@@ -30,7 +46,7 @@ type networkOn struct{ node *facts.Node }
 // UsingIB is the nodes whose ranks would use InfiniBand or RoCE, or why there
 // are none. A node without an adapter counts: the others have some.
 func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
-	if view.Launch.Accelerator == "cpu" {
+	if !UsesNCCL(view) {
 		return nil, "ranks on cpu talk by gloo, over TCP"
 	}
 	if len(view.All) < 2 {
