@@ -33,7 +33,7 @@ func Unread(view checks.View, name string) string {
 	switch prefix, _, _ := strings.Cut(name, "_"); {
 	case prefix == "NCCL" && !UsesNCCL(view):
 		return "NCCL is not used with accelerator cpu"
-	case prefix == "GLOO" && UsesNCCL(view):
+	case prefix == "GLOO" && !UsesGloo(view):
 		return "gloo is not used unless the script makes a group of it"
 	case prefix == "TP":
 		return "tensorpipe is not used unless the script makes remote procedure calls"

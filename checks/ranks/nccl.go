@@ -24,6 +24,20 @@ func FleetNCCL(v checks.View) string {
 // processors they talk by gloo, and nothing that NCCL reads or needs matters.
 func UsesNCCL(view checks.View) bool { return view.Launch.Accelerator != "cpu" }
 
+// UsesGloo is whether the ranks make a group of gloo for certain: on processors, and where
+// the script asks for one by name beside NCCL's. What it imports may do so elsewhere.
+//
+// Of what launches it none does by itself: DeepSpeed's backend is its accelerator's alone
+// (deepspeed/comm/torch.py, 0.19.8), accelerate adds cpu:gloo for FSDP only (state.py,
+// 1.15), and init_process_group() without a backend takes the accelerator's since torch 2.6.
+func UsesGloo(view checks.View) bool {
+	makesGloo := func(named facts.LaunchFile) bool {
+		file := FileAt(view.Head, named)
+		return file != nil && file.MakesGloo
+	}
+	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
+}
+
 // GlooMesh is which of the nodes gloo's ranks will call.
 func GlooMesh(view checks.View) nccl.GlooMesh {
 	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {
