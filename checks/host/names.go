@@ -11,6 +11,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -183,6 +184,7 @@ type nameTable struct {
 	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
 	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
 	lookedUp  bool                // whether the launch looks the targets up
+	byGloo    bool                // whether ranks talk by gloo alone
 }
 
 type answer struct {
@@ -192,7 +194,7 @@ type answer struct {
 }
 
 func newNameTable(view checks.View) nameTable {
-	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}}
+	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}, byGloo: !ranks.UsesNCCL(view)}
 	for i := range view.All {
 		if _, err := netip.ParseAddr(hostfile.Bare(view.All[i].Name)); err != nil {
 			t.targets = append(t.targets, &view.All[i])
@@ -291,8 +293,8 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 			writeDown = target.Address
 		}
 		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) {
-				continue
+			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) || answer.isOwn && t.byGloo && !t.lookedUp {
+				continue // what gloo makes of a node's own name is nic-choice's to say
 			}
 			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own judges what a node calls itself
 				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})
