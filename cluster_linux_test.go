@@ -61,7 +61,7 @@ var planted = []struct {
 	{"home is noexec", "w3", (*testhosts.Node).NoExecHome, checks.Warn, "disk-space"},
 	{"home is full", "w3", (*testhosts.Node).FullHome, checks.Warn, "disk-space"},
 	{"home is read-only", "w3", (*testhosts.Node).ReadOnlyHome, checks.Warn, "disk-space"},
-	{"a name resolves elsewhere", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") }, checks.Fail, "host-names"},
+	{"a name resolves elsewhere", "w3", func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts("w1", "10.77.250.1") }, checks.Warn, "host-names"},
 	{"the own name is loopback", "w3", (*testhosts.Node).LoopbackHostname, checks.Warn, "host-names"},
 	{"the master port is held", "w1", func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(29500) }, checks.Fail, "master-port-free"},
 	{"another protobuf", "w3", func(n *testhosts.Node) (testhosts.Undo, error) {

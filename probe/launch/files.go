@@ -158,8 +158,12 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		file.Problem = machine.Reason(err)
 		return file
 	}
-	if o.Head && named.Role == facts.RoleConfig {
+	switch {
+	case !o.Head:
+	case named.Role == facts.RoleConfig:
 		file.Text = configText(path)
+	case named.Role == facts.RoleScript:
+		file.MakesGloo = makesGloo(path)
 	}
 	return file
 }
