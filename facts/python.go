@@ -79,4 +79,8 @@ type Toolchain struct {
 	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so, for async_io
 	Extensions string `json:"extensions"`                // where torch keeps what it compiled: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
 	Lock       string `json:"lock,omitempty" fact:"own"` // a lock left behind there, which a build waits for without end
+	// Builds are the directories there that the ops of the launch are compiled in, by op,
+	// and Built the ops that lie there compiled.
+	Builds []Place  `json:"builds,omitempty" fact:"key=role" lasting:"no"`
+	Built  []string `json:"built,omitempty" fact:"volatile"`
 }

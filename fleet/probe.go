@@ -27,6 +27,13 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
 		Files:       prediction.Files,
+		Ops:         prediction.Ops(),
+		Exports:     map[string]string{},
+	}
+	for _, export := range prediction.Exports {
+		if slices.Contains(probe.Heeded, export.Name) {
+			options.Exports[export.Name] = export.Value
+		}
 	}
 	for _, host := range prediction.Hosts {
 		options.Names = append(options.Names, host.Name)

@@ -158,6 +158,10 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		file.Problem = machine.Reason(err)
 		return file
 	}
+	if named.Role == facts.RoleScript && file.Size <= scriptSize {
+		text, _ := readOrdinary(path, scriptSize) // its digest was read
+		file.Imports = imports(string(text))
+	}
 	if o.Head && named.Role == facts.RoleConfig {
 		file.Text = configText(path)
 	}
