@@ -101,6 +101,26 @@ func LaunchDirectory(workDir string) (string, error) {
 	return dir, nil
 }
 
+// ScriptDirectory is where python looks for the script's neighbours: sys.path[0]
+// is the directory of the file itself, not of a link to it. "" when no script is
+// named or found.
+func ScriptDirectory(o Options) string {
+	for _, named := range o.Files {
+		if named.Role != facts.RoleScript {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(o.At(named.Path))
+		if err != nil {
+			return ""
+		}
+		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
+			return ""
+		}
+		return filepath.Dir(o.Without(real))
+	}
+	return ""
+}
+
 // TorchExtensions is where torch keeps what it compiles (get_default_build_root,
 // and torch/_appdirs.py for the cache directory).
 func TorchExtensions(o Options, home string) string {
