@@ -5,9 +5,6 @@ import (
 	"regexp"
 )
 
-// scriptSize is how much of a script is read for what it calls.
-const scriptSize = 1 << 20
-
 // The calls that make a group of gloo whatever accelerators there are, but in a comment:
 // glooGroup beside another, and glooAlone where no other is named that may be meant for them.
 // One that chooses ("nccl" if … else "gloo") is none.
@@ -18,10 +15,6 @@ var (
 
 // makesGloo is whether a script asks torch.distributed for a group of gloo by name; what
 // it imports may do so as well. Nothing of its text is kept.
-func makesGloo(path string) bool {
-	text, err := readOrdinary(path, scriptSize)
-	if err != nil {
-		return false
-	}
+func makesGloo(text []byte) bool {
 	return glooGroup.Match(text) || glooAlone.Match(text) && !bytes.Contains(text, []byte("nccl"))
 }
