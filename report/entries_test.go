@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/checks/agreement"
 	"preflight/checks/compare"
 	"preflight/report/internal/sample"
 )
@@ -84,7 +83,7 @@ func TestTwoNodesAreNamed(t *testing.T) {
 }
 
 func TestChangesOnANarrowPage(t *testing.T) {
-	changes := []agreement.Change{
+	changes := []checks.Change{
 		{Node: "w1", Fact: "host.kernel", Before: json.RawMessage(`"5.15.0"`), After: json.RawMessage(`"6.8.0"`)},
 		{Node: "w2", Before: json.RawMessage(`"reached"`), After: json.RawMessage(`"not reached: timed-out"`)},
 	}
@@ -92,13 +91,10 @@ func TestChangesOnANarrowPage(t *testing.T) {
 	if err := ChangesText(&out, Changed{Changes: changes}, Style{Width: 30}); err != nil {
 		t.Fatal(err)
 	}
-	want := `w1
-  host.kernel
-  before 5.15.0
-  after 6.8.0
+	want := `w1  host.kernel
+  5.15.0 → 6.8.0
 w2
-  before reached
-  after not reached:
+  reached → not reached:
     timed-out
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -133,9 +129,9 @@ func TestFoldSiblings(t *testing.T) {
 
 // GPUs that are gone are one row.
 func TestChangesAreFolded(t *testing.T) {
-	var changes []agreement.Change
+	var changes []checks.Change
 	for _, card := range []string{"nvml.cards.0", "nvml.cards.1"} {
-		changes = append(changes, agreement.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
+		changes = append(changes, checks.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
 	}
 	for _, style := range []Style{{}, {Verbose: true}} {
 		var out bytes.Buffer
