@@ -245,3 +245,31 @@ func describe(all *[]Description, path string, t reflect.Type, fields fieldsOf, 
 	}
 	*all = append(*all, Description{Path: path, Kind: kind, Unit: unit})
 }
+
+// Keys are the lists whose entries are matched by a field, by their paths as a Description's,
+// each with that field's name in JSON.
+func Keys() map[string]string {
+	keys := map[string]string{}
+	for _, section := range Sections() {
+		keysBelow(string(section), reflect.TypeFor[Facts]().Field(fieldOf[section]).Type, keys)
+	}
+	return keys
+}
+
+func keysBelow(path string, t reflect.Type, keys map[string]string) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		keysBelow(path, t.Elem(), keys)
+	case reflect.Slice, reflect.Map:
+		keysBelow(join(path, "*"), t.Elem(), keys)
+	case reflect.Struct:
+		for _, compared := range comparedFields(t) {
+			field := t.Field(compared.index)
+			at := join(path, compared.name)
+			if key, keyed := strings.CutPrefix(field.Tag.Get("fact"), "key="); keyed {
+				keys[at] = key
+			}
+			keysBelow(at, field.Type, keys)
+		}
+	}
+}

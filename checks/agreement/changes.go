@@ -94,6 +94,15 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	return was
 }
 
+// FormerNames are what the nodes of a look were called in an earlier one, by their names now.
+func FormerNames(before, after facts.Fleet) map[string]string {
+	names := map[string]string{}
+	for name, node := range earlier(before.Nodes, after.Nodes) {
+		names[name] = node.Name
+	}
+	return names
+}
+
 func idOf(node *facts.Node) string {
 	if node.Host == nil {
 		return ""

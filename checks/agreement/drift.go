@@ -10,6 +10,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 type baseline struct{ *checks.Baseline }
@@ -33,6 +34,20 @@ var Drift = checks.Check{
 		"of which a pass says that it was left out. Sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
 	WouldSee: "a job that ran here last week hangs or fails: something in between has changed, and nobody said so",
 	Run:      drifted,
+}
+
+// Drifted are the changes that drift finds and that a baseline can take: not that a node is not
+// reached any more, nor that one is missing where nobody says who belongs to the fleet.
+func Drifted(b checks.Baseline, fleet facts.Fleet, launch launch.Prediction) []checks.Change {
+	everybody := launch.HostsFile != "" && !b.Unlisted
+	reached := map[string]bool{}
+	for i := range fleet.Nodes {
+		reached[fleet.Nodes[i].Name] = fleet.Nodes[i].Reached
+	}
+	return slices.DeleteFunc(Changes(facts.Fleet{Head: b.Head, Nodes: b.Nodes}, fleet), func(c checks.Change) bool {
+		gone := c.Fact == "" && c.After == nil
+		return gone && !everybody || !gone && c.Fact == "" && !reached[c.Node] || slices.Contains(facts.Momentary, compare.SectionOf(c.Fact))
+	})
 }
 
 func drifted(view checks.View) []checks.Finding {
