@@ -155,7 +155,7 @@ func changesOf(was, is *facts.Node) []checks.Change {
 		for path := range union(before, after) {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
 			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it said nothing, and is gone with what it was part of
-			if before[path] == after[path] || blank || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
+			if before[path] == after[path] || blank || asked || !was.Records(path) || !is.Records(path) || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
 			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {

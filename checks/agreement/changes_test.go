@@ -2,6 +2,7 @@ package agreement
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,6 +55,20 @@ func TestChanges(t *testing.T) {
 			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
 			{Node: "w2", Fact: "net.interfaces.lo.5.6", After: value(`"present"`)},
 		}},
+		"what is a node's own": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Host.Hostname = "w2-old"
+			f.Nodes[1].Net.Interfaces[1].MAC = "02:00:00:00:00:99"
+			f.Nodes[1].IB.Devices[0].GUID = "other"
+			f.Nodes[1].Disk.Places[0].Source = "nfs:/other"
+		}, []checks.Change{
+			{Node: "w2", Fact: "disk.places.workdir.source", Before: quoted(fleettest.Healthy(3).Nodes[1].Disk.Places[0].Source), After: value(`"nfs:/other"`)},
+			{Node: "w2", Fact: "host.hostname", Before: value(`"w2"`), After: value(`"w2-old"`)},
+			{Node: "w2", Fact: "ib.devices.mlx5_0.guid", Before: quoted(fleettest.Healthy(3).Nodes[1].IB.Devices[0].GUID), After: value(`"other"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0.mac", Before: quoted(fleettest.Healthy(3).Nodes[1].Net.Interfaces[1].MAC), After: value(`"02:00:00:00:00:99"`)},
+		}},
+		"what a boot names and numbers": {func(f *fleettest.Fleet) {
+			f.Nodes[1].NVML.Cards[0].Address, f.Nodes[1].IB.Devices[0].Verbs = "0000:ff:00.0", "/dev/infiniband/uverbs9"
+		}, []checks.Change{}},
 		"another name": {func(f *fleettest.Fleet) { f.Nodes[1].Name = "w9" }, []checks.Change{
 			{Node: "w9", Fact: "name", Before: value(`"w2"`), After: value(`"w9"`)},
 		}},
@@ -226,5 +241,45 @@ func TestLeadsAway(t *testing.T) {
 		if got := leadsAway(&node, name); got != want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestOwnFactsHaveAPlace: what is rightly a node's own is compared with what it had, or the
+// table says why not; and the table says so of nothing else.
+func TestOwnFactsHaveAPlace(t *testing.T) {
+	known := map[string]bool{}
+	for _, d := range facts.DescribedOwn() {
+		known[d.Path] = true
+	}
+	for _, left := range NeverCompared {
+		if !known[left.Facts] || left.Why == "" {
+			t.Errorf("%s: there is no such fact of a node's own, or no reason (%q)", left.Facts, left.Why)
+		}
+		if slices.Contains(ownFacts(), left.Facts) {
+			t.Errorf("%s is compared and left out", left.Facts)
+		}
+	}
+	if n := len(ownFacts()) + len(NeverCompared); n != len(known) {
+		t.Errorf("%d facts have a place, of %d", n, len(known))
+	}
+}
+
+// TestNotRecorded: a file that was written before there was a fact tells nothing of it, which
+// is not its absence; null is.
+func TestNotRecorded(t *testing.T) {
+	before, after := fleettest.Healthy(2).Fleet, fleettest.Healthy(2).Fleet
+	before.Nodes[0].Host.Libc, before.Nodes[0].Net.TCP = "", nil
+	before.Nodes[1].Host.Libc = ""
+	before.Nodes[0].Unrecorded = map[string]bool{"host.libc": true, "net.tcp": true}
+	want := []checks.Change{{Node: "w2", Fact: "host.libc", Before: json.RawMessage(`""`), After: quoted(after.Nodes[1].Host.Libc)}}
+	if diff := cmp.Diff(want, Changes(before, after)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	missed := []NotCompared{
+		{Node: "w1", Section: facts.SectionHost, Reason: "host.libc not recorded", Earlier: true, ByChoice: true},
+		{Node: "w1", Section: facts.SectionNet, Reason: "net.tcp not recorded", Earlier: true, ByChoice: true},
+	}
+	if diff := cmp.Diff(missed, Unseen(before, after)); diff != "" {
+		t.Errorf("not compared (-want +got):\n%s", diff)
 	}
 }

@@ -72,7 +72,8 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	if err := report.ChangesText(os.Stdout, report.Changed{Changes: taken}, outputs.TerminalStyle(os.Stdout)); err != nil {
+	changed := report.Changed{Changes: taken}
+	if err := report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout)); err != nil {
 		return err
 	}
 	said := "accepted"
@@ -82,7 +83,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 		return err
 	}
 	if !config.Quiet {
-		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", report.Escape(file.Path), report.Plural(len(taken), "change"), said, left)
+		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", report.Escape(file.Path), report.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
 	}
 	if lost := lostNodes(later); lost != nil {
 		fmt.Fprintf(os.Stderr, "preflight: nothing of %s, not reached or lost midway\n", report.Escape(hostfile.Fold(lost)))
@@ -181,11 +182,11 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 	}), nil
 }
 
-// difference is what a baseline has taken, and how many changes are left.
-func (c Config) difference(was checks.Baseline, text []byte, later checks.Report) (taken []checks.Change, left int, err error) {
+// difference is what a baseline has taken, and what is left.
+func (c Config) difference(was checks.Baseline, text []byte, later checks.Report) (taken []checks.Change, left report.Changed, err error) {
 	now, err := report.Read(bytes.NewReader(text))
 	if err != nil {
-		return nil, 0, err
+		return nil, left, err
 	}
 	is := c.baselineOf(now, later.Launch)
 	remaining := agreement.Drifted(*is, later.Fleet, later.Launch)
@@ -195,5 +196,5 @@ func (c Config) difference(was checks.Baseline, text []byte, later checks.Report
 		still[key(c)] = true
 	}
 	taken = slices.DeleteFunc(agreement.Drifted(was, later.Fleet, later.Launch), func(c checks.Change) bool { return still[key(c)] })
-	return taken, len(remaining), nil
+	return taken, report.Changed{Changes: remaining}, nil
 }
