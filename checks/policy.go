@@ -104,7 +104,6 @@ type Expectation struct {
 type DriftSeverity struct {
 	Of       string   // a fact, what holds facts, or a topic of drift
 	Severity Severity // Off for a change that does not matter
-	At       string   // where it is stated, "preflight.yaml:31"
 }
 
 // Waiver says that a defect is known: what the check finds on these nodes is shown

@@ -255,11 +255,11 @@ func TestOwnFactsHaveAPlace(t *testing.T) {
 		if !known[left.Facts] || left.Why == "" {
 			t.Errorf("%s: there is no such fact of a node's own, or no reason (%q)", left.Facts, left.Why)
 		}
-		if slices.Contains(ownFacts(), left.Facts) {
+		if slices.Contains(OwnFacts(), left.Facts) {
 			t.Errorf("%s is compared and left out", left.Facts)
 		}
 	}
-	if n := len(ownFacts()) + len(NeverCompared); n != len(known) {
+	if n := len(OwnFacts()) + len(NeverCompared); n != len(known) {
 		t.Errorf("%d facts have a place, of %d", n, len(known))
 	}
 }

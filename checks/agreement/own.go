@@ -56,9 +56,9 @@ var leftOut = sync.OnceValue(func() *regexp.Regexp {
 
 func isLeftOut(path string) bool { return leftOut().MatchString(path) }
 
-// ownFacts are those that are rightly a node's own, and are compared with what the same node
+// OwnFacts are those that are rightly a node's own, and are compared with what the same node
 // had.
-var ownFacts = sync.OnceValue(func() (paths []string) {
+var OwnFacts = sync.OnceValue(func() (paths []string) {
 	for _, d := range facts.DescribedOwn() {
 		if !isLeftOut(d.Path) {
 			paths = append(paths, d.Path)

@@ -156,7 +156,7 @@ func (f *file) driftSeverities(e entry) (all []checks.DriftSeverity) {
 		if _, err := agreement.ReadScope(fact); err != nil && fact != "" {
 			f.fault(pair.keys["fact"], "%v", err)
 		}
-		all = append(all, checks.DriftSeverity{Of: fact, Severity: checks.Severity(severity), At: f.at(pair.node)})
+		all = append(all, checks.DriftSeverity{Of: fact, Severity: checks.Severity(severity)})
 	}
 	return all
 }
