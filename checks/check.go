@@ -130,7 +130,8 @@ type Finding struct {
 	Summary  string   `json:"summary"`
 	Got      string   `json:"got,omitempty"`
 	Want     string   `json:"want,omitempty"`
-	Fix      []string `json:"fix,omitempty"` // Remedy, as folding has addressed it
+	Fix      []string `json:"fix,omitempty"`   // the commands of Remedy, as folding has addressed them
+	Notes    []string `json:"notes,omitempty"` // what else Remedy says to do, which no command does
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
@@ -140,7 +141,7 @@ type Finding struct {
 	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
 	At string `json:"at,omitempty"`
 
-	// Remedy are the commands to paste, as a check has them.
+	// Remedy are the commands to paste and the notes on what else to do, as a check has them.
 	Remedy []fix.Command `json:"-"`
 	// Explained is an unknown whose cause another check reports: it makes the check's
 	// verdict unknown and is not reported again.
