@@ -208,7 +208,7 @@ func began(r checks.Report) string {
 
 // launched says which launch it was that was judged, "" where none was predicted.
 func launched(r checks.Report) string {
-	if len(r.Launch.Hosts) == 0 {
+	if len(r.Launch.Hosts) == 0 || r.Launch.Program == "" {
 		return ""
 	}
 	text := NewPrediction(r.Launch, nil).headline()
