@@ -37,7 +37,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), p.Conclusion())
 	summary := p.Summary()
 	if !style.Quiet && !style.Verbose {
-		summary = p.summary() // the checks are counted below
+		summary = p.summary(p.launched()...) // the checks are counted below
 	}
 	for _, line := range p.split(summary, 0) {
 		p.line("%s", p.faint(line))
@@ -79,15 +79,15 @@ func (p *page) everything(r checks.Report) {
 // verdict is unknown, of that.
 func (p *page) inBrief(r checks.Report) {
 	p.line("")
-	p.list("launch", launched(r))
 	p.throughput(r.Nodes) // which was asked for
-	p.list(labels[checks.Pass], tally(p.Reasons(checks.Pass)))
+	type row struct{ label, text string }
+	rows := []row{{labels[checks.Pass], tally(p.Reasons(checks.Pass))}}
 	for _, remark := range p.Reasons(checks.Pass) {
 		if remark.Text != "" {
-			p.list("remark", p.because(remark))
+			rows = append(rows, row{"remark", p.because(remark)})
 		}
 	}
-	skipped, off := []Reason{}, []Reason{}
+	unknown, skipped, off := p.Reasons(checks.Unknown), []Reason{}, []Reason{}
 	for _, reason := range p.Reasons(checks.Skip) {
 		switch {
 		case reason.Text == checks.SwitchedOff:
@@ -96,24 +96,30 @@ func (p *page) inBrief(r checks.Report) {
 			skipped = append(skipped, reason)
 		}
 	}
-	switch unknown := p.Reasons(checks.Unknown); {
+	switch undecided := p.Undecided(); {
 	case r.Verdict == checks.Unknown:
-		undecided := p.Undecided()
-		p.reasons(undecided)
-		if slices.ContainsFunc(undecided, func(one Reason) bool { return one.Verdict == checks.Skip }) {
-			skipped, off = nil, nil // told with their reasons
+		for _, reason := range undecided {
+			rows = append(rows, row{reason.Label(), p.because(reason)})
+			if reason.Verdict == checks.Skip {
+				skipped, off = nil, nil // told with their reasons
+			}
 		}
 	case len(unknown) == 1:
-		p.reasons(unknown)
+		rows = append(rows, row{labels[checks.Unknown], p.because(unknown[0])})
 	default:
-		p.list(labels[checks.Unknown], tally(unknown))
+		rows = append(rows, row{labels[checks.Unknown], tally(unknown)})
 	}
-	p.list(labels[checks.Skip], tally(skipped))
-	p.list(checks.SwitchedOff, tally(off))
+	rows = append(rows, row{labels[checks.Skip], tally(skipped)}, row{checks.SwitchedOff, tally(off)})
 	if r.Verdict == checks.Pass || r.Verdict == checks.Warn { // else nothing is promised
-		p.list("not covered", catalogue.NotCovered)
+		rows = append(rows, row{"not covered", catalogue.NotCovered})
 	}
-	p.list("-v", "every check with its reason, and what was seen")
+	rows = slices.DeleteFunc(rows, func(one row) bool { return one.text == "" })
+	for i, one := range rows {
+		if i == len(rows)-1 {
+			one.text += " (-v has the rest)"
+		}
+		p.list(one.label, one.text)
+	}
 }
 
 type page struct {
@@ -168,13 +174,22 @@ func (p *page) findings(all []checks.Finding) {
 }
 
 func (p *page) finding(f checks.Finding) {
-	p.line("\n%s  %s  %s", p.colored(f.Verdict, Word(f.Verdict)), f.Check, p.Whom(f))
+	heading := fmt.Sprintf("%s  %s", Escape(f.Check), p.Whom(f))
+	if f.Summary != "" {
+		heading += ": " + Escape(strings.Join(strings.Fields(f.Summary), " "))
+	}
+	for i, line := range wrap(heading, p.width()-6) {
+		if i == 0 {
+			p.line("\n%s  %s", p.colored(f.Verdict, Word(f.Verdict)), line)
+		} else {
+			p.line("      %s", line)
+		}
+	}
 	p.details(f)
 }
 
 // details is a finding without its heading.
 func (p *page) details(f checks.Finding) {
-	p.wrapped("      ", f.Summary)
 	p.field("got", f.Got)
 	p.field("want", f.Want)
 	p.wayOut(f.Fix, f.Notes)
@@ -204,6 +219,7 @@ const unwrapped = 1 << 16
 // Details are a finding as text has it, without its heading and not wrapped.
 func Details(f checks.Finding) string {
 	p := &page{style: Style{Width: unwrapped}}
+	p.wrapped("      ", f.Summary)
 	p.details(f)
 	return p.out.String()
 }

@@ -157,14 +157,26 @@ func (w Words) Summary() string {
 	return w.summary(counts...)
 }
 
-// summary counts the nodes and what is given, where the checks are counted elsewhere nothing.
-func (w Words) summary(counts ...string) string {
+// launched is what a summary says of the launch that was judged.
+func (w Words) launched() (parts []string) {
+	p := NewPrediction(w.report.Launch, nil)
+	if p.WorldSize > 0 {
+		parts = append(parts, Plural(p.WorldSize, "rank"))
+	}
+	if p.Program != "" {
+		parts = append(parts, strings.TrimSpace(p.program()+" "+w.report.Launch.Script)+" "+p.started())
+	}
+	return parts
+}
+
+// summary counts the nodes and says what is given besides.
+func (w Words) summary(more ...string) string {
 	r := w.report
 	parts := []string{Plural(len(r.Nodes), "node")}
 	if reached := Reached(r); reached < len(r.Nodes) {
 		parts = append(parts, fmt.Sprintf("%d reached", reached))
 	}
-	parts = append(parts, counts...)
+	parts = append(parts, more...)
 	if n := len(r.Waived); n > 0 {
 		parts = append(parts, Plural(n, "finding")+" waived")
 	}
@@ -206,23 +218,17 @@ func began(r checks.Report) string {
 	return at.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// launched says which launch it was that was judged, "" where none was predicted.
-func launched(r checks.Report) string {
-	if len(r.Launch.Hosts) == 0 || r.Launch.Program == "" {
+// Launched says which launch it was that was judged, and where it is typed; "" where none
+// was predicted.
+func Launched(r checks.Report) string {
+	if len(r.Launch.Hosts) == 0 {
 		return ""
 	}
 	text := NewPrediction(r.Launch, nil).headline()
 	if r.Launch.Script != "" {
 		text += ": " + r.Launch.Script
 	}
-	return text
-}
-
-// Launched says besides where it is typed.
-func Launched(r checks.Report) string {
-	text := launched(r)
 	switch {
-	case text == "":
 	case r.LaunchedFrom != "":
 		text += "; typed on " + r.LaunchedFrom + ", one of the nodes"
 	case r.Head != nil && r.Head.Host != nil && !r.Launch.Local:

@@ -54,14 +54,27 @@ func judgeLogins(view checks.View) []checks.Finding {
 	return findings
 }
 
-// remarked makes remarks on a pass of what only other launchers would fail by.
+// remarked makes one remark on a pass of all that only other launchers would fail by.
 func remarked(findings []checks.Finding, launcher string) []checks.Finding {
-	for i, f := range findings {
-		if f.Verdict == "" {
-			findings[i] = checks.Finding{Verdict: checks.Pass, Summary: hostfile.Fold(f.Nodes) + ": " + f.Summary + " (" + launcher + " does not need it, MPI launchers do)"}
+	var blamed, left []checks.Finding
+	var nodes []string
+	for _, f := range findings {
+		if f.Verdict != "" {
+			left = append(left, f)
+			continue
 		}
+		blamed, nodes = append(blamed, f), append(nodes, f.Nodes...)
 	}
-	return findings
+	if blamed == nil {
+		return findings
+	}
+	what := blamed[0].Summary
+	if len(blamed) > 1 {
+		what = "not every node can log in to every other"
+	}
+	slices.Sort(nodes)
+	what = fmt.Sprintf("%s: %s (%s does not need it, MPI launchers do)", hostfile.Fold(slices.Compact(nodes)), what, launcher)
+	return append(left, checks.Finding{Verdict: checks.Pass, Summary: what})
 }
 
 // finding puts a suspect into words.
