@@ -93,13 +93,14 @@ type Meeting struct {
 
 // MeetingOf is the drill in which the nodes took some part, nil where one took none.
 func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m Meeting) {
-	together, complete := 0.0, 0
+	together, waited, complete := 0.0, 0.0, 0
 	for i := range nodes {
 		r := part(&nodes[i])
 		if r == nil {
 			continue
 		}
 		m.Held, m.Endpoint = true, r.Endpoint
+		waited = max(waited, r.Waited)
 		if r.Joined > 0 {
 			m.Joined = append(m.Joined, Attendance{nodes[i].Name, r})
 		}
@@ -113,6 +114,9 @@ func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m 
 	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), Plural(len(nodes), "node"))
 	if complete > 0 && complete == len(nodes) {
 		m.Words += ", all together after " + facts.Duration(together)
+	}
+	if waited > 0 && len(m.Joined) > 0 {
+		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(waited))
 	}
 	return m
 }
@@ -136,9 +140,13 @@ func (p *page) throughput(nodes []facts.Node) {
 		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
-	p.list("throughput", strings.Join(Map(sent, func(node facts.Node) string {
+	rates := strings.Join(Map(sent, func(node facts.Node) string {
 		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, facts.BitRate(node.Throughput.Rate))
-	}), ", "))
+	}), ", ")
+	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
+		rates += ", while another preflight measured too"
+	}
+	p.list("throughput", rates)
 }
 
 // wireChecks are those whose findings the advice is about.

@@ -83,6 +83,8 @@ func (g meeting) judge() []checks.Finding {
 		return g.tooFew() // who serves took no part, and its own unknown says why, or a failure
 	case g.server == nil:
 		return g.noOneServer()
+	case g.part(g.server).Outcome == facts.PathTaken:
+		return []checks.Finding{g.taken()}
 	case g.part(g.server).Failed == facts.HopServe:
 		return g.unserved()
 	}

@@ -43,6 +43,13 @@ func (g meeting) unserved() []checks.Finding {
 	}}
 }
 
+// taken: a preflight holds a port for its own rendezvous only, and what is true of the
+// port when it has left cannot be told before.
+func (g meeting) taken() checks.Finding {
+	seen := g.part(g.server)
+	return checks.UnknownFor(g.server, fmt.Sprintf("nobody met at %s, as after %.0f s of waiting the port was still %s: run again when that has ended", g.endpoint(), seen.Waited, seen.Error))
+}
+
 // noOneServer: in c10d mode every node decides by its own name whether it is
 // the host.
 func (g meeting) noOneServer() []checks.Finding {

@@ -41,6 +41,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 		}
 	}
 	usual := usualRate(rates)
+	isShared := slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return node.Throughput.Shared })
 	isSlow := func(node *facts.Node) bool {
 		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
 	}
@@ -48,6 +49,8 @@ func judgeLinks(view checks.View) []checks.Finding {
 	for _, node := range view.Nodes {
 		peer := nodes[node.Throughput.Peer]
 		switch {
+		case isSlow(node) && isShared:
+			findings = append(findings, checks.UnknownFor(node, "another preflight measured on these nodes at the same time, which may be why a link looks slow: run one after the other"))
 		case slowNode(node):
 			findings = append(findings, slowLink(view, node, usual, "sends and receives slowly", node.Name))
 		case isSlow(node) && peer != nil && slowNode(peer):

@@ -38,6 +38,7 @@ var met = map[string]facts.SSH{
 	"agent-unreachable":        {Stage: "login", Detail: map[string]string{"socket": "/tmp/agent"}},
 	"password-only":            {Stage: "login", Detail: map[string]string{"methods": "password,keyboard-interactive"}},
 	"account-closed":           {Stage: "login", Detail: map[string]string{"banner": "expired"}},
+	"no-job":                   {Stage: "login", Detail: map[string]string{"banner": "Access denied by pam_slurm_adopt: you have no active jobs on this node"}},
 	"session-refused":          {Stage: "session"},
 	"no-shell":                 {Stage: "shell"},
 	"forced-command":           {Stage: "shell", Detail: map[string]string{"output": "menu"}},
@@ -102,7 +103,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: i != 1, Facts: facts.Facts{SSH: &facts.SSH{User: "train", Port: 22}, Host: &facts.Host{}}})
 	}
 	fleet.Nodes[1].Facts = facts.Facts{SSH: &ssh}
-	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{}, checks.DefaultPolicy())
+	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{Launcher: launch.DefaultLauncher}, checks.DefaultPolicy())
 	if len(report.Findings) != 1 {
 		t.Errorf("%s: %d findings: %+v", cause, len(report.Findings), report.Findings)
 		return
