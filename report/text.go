@@ -96,9 +96,16 @@ func (p *page) inBrief(r checks.Report) {
 			skipped = append(skipped, reason)
 		}
 	}
+	told := map[string]bool{} // above, with nodes and what to do
+	for _, unknown := range p.Unknowns() {
+		told[unknown.Reason] = true
+	}
 	switch undecided := p.Undecided(); {
 	case r.Verdict == checks.Unknown:
 		for _, reason := range undecided {
+			if told[reason.Text] {
+				reason.Text = ""
+			}
 			rows = append(rows, row{reason.Label(), p.because(reason)})
 			if reason.Verdict == checks.Skip {
 				skipped, off = nil, nil // told with their reasons
