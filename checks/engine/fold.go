@@ -60,9 +60,13 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 }
 
 func (r addressing) writeNodes(f *checks.Finding) {
-	f.Fix = nil
+	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		f.Fix = append(f.Fix, command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}))
+		if line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}); isCommand {
+			f.Fix = append(f.Fix, line)
+		} else {
+			f.Notes = append(f.Notes, line)
+		}
 	}
 	f.Remedy = nil
 	if len(f.Nodes) > 0 {
