@@ -303,7 +303,12 @@ func (v verdict) named(verdict string) []string {
 func (a attempt) judge(t *testing.T, c *testhosts.Cluster) verdict {
 	t.Helper()
 	argv := []string{a.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s", "--"}
-	cmd := a.onHead(t.Context(), c, append(argv, a.words()...)...)
+	return judged(t, a.onHead(t.Context(), c, append(argv, a.words()...)...))
+}
+
+// judged is what a preflight says that prints JSON.
+func judged(t *testing.T, cmd *testhosts.Cmd) verdict {
+	t.Helper()
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
