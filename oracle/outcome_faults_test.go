@@ -158,11 +158,12 @@ var faults = []planted{
 
 	// What is compiled on the nodes, as the configuration says.
 	{name: "compiled", steps: sharedExtensions, files: offload, arguments: compiles, trains: "pdsh"},
-	{name: "compiled-no-compiler", steps: change("w2", hide("/usr/bin/c++"), hide("/usr/bin/g++")), files: offload, arguments: compiles, dies: "pdsh"},
+	{name: "compiled-no-compiler", steps: change("nodes", hide("/usr/bin/c++"), hide("/usr/bin/g++")), files: offload, arguments: compiles, dies: "pdsh"},
 	{name: "compiled-home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), files: offload, arguments: compiles, dies: "c10d"},
-	{name: "compiled-home-full", steps: change("w2", (*testhosts.Node).FullHome), files: offload, arguments: compiles, dies: "pdsh"},
-	{name: "compiled-no-ninja", steps: append(sh("w2", `alone "$bin"; rm "$bin/ninja"`), change("w2", hide("/usr/bin/ninja"))...), files: offload, arguments: compiles, dies: "pdsh"},
-	{name: "compiled-locked", steps: sh("w2", `d=/root/.cache/torch_extensions/py311_cpu/cpu_adam; mkdir -p $d; touch $d/lock`), files: offload, arguments: compiles, dies: "static"},
+	{name: "compiled-home-full", steps: change("nodes", (*testhosts.Node).FullHome), files: offload, arguments: compiles, dies: "pdsh"},
+	{name: "compiled-no-ninja", steps: append(sh("nodes", `alone "$bin"; rm "$bin/ninja"`), change("nodes", hide("/usr/bin/ninja"))...), files: offload, arguments: compiles, dies: "pdsh"},
+	// Whoever was killed while it compiled is waited for.
+	{name: "compiled-locked", steps: sh("nodes", "d=/root/.cache/torch_extensions/py311_cpu/cpu_adam; mkdir -p $d; touch $d/lock"), files: offload, arguments: compiles, dies: "static"},
 
 	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "stale-ranks", steps: sh("w2", "echo export RANK=7 WORLD_SIZE=9 MASTER_ADDR=10.77.250.1 >>/root/.bashrc"), trains: "pdsh"},
