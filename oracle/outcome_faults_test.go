@@ -134,7 +134,7 @@ var faults = []planted{
 	{name: "json-shadowed", files: map[string]string{"json.py": "pass\n"}, dies: "c10d"},
 	{name: "datasets-beside", files: map[string]string{"datasets.py": ""}, trains: "c10d pdsh"},
 	{name: "utils-beside", files: map[string]string{"utils.py": "", "model.py": "", "config.py": ""}, trains: "static pdsh"},
-	{name: "numpy-shadowed-on-one", steps: sh("w2", `alone "$dir"; mkdir "$dir/numpy"; echo 'raise ImportError("not this")' >"$dir/numpy/__init__.py"`), trains: "c10d"},
+	{name: "numpy-shadowed-on-one", steps: sh("w2", `alone "$dir"; mkdir "$dir/numpy"; echo 'raise ImportError("not this")' >"$dir/numpy/__init__.py"`), dies: "c10d"},
 	{name: "deepspeed-shadowed-on-one", steps: sh("w2", `alone "$dir"; mkdir "$dir/deepspeed"; touch "$dir/deepspeed/__init__.py"`), trains: "c10d", dies: "pdsh"},
 	{name: "deepspeed-directory", steps: sh("w2", `alone "$dir"; mkdir "$dir/deepspeed"`), trains: "pdsh"},
 	{name: "tqdm-shadowed", files: map[string]string{"tqdm.py": ""}, trains: "c10d", dies: "pdsh"},
