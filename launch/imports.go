@@ -20,12 +20,16 @@ const (
 var imported = map[Imported][]string{
 	ByTorch: {
 		"ast", "asyncio", "base64", "bisect", "collections", "colorsys", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "ctypes",
-		"dataclasses", "datetime", "decimal", "dis", "email", "fnmatch", "getpass", "glob", "graphlib", "gzip", "heapq", "http", "inspect", "json",
-		"keyword", "linecache", "logging", "mmap", "mpmath", "multiprocessing", "numbers", "numpy", "opcode", "operator", "pathlib", "pickle", "pkgutil",
-		"platform", "pprint", "profile", "queue", "quopri", "random", "re", "reprlib",
+		"dataclasses", "datetime", "decimal", "dis", "email", "enum", "fnmatch", "fractions", "functools", "getpass", "glob", "graphlib", "heapq",
+		"hmac", "http", "importlib", "inspect", "json", "keyword", "linecache", "logging", "mmap", "mpmath", "multiprocessing", "numbers", "numpy",
+		"opcode", "operator", "pathlib", "pickle", "pkgutil", "platform", "pprint", "profile", "queue", "quopri", "random", "re", "reprlib", "secrets",
+		"selectors", "shutil", "signal", "socket", "ssl", "string", "struct", "subprocess", "sympy", "sysconfig", "tempfile", "textwrap", "threading",
+		"timeit", "token", "tokenize", "torch", "torchgen", "traceback", "triton", "types", "typing", "typing_extensions", "unittest", "urllib", "uuid",
+		"warnings", "weakref",
 	},
 	ByDeepSpeed: {
-		"annotated_types", "argparse", "deepspeed", "packaging", "psutil", "pydantic", "pydantic_core",
+		"annotated_types", "argparse", "deepspeed", "ipaddress", "packaging", "psutil", "pydantic", "pydantic_core", "tqdm", "typing_inspection",
+		"zoneinfo",
 	},
 }
 
