@@ -58,6 +58,7 @@ var rooms = []room{
 
 	{"remote", []string{"hostfile", "hostsys"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
+	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
 	{"probe/machine", []string{"facts"}, nil, looks},

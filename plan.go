@@ -143,7 +143,8 @@ func configOf(head *facts.Node) *launch.ConfigText {
 // beside adds to what a command says what it cannot say.
 func beside(command, flags launch.Options) launch.Options {
 	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
-	command.Accelerator, command.WorkDir, command.DeepSpeed = flags.Accelerator, flags.WorkDir, flags.DeepSpeed
+	command.Accelerator = cmp.Or(flags.Accelerator, command.Accelerator)
+	command.WorkDir, command.DeepSpeed = flags.WorkDir, flags.DeepSpeed
 	command.Interpreter = cmp.Or(command.Interpreter, flags.Interpreter)
 	return command
 }

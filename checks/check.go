@@ -188,9 +188,13 @@ func (f Finding) Remedies() (all []string) {
 
 // Sight is which nodes a check can judge, and why not the others.
 type Sight struct {
-	Nodes     []*facts.Node
-	Head      string    // why the launching machine cannot be judged
-	Unreached []string  // nodes whose way in failed: a finding of an ssh check says so, once
+	Nodes []*facts.Node
+	Head  string // why the launching machine cannot be judged
+	// Failed are nodes whose way in failed, of which a failure of an ssh check says so, once:
+	// that fails the run, and what is said of the others stands.
+	Failed []string
+	// Unreached are those of which nothing that counts says it, and it leaves a check unknown.
+	Unreached []string
 	Unknown   []Finding // one for each node that was reached and lacks a section
 }
 

@@ -89,7 +89,7 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	}
 	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
-	failure.Message = cmp.Or(line, fmt.Sprintf("no answer within %.1f s", failure.Seconds))
+	failure.Message = cmp.Or(line, "no answer within "+facts.Duration(failure.Seconds))
 	return try{over: line != "" || took >= loginConnect, failure: failure}
 }
 

@@ -87,7 +87,7 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Sprintf("not at its end after %.0f s, and killed", seconds)
+		return fmt.Sprintf("not at its end after %s, and killed", facts.Duration(seconds))
 	case ctx.Err() != nil:
 		return "interrupted"
 	case err == nil, errors.As(err, &exit) && exit.Exited():

@@ -10,16 +10,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"preflight/drill/c10d"
 	"preflight/drill/outcome"
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // lastWords is what a join that is still waiting leaves of its time, to take the
 // wait back and ask how many were counted.
 const lastWords = 250 * time.Millisecond
+
+// letGoTime is what a process that was killed needs to let go of all it holds.
+const letGoTime = 200 * time.Millisecond
 
 // counter is the key by which torch counts those who joined
 // (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
@@ -42,14 +47,32 @@ type Host struct {
 	Node       string           `json:"node"`
 	Port       int              `json:"port"` // 0 is a free one
 	Generation facts.Generation `json:"generation"`
+	// Patience is how long to wait for another preflight that has the port.
+	Patience time.Duration `json:"patience"`
+}
+
+// Serving is what came of wanting to serve.
+type Serving struct {
+	Port int `json:"port"` // 0 when Taken says why there is none
+	// Waited is for how long another preflight had the port, and Taken which one
+	// still has it.
+	Waited time.Duration  `json:"waited,omitempty"`
+	Taken  *hostsys.Taken `json:"taken,omitempty"`
 }
 
 // Serve serves a store until ctx ends; nothing of it is left then. It binds as
-// torch does, whatever address is advertised. ready is called once, with the
-// port, when calls are taken. The error keeps the errno of a port that cannot
-// be bound.
-func (h Host) Serve(ctx context.Context, ready func(port int)) error {
-	listener, err := c10d.Listen(ctx, h.Port)
+// torch does, whatever address is advertised. ready is called once, when calls
+// are taken, or when another preflight did not leave the port in time. The
+// error keeps the errno of a port that cannot be bound: somebody else has it, who
+// is not waited for.
+func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
+	turn, waited, err := h.takeTurn(ctx)
+	if taken := (*hostsys.Taken)(nil); errors.As(err, &taken) {
+		ready(Serving{Waited: waited, Taken: taken})
+		return nil
+	}
+	defer turn.End()
+	listener, err := h.listen(ctx, waited)
 	if err != nil {
 		return err
 	}
@@ -58,8 +81,31 @@ func (h Host) Serve(ctx context.Context, ready func(port int)) error {
 		listener.Close()
 		return err
 	}
-	ready(listener.Addr().(*net.TCPAddr).Port)
+	ready(Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited})
 	return server.Serve(ctx, listener)
+}
+
+// takeTurn waits until no other preflight has the port.
+func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Duration, err error) {
+	if h.Port == 0 {
+		return &hostsys.Turn{}, 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	defer cancel()
+	return hostsys.TakeTurn(ctx, hostsys.TurnAtPort(h.Port))
+}
+
+// listen opens the port. A preflight that was waited for and was killed may have let
+// go of its turn just before its port.
+func (h Host) listen(ctx context.Context, waited time.Duration) (net.Listener, error) {
+	end := time.Now().Add(letGoTime)
+	for {
+		listener, err := c10d.Listen(ctx, h.Port)
+		if !errors.Is(err, syscall.EADDRINUSE) || waited == 0 || time.Now().After(end) {
+			return listener, err
+		}
+		time.Sleep(letGoTime / 20)
+	}
 }
 
 // Join is one node's way into a rendezvous. It must run only when its host

@@ -31,7 +31,7 @@ func serveStore(t *testing.T, token string, g facts.Generation) (port int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bound, ended := make(chan int, 1), make(chan error, 1)
 	host := Host{Token: token, Node: "w1", Generation: g}
-	go func() { ended <- host.Serve(ctx, func(port int) { bound <- port }) }()
+	go func() { ended <- host.Serve(ctx, func(s Serving) { bound <- s.Port }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -287,12 +287,17 @@ func sshServer(conn net.Conn) {
 	hush(conn)
 }
 
+// Who holds the port and is no preflight is not waited for.
 func TestHostOnAHeldPort(t *testing.T) {
-	port := serveStore(t, "token", facts.GenerationPings)
-	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings}
-	err := host.Serve(t.Context(), func(int) { t.Error("it says that it is ready") })
+	port := serveAnything(t, hush)
+	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: time.Minute}
+	began := time.Now()
+	err := host.Serve(t.Context(), func(Serving) { t.Error("it says that it is ready") })
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("serving on a held port: %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	PathMisdirected PathOutcome = "misdirected" // connected, and another node of the fleet answered
 	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
 	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
+	PathTaken       PathOutcome = "taken"       // another preflight listens on the port, of which no call was made
 )
 
 // Path is one call from this node to a peer that failed.
@@ -98,6 +99,9 @@ type Rendezvous struct {
 	// ServesWhy by which rule.
 	Serves    bool   `json:"serves" fact:"own"`
 	ServesWhy string `json:"serves_why,omitempty" fact:"own"`
+	// Waited is for how long another preflight had the port, in seconds, on the
+	// node that serves.
+	Waited float64 `json:"waited,omitempty" fact:"volatile" unit:"s"`
 	// Generation is the protocol that was spoken.
 	Generation Generation `json:"generation"`
 	// Addresses are what the endpoint's host is here, in the order tried, and
@@ -110,7 +114,8 @@ type Rendezvous struct {
 	Joined   float64 `json:"joined,omitempty" fact:"volatile" unit:"s"`
 	Complete float64 `json:"complete,omitempty" fact:"volatile" unit:"s"`
 	// Failed is the hop it did not get past, "" when it saw the whole world;
-	// Outcome says how for connect, Error in the system's words.
+	// Outcome says how for connect, and for serve where that is known; Error in
+	// the system's words.
 	Failed  Hop         `json:"failed,omitempty" fact:"own"`
 	Outcome PathOutcome `json:"outcome,omitempty" fact:"own"`
 	Error   string      `json:"error,omitempty" fact:"own"`
@@ -148,6 +153,8 @@ type Throughput struct {
 	Rate      float64 `json:"rate" fact:"volatile" unit:"bit/s"` // of payload that arrived
 	Seconds   float64 `json:"seconds" fact:"volatile" unit:"s"`
 	Error     string  `json:"error,omitempty" fact:"own"`
+	// Shared is whether another preflight sent from this node at the same time.
+	Shared bool `json:"shared,omitempty" fact:"volatile"`
 }
 
 // Endpoint is what one machine finds at a host:port where a store should be.

@@ -115,6 +115,8 @@ type Launcher struct {
 	// Backends lists which of the other launchers' programs are in PATH, by
 	// program name: ompi_info, mpirun, mpiname, sinfo, srun.
 	Backends map[string]string `json:"backends"`
+	// MPIRun is whose the mpirun among them is, nil where there is none.
+	MPIRun *MPIRun `json:"mpirun,omitempty"`
 	// DeepSpeed is the launcher script in PATH, or the program the launch command
 	// begins with, and Interpreter the python its first line names; both "" when
 	// there is none.
@@ -138,6 +140,18 @@ type PDSH struct {
 	ModuleDir string   `json:"module_dir"`
 	Insecure  []string `json:"insecure,omitempty"`
 }
+
+// MPIRun is an mpirun by what it says of itself: that of every MPI has this name.
+type MPIRun struct {
+	Version string `json:"version"` // "Open MPI 4.1.4", or the first line of what is said by an MPI that nobody here knows
+	Options string `json:"options"` // whose it takes: OptionsOpenMPI, OptionsHydra, "" where that is not known
+}
+
+// The options that an mpirun takes.
+const (
+	OptionsOpenMPI = "Open MPI"
+	OptionsHydra   = "Hydra" // the process manager of MPICH, MVAPICH and Intel MPI
+)
 
 // EnvFile is one .deepspeed_env.
 type EnvFile struct {

@@ -92,6 +92,9 @@ type Listener struct {
 	PID     int    `json:"pid,omitempty"`
 	Command string `json:"command,omitempty"`
 	UID     int    `json:"uid"`
+	// Preflight is whether it is another preflight's, which tries the same
+	// rendezvous at this moment. It leaves the port by itself.
+	Preflight bool `json:"preflight,omitempty"`
 }
 
 // containerBridges are how the names of interfaces begin that container engines and
@@ -209,6 +212,9 @@ type GID struct {
 // SSH is how far the login got, and what was met on the way. It is filled on
 // the launching machine; Cause is empty when the agent answered.
 type SSH struct {
+	// Carrier is what reached the node where that was not ssh: srun.
+	Carrier string `json:"carrier,omitempty"`
+
 	User string `json:"user,omitempty" fact:"own"`
 	Port int    `json:"port,omitempty"`
 	// Via lists the jump hosts in the order they are crossed.

@@ -59,6 +59,9 @@ type Torch struct {
 	// NCCLWheel is the version of the nvidia-nccl wheel torch asks for, ""
 	// when it carries its own.
 	NCCLWheel string `json:"nccl_wheel,omitempty"`
+	// CUDALibrary is torch's library of what it does on GPUs, which NCCL is linked into or
+	// by; "" where there is none.
+	CUDALibrary string `json:"cuda_library,omitempty" fact:"own"`
 }
 
 // NCCLLibrary is one libnccl.so.2 found and the version read from its bytes.

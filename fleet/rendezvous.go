@@ -21,7 +21,13 @@ const (
 	// everybody gets for a second rendezvous at another address.
 	serveTime = 500 * time.Millisecond
 	againTime = 1500 * time.Millisecond
+	// turnTime is how long another preflight that has the port is waited for, and
+	// never more than half of what a node has. It has the port for its rendezvous:
+	// milliseconds as a rule, a few seconds where one of its nodes is silent.
+	turnTime = 10 * time.Second
 )
+
+func (job Job) patience() time.Duration { return min(turnTime, job.Timeout/2) }
 
 // attempt is one rendezvous to be tried: of everybody, at one endpoint.
 type attempt struct {
@@ -55,14 +61,14 @@ func (r *run) noRendezvous() string {
 // not bring everybody together and node 0 has an address that leads to its peers,
 // it is tried there too, so that what is advised was tried.
 func (r *run) rendezvous(ctx context.Context, d Drill) {
-	ctx, cancel := context.WithCancel(ctx) // ends the stores
-	defer cancel()
+	serving, leave := context.WithCancel(ctx) // ends the stores
+	defer leave()
 	first := r.members.named(r.fleet.Nodes[0].Name).Node
 	ranks := attempt{
 		Endpoint: r.Prediction.Endpoint(first), section: d.Section, phase: d.Phase, name: "ranks", limit: d.Limit,
 		into: func(m *member) **facts.Rendezvous { return &m.Rendezvous },
 	}
-	stores, served := r.serve(ctx, ranks, first, nil)
+	stores, served := r.serve(serving, ranks, first, nil)
 	if !served {
 		return
 	}
@@ -70,13 +76,14 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	peer := nccl.PeerAddress(first)
 	switch {
 	case r.complete() && r.Prediction.Rendezvous == launch.RendezvousC10d:
+		leave() // another preflight may wait for the port
 		r.joinNext(ctx)
 	case !r.complete() && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host:
 		peers := attempt{
 			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		}
-		if stores, served = r.serve(ctx, peers, first, stores); served {
+		if stores, served = r.serve(serving, peers, first, stores); served {
 			r.join(ctx, stores, peers)
 		}
 	}
@@ -103,15 +110,18 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		if !serves || already != nil && already[i].Serves {
 			return
 		}
-		_, err := agent.Serve.Start(ctx, m.agent, drill.Host{
-			Token: r.token, Node: m.Name, Port: a.Port, Generation: generation,
-		}, serveTime)
+		serving, err := agent.Serve.Start(ctx, m.agent, drill.Host{
+			Token: r.token, Node: m.Name, Port: a.Port, Generation: generation, Patience: r.patience(),
+		}, r.patience()+serveTime)
+		known[i].Waited = serving.Waited.Seconds()
 		switch {
 		case isLost(err):
 			losses[i] = err
 			learn(m, a.into(m), a.section, facts.Rendezvous{}, err)
 		case err != nil:
 			known[i].Failed, known[i].Error = facts.HopServe, err.Error()
+		case serving.Taken != nil:
+			known[i].Failed, known[i].Outcome, known[i].Error = facts.HopServe, facts.PathTaken, serving.Taken.Error()
 		}
 	})
 	lost := slices.IndexFunc(losses, func(err error) bool { return err != nil })
@@ -149,7 +159,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) {
 		}
 		joined, err := r.joinFrom(ctx, m, a, seen.Generation, r.storesFor(m, hosts))
 		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
-		joined.Serves, joined.ServesWhy = seen.Serves, seen.ServesWhy
+		joined.Serves, joined.ServesWhy, joined.Waited = seen.Serves, seen.ServesWhy, seen.Waited
 		learn(m, a.into(m), a.section, joined, err)
 		return err
 	})
@@ -204,18 +214,20 @@ func (r *run) nameMissing(a attempt) {
 // joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens
 // a new store on a new port and publishes its own name.
 func (r *run) joinNext(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx) // ends the store
+	defer cancel()
 	host, fqdn := r.Prediction.SecondRendezvous(r.members.nodes())
 	if host == nil {
 		return
 	}
 	server := r.members.named(host.Name)
 	generation := server.Rendezvous.Generation
-	port, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime)
+	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime)
 	if err != nil {
 		server.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
 		return
 	}
-	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: port}, name: "next", limit: againTime}
+	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime}
 	r.each(ctx, Event{Phase: rendezvousAgain}, next.limit, func(ctx context.Context, _ int, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server

@@ -21,10 +21,8 @@ const (
 
 func (r *run) noLogins() string {
 	switch by := r.Prediction.StartedBy(); {
-	case by.Name == "":
-		return "the command is typed on every node, and needs no ssh between them"
 	case !by.SSH:
-		return "--launcher " + by.Name + " starts ranks without ssh"
+		return r.Prediction.WithoutSSH("")
 	case !by.NodesLogIn && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
 		return fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only %s tries it", by.Name, len(r.fleet.Nodes), checkLogins)
 	}
@@ -37,10 +35,8 @@ func (r *run) logins(ctx context.Context, d Drill) {
 	n := len(r.members)
 	r.each(ctx, Event{Phase: d.Phase}, d.Limit, func(ctx context.Context, i int, m *member) error {
 		var peers []string
-		for j, peer := range r.members {
-			if i != j && n <= allLogins {
-				peers = append(peers, peer.Name)
-			}
+		for next := 1; next < n && n <= allLogins; next++ {
+			peers = append(peers, r.members[(i+next)%n].Name) // not all the first at once: see MaxStartups of sshd_config
 		}
 		if n > allLogins {
 			peers = []string{r.members[(i+1)%n].Name, r.members[(i+2+rand.IntN(n-2))%n].Name}

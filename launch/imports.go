@@ -1,55 +1,54 @@
 package launch
 
-import "slices"
+import (
+	"slices"
 
-// Imported is a module that training imports whatever the script is, and does not come
-// through without: with an empty file of its name in the script's way the ranks die.
-//
-// Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11, in
-// the import of torch, one step of AdamW by DistributedDataParallel with a DataLoader, and
-// the import of deepspeed.
-type Imported int
-
-const (
-	NotImported Imported = iota
-	// ByDeepSpeed is for what torch alone comes through without.
-	ByDeepSpeed
-	ByTorch
+	"preflight/hostfile"
 )
 
-var imported = map[Imported][]string{
-	ByTorch: {
-		"ast", "asyncio", "base64", "bisect", "collections", "colorsys", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "ctypes",
-		"dataclasses", "datetime", "decimal", "dis", "email", "enum", "fnmatch", "fractions", "functools", "getpass", "glob", "graphlib", "heapq",
-		"hmac", "http", "importlib", "inspect", "json", "keyword", "linecache", "logging", "mmap", "mpmath", "multiprocessing", "numbers", "numpy",
-		"opcode", "operator", "pathlib", "pickle", "pkgutil", "platform", "pprint", "profile", "queue", "quopri", "random", "re", "reprlib", "secrets",
-		"selectors", "shutil", "signal", "socket", "ssl", "string", "struct", "subprocess", "sympy", "sysconfig", "tempfile", "textwrap", "threading",
-		"timeit", "token", "tokenize", "torch", "torchgen", "traceback", "triton", "types", "typing", "typing_extensions", "unittest", "urllib", "uuid",
-		"warnings", "weakref",
-	},
-	ByDeepSpeed: {
-		"annotated_types", "argparse", "deepspeed", "ipaddress", "packaging", "psutil", "pydantic", "pydantic_core", "tqdm", "typing_inspection",
-		"zoneinfo",
-	},
+// Imports are the packages that every node imports for the launch, whatever the script is
+// that it starts; nil where no command says what is started.
+//
+// Source: torch/distributed/run.py is what torchrun runs. deepspeed/launcher/launch.py, and
+// launcher_helper.py of an MPICH launch since 0.13.2, are of package deepspeed, whose
+// __init__.py imports torch, 0.6.0 to 0.19.8.
+func (p Prediction) Imports() []string {
+	var packages []string
+	switch {
+	case p.Torchrun():
+		packages = []string{"torch"}
+	case p.Script == "":
+		return nil
+	case p.importsDeepSpeed():
+		packages = []string{"torch", "deepspeed"}
+	case !p.NoPython:
+		packages = []string{"torch"}
+	}
+	if p.Config != nil && !slices.Contains(packages, "deepspeed") {
+		packages = append(packages, "deepspeed")
+	}
+	return packages
 }
 
-// ImportedBy is who imports a module of that name.
-func ImportedBy(module string) Imported {
-	for by, names := range imported {
-		if slices.Contains(names, module) {
-			return by
+// importsDeepSpeed is whether a part of DeepSpeed starts the script on every node.
+func (p Prediction) importsDeepSpeed() bool {
+	by := p.StartedBy()
+	return p.Local || p.NoSSH || by.LaunchPy || by.helperSince != "" && !hostfile.Before(p.DeepSpeed, by.helperSince)
+}
+
+// TypedImports are the packages that the command imports on the machine it is typed on.
+//
+// Source: deepspeed/launcher/runner.py imports deepspeed.accelerator, 0.6.0 to 0.19.8;
+// accelerate/commands/launch.py imports torch, 1.14.
+func (p Prediction) TypedImports() []string {
+	switch p.Program {
+	case ProgramTorchrun:
+		return []string{"torch"}
+	case ProgramAccelerate:
+		if p.Torchrun() {
+			return []string{"accelerate", "torch"}
 		}
+		return []string{"accelerate", "torch", "deepspeed"}
 	}
-	return NotImported
-}
-
-// Modules are those that the launch imports, as far as is known, sorted: the nodes look
-// whether something takes their names. The script is the launching machine's.
-func Modules(scriptImports []string) []string {
-	all := slices.Clone(scriptImports)
-	for _, names := range imported {
-		all = append(all, names...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return []string{"deepspeed", "torch"}
 }

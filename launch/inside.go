@@ -50,6 +50,9 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 	return 10 * minute, "DeepSpeed's default since 0.19.6, unless the nodes set " + timeoutVariable, nil
 }
 
+// FromFlag is how we know an interpreter that was given.
+const FromFlag = "--python"
+
 // Interpreter is the python every node will run, and how we know.
 // DeepSpeed sends its own sys.executable, so it is the one given, else the one
 // that the first line of the deepspeed script on the launching machine names,
@@ -59,7 +62,7 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 // runner's get_cmd.
 func Interpreter(given string, head *facts.Launcher) (path, from string) {
 	if given != "" {
-		return given, "--python"
+		return given, FromFlag
 	}
 	if head != nil && head.Interpreter != "" {
 		return head.Interpreter, head.DeepSpeed

@@ -116,6 +116,12 @@ type Prediction struct {
 	MasterAddr string `json:"master_addr"`
 	MasterPort int    `json:"master_port"`
 	SSHPort    int    `json:"ssh_port,omitempty"`
+	// AsksFirst is whether DeepSpeed itself logs in to the first host by ssh before anything
+	// starts, whatever the launcher: to see that it can, or for the master address. It is
+	// said of a command alone, which would give --no_ssh_check and --master_addr.
+	AsksFirst bool `json:"asks_first,omitempty"`
+	// SlurmJob is whether it is typed inside a Slurm job.
+	SlurmJob bool `json:"slurm_job,omitempty"`
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
 	// Excluded are the names of its hosts that the filters leave out, in its order.
@@ -230,6 +236,8 @@ func (r runner) prediction() Prediction {
 		MasterAddr:         r.MasterAddr,
 		MasterPort:         r.masterPort(),
 		SSHPort:            r.SSHPort,
+		AsksFirst:          r.Script != "" && r.HostsFile != "" && r.asksFirst(),
+		SlurmJob:           r.has("SLURM_JOB_ID"),
 		Accelerator:        cmp.Or(r.Accelerator, "cuda"),
 		AcceleratorAssumed: r.Accelerator == "",
 		WorkDir:            r.WorkDir,

@@ -20,6 +20,8 @@ type Launcher struct {
 	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
 	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
+	// MPIRun is whose options its mpirun gets, "" where it runs none.
+	MPIRun string
 	// PDSH is whether it is pdsh, whose modules facts list and which can be run over the
 	// nodes beforehand.
 	PDSH bool
@@ -29,6 +31,9 @@ type Launcher struct {
 	// SSH is whether ranks are started over ssh, and NodesLogIn whether the nodes log in
 	// to each other for it, not the launching machine alone.
 	SSH, NodesLogIn bool
+	// SrunInJob is whether it starts them by srun instead where it finds itself in a Slurm
+	// job: [Prediction.StartedBy] then has neither SSH nor NodesLogIn.
+	SrunInJob bool
 	// InSession is whether ranks live in a login session, which ends when they do.
 	InSession bool
 	// HandsNames is whether the hosts' names are handed on to the nodes.
@@ -40,6 +45,8 @@ type Launcher struct {
 	// LaunchPy is whether every node runs DeepSpeed's launch.py, which starts the ranks
 	// there and sets CUDA_VISIBLE_DEVICES to the slots, whatever it was.
 	LaunchPy bool
+	// helperSince is the release from which a helper of DeepSpeed's starts each rank, "" for none.
+	helperSince string
 	// Shell is whether the exports are a part of one command that a shell on every node reads.
 	Shell bool
 	// NoWorkDir is what becomes of a node without the working directory {dir}, where
@@ -94,7 +101,9 @@ var scriptOptions = []string{"--module", "--no_python"}
 // Launchers are the values of --launcher; the first is the default.
 //
 // Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, each class of a
-// runner, v0.6.0 to 0.19.8.
+// runner, v0.6.0 to 0.19.8. Who starts by srun in a job: open-mpi/ompi 4.1,
+// orte/mca/plm/slurm/plm_slurm_component.c; pmodels/mpich, Hydra's bsci_init.c.in and
+// slurm_query_native_int.c, 4.3.
 var Launchers = []Launcher{
 	{
 		Name: DefaultLauncher, Programs: []string{"pdsh"}, PDSH: true,
@@ -105,28 +114,28 @@ var Launchers = []Launcher{
 		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, notes: runner.pdshNotes,
 	},
 	{
-		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"},
-		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
+		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
+		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,
 	},
 	{
-		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"},
-		SSH: true, NodesLogIn: true, HandsNames: true,
-		NoWorkDir: mpirunWorkDir, exportsSince: "0.9.2",
+		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
+		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true,
+		NoWorkDir: mpirunWorkDir, helperSince: "0.13.2", exportsSince: "0.9.2",
 		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mpichCommand, notes: runner.mpichNotes,
 	},
 	{
-		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"},
+		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
 		SSH: true, NodesLogIn: true, HandsNames: true,
 		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
 		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
 		command: runner.impiCommand,
 	},
 	{
-		Name: "mvapich", Programs: []string{"mpiname", "mpirun"},
+		Name: "mvapich", Programs: []string{"mpiname", "mpirun"}, MPIRun: facts.OptionsHydra,
 		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true,
 		NoWorkDir: mpirunWorkDir, presets: mvapichPresets,
 		wholeHostfile: true, evenName: "mvapich", argsSince: "0.6.6", forwards: scriptOptions,
@@ -179,7 +188,26 @@ func (p Prediction) StartedBy() Launcher {
 	if p.NoSSH || p.Torchrun() {
 		return Launcher{}
 	}
-	return launcherNamed(p.Launcher)
+	by := launcherNamed(p.Launcher)
+	if p.SlurmJob && by.SrunInJob {
+		by.SSH, by.NodesLogIn = false, false
+	}
+	return by
+}
+
+// WithoutSSH is why ranks start on a node though nobody could log in there by ssh, "" where
+// they do not.
+func (p Prediction) WithoutSSH(node string) string {
+	switch by := p.StartedBy(); {
+	case by.SSH, p.AsksFirst && len(p.Hosts) > 0 && node == p.Hosts[0].Name:
+		return ""
+	case by.Name == "":
+		return "the command is typed on every node"
+	case by.SrunInJob:
+		return by.Program() + " starts ranks by srun in a Slurm job"
+	default:
+		return by.Program() + " starts ranks without ssh"
+	}
 }
 
 // isIrrelevant is whether a note is about a launcher that this launch does not use,

@@ -74,11 +74,15 @@ func (o Options) devices(head *facts.Node) []int {
 func (o Options) isTorchrun() bool { return Prediction{Rendezvous: o.Rendezvous}.Torchrun() }
 
 // Resolved is the prediction once the nodes have shown what they have. Where nobody
-// said which accelerator is meant and no node that was reached has one, DeepSpeed
-// takes the CPU, and so does whatever torchrun starts: its ranks talk by gloo.
+// said which accelerator is meant, DS_ACCELERATOR of the ranks' environment does; and
+// where no node that was reached has one, DeepSpeed takes the CPU, and so does whatever
+// torchrun starts: its ranks talk by gloo.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func (p Prediction) Resolved(nodes []facts.Node) Prediction {
+	if p.AcceleratorAssumed && p.ranksTakeCPU(nodes) {
+		p.Accelerator, p.AcceleratorAssumed = "cpu", false
+	}
 	if !p.AcceleratorAssumed || !p.Torchrun() && hostfile.Before(p.DeepSpeed, cpuFallback) {
 		return p
 	}
@@ -97,4 +101,19 @@ func (p Prediction) Resolved(nodes []facts.Node) Prediction {
 		p.Accelerator = "cpu"
 	}
 	return p
+}
+
+// ranksTakeCPU is whether the environment of all ranks has DeepSpeed compute on the CPU,
+// whatever else there is. What torchrun starts may not ask DeepSpeed.
+func (p Prediction) ranksTakeCPU(nodes []facts.Node) bool {
+	said := false
+	for i := range nodes {
+		if !nodes[i].Reached {
+			continue
+		}
+		if said = RankEnv(nodes[i].Env, p.Exports)["DS_ACCELERATOR"].Value == "cpu"; !said {
+			return false
+		}
+	}
+	return said && !p.Torchrun()
 }

@@ -77,6 +77,10 @@ func TestSettled(t *testing.T) {
 	node := func(gpus int) facts.Node {
 		return facts.Node{Reached: true, Facts: facts.Facts{GPU: &facts.GPU{Devices: make([]string, gpus)}}}
 	}
+	says := func(name, value string, node facts.Node) facts.Node {
+		node.Env = &facts.Env{Vars: []facts.Setting{{Name: name, Value: value}}}
+		return node
+	}
 	open := Prediction{Accelerator: "cuda", AcceleratorAssumed: true}
 	for _, c := range []struct {
 		name  string
@@ -89,6 +93,10 @@ func TestSettled(t *testing.T) {
 		{"one was not looked at", open, []facts.Node{node(0), {Reached: true}}, "cuda"},
 		{"one was not reached", open, []facts.Node{node(0), {}}, "cpu"},
 		{"nobody was reached", open, []facts.Node{{}}, "cuda"},
+		{"the ranks' environment says so", open, []facts.Node{says("DS_ACCELERATOR", "cpu", node(8)), says("DS_ACCELERATOR", "cpu", node(8))}, "cpu"},
+		{"that of one rank says so", open, []facts.Node{says("DS_ACCELERATOR", "cpu", node(8)), node(8)}, "cuda"},
+		{"an export says so", Prediction{Accelerator: "cuda", AcceleratorAssumed: true, Exports: []facts.Setting{{Name: "DS_ACCELERATOR", Value: "cpu"}}}, []facts.Node{node(8), node(8)}, "cpu"},
+		{"torchrun's ranks may not ask", Prediction{Accelerator: "cuda", AcceleratorAssumed: true, Rendezvous: RendezvousC10d}, []facts.Node{says("DS_ACCELERATOR", "cpu", node(8))}, "cuda"},
 		{"it was said", Prediction{Accelerator: "cuda"}, []facts.Node{node(0)}, "cuda"},
 		{"before there was a fallback", Prediction{Accelerator: "cuda", AcceleratorAssumed: true, DeepSpeed: "0.14.0"}, []facts.Node{node(0)}, "cuda"},
 	} {

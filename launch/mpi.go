@@ -63,7 +63,7 @@ func (r runner) mpichCommand() []string {
 		return slices.Concat(argv, counts, r.words, r.scriptCommand())
 	case r.before("0.9.3"):
 		return slices.Concat(argv, counts, hosts, r.words, exports, r.scriptCommand())
-	case r.before("0.13.2"):
+	case r.before(r.by.helperSince):
 		return slices.Concat(argv, r.words, exports, r.rendezvousEnv(), r.rankCommands(true))
 	}
 	return slices.Concat(argv, counts, r.words, exports, r.rendezvousEnv(), hosts, r.mpichHelper())

@@ -101,8 +101,7 @@ func (r *runner) refused() error {
 // host something over ssh and, since v0.15.2, splits the command for it as a shell
 // would.
 func (r runner) firstHostRefused() error {
-	asks := !r.NoSSH && !r.NoSSHCheck || r.MasterAddr == ""
-	if r.before("0.15.2") || !asks || len(r.active) == 0 {
+	if r.before("0.15.2") || !r.asksFirst() || len(r.active) == 0 {
 		return nil
 	}
 	name := r.active[0].Name
@@ -110,6 +109,12 @@ func (r runner) firstHostRefused() error {
 		return DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed splits the command that asks %q over ssh as a shell would, and the quotes in that name do not close: rename the host in ~/.ssh/config", name)
 	}
 	return nil
+}
+
+// asksFirst is whether the runner asks the first host something over ssh, whatever the
+// launcher (runner.py, main).
+func (r runner) asksFirst() bool {
+	return !r.isTorchrun() && (!r.NoSSH && !r.NoSSHCheck || r.MasterAddr == "")
 }
 
 // refusedWithoutHosts is what the runner refuses when a filter leaves no host and

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Carrier gets connections to nodes; package remote/ssh is one. It is safe for
+// Carrier gets connections to nodes; packages remote/ssh and remote/srun are two. It is safe for
 // concurrent use.
 type Carrier interface {
 	// Dial logs in to a node by the name the hostfile gives it. The Trace is never
@@ -59,6 +59,7 @@ type Exit struct {
 // Trace is what was met on the way to a node, filled as far as it went even
 // when the way ended early.
 type Trace struct {
+	Carrier   string // what reached it where that is not ssh: "srun"
 	User      string
 	Port      int
 	Address   string        // the IP address connected to, "" when none was or a jump host resolved the name

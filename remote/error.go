@@ -53,12 +53,15 @@ const (
 	PasswordOnly     Cause = "password-only"     // server accepts only what needs a person; Detail methods
 	AccountClosed    Cause = "account-closed"    // expired or locked, by the server's own words; Detail banner
 
+	NoJob Cause = "no-job" // Slurm lets in only who has a job there; Detail banner
+
 	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
 	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there
 	ForcedCommand  Cause = "forced-command"  // something else ran; Detail output
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
 
+	StepFailed     Cause = "step-failed"  // Slurm starts nothing there, or took the step away
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
 	NoExec         Cause = "noexec"       // Detail tried

@@ -1,5 +1,5 @@
 // Package remote gets typed calls to a preflight that runs on another machine: a
-// [Carrier] logs in there (package remote/ssh is one), and this package sees to it
+// [Carrier] logs in there (packages remote/ssh and remote/srun), and this package sees to it
 // that our binary lies on the node, starts it and speaks with it. Every node costs one
 // connection and one command. What stops a node on the way is an [Error], which
 // names the step and the cause; what was met there is in the [Trace].

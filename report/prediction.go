@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-multierror"
 
@@ -231,7 +230,7 @@ func (f Prediction) timeout() string {
 	if f.Timeout == nil {
 		return "not known"
 	}
-	return fmt.Sprintf("%s  by %s", time.Duration(*f.Timeout*float64(time.Second)), f.prediction.TimeoutFrom)
+	return fmt.Sprintf("%s  by %s", facts.Duration(*f.Timeout), f.prediction.TimeoutFrom)
 }
 
 func (f Prediction) interpreter() string {

@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -62,31 +61,11 @@ func counted(fact string, number float64, raw string) string {
 	case unit == "bytes" && number >= 0:
 		return humanize.IBytes(uint64(number))
 	case unit == "bit/s":
-		return humanize.SIWithDigits(number, 1, unit)
+		return facts.BitRate(number)
 	case unit == "s":
-		return lasting(number)
+		return facts.Duration(number)
 	case unit != "":
 		return raw + " " + unit
 	}
 	return raw
-}
-
-// lasting is seconds in the largest unit of time that gives more than one, or not many,
-// of it: as long as a computer runs, hours say more than a number of six digits.
-func lasting(seconds float64) string {
-	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
-	switch long := math.Abs(seconds); {
-	case long == 0:
-		return "0 s"
-	case long < 1:
-		return Milliseconds(seconds)
-	case long < 2*minute:
-		return fmt.Sprintf("%.3g s", seconds)
-	case long < 2*hour:
-		return fmt.Sprintf("%.0f min", seconds/minute)
-	case long < 2*day:
-		return fmt.Sprintf("%.0f h", seconds/hour)
-	default:
-		return fmt.Sprintf("%.0f days", seconds/day)
-	}
 }

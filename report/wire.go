@@ -73,7 +73,7 @@ func MeshWords(nodes []facts.Node, part MeshPart) string {
 		slowest := slices.MaxFunc(answered, func(a, b call) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
 		})
-		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, Milliseconds(slowest.seconds))
+		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, facts.Duration(slowest.seconds))
 	}
 	return text
 }
@@ -94,13 +94,14 @@ type Meeting struct {
 
 // MeetingOf is the drill in which the nodes took some part, nil where one took none.
 func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m Meeting) {
-	together, complete := 0.0, 0
+	together, waited, complete := 0.0, 0.0, 0
 	for i := range nodes {
 		r := part(&nodes[i])
 		if r == nil {
 			continue
 		}
 		m.Held, m.Endpoint = true, r.Endpoint
+		waited = max(waited, r.Waited)
 		if r.Joined > 0 {
 			m.Joined = append(m.Joined, Attendance{nodes[i].Name, r})
 		}
@@ -113,7 +114,10 @@ func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m 
 	}
 	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), Plural(len(nodes), "node"))
 	if complete > 0 && complete == len(nodes) {
-		m.Words += ", all together after " + Milliseconds(together)
+		m.Words += ", all together after " + facts.Duration(together)
+	}
+	if waited > 0 && len(m.Joined) > 0 {
+		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(waited))
 	}
 	return m
 }
@@ -128,7 +132,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
 		m.Joined, last = m.Joined[:slowestNamed], "the last "
 	}
-	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + Milliseconds(a.Joined) })
+	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + facts.Duration(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + last + strings.Join(parts, ", ")
@@ -142,13 +146,14 @@ func (p *page) throughput(nodes []facts.Node) {
 		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
-	p.list("throughput", strings.Join(Map(sent, func(node facts.Node) string {
-		return fmt.Sprintf("%s → %s %.2f Gbit/s", node.Name, node.Throughput.Peer, node.Throughput.Rate/1e9)
-	}), ", "))
+	rates := strings.Join(Map(sent, func(node facts.Node) string {
+		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, facts.BitRate(node.Throughput.Rate))
+	}), ", ")
+	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
+		rates += ", while another preflight measured too"
+	}
+	p.list("throughput", rates)
 }
-
-// Milliseconds are seconds in those: "3.1 ms".
-func Milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
 
 // wireChecks are those whose findings the advice is about.
 var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}

@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/catalogue"
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -167,7 +168,7 @@ func (w Words) Summary() string {
 		parts = append(parts, Plural(n, "finding")+" waived")
 	}
 	if r.Seconds > 0 {
-		parts = append(parts, fmt.Sprintf("%.1f s", r.Seconds))
+		parts = append(parts, facts.Duration(r.Seconds))
 	}
 	if when := began(r); when != "" {
 		parts = append(parts, when)

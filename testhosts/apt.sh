@@ -7,6 +7,7 @@
 #   pdsh clustershell pssh   what preflight is measured against; DeepSpeed
 #                    launches with pdsh
 #   iproute2 iptables   to look at and to break the hosts' networks
+#   slurm-wlm munge   a Slurm of the hosts
 #   python3          the interpreter a launch would use
 #   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
@@ -79,6 +80,8 @@ needed() {
 /usr/bin/parallel-ssh pssh
 /usr/sbin/ip iproute2
 /usr/sbin/iptables iptables
+/usr/sbin/slurmctld slurm-wlm
+/usr/sbin/munged munge
 /usr/bin/python3 python3
 /usr/bin/cc gcc
 /usr/include/stdio.h libc6-dev

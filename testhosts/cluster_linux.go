@@ -45,6 +45,10 @@ type Options struct {
 	// exchange that OpenSSH prefers is two thirds of what a login costs, and a test
 	// of a hundred runs logs in some thousand times.
 	LightLogins bool
+
+	// Slurm has its controller run on the head and a slurmd on every node, which gives out
+	// the slots as processors and as GPUs (see InSlurmJob).
+	Slurm bool
 }
 
 // Cluster is a set of nodes on one Ethernet segment, 10.77.0.0/16, that no
@@ -53,6 +57,7 @@ type Options struct {
 type Cluster struct {
 	Name  string  `json:"name"`
 	Slots int     `json:"slots"`
+	Slurm bool    `json:"slurm,omitempty"`
 	Head  *Node   `json:"head"`  // NAME-head, 10.77.0.1: where launches are typed; not in the hostfile
 	Nodes []*Node `json:"nodes"` // w1 … wN, 10.77.1.1 and up
 
@@ -112,8 +117,13 @@ func newCluster(options *Options) (*Cluster, error) {
 			return nil, fmt.Errorf("%s is missing: run testhosts/apt.sh", tool)
 		}
 	}
+	if options.Slurm {
+		if err := HasSlurm(); err != nil {
+			return nil, err
+		}
+	}
 	c := &Cluster{
-		Name: options.Name, Slots: options.Slots, dir: filepath.Join(stateRoot, options.Name),
+		Name: options.Name, Slots: options.Slots, Slurm: options.Slurm, dir: filepath.Join(stateRoot, options.Name),
 		Head: &Node{Name: options.Name + "-head", Address: "10.77.0.1"},
 	}
 	for i := range options.Nodes {
@@ -187,6 +197,11 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	}
 	for _, n := range c.Machines() {
 		if err := n.awaitSSHD(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Slurm {
+		if err := c.raiseSlurm(ctx); err != nil {
 			return err
 		}
 	}

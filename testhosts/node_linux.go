@@ -201,6 +201,11 @@ func (n *Node) Restart(ctx context.Context) error {
 	if err := n.awaitSSHD(ctx); err != nil {
 		return err
 	}
+	if n.cluster.Slurm {
+		if err := n.startSlurm(ctx); err != nil {
+			return err
+		}
+	}
 	return n.cluster.knowAgain(ctx, n)
 }
 

@@ -80,6 +80,9 @@ func (c *Cluster) writeState(options Options) error {
 		files[filepath.Join(etc, "ssh/sshd_config")] = sshd
 		files[filepath.Join(etc, "ssh/ssh_config")] = []byte("Host *\n\tSendEnv LANG LC_*\n")
 	}
+	if c.Slurm {
+		c.addSlurm(files)
+	}
 	if _, err := addKey(files, "home/.ssh/id_ed25519", c.Name); err != nil {
 		return err
 	}

@@ -67,6 +67,12 @@ func (n *Node) LockAccount() (Undo, error) {
 	})
 }
 
+// StopSSHD ends the server and leaves all else that runs on the node.
+func (n *Node) StopSSHD() (Undo, error) {
+	_, err := n.shell(`pid=$(cat ` + sshdPid + `); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm -f ` + sshdPid)
+	return n.startSSHD, err
+}
+
 // knownHostsPath is where every machine has the host keys of all.
 const knownHostsPath = "/root/.ssh/known_hosts"
 

@@ -27,13 +27,15 @@ func (n *Node) Kill() (Undo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() error {
-		// The command line is node.sh's.
-		if _, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {
-			return err
-		}
-		return n.awaitSSHD(context.Background())
-	}, nil
+	return n.startSSHD, nil
+}
+
+// startSSHD starts the server that was ended, by node.sh's command line.
+func (n *Node) startSSHD() error {
+	if _, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {
+		return err
+	}
+	return n.awaitSSHD(context.Background())
 }
 
 // signalAll signals every process of the node but its first, as kill -1 does

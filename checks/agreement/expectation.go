@@ -52,6 +52,9 @@ func judgeExpectations(view checks.View) []checks.Finding {
 
 func (s *statement) findings(view checks.View) []checks.Finding {
 	findings := slices.Concat(s.sight.Unknown, s.unclear)
+	if len(s.sight.Failed) > 0 && s.met {
+		findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: hostfile.Fold(s.sight.Failed) + " not reached"})
+	}
 	if len(s.sight.Unreached) > 0 {
 		findings = append(findings, checks.Finding{Verdict: checks.Unknown, Explained: true, Summary: hostfile.Fold(s.sight.Unreached) + " not reached"})
 	}

@@ -120,6 +120,11 @@ func look(see func(checks.Check) checks.Sight, section facts.Section) sectionSig
 
 // hold looks at one node of each kind.
 func (s *statement) hold(seen sectionSight) {
+	for _, name := range seen.Failed {
+		if s.names(name) {
+			s.sight.Failed = append(s.sight.Failed, name)
+		}
+	}
 	for _, name := range seen.Unreached {
 		if s.names(name) {
 			s.sight.Unreached = append(s.sight.Unreached, name)

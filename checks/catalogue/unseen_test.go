@@ -189,3 +189,28 @@ func TestUnreachedIsAlwaysSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadNode: it is one finding, and what the others showed is judged. A check that is
+// about the dead one passes nobody.
+func TestDeadNode(t *testing.T) {
+	for dead, skipped := range [][]string{{"master-address", "master-port-free", "rendezvous"}, {"rendezvous"}} {
+		fleet := fleettest.Healthy(3)
+		gone := &fleet.Nodes[dead]
+		gone.Reached, gone.Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused", Port: 22, User: "train"}}
+		for i := range fleet.Nodes {
+			if node := &fleet.Nodes[i]; i != dead {
+				delete(node.Mesh.Reached, gone.Name)
+				node.Rendezvous.Failed, node.Rendezvous.Complete, node.Rendezvous.Missing = facts.HopWait, 0, []string{gone.Name}
+			}
+		}
+		report := judged(fleet, Catalogue...)
+		if len(report.Findings) != 1 || report.Findings[0].Check != "ssh-reach" || report.ExitCode != 1 {
+			t.Errorf("without %s: exit %d\n%s", gone.Name, report.ExitCode, fleettest.Spelled(report.Findings))
+		}
+		for _, outcome := range report.Checks {
+			if isSkipped := outcome.Verdict == checks.Skip; outcome.Verdict == checks.Unknown || slices.Contains(skipped, outcome.Check) && !isSkipped {
+				t.Errorf("without %s: %s is %s (%s)", gone.Name, outcome.Check, outcome.Verdict, outcome.Reason)
+			}
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"preflight/checks"
 	"preflight/checks/advice"
@@ -91,10 +90,11 @@ type evaluation struct {
 	// found are the findings of each check that has run, weighed as the policy does.
 	found    map[string][]checks.Finding
 	reported map[string]map[string]bool
+	stops    map[*facts.Node]stop
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
-	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, reported: map[string]map[string]bool{}}
+	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, reported: map[string]map[string]bool{}, stops: map[*facts.Node]stop{}}
 	for _, check := range catalogue {
 		if check.Rung > 0 {
 			e.ladder = append(e.ladder, check)
@@ -224,9 +224,12 @@ func (e *evaluation) sight(check checks.Check) (sight checks.Sight) {
 		reason := check.Missing(node)
 		broke := !node.Reached || node.SSH != nil && node.SSH.Cause != ""
 		if check.Beyond(node) || reason != "" && broke {
-			if f, silent := e.silencedStop(node); silent {
-				sight.Unknown = append(sight.Unknown, f)
-			} else {
+			switch at := e.stopOf(node); {
+			case at.silenced:
+				sight.Unknown = append(sight.Unknown, at.finding)
+			case at.fails:
+				sight.Failed = append(sight.Failed, node.Name)
+			default:
 				sight.Unreached = append(sight.Unreached, node.Name)
 			}
 			continue
@@ -240,18 +243,41 @@ func (e *evaluation) sight(check checks.Check) (sight checks.Sight) {
 	return sight
 }
 
-// silencedStop stands in for the finding of a check that a login meets and that is switched
-// off: a node that nobody looked at is never left out in silence.
-func (e *evaluation) silencedStop(node *facts.Node) (f checks.Finding, silent bool) {
+// stop is where the way in to a node ended, and what comes of it.
+type stop struct {
+	finding checks.Finding
+	// silenced: the check that would say so is switched off. The finding stands in for its
+	// own: a node that nobody looked at is never left out in silence.
+	silenced bool
+	fails    bool // that check fails the run by it
+}
+
+// stopOf asks once: every check comes past a node that was not reached.
+func (e *evaluation) stopOf(node *facts.Node) stop {
+	at, known := e.stops[node]
+	if !known {
+		at = e.stopped(node)
+		e.stops[node] = at
+	}
+	return at
+}
+
+func (e *evaluation) stopped(node *facts.Node) stop {
+	policy := e.view.Policy
 	for _, check := range e.ladder {
 		rung, f := check.Stopped(node)
-		if rung == check.Rung && e.view.Policy.SwitchesOff(check.ID) {
+		if rung != check.Rung {
+			continue
+		}
+		if policy.SwitchesOff(check.ID) {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary = "not reached: " + f.Summary
-			return f, true
+			return stop{finding: f, silenced: true}
 		}
+		complete(&f, check)
+		return stop{fails: policy.Weigh(check.ID, check.Severity, f.Verdict) == checks.Fail && !e.waivers.waives(f, node.Name)}
 	}
-	return checks.Finding{}, false
+	return stop{}
 }
 
 func complete(f *checks.Finding, check checks.Check) {
@@ -290,18 +316,18 @@ func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks
 }
 
 // conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
-// what it does not hold for. A skip needs every node: what was not seen there might have
-// applied.
+// what it does not hold for. A skip needs every node that was reached: what was not seen
+// there might have applied.
 func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, string) {
-	verdict, skipped, but := checks.Pass, "", ""
-	var reasons []string
+	verdict, skipped := checks.Pass, ""
+	var reasons, but []string
 	for _, f := range findings {
 		switch f.Verdict {
 		case checks.Skip:
 			skipped = f.Summary
 			continue
 		case checks.Pass:
-			but = f.Summary
+			but = append(but, f.Summary)
 			continue
 		}
 		if checks.Gravity(f.Verdict) < checks.Gravity(verdict) {
@@ -314,6 +340,13 @@ func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, st
 	if sight.Head != "" {
 		reasons = append(reasons, sight.Head)
 	}
+	switch gone := hostfile.Fold(sight.Failed) + " not reached"; {
+	case len(sight.Failed) == 0:
+	case len(sight.Nodes) == 0: // and nothing was judged
+		reasons = append(reasons, gone)
+	default:
+		but = append(but, gone)
+	}
 	if len(sight.Unreached) > 0 {
 		reasons = append(reasons, hostfile.Fold(sight.Unreached)+" not reached")
 	}
@@ -325,14 +358,11 @@ func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, st
 	}
 	switch {
 	case verdict == checks.Unknown:
-		if but != "" {
-			reasons = append(reasons, but)
-		}
-		return checks.Unknown, strings.Join(reasons, "; ")
+		return checks.Unknown, joinedOnce(append(reasons, but...), "; ")
 	case verdict == checks.Pass && skipped != "":
 		return checks.Skip, skipped
 	case verdict == checks.Pass:
-		return checks.Pass, but
+		return checks.Pass, joinedOnce(but, "; ")
 	}
 	return verdict, ""
 }

@@ -87,6 +87,55 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// TestDeadNodeCountsOnce: a failure of the way in is told by its own check. The others judge
+// those that are there, and are unknown only where nothing that counts tells it.
+func TestDeadNodeCountsOnce(t *testing.T) {
+	way := func(verdict checks.Verdict) checks.Check {
+		c := checks.Check{ID: "way", Severity: checks.Error, Needs: []facts.Section{facts.SectionSSH}, Rung: 1, WouldSee: "refused"}
+		c.Stopped = func(node *facts.Node) (int, checks.Finding) {
+			if node.SSH.Cause == "" {
+				return 0, checks.Finding{}
+			}
+			return 1, checks.Finding{Verdict: verdict, Nodes: []string{node.Name}, Summary: "refuses"}
+		}
+		c.Run = checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
+			if rung, f := c.Stopped(node); rung > 0 {
+				return []checks.Finding{f}
+			}
+			return nil
+		})
+		return c
+	}
+	skipping := fleettest.Says("x", checks.Skipped("no such thing")...)
+	waived := checks.Policy{Today: "2026-11-22", Waivers: []checks.Waiver{{Check: "way", Until: "2026-12-31"}}}
+	for name, c := range map[string]struct {
+		dead   int
+		way, x checks.Check
+		policy checks.Policy
+		want   string
+		exit   int
+	}{
+		"it fails":               {1, way(""), fleettest.Says("x"), checks.Policy{}, "pass w1 not reached", 1},
+		"nothing applies":        {1, way(""), skipping, checks.Policy{}, "skip no such thing", 1},
+		"all of them":            {3, way(""), fleettest.Says("x"), checks.Policy{}, "unknown w[1-3] not reached", 1},
+		"something else fails":   {1, way(""), fleettest.Says("x", checks.Finding{Nodes: []string{"w2"}}), checks.Policy{}, "fail ", 1},
+		"nobody can tell":        {1, way(checks.Unknown), fleettest.Says("x"), checks.Policy{}, "unknown w1 not reached", 2},
+		"it is a warning":        {1, way(""), fleettest.Says("x"), checks.Policy{Severities: map[string]checks.Severity{"way": checks.Warning}}, "unknown w1 not reached", 2},
+		"it is waived":           {1, way(""), fleettest.Says("x"), waived, "unknown w1 not reached", 2},
+		"it is switched off":     {1, way(""), fleettest.Says("x"), checks.Policy{Skip: []string{"way"}}, "unknown not reached: refuses", 2},
+		"there is no such check": {1, fleettest.Says("other"), fleettest.Says("x"), checks.Policy{}, "unknown w1 not reached", 2},
+	} {
+		fleet := fleettest.Healthy(3)
+		for i := range c.dead {
+			fleet.Nodes[i].Reached, fleet.Nodes[i].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
+		}
+		r := Evaluate([]checks.Check{c.way, c.x}, fleet.Fleet, fleet.Launch, c.policy)
+		if got := string(r.Checks[1].Verdict) + " " + r.Checks[1].Reason; got != c.want || r.ExitCode != c.exit {
+			t.Errorf("%s: %q, exit %d; want %q, exit %d", name, got, r.ExitCode, c.want, c.exit)
+		}
+	}
+}
+
 func TestSwitchedOff(t *testing.T) {
 	for name, policy := range map[string]checks.Policy{"skipped": {Skip: []string{"a"}}, "not the only one": {Only: []string{"b"}}} {
 		fleet := fleettest.Healthy(1)

@@ -158,7 +158,7 @@ func (w *waivers) take(f checks.Finding, node string) bool {
 // nothing is not needed.
 func (w *waivers) note(check checks.Check, verdict checks.Verdict, findings []checks.Finding, sight checks.Sight) {
 	unclear := slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
-	w.judged[check.ID] = verdict != checks.Skip && !unclear && sight.Head == "" && len(sight.Unreached) == 0
+	w.judged[check.ID] = verdict != checks.Skip && !unclear && sight.Head == "" && len(sight.Unreached)+len(sight.Failed) == 0
 }
 
 // waived are the findings that do not count, in the order of the waivers. What several

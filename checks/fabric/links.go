@@ -132,7 +132,7 @@ func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 		}
 		for _, port := range active {
 			if port.Rate < common {
-				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, nccl.Gigabits(port.Rate), port.Width, nccl.Gigabits(common)))
+				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, facts.BitRate(float64(port.Rate)), port.Width, facts.BitRate(float64(common))))
 			}
 		}
 	}
@@ -168,7 +168,7 @@ func narrowSlots(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) []c
 			switch usual := common[carried.adapter.Name]; {
 			case now == 0:
 			case now < most && now < float64(carried.rate):
-				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, nccl.Gigabits(carried.rate)))
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, facts.BitRate(float64(carried.rate))))
 			case now < pcieRate(usual):
 				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where other nodes have %s", carried.adapter.Name, carried.adapter.PCIe, usual))
 			}

@@ -235,7 +235,8 @@ var SlotsFit = checks.Check{
 		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
 		"others wait for it. Counted are the GPUs that NVIDIA's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
 		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts. " +
-		"More accelerators than slots are nobody's fault, nor are slots where no node has any, if nobody asked for one: DeepSpeed takes the CPU then, since 0.14.1.",
+		"More accelerators than slots are nobody's fault. Where no node has any, DeepSpeed takes the CPU, since 0.14.1, and nobody can tell whether that is meant: --accelerator cpu says so, " +
+		"DS_ACCELERATOR=cpu in the environment of the ranks, and torchrun's --nproc-per-node=cpu.",
 	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	Run:      judgeSlots,
 }
@@ -249,12 +250,9 @@ func leftTo(check string, node *facts.Node) checks.Finding {
 
 func judgeSlots(view checks.View) []checks.Finding {
 	p := view.Launch
-	cpu, nobodySaid := p.Accelerator == "cpu", p.AcceleratorAssumed
-	switch {
-	case cpu && !nobodySaid:
+	cpu := p.Accelerator == "cpu" // which nobody said
+	if cpu && !p.AcceleratorAssumed {
 		return checks.Skipped("accelerator cpu: a slot is a process")
-	case cpu && !p.Torchrun():
-		return checks.Skipped("no node shows an accelerator: DeepSpeed takes the CPU then, and a slot is a process (--accelerator cpu)")
 	}
 	var findings []checks.Finding
 	slotsOf, asked := p.SlotsUsed(), false
@@ -264,7 +262,8 @@ func judgeSlots(view checks.View) []checks.Finding {
 	})
 	for _, node := range ranks.Nodes(view) {
 		slots := slotsOf(node)
-		asked = asked || len(slots) > 0
+		forEach, forAny := p.PerNode == "gpu", p.PerNode == "auto" // torchrun's own count
+		asked = asked || len(slots) > 0 || noneAnywhere && (forEach || forAny)
 		count, known := launch.Accelerators(node)
 		there := count + notShown(view, node)
 		switch {
@@ -272,14 +271,14 @@ func judgeSlots(view checks.View) []checks.Finding {
 			findings = append(findings, leftTo("gpu-driver-loads", node))
 		case !known:
 			findings = append(findings, checks.UnknownFor(node, "how many accelerators there are was not seen"))
+		case noneAnywhere && forEach:
+			findings = append(findings, ranks.OfMachine(view, node, noneToCount(node)))
+		case cpu && there == 0 && (forAny || len(slots) > 0):
+			findings = append(findings, ranks.OfMachine(view, node, perhapsCPU(node)))
 		case len(slots) > 0 && slices.Max(slots) >= there:
 			f := tooFew(p, node, slots, count)
-			if !cpu && count == 0 && noneAnywhere {
-				f.Remedy = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
-			}
-			if cpu { // torchrun takes nothing: the script may be one for the CPU
-				f.Verdict = checks.Warn
-				f.Remedy = append(f.Remedy, fix.Here("preflight --accelerator cpu …   # if the script is to run on the CPU"))
+			if count == 0 && noneAnywhere {
+				f.Remedy = noneThere
 			}
 			findings = append(findings, ranks.OfMachine(view, node, f))
 		case len(slots) > 0 && slices.Max(slots) >= count:
@@ -292,6 +291,27 @@ func judgeSlots(view checks.View) []checks.Finding {
 		return checks.Skipped("nothing says how many ranks a node gets")
 	}
 	return findings
+}
+
+// noneThere is for a fleet without accelerators.
+var noneThere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
+
+// perhapsCPU is of a node whose ranks would take the CPU.
+func perhapsCPU(node *facts.Node) checks.Finding {
+	f := checks.UnknownFor(node, "no node shows an accelerator for its ranks, and nobody has said that they are to compute on the CPU: --accelerator cpu says so")
+	f.Remedy = noneThere
+	return f
+}
+
+// noneToCount is of a torchrun that is to start a rank for each GPU.
+//
+// Source: torch/distributed/run.py, determine_local_world_size, 2.15.
+func noneToCount(node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Nodes: []string{node.Name}, Summary: "torchrun is to start a rank for each GPU, and there is none",
+		Got: "no accelerator", Want: "--nproc-per-node gpu", WouldSee: "ValueError: Cuda is not available.",
+		Remedy: []fix.Command{noneThere[0], fix.Here("torchrun --nproc-per-node cpu …   # if the CPU is meant: on every node")},
+	}
 }
 
 // driverFails is whether gpu-driver-loads says why a node's GPUs cannot be counted.

@@ -126,7 +126,7 @@ func recentXids(xids []facts.Xid) string {
 	var words []string
 	for _, code := range codes {
 		often := when(times[code] > 1, "%d times, last ", times[code])
-		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, ago(last[code])))
+		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, facts.Duration(last[code])+" ago"))
 	}
 	return strings.Join(words, "; ")
 }
@@ -135,11 +135,4 @@ func recentXids(xids []facts.Xid) string {
 func slotOf(address string) string {
 	slot, _, _ := strings.Cut(strings.ToLower(address), ".")
 	return slot
-}
-
-func ago(seconds float64) string {
-	if seconds < 2*3600 {
-		return fmt.Sprintf("%.0f min ago", seconds/60)
-	}
-	return fmt.Sprintf("%.0f h ago", seconds/3600)
 }

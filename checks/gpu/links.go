@@ -12,7 +12,6 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
-	"preflight/launch/nccl"
 )
 
 var Links = checks.Check{
@@ -96,9 +95,9 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 		case links == nil:
 			return ""
 		case len(links.Slow) > 0:
-			return fmt.Sprintf("%s slower than %s", linkNames(links.Slow), nccl.Gigabits(links.Speed))
+			return fmt.Sprintf("%s slower than %s", linkNames(links.Slow), facts.BitRate(float64(links.Speed)))
 		case links.Speed > 0 && links.Speed < speed[card.Name]:
-			return fmt.Sprintf("%s of %s on most GPUs of the model", nccl.Gigabits(links.Speed), nccl.Gigabits(speed[card.Name]))
+			return fmt.Sprintf("%s of %s on most GPUs of the model", facts.BitRate(float64(links.Speed)), facts.BitRate(float64(speed[card.Name])))
 		}
 		return ""
 	}}, {checks.Finding{

@@ -2,7 +2,6 @@ package host
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -23,7 +22,7 @@ var ClockSkew = checks.Check{
 	Run: func(v checks.View) (findings []checks.Finding) {
 		const set = "sudo chronyc makestep || sudo timedatectl set-ntp true"
 		common, headIsOdd := commonOffset(v)
-		want, against := fmt.Sprintf("within %g s", v.Policy.ClockSkew), "the launching machine"
+		want, against := "within "+facts.Duration(v.Policy.ClockSkew), "the launching machine"
 		if headIsOdd {
 			f := checks.Finding{
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
@@ -41,7 +40,7 @@ var ClockSkew = checks.Check{
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{node.Name},
 					Summary: "the clock differs from that of " + against,
-					Got:     fmt.Sprintf("%s, ± %.3g s", leadOrLag(offset), node.Clock.Uncertainty),
+					Got:     leadOrLag(offset) + ", ± " + facts.Duration(node.Clock.Uncertainty),
 					Want:    want,
 					Remedy:  []fix.Command{fix.On(set)},
 				})
@@ -80,7 +79,7 @@ func isOff(offset float64, node *facts.Node, policy checks.Policy) bool {
 
 func leadOrLag(offset float64) string {
 	if offset < 0 {
-		return fmt.Sprintf("%.1f s behind", -offset)
+		return facts.Duration(-offset) + " behind"
 	}
-	return fmt.Sprintf("%.1f s ahead", offset)
+	return facts.Duration(offset) + " ahead"
 }

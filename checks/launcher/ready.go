@@ -5,6 +5,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -30,14 +32,17 @@ var Ready = checks.Check{
 		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
 		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over up to 16 nodes, an echo in " +
 		"place of the training, and what it gets is held against preflight's own logins; over more it is run with --only launcher-ready alone, and otherwise " +
-		"nothing is said of what it would get. Of the MPI launchers only their programs here are looked at: " +
-		"whether orted or hydra's proxy is in PATH of a session on every node, and whether mpiname says MVAPICH2-GDR, is not.",
+		"nothing is said of what it would get. Of the MPI launchers only their programs here are looked at, and whose mpirun it is, by what it says of itself: " +
+		"Open MPI's and that of MPICH, MVAPICH and Intel MPI take other options, and DeepSpeed starts whichever is in PATH. Whether orted or hydra's proxy is in PATH of a session on every node, and whether mpiname says MVAPICH2-GDR, is not.",
 	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
 }
 
 func judgeLauncher(view checks.View) []checks.Finding {
 	if view.Launch.Torchrun() {
+		if findings := programFindings(view); findings != nil {
+			return findings
+		}
 		return checks.Skipped("torchrun is started on every node: there is no launcher")
 	}
 	findings := append(programFindings(view), sshClient(view)...)
@@ -83,27 +88,54 @@ func sshClient(view checks.View) []checks.Finding {
 	}}
 }
 
-// programFindings judges what the command begins with. Where no command was
-// given, the launch may be typed elsewhere.
+// programFindings judges what the command begins with, and whether it starts here. Where
+// no command was given, the launch may be typed elsewhere.
 func programFindings(view checks.View) []checks.Finding {
-	program, python := view.Launch.Program, view.Head.Python
-	f := checks.Finding{
-		Summary: fmt.Sprintf("there is no %s on the launching machine", program), Want: "the environment active that has it",
-		WouldSee: fmt.Sprintf("bash: %s: command not found", program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(program)), fix.Here("pip install %s", fix.Package(program))},
-	}
-	switch {
-	case view.Launch.Script == "":
-		return nil
-	case view.Head.Launcher.DeepSpeed == "":
-	case python != nil && python.Found && python.Problem == "" && len(python.Packages) > 0 && python.Packages["deepspeed"] == "":
-		f.Summary = "the launch's interpreter has no deepspeed on the launching machine"
-		f.Got = python.Executable
-		f.WouldSee = "ModuleNotFoundError: No module named 'deepspeed'"
-		f.Remedy = []fix.Command{fix.Here("%s -m pip install deepspeed", fix.Path(python.Executable))}
-	default:
+	p, python := view.Launch, view.Head.Python
+	if p.Script == "" || typedOnNodes(view) {
 		return nil
 	}
-	return []checks.Finding{f}
+	if view.Head.Launcher.DeepSpeed == "" {
+		return []checks.Finding{{
+			Summary: fmt.Sprintf("there is no %s on the launching machine", p.Program), Want: "the environment active that has it",
+			WouldSee: fmt.Sprintf("bash: %s: command not found", p.Program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(p.Program)), fix.Here("pip install %s", fix.Package(p.TypedImports()[0]))},
+		}}
+	}
+	if f, isOther := otherInterpreter(view); isOther {
+		return []checks.Finding{f}
+	}
+	if python == nil || !python.Found || python.Problem != "" || len(python.Packages) == 0 {
+		return nil
+	}
+	lacks := slices.DeleteFunc(p.TypedImports(), func(name string) bool { return python.Packages[name] != "" })
+	if len(lacks) == 0 {
+		return nil
+	}
+	return []checks.Finding{{
+		Summary: fmt.Sprintf("the launch's interpreter has no %s on the launching machine", strings.Join(lacks, ", no ")),
+		Got:     python.Executable, WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", lacks[0]),
+		Remedy: []fix.Command{fix.Here("%s -m pip install %s", fix.Path(python.Executable), fix.List[fix.Package](" ", lacks))},
+	}}
+}
+
+// typedOnNodes is whether the command is one of torchrun that nobody need type here: the
+// launching machine is no node, and a node has what it takes.
+func typedOnNodes(view checks.View) bool {
+	_, isNode := ranks.HeadNode(view)
+	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Python != nil && n.Python.Torch != nil })
+}
+
+// otherInterpreter is of a --python that is not the interpreter of the program that the
+// command begins with, so that nobody has looked at what the ranks will import.
+// PYTHON_EXEC has torchrun start another than its own.
+func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
+	its, named := view.Head.Launcher.Interpreter, view.Launch.Interpreter
+	_, startsAnother := launch.Lookup(view.Head.Env, "PYTHON_EXEC")
+	if view.Launch.InterpreterFrom != launch.FromFlag || its == "" || directory(its) == directory(named) || startsAnother {
+		return f, false
+	}
+	return checks.UnknownFor(view.Head, fmt.Sprintf(
+		"%s runs under %s, and --python has %s looked at: leave --python out, or activate the environment that is meant", view.Launch.Program, its, named)), true
 }
 
 // backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
@@ -127,30 +159,56 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	return nil
 }
 
-// otherMPI warns of an mpirun that may be another MPI's: each has options of its
-// own, and DeepSpeed never asks which one it starts. Where two of them share a
-// directory a look at names cannot tell.
+// otherMPI judges an mpirun that takes other options than DeepSpeed has for it, which
+// never asks whose it starts; and warns of one that may be another installation's.
 func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
-	programs := view.Head.Launcher.Backends
-	asked, mpirun := by.Programs[0], programs["mpirun"]
-	f := checks.Finding{
-		Verdict:  checks.Warn,
-		Got:      mpirun,
-		Remedy:   []fix.Command{fix.Here("%s --version", fix.Path(mpirun)), fix.Here("deepspeed --launcher=pdsh …")},
-		WouldSee: "mpirun: Error: unknown option \"-genv\"",
-	}
+	programs, mpirun := view.Head.Launcher.Backends, view.Head.Launcher.MPIRun
+	asked, path := by.Programs[0], programs["mpirun"]
+	f := checks.Finding{Got: path, Remedy: []fix.Command{fix.Here("%s --version", fix.Path(path)), fix.Here("deepspeed --launcher=pdsh …")}}
 	switch {
-	case directory(programs[asked]) != directory(mpirun):
-		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another MPI's", asked)
-		f.Want = directory(programs[asked]) + "mpirun"
+	case mpirun == nil:
+		return []checks.Finding{checks.UnknownFor(view.Head, "whose mpirun "+path+" is, was not asked")}
+	case mpirun.Options != "" && mpirun.Options != by.MPIRun:
+		f.Summary = fmt.Sprintf("mpirun is %s, and launcher %s gives it the options of %s", mpirun.Version, by.Name, by.MPIRun)
+		f.Want = "an mpirun first in PATH that takes the options of " + by.MPIRun
+		if by.MPIRun == facts.OptionsHydra {
+			f.Want += ": MPICH's, MVAPICH's or Intel MPI's"
+		}
+		f.Remedy = append(otherMPIRun(by), fix.Here("mpirun --version   # whose it then is"))
+		f.WouldSee = refusesOptions[mpirun.Options]
+	case mpirun.Options == "":
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("mpirun does not say that it takes the options of %s, which launcher %s gives it", by.MPIRun, by.Name)
+		f.Got += ", " + cmp.Or(mpirun.Version, "which does not say its version")
 		f.WouldSee = "an mpirun that refuses DeepSpeed's options"
-	case asked != "ompi_info" && programs["ompi_info"] != "" && directory(programs["ompi_info"]) == directory(mpirun):
-		f.Summary = fmt.Sprintf("ompi_info lies beside mpirun, which then is Open MPI's and does not take the options of %s", by.Name)
-		f.Want = "the mpirun of " + by.Name + ", whose process manager is hydra"
+	case directory(programs[asked]) != directory(path):
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another installation's", asked)
+		f.Want = directory(programs[asked]) + "mpirun"
+		f.WouldSee = "libraries of one MPI under the mpirun of another: ranks that each take themselves for the only one"
 	default:
 		return nil
 	}
 	return []checks.Finding{f}
+}
+
+// refusesOptions is what an mpirun says to the options of the other kind, as DeepSpeed has
+// them: seen with Open MPI 4.1.4, MPICH 4.0.2 and Intel MPI 2021.18.
+var refusesOptions = map[string]string{
+	facts.OptionsOpenMPI: `mpirun: Error: unknown option "-ppn"`,
+	facts.OptionsHydra:   "[mpiexec@HOST] HYDU_process_mfile_token (utils/args/args.c:295): token slots not supported at this time",
+}
+
+// otherMPIRun puts another mpirun first, or takes a launcher that has options for this one.
+func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
+	commands = append(commands, fix.Here("module avail mpi; update-alternatives --list mpirun   # which others there are"))
+	for _, other := range launch.Launchers {
+		if other.MPIRun != "" && other.MPIRun != by.MPIRun && other.Programs[0] != "mpiname" {
+			commands = append(commands, fix.Here("deepspeed --launcher=%s …", fix.Name(other.Name)))
+			break
+		}
+	}
+	return commands
 }
 
 func directory(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }

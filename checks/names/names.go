@@ -167,13 +167,17 @@ func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
 	return nil
 }
 
-// NodeZero is the node of rank 0. Where it did not show what the check needs its
-// own unknown says why; where it is no node of the fleet the finding does.
+// NodeZero is the node of rank 0; without it a check that judges by it is skipped. Where
+// it did not show what the check needs its own unknown says why, or the failure of the
+// way in; where it is no node of the fleet the finding does.
 func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	first := FirstHost(view)
 	isFirst := func(n *facts.Node) bool { return n.Name == first }
-	if node := First(view.Nodes, isFirst); node != nil || slices.ContainsFunc(view.Everywhere(), isFirst) {
+	if node := First(view.Nodes, isFirst); node != nil {
 		return node, nil
+	}
+	if slices.ContainsFunc(view.Everywhere(), isFirst) {
+		return nil, checks.Skipped("nothing was seen of node 0, " + first)
 	}
 	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
 }

@@ -20,7 +20,7 @@ var MasterPortFree = checks.Check{
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
 	Doc: "Rank 0, on the first active host, binds the master port on all addresses, so that a listener on any one address is in its way: " +
-		"a stale run, a second job, another service. DeepSpeed never looks. Ports below 1024 need root; a port that the kernel also hands out for " +
+		"a stale run, a second job, another service; not another preflight, which leaves it by itself. DeepSpeed never looks. Ports below 1024 need root; a port that the kernel also hands out for " +
 		"outgoing connections is free only by luck.",
 	WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE (errno: 98 - Address already in use)",
 	Run:      judgeMasterPort,
@@ -40,7 +40,7 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 		node, role = home, "the node that serves the store"
 	}
 	// The same holder as a rule listens on :: too.
-	if at := slices.IndexFunc(node.Net.Listening, func(l facts.Listener) bool { return l.Port == m.Port }); at >= 0 {
+	if at := slices.IndexFunc(node.Net.Listening, func(l facts.Listener) bool { return l.Port == m.Port && !l.Preflight }); at >= 0 {
 		findings = append(findings, m.portHeld(node, role, node.Net.Listening[at]))
 	}
 	return append(findings, m.portRange(node)...)

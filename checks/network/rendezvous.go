@@ -80,9 +80,11 @@ func (g meeting) judge() []checks.Finding {
 	}
 	switch {
 	case len(g.servers) == 0 && len(g.nodes) < len(g.view.All):
-		return nil // who serves took no part, and its own unknown says why
+		return g.tooFew() // who serves took no part, and its own unknown says why, or a failure
 	case g.server == nil:
 		return g.noOneServer()
+	case g.part(g.server).Outcome == facts.PathTaken:
+		return []checks.Finding{g.taken()}
 	case g.part(g.server).Failed == facts.HopServe:
 		return g.unserved()
 	}

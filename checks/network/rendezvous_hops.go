@@ -43,6 +43,13 @@ func (g meeting) unserved() []checks.Finding {
 	}}
 }
 
+// taken: a preflight holds a port for its own rendezvous only, and what is true of the
+// port when it has left cannot be told before.
+func (g meeting) taken() checks.Finding {
+	seen := g.part(g.server)
+	return checks.UnknownFor(g.server, fmt.Sprintf("nobody met at %s, as after %.0f s of waiting the port was still %s: run again when that has ended", g.endpoint(), seen.Waited, seen.Error))
+}
+
 // noOneServer: in c10d mode every node decides by its own name whether it is
 // the host.
 func (g meeting) noOneServer() []checks.Finding {
@@ -124,8 +131,15 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// unmet: everybody got through, and not everybody was seen. Of nodes that took
-// no part their own unknown reports it.
+// tooFew: those that took part waited for others, of which their own unknown says why they
+// did not, or the failure of the way in.
+func (g meeting) tooFew() []checks.Finding {
+	took := namesOf(g.nodes)
+	absent := slices.DeleteFunc(namesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
+	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s took no part", g.endpoint(), hostfile.Fold(absent)))
+}
+
+// unmet: everybody got through, and not everybody was seen.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := namesOf(g.nodes)
 	late := namesOf(waiting)
@@ -133,7 +147,7 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 		late = slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return !slices.Contains(took, name) })
 	}
 	if len(late) == 0 {
-		return nil
+		return g.tooFew()
 	}
 	return []checks.Finding{{
 		Nodes:    late,

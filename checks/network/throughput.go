@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dustin/go-humanize"
-
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
@@ -43,6 +41,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 		}
 	}
 	usual := usualRate(rates)
+	isShared := slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return node.Throughput.Shared })
 	isSlow := func(node *facts.Node) bool {
 		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
 	}
@@ -50,6 +49,8 @@ func judgeLinks(view checks.View) []checks.Finding {
 	for _, node := range view.Nodes {
 		peer := nodes[node.Throughput.Peer]
 		switch {
+		case isSlow(node) && isShared:
+			findings = append(findings, checks.UnknownFor(node, "another preflight measured on these nodes at the same time, which may be why a link looks slow: run one after the other"))
 		case slowNode(node):
 			findings = append(findings, slowLink(view, node, usual, "sends and receives slowly", node.Name))
 		case isSlow(node) && peer != nil && slowNode(peer):
@@ -75,8 +76,8 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	f := checks.Finding{
 		Nodes:   named,
 		Summary: summary,
-		Got:     fmt.Sprintf("%s from %s to %s", bitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
-		Want:    fmt.Sprintf("about %s, as between most nodes", bitRate(usual)),
+		Got:     fmt.Sprintf("%s from %s to %s", facts.BitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
+		Want:    fmt.Sprintf("about %s, as between most nodes", facts.BitRate(usual)),
 		Remedy: []fix.Command{
 			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
 			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
@@ -85,7 +86,7 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	own := linkSpeed(node)
 	for _, other := range view.All {
 		if speed := linkSpeed(&other); own != 0 && speed > own {
-			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, bitRate(float64(own)), bitRate(float64(speed)))
+			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, facts.BitRate(float64(own)), facts.BitRate(float64(speed)))
 			f.Want += "; a cable, a port or an interface of the same speed"
 			break
 		}
@@ -103,5 +104,3 @@ func linkSpeed(node *facts.Node) int64 {
 	}
 	return 0
 }
-
-func bitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }

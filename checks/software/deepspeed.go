@@ -19,18 +19,32 @@ import (
 )
 
 var DeepSpeedSame = checks.Check{
-	ID:       "deepspeed-same",
-	Title:    "deepspeed is on every node, in one version that can be imported there",
-	Severity: checks.Error,
-	Volatile: true,
-	Needs:    []facts.Section{facts.SectionPython},
+	ID:        "deepspeed-same",
+	Title:     "deepspeed is on every node, in one version that can be imported there",
+	Severity:  checks.Error,
+	Volatile:  true,
+	Needs:     []facts.Section{facts.SectionPython},
+	DependsOn: []string{"torch-same"},
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives. An old release does not import beside a new torch, pydantic or python, " +
-		"nor any beside what it requires and does not find.",
+		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
+		"of any other but torchrun's nobody can tell.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
-	Run: func(view checks.View) []checks.Finding {
+	Run:      judgeDeepSpeed,
+}
+
+func judgeDeepSpeed(view checks.View) []checks.Finding {
+	switch {
+	case !isNowhere(view, "deepspeed"):
 		return slices.Concat(judgePackage(view, "deepspeed"), deepspeedOnHead(view), deepspeedImports(view))
-	},
+	case view.Launch.Torchrun() && view.Launch.Config == nil:
+		return ranks.Nowhere(view, "deepspeed")
+	}
+	findings := nowhere(view, "deepspeed")
+	for i, f := range findings { // whoever cannot tell of torch cannot tell of what is installed beside it
+		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
+	}
+	return findings
 }
 
 // deepspeedOnHead compares the launching machine, which writes the nodes'
@@ -40,7 +54,7 @@ func deepspeedOnHead(view checks.View) []checks.Finding {
 	if view.Head == nil || view.Head.Python == nil || view.Launch.Local || view.Launch.Torchrun() {
 		return nil
 	}
-	here := view.Head.Python.Packages["deepspeed"]
+	here := onHead(view, "deepspeed")
 	there := compare.GroupBy(nodes, func(n *facts.Node) string { return n.Python.Packages["deepspeed"] })
 	if len(there) != 1 || here == "" || there[0].Value == "" || here == there[0].Value {
 		return nil

@@ -37,7 +37,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		}
 	}
 	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) > 0 }) {
-		return ranks.Nowhere(view, "a libnccl of its own")
+		return noNCCL(view, nodes)
 	}
 	var findings []checks.Finding
 	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool {
@@ -66,6 +66,30 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// noNCCL is of a fleet without any. It fails where the ranks compute on GPUs with a torch
+// that was seen to bring a library for them, or that asks for NCCL's wheel.
+func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
+	var lack []string
+	for _, node := range nodes {
+		if torch := node.Python.Torch; torch != nil && torch.CUDA != "" && (torch.NCCLWheel != "" || torch.CUDALibrary != "") {
+			lack = append(lack, node.Name)
+		}
+	}
+	switch {
+	case view.Launch.Accelerator == "cpu":
+		return checks.Skipped("accelerator cpu: NCCL is not used")
+	case lack == nil:
+		return ranks.Nowhere(view, "a libnccl of its own")
+	}
+	return []checks.Finding{{
+		Nodes:    lack,
+		Summary:  "torch is built for CUDA, and there is no NCCL for it on any node",
+		Want:     "the libnccl.so.2 that torch asks for",
+		WouldSee: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory, or RuntimeError: Distributed package doesn't have NCCL built in",
+		Remedy:   []fix.Command{remedy.Pip(view).Run("install --force-reinstall torch")},
+	}}
 }
 
 // installNCCL installs the wheel of the nodes that have the version by one.

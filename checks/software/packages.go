@@ -24,6 +24,9 @@ var ProtobufSame = checks.Check{
 		"Patch releases of one version are interchangeable, and only warned of.",
 	WouldSee: "TypeError: Descriptors cannot be created directly, on the odd nodes only",
 	Run: func(view checks.View) []checks.Finding {
+		if isNowhere(view, "protobuf") { // what asks for it brings it along
+			return ranks.Nowhere(view, "protobuf")
+		}
 		minor := func(n *facts.Node) string { return compare.Release(n.Python.Packages["protobuf"], 2) }
 		findings := judgePackage(view, "protobuf")
 		for i := range findings {
@@ -74,13 +77,62 @@ func judgePackages(view checks.View) []checks.Finding {
 	return findings
 }
 
-// judgePackage compares one package, or skips where no node has it.
+// judgePackage compares one package that some node has.
 func judgePackage(view checks.View, name string) []checks.Finding {
-	nodes := ranks.Answering(view)
-	if !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] != "" }) {
+	return requiredPackage(view, name).findings(view, compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
+}
+
+func isNowhere(view checks.View, name string) bool {
+	return !slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return n.Python.Packages[name] != "" })
+}
+
+// nowhere is of a package that no node has and that launches are made with. It fails where
+// the launch itself imports it, under the interpreter that was asked; else nobody can tell.
+func nowhere(view checks.View, name string) []checks.Finding {
+	p, nodes := view.Launch, ranks.Answering(view)
+	if len(nodes) == 0 {
 		return ranks.Nowhere(view, name)
 	}
-	return requiredPackage(view, name).findings(view, compare.AsStated(view, nodes, compare.PackagePath(name)))
+	wanted := requiredPackage(view, name)
+	f := checks.Finding{Summary: name + " is installed on no node", WouldSee: wanted.Lacking}
+	for _, node := range nodes {
+		f.Nodes = append(f.Nodes, node.Name)
+	}
+	python := compare.Shown(nodes[0].Python.Path)
+	if p.InterpreterFrom != "" {
+		python += fmt.Sprintf(" (from %s)", compare.Shown(p.InterpreterFrom))
+	}
+	install := remedy.Pip(view).Run("install %s", fix.Package(name))
+	if version := onHead(view, name); version != "" {
+		install = wanted.Install(version)
+	}
+	f.Remedy = []fix.Command{install}
+	if slices.Contains(p.Imports(), name) && p.Interpreter != "" {
+		f.Got = "nothing of that name for " + python
+		f.Want = name + ", which the launch imports on every node"
+		return []checks.Finding{f}
+	}
+	f.Verdict, f.WouldSee = checks.Unknown, ""
+	f.Summary = fmt.Sprintf("no node has %s for %s, and ", name, python)
+	switch {
+	case p.Interpreter == "":
+		f.Summary += "nothing says that the launch runs under it: --python PATH names another"
+	case p.Script == "":
+		f.Summary += "no command says whether the launch imports it: preflight [flags] -- deepspeed … does"
+	default:
+		f.Summary += fmt.Sprintf("whether %s imports it is not known", compare.Shown(p.Script))
+	}
+	f.Summary += fmt.Sprintf("; --skip %s-same is for a launch that does without", name)
+	return []checks.Finding{f}
+}
+
+// onHead is the version of a package that the launch's interpreter has on the launching
+// machine, "" where it was not seen to have one.
+func onHead(view checks.View, name string) string {
+	if view.Head == nil || view.Head.Python == nil {
+		return ""
+	}
+	return view.Head.Python.Packages[name]
 }
 
 // required is something the launch cannot do without on any node.

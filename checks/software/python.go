@@ -59,7 +59,11 @@ func judgePython(view checks.View) []checks.Finding {
 		}
 	}
 	if !found && view.Launch.Interpreter == "" {
-		return checks.Skipped("no node has a python in PATH, and nothing says which interpreter the launch uses (--python PATH)")
+		f := checks.Finding{Verdict: checks.Unknown, Summary: "no node has a python in PATH, and nothing says which interpreter the launch uses: --python PATH names it"}
+		for _, node := range view.Nodes {
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+		return []checks.Finding{f}
 	}
 	return append(findings, pythonVersions(view)...)
 }

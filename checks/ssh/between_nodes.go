@@ -33,7 +33,7 @@ func judgeLogins(view checks.View) []checks.Finding {
 	case len(view.All) == 1:
 		return checks.Skipped("a single node has no peers")
 	case by.Name != "" && !by.SSH:
-		return checks.Skipped(by.Program() + " starts ranks without ssh")
+		return checks.Skipped(view.Launch.WithoutSSH(""))
 	}
 	l := newLoginTries(view)
 	findings := l.explained

@@ -2,8 +2,10 @@ package ssh
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 // failure is what to say of one way in which reaching a node can fail. Its texts
@@ -19,6 +22,7 @@ import (
 // placeholders of Finding. A fix that names something unknown is left out.
 type failure struct {
 	verdict  checks.Verdict // "" is the check's own
+	blames   blame
 	summary  string
 	got      string // "" where more words would keep equal failures of many nodes apart
 	fix      []fix.Command
@@ -26,9 +30,25 @@ type failure struct {
 	wouldSee string // "" is the check's own
 }
 
+// blame is what a failure on the way in is of, for a launch that needs no ssh.
+type blame int
+
+const (
+	// sshAlone: the server, its keys and accounts, or our program.
+	sshAlone blame = iota
+	// hostOrPort: a machine that is down, or a firewall before the port of ssh; the latter where
+	// a Slurm job has the machine, which is up then.
+	hostOrPort
+	// host: the machine or its network, whoever comes.
+	host
+)
+
 // failureOf is that of the cause, which package remote names, and the check that fails:
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
+	if ssh.Carrier != "" {
+		return "agent-start", failureBySrun(ssh.Cause)
+	}
 	for check, causes := range failures {
 		if what, known := causes[ssh.Cause]; known && check != "" {
 			return check, what
@@ -39,6 +59,16 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 		what = failures[""]["unexpected"]
 	}
 	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
+}
+
+// failureBySrun is that of a cause where there was no login: everything is of our program.
+func failureBySrun(cause string) failure {
+	for _, causes := range []map[string]failure{bySrun, failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
+		if what, known := causes[cause]; known {
+			return what
+		}
+	}
+	return bySrun["unexpected"]
 }
 
 // finding is the failure written out for one node.
@@ -69,6 +99,38 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 	if len(f.Remedy) == 0 && f.Verdict != checks.Unknown {
 		f.Remedy = []fix.Command{remedy.TryBySSH}
 	}
+	return f
+}
+
+// weighed is what a failure is to this launch: where that starts its ranks without ssh, only
+// our own way in is closed, and nothing is known of the node.
+func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
+	why := p.WithoutSSH(node.Name)
+	switch {
+	case node.SSH.Carrier != "":
+		if by := p.StartedBy(); by.SSH && f.Verdict != checks.Unknown {
+			f.Verdict, f.WouldSee = checks.Unknown, ""
+			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
+		}
+		return f
+	case why == "" && !p.StartedBy().SSH:
+		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
+		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(p.StartedBy().Program()))}, f.Remedy...)
+		return f
+	case why == "", f.Verdict == checks.Unknown, what.blames == host, what.blames == hostOrPort && !p.SlurmJob:
+		return f
+	}
+	f.Verdict, f.WouldSee = checks.Unknown, ""
+	f.Summary += "; " + why + ", so that only preflight is kept out"
+	way := viaSrunAnew
+	switch {
+	case p.SlurmJob:
+		way = viaSrun
+	case p.StartedBy().Allocation == "":
+		return f
+	}
+	f.Want = "ssh, or srun where the nodes of Slurm keep ssh out (no sshd, a firewall, pam_slurm_adopt)"
+	f.Remedy = append([]fix.Command{way}, slices.DeleteFunc(f.Remedy, func(c fix.Command) bool { return c.String() == way.String() })...)
 	return f
 }
 

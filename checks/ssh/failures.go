@@ -6,6 +6,33 @@ import (
 	"preflight/checks/remedy"
 )
 
+// The ways in that Slurm has beside ssh, inside a job and from without.
+var (
+	viaSrun     = fix.Here("preflight --via srun   # with the options of this run: srun takes it to the nodes of the job, as it does the ranks")
+	viaSrunAnew = fix.Here("salloc --nodelist={nodes} preflight --via srun   # with the options of this run: srun takes it to the nodes of a job")
+)
+
+var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
+
+// bySrun are those that have other words where srun goes there.
+var bySrun = map[string]failure{
+	"frozen": {
+		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun, fix.Here("scontrol show node {host} | grep -E 'State|Reason'"), remedy.LastWords},
+	},
+	"connection-lost": {
+		summary: "srun ended before our program did",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun, fix.Here("scontrol show job $SLURM_JOB_ID | grep -E 'JobState|EndTime'")},
+	},
+	"unexpected": {
+		summary: "could not be reached by srun, in a way preflight has no name for",
+		got:     "{message}",
+		fix:     []fix.Command{trySrun},
+	},
+}
+
 // failures has one entry for every cause of package remote, by the check that fails and by
 // the cause's text, "" for the check of the stage it happened at. What ssh prints
 // is quoted from OpenSSH 9.2.
@@ -25,6 +52,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection refused",
 		},
 		"timed-out": {
+			blames:  hostOrPort,
 			summary: "does not answer on port {port}: it is down, or a firewall drops the packets",
 			fix: []fix.Command{
 				fix.Here("ping -c 3 {host}"),
@@ -34,6 +62,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "{node}: ssh: connect to host {host} port {port}: Connection timed out",
 		},
 		"black-hole": {
+			blames:  host,
 			summary: "small packets pass on the way {direction} it and full ones vanish: an MTU between is smaller than the interfaces'",
 			got:     "packets of {mtu} bytes are lost, which is the MTU of the interface here; ssh hangs as soon as one is needed",
 			fix: []fix.Command{
@@ -44,6 +73,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "nothing: ssh hangs with the command on its way to {node}, and the other nodes wait for it",
 		},
 		"no-route": {
+			blames:  hostOrPort,
 			summary: "cannot be reached: no route, or a firewall rejects the connection",
 			fix: []fix.Command{
 				fix.Here("ip route get $(getent ahosts {host} | awk 'NR==1 {print $1}')"),
@@ -83,6 +113,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "{node}: kex_exchange_identification: Connection closed by remote host",
 		},
 		"silent": {
+			blames:   host,
 			summary:  "accepts the connection on port {port} and says nothing: sshd is stopped or the machine hangs",
 			fix:      []fix.Command{fix.Here("ps -C sshd -o pid,stat,wchan:20,cmd   # on {node}'s console: T is stopped, D hangs on a disk"), fix.Console("sudo systemctl restart sshd   # there"), remedy.LastWords},
 			wouldSee: "{node}: Connection timed out during banner exchange",
@@ -170,6 +201,12 @@ var failures = map[string]map[string]failure{
 			fix:      []fix.Command{fix.Console("sudo chage -l {user}; sudo passwd -S {user}; cat /run/nologin /etc/nologin   # on {node}'s console"), fix.Console("sudo chage -E -1 {user} && sudo passwd -u {user}   # there")},
 			wouldSee: "{node}: Your account has expired; please contact your system administrator.",
 		},
+		"no-job": {
+			summary:  "Slurm lets in only who has a job there (pam_slurm_adopt), and {user} has none",
+			got:      "{message}",
+			fix:      []fix.Command{viaSrunAnew, fix.Here("salloc --nodelist={nodes}   # or launch in there: whoever has a job on a node is let in by ssh")},
+			wouldSee: "{node}: Access denied by pam_slurm_adopt: you have no active jobs on this node",
+		},
 	},
 	"ssh-shell": {
 		"session-refused": {
@@ -204,6 +241,12 @@ var failures = map[string]map[string]failure{
 		},
 	},
 	"agent-start": {
+		"step-failed": {
+			summary:  "srun starts nothing there",
+			got:      "{message}",
+			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j $SLURM_JOB_ID; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
+			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
+		},
 		"no-directory": {
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",
@@ -269,6 +312,7 @@ var failures = map[string]map[string]failure{
 	},
 	"": {
 		"frozen": {
+			blames:  host,
 			summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
 			got:     "{seen}",
 			fix: []fix.Command{

@@ -27,15 +27,19 @@ var checkOf = map[string]string{
 }
 
 // onLadder is a check with what those of the ladder have in common. It fails the nodes whose
-// way in ended at it, and says what else it finds where the way in is open.
+// way in ended at it, or where the launch needs no way in knows nothing of them, and says what else it finds where the way in is open.
 func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Finding) checks.Check {
 	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
 	c.Run = func(view checks.View) []checks.Finding {
+		if by := carriedBy(view); by != "" && c.Rung < len(ladder) {
+			return checks.Skipped("reached by " + by)
+		}
 		var findings []checks.Finding
 		for _, node := range view.Nodes {
 			if at, f := stoppedAt(node); at == c.Rung {
-				findings = append(findings, f)
+				_, what := failureOf(node.SSH)
+				findings = append(findings, what.weighed(f, node, view.Launch))
 			} else if at == 0 && open != nil {
 				findings = append(findings, open(view, node)...)
 			}
@@ -45,12 +49,23 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	return c
 }
 
+// carriedBy is what took us to all nodes in place of ssh, "" for ssh.
+func carriedBy(view checks.View) string {
+	for _, node := range view.Nodes {
+		if node.SSH.Carrier == "" {
+			return ""
+		}
+	}
+	return view.Nodes[0].SSH.Carrier
+}
+
 var Reach = onLadder(checks.Check{
 	ID:    "ssh-reach",
 	Title: "every node's name resolves, its SSH port answers and an SSH server greets",
 	Doc: "Goes the way ssh goes: name, TCP connection (through ProxyJump where the ssh configuration says so), the server's greeting, " +
 		"a common set of algorithms. The launcher starts every node through ssh, and DeepSpeed itself tests the first node only: " +
-		"any other dead node leaves the rest waiting at the rendezvous until it times out.",
+		"any other dead node leaves the rest waiting at the rendezvous until it times out. Where the ranks start without ssh (srun, torchrun on every " +
+		"node), what keeps ssh out keeps only preflight out: of such a node nothing is known, and inside a Slurm job --via srun goes there as the ranks do.",
 	WouldSee: "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 24/32 clients joined.",
 }, nil)
 
@@ -82,8 +97,8 @@ var AgentStart = onLadder(checks.Check{
 }, nil)
 
 // unlikeOpenSSH warns where ssh, which the launch uses, would not act as preflight did.
-func unlikeOpenSSH(_ checks.View, node *facts.Node) []checks.Finding {
-	if len(node.SSH.OpenSSH) == 0 {
+func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
+	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" {
 		return nil
 	}
 	return []checks.Finding{{
@@ -118,7 +133,7 @@ var Shell = onLadder(checks.Check{
 // The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is
 // the first word of the output, whatever printed it.
 func noisy(v checks.View, node *facts.Node) []checks.Finding {
-	if len(node.SSH.Noise) == 0 {
+	if len(node.SSH.Noise) == 0 || v.Launch.WithoutSSH(node.Name) != "" {
 		return nil
 	}
 	finding := checks.Finding{

@@ -38,6 +38,7 @@ var met = map[string]facts.SSH{
 	"agent-unreachable":        {Stage: "login", Detail: map[string]string{"socket": "/tmp/agent"}},
 	"password-only":            {Stage: "login", Detail: map[string]string{"methods": "password,keyboard-interactive"}},
 	"account-closed":           {Stage: "login", Detail: map[string]string{"banner": "expired"}},
+	"no-job":                   {Stage: "login", Detail: map[string]string{"banner": "Access denied by pam_slurm_adopt: you have no active jobs on this node"}},
 	"session-refused":          {Stage: "session"},
 	"no-shell":                 {Stage: "shell"},
 	"forced-command":           {Stage: "shell", Detail: map[string]string{"output": "menu"}},
@@ -73,7 +74,7 @@ func checksOf() map[string]string {
 }
 
 // TestEveryCauseFailsOneCheck: the check of the cause fails on the node, those
-// before it pass, those after it and all others never got there and are silent.
+// before it pass, those after it and all others never got there, and say so and no more.
 func TestEveryCauseFailsOneCheck(t *testing.T) {
 	for cause, own := range checksOf() {
 		ssh, documented := met[cause]
@@ -102,7 +103,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: i != 1, Facts: facts.Facts{SSH: &facts.SSH{User: "train", Port: 22}, Host: &facts.Host{}}})
 	}
 	fleet.Nodes[1].Facts = facts.Facts{SSH: &ssh}
-	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{}, checks.DefaultPolicy())
+	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{Launcher: launch.DefaultLauncher}, checks.DefaultPolicy())
 	if len(report.Findings) != 1 {
 		t.Errorf("%s: %d findings: %+v", cause, len(report.Findings), report.Findings)
 		return
@@ -119,15 +120,17 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	}
 	own := slices.Index(ladder, check)
 	for _, outcome := range report.Checks {
-		want, at := checks.Unknown, slices.Index(ladder, outcome.Check)
+		want, reason, at := checks.Pass, "w2 not reached", slices.Index(ladder, outcome.Check)
 		switch {
 		case at >= 0 && at < own:
-			want = checks.Pass
-		case at == own && cause != "interrupted":
-			want = checks.Fail
+			reason = ""
+		case cause == "interrupted": // which fails nobody
+			want, reason = checks.Unknown, outcome.Reason
+		case at == own:
+			want, reason = checks.Fail, ""
 		}
-		if outcome.Verdict != want {
-			t.Errorf("%s: %s is %s, want %s", cause, outcome.Check, outcome.Verdict, want)
+		if outcome.Verdict != want || outcome.Reason != reason {
+			t.Errorf("%s: %s is %s (%s), want %s (%s)", cause, outcome.Check, outcome.Verdict, outcome.Reason, want, reason)
 		}
 		if want == checks.Unknown && at != own && outcome.Reason != "w2 not reached" {
 			t.Errorf("%s: %s is unknown because of %q", cause, outcome.Check, outcome.Reason)

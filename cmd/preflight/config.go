@@ -56,6 +56,7 @@ type Config struct {
 	Skip        []string      `mapstructure:"skip"`
 	Strict      bool          `mapstructure:"strict"`
 	Timeout     time.Duration `mapstructure:"timeout"`
+	Via         string        `mapstructure:"via"`
 	Verbose     bool          `mapstructure:"verbose"`
 	Quiet       bool          `mapstructure:"quiet"`
 	Progress    string        `mapstructure:"progress"`
@@ -91,6 +92,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks meet: deepspeed (and plain env://), or torchrun's static or c10d")
 	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: HOST[:PORT]")
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
+	flags.String("via", viaAuto, viaUsage)
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
 }
 

@@ -22,7 +22,6 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
-	"preflight/remote/ssh"
 	"preflight/report/formats"
 )
 
@@ -184,7 +183,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
-	carrier, err := ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
+	carrier, err := c.carrier(plan)
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}

@@ -41,6 +41,7 @@ func rules() map[string]rule {
 		"launcher":          {choices: launch.LauncherNames()},
 		"accelerator":       {choices: accelerators},
 		"rendezvous":        {choices: rendezvousModes},
+		"via":               {choices: viaNames()},
 		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},

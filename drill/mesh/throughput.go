@@ -11,6 +11,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // streams is how many connections share the sending: one alone may be bound to
@@ -31,6 +32,8 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 		result.Error = to.Name + " is not known to listen"
 		return result
 	}
+	turn, taken := hostsys.TryTurn(hostsys.TurnAtThroughput)
+	defer turn.End()
 	began := time.Now()
 	hello := message{kind: throughputHello, amount: uint64(span), name: node}
 	sent := make([]stream, streams)
@@ -40,6 +43,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 	}
 	all.Wait()
 	result.Seconds = min(time.Since(began), span).Seconds()
+	result.Shared = taken != nil || turn.WasAskedFor()
 	for _, s := range sent {
 		if s.err != nil {
 			result.Rate, result.Error = 0, s.words(ctx)

@@ -43,9 +43,9 @@ var (
 		listener.Serve(ctx)
 		return err
 	})
-	// Serve serves a store for a rendezvous, and answers with its port.
-	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(port int) error) error {
-		return host.Serve(ctx, func(port int) { _ = ready(port) }) // without a reader stdin ends this process
+	// Serve serves a store for a rendezvous, and answers with where it does.
+	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
+		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process
 	})
 )
 

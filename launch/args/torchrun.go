@@ -177,6 +177,9 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	if t.PerNode, err = perNode(a.perNode); err != nil {
 		return Typed{}, err
 	}
+	if t.PerNode == "cpu" {
+		t.Accelerator = "cpu"
+	}
 	if err := checkRendezvousConf(a.conf); err != nil {
 		return Typed{}, err
 	}

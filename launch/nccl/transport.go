@@ -116,15 +116,12 @@ func spelledRates(rates []int64) string {
 	least, most := slices.Min(rates), slices.Max(rates)
 	switch {
 	case least != most:
-		return fmt.Sprintf("%d ports of %g to %s", len(rates), float64(least)/1e9, Gigabits(most))
+		return fmt.Sprintf("%d ports of %g to %s", len(rates), float64(least)/1e9, facts.BitRate(float64(most)))
 	case len(rates) == 1:
-		return Gigabits(most)
+		return facts.BitRate(float64(most))
 	}
-	return fmt.Sprintf("%d × %s", len(rates), Gigabits(most))
+	return fmt.Sprintf("%d × %s", len(rates), facts.BitRate(float64(most)))
 }
-
-// Gigabits is a rate in bit/s as people write it.
-func Gigabits(rate int64) string { return fmt.Sprintf("%g Gbit/s", float64(rate)/1e9) }
 
 func withoutPlugin(n Network) string {
 	if len(n.Ports) == 0 {
@@ -144,7 +141,7 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 		part := choice.Interface
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
 		if at >= 0 && node.Net.Interfaces[at].Speed != nil {
-			part += ", " + Gigabits(*node.Net.Interfaces[at].Speed)
+			part += ", " + facts.BitRate(float64(*node.Net.Interfaces[at].Speed))
 		}
 		parts = append(parts, part)
 	}

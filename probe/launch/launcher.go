@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"preflight/facts"
@@ -30,6 +31,11 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 		if path, err := exec.LookPath(program); err == nil {
 			launcher.Backends[program] = path
 		}
+	}
+	if path := launcher.Backends["mpirun"]; path != "" {
+		// However it ends, what it prints is the answer.
+		stdout, _, _ := hostsys.Child{Path: path, Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
+		launcher.MPIRun = parseMPIRun(stdout)
 	}
 	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
 	return launcher, ctx.Err()
@@ -70,6 +76,28 @@ func parseSSHVersion(banner string) string {
 	version, _, _ := strings.Cut(banner, ",")
 	version, _, _ = strings.Cut(version, " ")
 	return strings.TrimSpace(version)
+}
+
+// mpiruns are the MPIs whose mpirun is known by what `mpirun --version` prints. All of
+// these were run but MVAPICH's, whose process manager is MPICH's.
+var mpiruns = []struct {
+	says          *regexp.Regexp // with the version
+	name, options string
+}{
+	{regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE)\) (\S+)`), "Open MPI", facts.OptionsOpenMPI},
+	{regexp.MustCompile(`^Intel\(R\) MPI Library .*Version (\S+)`), "Intel MPI", facts.OptionsHydra},
+	{regexp.MustCompile(`^HYDRA build details:\n\s*Version:\s*(\S+)`), "Hydra", facts.OptionsHydra},
+}
+
+func parseMPIRun(output string) *facts.MPIRun {
+	output = strings.TrimSpace(output)
+	for _, mpirun := range mpiruns {
+		if match := mpirun.says.FindStringSubmatch(output); match != nil {
+			return &facts.MPIRun{Version: mpirun.name + " " + match[1], Options: mpirun.options}
+		}
+	}
+	first, _, _ := strings.Cut(output, "\n")
+	return &facts.MPIRun{Version: first}
 }
 
 // scriptInterpreter is the python that a launcher script will run, "" when the

@@ -28,6 +28,23 @@ func TestParseSSHVersion(t *testing.T) {
 	}
 }
 
+// TestParseMPIRun reads what Debian's openmpi-bin 4.1.4 and mpich 4.0.2, Intel's impi-rt
+// 2021.18 and a wrapper print.
+func TestParseMPIRun(t *testing.T) {
+	for _, c := range []struct{ output, version, options string }{
+		{"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n", "Open MPI 4.1.4", facts.OptionsOpenMPI},
+		{"mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n", "Open MPI 4.1.4", facts.OptionsOpenMPI},
+		{"HYDRA build details:\n    Version:                                 4.0.2\n    Release Date:                            Thu Apr  7 12:34:45 CDT 2022\n", "Hydra 4.0.2", facts.OptionsHydra},
+		{"Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\nCopyright 2003-2026, Intel Corporation.\n", "Intel MPI 2021.18.1", facts.OptionsHydra},
+		{"the site's own mpirun\nVersion: 1\n", "the site's own mpirun", ""},
+		{"", "", ""},
+	} {
+		if diff := cmp.Diff(&facts.MPIRun{Version: c.version, Options: c.options}, parseMPIRun(c.output)); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", c.output, diff)
+		}
+	}
+}
+
 func TestParseShebang(t *testing.T) {
 	tests := []struct{ name, script, want string }{
 		{"virtual environment", "#!/opt/venv/bin/python\nimport sys\n", "/opt/venv/bin/python"},

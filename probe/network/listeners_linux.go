@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -31,49 +32,84 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
+	found, err := listening(proc)
+	if err != nil {
+		return nil, fmt.Errorf("listening ports: %w", err)
+	}
+	wanted := slices.DeleteFunc(slices.Clone(found), func(s *socket) bool {
+		return s.Port != o.MasterPort && !slices.Contains(launchPorts, s.Port)
+	})
+	isHere := o.Root == "" && len(wanted) > 0 // not a recorded machine
+	for _, s := range wanted {
+		if isHere {
+			s.turn = hostsys.HasTurn(hostsys.TurnAtPort(s.Port))
+		}
+	}
+	findHolders(ctx, proc, wanted)
+	if isHere {
+		// What is gone by now could no longer be asked whose it was, and is in nobody's way.
+		left, err := listening(proc)
+		if err != nil {
+			return nil, fmt.Errorf("listening ports: %w", err)
+		}
+		found = slices.DeleteFunc(found, func(s *socket) bool {
+			return slices.Contains(wanted, s) && !slices.ContainsFunc(left, func(l *socket) bool { return l.inode == s.inode })
+		})
+	}
+	told := make([]facts.Listener, len(found))
+	for i, s := range found {
+		told[i] = s.Listener
+		told[i].Preflight = s.isPreflight()
+	}
+	slices.SortStableFunc(told, func(a, b facts.Listener) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address))
+	})
+	return told, nil
+}
+
+// socket is one that is listened on.
+type socket struct {
+	facts.Listener
+	inode uint64
+	turn  *hostsys.Taken // the preflight that has the turn at its port
+}
+
+// isPreflight is whether the socket belongs to the preflight that has the turn at
+// its port. One that finds somebody else there has the turn too, for a moment: the
+// kernel tells the two apart, by their processes or at least by their users.
+func (s *socket) isPreflight() bool {
+	address, err := netip.ParseAddr(s.Address)
+	switch {
+	case s.turn == nil, err != nil || !address.IsUnspecified():
+		return false
+	case s.PID != 0:
+		return s.turn.PID == s.PID
+	}
+	return s.turn.UID == s.UID
+}
+
+func listening(proc procfs.FS) (found []*socket, err error) {
 	//lint:ignore SA1019 what it recommends has all connections told at length, and no recorded machine
 	sockets, err := proc.NetTCP()
 	if err != nil {
-		return nil, fmt.Errorf("listening ports: %w", err)
+		return nil, err
 	}
 	//lint:ignore SA1019 as above
 	six, err := proc.NetTCP6()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
-		return nil, fmt.Errorf("listening ports: %w", err)
+		return nil, err
 	}
-	found := []facts.Listener{}
-	holders := map[uint64]*procfs.Proc{} // by socket inode, nil until found
-	inodes := map[facts.Listener]uint64{}
-	for _, socket := range append(sockets, six...) {
-		address, ok := netip.AddrFromSlice(socket.LocalAddr)
-		if !ok || socket.St != tcpListen {
-			continue
-		}
-		listener := facts.Listener{Address: address.String(), Port: int(socket.LocalPort), UID: int(socket.UID)}
-		found = append(found, listener)
-		if listener.Port == o.MasterPort || slices.Contains(launchPorts, listener.Port) {
-			inodes[listener] = socket.Inode
-			holders[socket.Inode] = nil
+	for _, s := range append(sockets, six...) {
+		if address, ok := netip.AddrFromSlice(s.LocalAddr); ok && s.St == tcpListen {
+			found = append(found, &socket{Listener: facts.Listener{Address: address.String(), Port: int(s.LocalPort), UID: int(s.UID)}, inode: s.Inode})
 		}
 	}
-	findHolders(ctx, proc, holders)
-	for i, listener := range found {
-		if holder := holders[inodes[listener]]; holder != nil {
-			found[i].PID = holder.PID
-			command, _ := holder.CmdLine() // a process that just ended has none
-			found[i].Command = shortCommand(command)
-		}
-	}
-	slices.SortStableFunc(found, func(a, b facts.Listener) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address))
-	})
 	return found, nil
 }
 
-// findHolders fills in, for each socket inode wanted, a process that has it
-// open. Processes of other users cannot be looked into without privilege; their
-// sockets keep no holder.
-func findHolders(ctx context.Context, proc procfs.FS, wanted map[uint64]*procfs.Proc) {
+// findHolders says of each socket which process has it open. Processes of other users
+// cannot be looked into without privilege; their sockets keep no holder.
+func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 	missing := len(wanted)
 	if missing == 0 {
 		return
@@ -89,10 +125,13 @@ func findHolders(ctx context.Context, proc procfs.FS, wanted map[uint64]*procfs.
 		}
 		for _, target := range targets {
 			inode, isSocket := parseSocketLink(target)
-			if holder, want := wanted[inode]; isSocket && want && holder == nil {
-				wanted[inode] = &process
-				missing--
+			at := slices.IndexFunc(wanted, func(s *socket) bool { return isSocket && s.inode == inode && s.PID == 0 })
+			if at < 0 {
+				continue
 			}
+			command, _ := process.CmdLine() // a process that just ended has none
+			wanted[at].PID, wanted[at].Command = process.PID, shortCommand(command)
+			missing--
 		}
 		if missing == 0 || ctx.Err() != nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/fixture"
 	"preflight/probe/machine"
 )
@@ -235,6 +237,60 @@ func TestCollectNetFindsItsOwnListener(t *testing.T) {
 	}
 	if seen.EphemeralLow == 0 || seen.SoMaxConn == 0 || seen.TCP["net.ipv4.tcp_congestion_control"] == "" {
 		t.Errorf("settings not read: %+v", seen)
+	}
+}
+
+// A listener is another preflight's where it has the turn at the port, and nobody
+// else's beside it.
+func TestListenersOfAPreflight(t *testing.T) {
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	look := func() facts.Listener {
+		t.Helper()
+		seen, err := listeners(t.Context(), machine.Options{MasterPort: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(seen, func(l facts.Listener) bool { return l.Port == port })
+		if at < 0 {
+			t.Fatal("the listener was not found")
+		}
+		return seen[at]
+	}
+	if seen := look(); seen.Preflight {
+		t.Errorf("a preflight is taken to listen where none does: %+v", seen)
+	}
+	turn, _, err := hostsys.TakeTurn(t.Context(), hostsys.TurnAtPort(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turn.End()
+	if seen := look(); !seen.Preflight {
+		t.Errorf("a preflight listens: %+v", seen)
+	}
+}
+
+func TestIsPreflight(t *testing.T) {
+	turn := &hostsys.Taken{PID: 4711, UID: 1000}
+	for _, test := range []struct {
+		what string
+		socket
+		want bool
+	}{
+		{"seen to have it", socket{facts.Listener{Address: "::", PID: 4711, UID: 1000}, 1, turn}, true},
+		{"another user's process, not to be seen", socket{facts.Listener{Address: "0.0.0.0", UID: 1000}, 1, turn}, true},
+		{"another process of its user", socket{facts.Listener{Address: "::", PID: 4712, UID: 1000}, 1, turn}, false},
+		{"another user", socket{facts.Listener{Address: "::", UID: 1001}, 1, turn}, false},
+		{"one address, where no preflight listens", socket{facts.Listener{Address: "::1", UID: 1000}, 1, turn}, false},
+		{"nobody has the turn", socket{facts.Listener{Address: "::", UID: 1000}, 1, nil}, false},
+	} {
+		if got := test.isPreflight(); got != test.want {
+			t.Errorf("%s: %v", test.what, got)
+		}
 	}
 }
 

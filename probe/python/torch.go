@@ -23,6 +23,7 @@ func readTorch(dir string, installed []installedPackage) *facts.Torch {
 		// It was there a moment ago; should it be gone, the metadata speaks.
 		text, _ := os.ReadFile(filepath.Join(dir, "version.py"))
 		*torch = parseTorchVersion(string(text))
+		torch.CUDALibrary = readTorchLinks(dir).path
 	}
 	if len(installed) == 0 {
 		return torch

@@ -14,6 +14,12 @@ import (
 // before they turn away a user whom the key had let in.
 var closedAccount = regexp.MustCompile(`(?i)account.{0,40}(expired|locked|disabled|not available)|not permitted to log in|denied for user|logins are (currently )?disabled|permission denied by pam`)
 
+// noJob matches how Slurm's PAM modules turn away who has no job on the node.
+//
+// Source: SchedMD/slurm 22.05, contribs/pam_slurm_adopt/pam_slurm_adopt.c and
+// contribs/pam/pam_slurm.c.
+var noJob = regexp.MustCompile(`(?i)no active jobs on this node|no slurm jobs found on node`)
+
 // tooManyFailures is how OpenSSH (auth.c) and others end a login at MaxAuthTries.
 var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
 
@@ -34,6 +40,8 @@ func (l *login) explain(err error) *remote.Error {
 	}
 	e := &remote.Error{Stage: remote.StageLogin, Detail: detail}
 	switch {
+	case noJob.MatchString(banner + " " + said):
+		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
 	case closedAccount.MatchString(banner + " " + said):
 		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
 	case len(l.wanted) > 0:

@@ -139,7 +139,7 @@ func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *fact
 		longest = max(longest, a.Joined, a.Complete)
 	}
 	m = meeting{
-		Endpoint: report.Escape(of.Endpoint), Words: of.Words, Longest: report.Milliseconds(longest),
+		Endpoint: report.Escape(of.Endpoint), Words: of.Words, Longest: facts.Duration(longest),
 		Joined: timeline(w, of.Joined, longest), Failed: turnedAwayAt(w, of.Failed),
 	}
 	if len(m.Failed) > mostTurnedAway {
@@ -172,12 +172,12 @@ func joinedRow(w report.Words, some []report.Attendance, longest float64) joined
 		whole = max(whole, a.Complete)
 	}
 	first, last := some[0].Joined, some[len(some)-1].Joined
-	row := joinedNodes{Nodes: setOf(w, namesOf(some)), JoinedX: thousandths(last, longest), WholeX: thousandths(whole, longest), Joined: report.Milliseconds(last)}
+	row := joinedNodes{Nodes: setOf(w, namesOf(some)), JoinedX: thousandths(last, longest), WholeX: thousandths(whole, longest), Joined: facts.Duration(last)}
 	if len(some) > 1 {
-		row.Joined = report.Milliseconds(first) + " to " + report.Milliseconds(last)
+		row.Joined = facts.Duration(first) + " to " + facts.Duration(last)
 	}
 	if whole > 0 {
-		row.Whole = report.Milliseconds(whole)
+		row.Whole = facts.Duration(whole)
 	}
 	return row
 }

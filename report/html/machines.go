@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"preflight/checks"
 	"preflight/facts"
 	"preflight/launch/nccl"
@@ -95,7 +93,7 @@ func numaOf(node *facts.Node, card int) int {
 func linkOf(adapter facts.HCA) string {
 	for _, port := range adapter.Ports {
 		if port.State == "ACTIVE" {
-			return humanize.SIWithDigits(float64(port.Rate), 1, "bit/s")
+			return facts.BitRate(float64(port.Rate))
 		}
 	}
 	if len(adapter.Ports) == 0 {

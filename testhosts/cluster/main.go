@@ -21,7 +21,7 @@ import (
 
 const usage = `usage: cluster COMMAND [-name NAME] …
 
-  up -n 4 [-slots 8]          raise a cluster and leave it running
+  up -n 4 [-slots 8] [-slurm] raise a cluster and leave it running, with a Slurm of its own
   down                        take it down, also when it is half up
   list                        the clusters that are up
   exec HOST|head [--] ARGV…   run a command on a node, or here on the head
@@ -34,6 +34,7 @@ type command struct {
 	name  string
 	slots int
 	nodes int
+	slurm bool
 	args  []string
 }
 
@@ -49,6 +50,7 @@ func main() {
 	if os.Args[1] == "up" {
 		flags.IntVar(&c.nodes, "n", 4, "nodes")
 		flags.IntVar(&c.slots, "slots", 8, "slots of each node")
+		flags.BoolVar(&c.slurm, "slurm", false, "with Slurm")
 	}
 	flags.Parse(os.Args[2:])
 	c.args = flags.Args()
@@ -85,7 +87,7 @@ func (c command) call(arguments string) string {
 
 func (c command) up(ctx context.Context) error {
 	began := time.Now()
-	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots})
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots, Slurm: c.slurm})
 	if errors.Is(err, testhosts.ErrExists) {
 		return fmt.Errorf("%w: end it first with %s", err, c.call("down"))
 	}

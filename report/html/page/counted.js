@@ -21,14 +21,17 @@ function rate(bits) {
   return Math.trunc((bits / 1000 ** power) * 10) / 10 + " " + ["", "k", "M", "G", "T", "P"][power];
 }
 
+// lasting says what facts.Duration of the program does.
 function lasting(seconds) {
   const [minute, hour, day] = [60, 3600, 86400];
   const long = Math.abs(seconds);
-  const three = (value) => String(Number(value.toPrecision(3)));
+  const sign = seconds < 0 ? "-" : "";
+  const brief = (value) => sign + (value < 9.95 ? Math.round(value * 10) / 10 : Math.round(value));
   if (long === 0) return "0 s";
-  if (long < 1) return three(seconds * 1000) + " ms";
-  if (long < 2 * minute) return three(seconds) + " s";
-  if (long < 2 * hour) return (seconds / minute).toFixed(0) + " min";
-  if (long < 2 * day) return (seconds / hour).toFixed(0) + " h";
-  return (seconds / day).toFixed(0) + " days";
+  if (long < 0.9995e-3) return brief(long * 1e6) + " µs";
+  if (long < 0.9995) return brief(long * 1e3) + " ms";
+  if (long < 2 * minute) return brief(long) + " s";
+  if (long < 2 * hour) return brief(long / minute) + " min";
+  if (long < 2 * day) return brief(long / hour) + " h";
+  return brief(long / day) + " days";
 }

@@ -56,7 +56,7 @@ function words(mesh, from, to) {
   const call = mesh.calls[from].get(to);
   const pair = data.names[from] + " → " + data.names[to] + ": ";
   if (!call) return pair + "not called";
-  return pair + (call.outcome ? call.outcome + " after " : "answered in ") + milliseconds(call.seconds) + " ms";
+  return pair + (call.outcome ? call.outcome + " after " : "answered in ") + lasting(call.seconds);
 }
 
 function heatMap(mesh, readout) {
@@ -112,7 +112,7 @@ function meshLegend(mesh, extra) {
   const legend = element("dl", { class: "legend" });
   const add = (key, sign, text) => legend.append(element("div", {}, element("dt", { class: "key " + key }, sign), element("dd", {}, text)));
   if (mesh.median) {
-    steps.forEach((step, i) => add("l" + i, "", "up to " + milliseconds(step * mesh.median) + " ms" + (i === 0 ? ", the median" : "")));
+    steps.forEach((step, i) => add("l" + i, "", "up to " + lasting(step * mesh.median) + (i === 0 ? ", the median" : "")));
     add("l" + steps.length, "", "slower");
   }
   add("lx", "×", extra ? "all failed" : "failed");

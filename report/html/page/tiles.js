@@ -8,7 +8,7 @@ function meshTiles(mesh, readout) {
     return element("span", { class: "l" + mesh.level(share.median) });
   };
   const told = (share) => share.made - share.failed + " of " + share.made + " answered" +
-    (share.median === undefined ? "" : ", the median in " + milliseconds(share.median) + " ms");
+    (share.median === undefined ? "" : ", the median in " + lasting(share.median));
   const tiles = data.names.map((name, i) => {
     const bad = mesh.suspect(mesh.out[i]) || mesh.suspect(mesh.into[i]);
     return element("button", {

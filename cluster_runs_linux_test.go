@@ -1,0 +1,45 @@
+package preflight_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+)
+
+// TestRunsAtOnce: runs that begin at the same moment on the same hosts, as cron and a
+// colleague have it, step aside for each other, and each of them meets.
+func TestRunsAtOnce(t *testing.T) {
+	cluster := raise(t, "at-once")
+	const rounds, runs = 4, 3
+	waited := 0
+	for range rounds {
+		reports := make([]checks.Report, runs)
+		var all sync.WaitGroup
+		for i := range reports {
+			all.Go(func() { reports[i] = judge(t, cluster) })
+		}
+		all.Wait()
+		if t.Failed() {
+			return // a report may be missing
+		}
+		for _, report := range reports {
+			if diff := cmp.Diff([]string{}, short(report.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			at := slices.IndexFunc(report.Checks, func(o checks.Outcome) bool { return o.Check == "rendezvous" })
+			if outcome := report.Checks[at]; outcome.Verdict != checks.Pass {
+				t.Errorf("rendezvous: %s %s", outcome.Verdict, outcome.Reason)
+			}
+			if seen := report.Nodes[0].Rendezvous; seen != nil && seen.Waited > 0 {
+				waited++
+			}
+		}
+	}
+	if waited == 0 {
+		t.Errorf("none of %d runs waited for another: they were not at the port at once", rounds*runs)
+	}
+}

@@ -1,0 +1,105 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+)
+
+// freePort is one that nobody holds at this moment.
+func freePort(t *testing.T) int {
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// Runs that begin at once serve on the same port one after the other, and each of them
+// meets in a store of its own.
+func TestRunsTakeTurns(t *testing.T) {
+	port := freePort(t)
+	var waited atomic.Int32
+	var all sync.WaitGroup
+	for run := range 8 {
+		all.Go(func() {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			token := fmt.Sprint("run", run)
+			host := Host{Token: token, Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: 20 * time.Second}
+			err := host.Serve(ctx, func(s Serving) {
+				if s.Waited > 0 {
+					waited.Add(1)
+				}
+				if s.Port != port {
+					t.Errorf("%s: %+v", token, s)
+				}
+				go func() {
+					defer leave()
+					for _, seen := range joinAll(t, join(token, "w1", port, 2, host.Generation), join(token, "w2", port, 2, host.Generation)) {
+						if seen.Failed != "" {
+							t.Errorf("%s: %+v", token, seen)
+						}
+					}
+				}()
+			})
+			if err != nil {
+				t.Errorf("%s: %v", token, err)
+			}
+		})
+	}
+	all.Wait()
+	if waited.Load() == 0 {
+		t.Error("nobody waited for anybody")
+	}
+}
+
+func TestAPreflightThatDoesNotLeave(t *testing.T) {
+	port := freePort(t)
+	turn, _, err := hostsys.TakeTurn(t.Context(), hostsys.TurnAtPort(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turn.End()
+	var got Serving
+	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: 50 * time.Millisecond}
+	if err := host.Serve(t.Context(), func(s Serving) { got = s }); err != nil {
+		t.Fatal(err)
+	}
+	want := hostsys.Taken{PID: os.Getpid(), UID: os.Getuid()}
+	if got.Taken == nil || *got.Taken != want || got.Port != 0 || got.Waited < 40*time.Millisecond {
+		t.Errorf("%+v, taken by %+v, want %+v", got, got.Taken, want)
+	}
+}
+
+// A preflight that was killed may let go of its turn before it does of its port.
+func TestAPortThatIsLetGoOfLate(t *testing.T) {
+	port := freePort(t)
+	turn, _, err := hostsys.TakeTurn(t.Context(), hostsys.TurnAtPort(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := net.Listen("tcp", fmt.Sprint(":", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() {
+		turn.End()
+		time.Sleep(20 * time.Millisecond)
+		held.Close()
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: 20 * time.Second}
+	if err := host.Serve(ctx, func(Serving) { leave() }); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,247 @@
+// Package srun carries to the nodes of a Slurm job by one step of that job a node: where
+// compute nodes keep ssh out, and into the environment that srun gives the ranks. What it
+// cannot start or loses is told in srun's own words.
+//
+// It refuses to ask Slurm for nodes: a job is there, or it reaches nobody. It knows no
+// login, no key and no port, and has one srun a node, so that nothing of one is taken for
+// another's and a node that says nothing costs only itself.
+package srun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/user"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/hostfile"
+	"preflight/hostsys"
+	"preflight/remote"
+)
+
+// Name is what traces call this carrier.
+const Name = "srun"
+
+// Carrier starts steps of the Slurm job that this process is in.
+type Carrier struct {
+	program string // srun's path
+	names   *hostsys.Names
+	user    string
+}
+
+// New fails outside a Slurm job, and where there is no srun.
+func New() (*Carrier, error) {
+	if os.Getenv("SLURM_JOB_ID") == "" {
+		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
+	}
+	program, err := exec.LookPath("srun")
+	if err != nil {
+		return nil, fmt.Errorf("there is no srun to reach the nodes of this Slurm job with: %w", err)
+	}
+	c := &Carrier{program: program, names: hostsys.NewNames("")}
+	if me, err := user.Current(); err == nil {
+		c.user = me.Username
+	}
+	return c, nil
+}
+
+// Close has nothing to end that nodes share.
+func (c *Carrier) Close() error { return nil }
+
+// Dial only names the node: its step begins with the command. The address is where its name
+// leads from here, if anywhere.
+func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
+	trace := &remote.Trace{Carrier: Name, User: c.user}
+	host := hostfile.Bare(name)
+	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
+		trace.Address = netip.Addr.Unmap(found[0]).String()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
+	}
+	return &step{carrier: c, node: host, closed: make(chan struct{})}, trace, nil
+}
+
+// options of every srun: one task, beside whatever runs in the job (--overlap, since Slurm
+// 20.11; without it the step would wait for the CPUs of the others), on all processors of
+// the node and with nothing of MPI's. --chdir is of a directory that every node has.
+var options = []string{"--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
+
+// step is one srun. It is a connection from which one command is started.
+type step struct {
+	carrier *Carrier
+	node    string
+
+	once   sync.Once
+	closed chan struct{}
+
+	mu      sync.Mutex
+	command *exec.Cmd // nil before the step
+	ended   <-chan struct{}
+	pipes   []io.Closer
+	cut     bool // it was we who ended it
+	said    remote.Tail
+}
+
+// Start runs the command, which is for a shell, as the step's task.
+func (s *step) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := func(err error) (*remote.Process, *remote.Error) {
+		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.StepFailed, Err: err}
+	}
+	if s.isClosed() {
+		return failed(os.ErrClosed)
+	}
+	// Pipes of our own: those of exec.Cmd are closed when it has ended, read or not.
+	theirIn, stdin, err := os.Pipe()
+	if err != nil {
+		return failed(err)
+	}
+	defer theirIn.Close()
+	stdout, theirOut, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return failed(err)
+	}
+	defer theirOut.Close()
+	s.pipes = []io.Closer{stdin, stdout}
+	s.said.Full = func() {} // the caller's has a limit
+	cmd := exec.Command(s.carrier.program, append(options[:len(options):len(options)], "--nodelist="+s.node, "/bin/sh", "-c", command)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, io.MultiWriter(stderr, &s.said)
+	cmd.WaitDelay = closeGrace
+	ended, err := hostsys.Start(cmd)
+	if err != nil {
+		stdin.Close()
+		stdout.Close()
+		return failed(err)
+	}
+	s.command, s.ended = cmd, ended
+	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: s.exit}, nil
+}
+
+// exit is how the task ended: srun's status is its task's.
+func (s *step) exit() remote.Exit {
+	<-s.ended
+	status, isUnix := s.command.ProcessState.Sys().(syscall.WaitStatus)
+	code := s.command.ProcessState.ExitCode()
+	switch {
+	case isUnix && status.Signaled():
+		return remote.Exit{Status: -1}
+	case code > 128:
+		return remote.Exit{Status: -1, Signal: strings.TrimPrefix(cmp.Or(unix.SignalName(syscall.Signal(code-128)), fmt.Sprint(code-128)), "SIG")}
+	}
+	return remote.Exit{Status: code}
+}
+
+// Alive is false: srun says nothing of a node that is silent.
+func (s *step) Alive() bool { return false }
+
+// Wait returns when srun has ended.
+func (s *step) Wait() error {
+	select {
+	case <-s.ended:
+	case <-s.closed:
+	}
+	return io.EOF
+}
+
+// taskEnded is how srun tells the end of a task that it had started.
+//
+// Source: SchedMD/slurm 22.05, src/srun/libsrun/task_state.c and srun_job.c; "srun: error: w2: task 0: Killed".
+var taskEnded = regexp.MustCompile(`task \d+: `)
+
+// Broken is what srun says of a step that was not to be had, or was taken away.
+func (s *step) Broken() *remote.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.command == nil || s.cut {
+		return nil
+	}
+	select {
+	case <-s.ended:
+	default:
+		return nil
+	}
+	said := s.said.Text()
+	if s.command.ProcessState.Success() || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+		return nil
+	}
+	return &remote.Error{Cause: remote.StepFailed, Err: errors.New(said)}
+}
+
+// LookOut watches a srun that keeps waiting: what it has said so far may be why.
+func (s *step) LookOut(context.Context) remote.Lookout { return lookout{s} }
+
+type lookout struct{ step *step }
+
+func (l lookout) Tell(failure *remote.Error) {
+	switch said := l.step.said.Text(); {
+	case failure == nil:
+	case said != "":
+		failure.Cause, failure.Err = remote.StepFailed, fmt.Errorf("still waiting after %s: %s", failure.Detail["after"], said)
+	default:
+		failure.Err = fmt.Errorf("nothing came through srun within %s, and it says nothing either", failure.Detail["after"])
+	}
+}
+
+func (lookout) Dismiss() {}
+
+func (s *step) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// closeGrace is how long srun may take to end its step when it is told to. A task whose srun
+// was killed is ended by Slurm within seconds.
+const closeGrace = time.Second
+
+// Close ends the step: with its standard input, by the signal at which srun ends it at once,
+// hung tasks as well, and at last without srun.
+func (s *step) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, pipe := range s.pipes {
+			pipe.Close()
+		}
+		if s.command == nil {
+			return
+		}
+		select {
+		case <-s.ended:
+			return
+		default:
+		}
+		s.cut = true
+		s.command.Process.Signal(unix.SIGTERM)
+		killing := time.AfterFunc(closeGrace, func() {
+			select {
+			case <-s.ended:
+			default:
+				hostsys.KillGroup(s.command)
+			}
+		})
+		go func() {
+			<-s.ended
+			killing.Stop()
+		}()
+	})
+	return nil
+}
