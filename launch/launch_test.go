@@ -166,3 +166,15 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 }
+
+func TestImportedBy(t *testing.T) {
+	for module, want := range map[string]Imported{"torch": ByTorch, "types": ByTorch, "numpy": ByTorch, "deepspeed": ByDeepSpeed, "psutil": ByDeepSpeed, "calendar": NotImported, "utils": NotImported} {
+		if got := ImportedBy(module); got != want {
+			t.Errorf("%s: %d, want %d", module, got, want)
+		}
+	}
+	all := Modules([]string{"calendar", "torch"})
+	if !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) || !slices.Contains(all, "calendar") {
+		t.Errorf("%v", all)
+	}
+}

@@ -2,12 +2,12 @@ package launch
 
 import "slices"
 
-// Imported is a module that training imports whatever the script is, and does not come
-// through without: with an empty file of its name in the script's way the ranks die.
+// Imported is who imports a module, whatever the script is, and does not come up without
+// it: with an empty file of its name in python's way the ranks die.
 //
-// Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11, in
-// the import of torch, one step of AdamW by DistributedDataParallel with a DataLoader, and
-// the import of deepspeed.
+// Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11: the
+// import of torch, a step of AdamW by DistributedDataParallel with a DataLoader, and the
+// import of deepspeed.launcher.launch.
 type Imported int
 
 const (
@@ -17,15 +17,20 @@ const (
 	ByTorch
 )
 
+// imported has no module that torch and DeepSpeed import and come up without, as calendar.
 var imported = map[Imported][]string{
 	ByTorch: {
 		"ast", "asyncio", "base64", "bisect", "collections", "colorsys", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "ctypes",
-		"dataclasses", "datetime", "decimal", "dis", "email", "fnmatch", "getpass", "glob", "graphlib", "gzip", "heapq", "http", "inspect", "json",
-		"keyword", "linecache", "logging", "mmap", "mpmath", "multiprocessing", "numbers", "numpy", "opcode", "operator", "pathlib", "pickle", "pkgutil",
-		"platform", "pprint", "profile", "queue", "quopri", "random", "re", "reprlib",
+		"dataclasses", "datetime", "decimal", "dis", "email", "enum", "fnmatch", "fractions", "functools", "getpass", "glob", "graphlib", "heapq",
+		"hmac", "http", "importlib", "inspect", "json", "keyword", "linecache", "logging", "mmap", "mpmath", "multiprocessing", "numbers", "numpy",
+		"opcode", "operator", "pathlib", "pickle", "pkgutil", "platform", "pprint", "profile", "queue", "quopri", "random", "re", "reprlib", "secrets",
+		"selectors", "shutil", "signal", "socket", "ssl", "string", "struct", "subprocess", "sympy", "sysconfig", "tempfile", "textwrap", "threading",
+		"timeit", "token", "tokenize", "torch", "torchgen", "traceback", "triton", "types", "typing", "typing_extensions", "unittest", "urllib", "uuid",
+		"warnings", "weakref",
 	},
 	ByDeepSpeed: {
-		"annotated_types", "argparse", "deepspeed", "packaging", "psutil", "pydantic", "pydantic_core",
+		"annotated_types", "argparse", "deepspeed", "ipaddress", "packaging", "psutil", "pydantic", "pydantic_core", "tqdm", "typing_inspection",
+		"zoneinfo",
 	},
 }
 

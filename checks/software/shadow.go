@@ -89,14 +89,18 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	if script := ranks.ScriptAt(p, node); script != nil && s.In == facts.InScriptDir && script.Path == s.Path {
 		where = "is the script itself, and"
 	}
-	f.Summary = fmt.Sprintf("%s %s is imported in place of python's or the installed %s", name, where, s.Module)
+	whose := "python's own"
+	if strings.Contains(s.Hides, "-packages/") {
+		whose = "the installed"
+	}
+	f.Summary = fmt.Sprintf("%s %s is imported in place of %s %s", name, where, whose, s.Module)
 	f.Remedy = []fix.Command{fix.On("ls -ld %s", fix.Path(s.Path)), fix.On("mv -n %s %s   # and import it by that name; in a repository: git mv", fix.Path(s.Path), fix.Path(renamed(s.Path)))}
 	f.WouldSee = fmt.Sprintf("ImportError: cannot import name … from '%[1]s' (%[2]s), or AttributeError: module '%[1]s' has no attribute …", s.Module, s.Path)
 	switch {
 	case !byRanks && !byLauncher:
 		return f, false
 	case s.Copy:
-		f.Verdict = checks.Warn
+		f.Verdict, f.Remedy = checks.Warn, f.Remedy[:1]
 		f.Summary = fmt.Sprintf("a copy of %s %s is imported, and not the installed one", s.Module, where)
 		f.WouldSee = "whatever that copy does: the versions that are installed, and compared here, say nothing of it"
 	case by != launch.NotImported && by >= needs && needs != launch.NotImported: // fails
