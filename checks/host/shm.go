@@ -208,7 +208,7 @@ var SHMWritable = checks.Check{
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
 		}
 		if !ranks.UsesNCCL(view) {
-			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: "+node.SHM.WriteError
+			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"an OSError of their first lock (multiprocessing.SemLock)"
 		}
 		return []checks.Finding{f}
 	}),

@@ -120,7 +120,9 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
 	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
-	f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...) // taken out first, then set
+	if f.Verdict == checks.Fail { // taken out first, then set
+		f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...)
+	}
 	return []checks.Finding{f}
 }
 
