@@ -16,6 +16,7 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/compare"
 	"preflight/checks/engine"
+	"preflight/cmd/preflight/internal/baseline"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
@@ -56,19 +57,19 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	baseline, err := config.baseline(later.Launch)
+	was, err := config.baseline(later.Launch)
 	if err != nil {
 		return err
 	}
-	wanted, err := covered(agreement.Drifted(*baseline, later.Fleet, later.Launch), scopes, file.Path)
+	wanted, err := covered(agreement.Drifted(*was, later.Fleet, later.Launch), scopes, file.Path)
 	if err != nil {
 		return err
 	}
-	accepted, err := report.Accepted(text, later, wanted)
+	accepted, err := baseline.Accepted(text, later, wanted)
 	if err != nil {
 		return err
 	}
-	taken, left, err := config.difference(*baseline, accepted, later)
+	taken, left, err := config.difference(*was, accepted, later)
 	if err != nil {
 		return err
 	}
