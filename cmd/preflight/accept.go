@@ -94,12 +94,18 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 }
 
 func scopesOf(names []string) (scopes []agreement.Scope, err error) {
-	for _, name := range names {
-		scope, wrong := agreement.ReadScope(name)
-		if wrong != nil {
-			err = errors.Join(err, fmt.Errorf("--accept: %w", wrong))
+	for _, several := range names {
+		each := []string{several}
+		if !strings.Contains(several, "[") { // where a comma is one of a set of numbers
+			each = strings.Split(several, ",")
 		}
-		scopes = append(scopes, scope)
+		for _, name := range each {
+			scope, wrong := agreement.ReadScope(strings.TrimSpace(name))
+			if wrong != nil {
+				err = errors.Join(err, fmt.Errorf("--accept: %w", wrong))
+			}
+			scopes = append(scopes, scope)
+		}
 	}
 	return scopes, err
 }
