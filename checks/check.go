@@ -132,7 +132,8 @@ type Finding struct {
 	Summary  string   `json:"summary"`
 	Got      string   `json:"got,omitempty"`
 	Want     string   `json:"want,omitempty"`
-	Fix      []string `json:"fix,omitempty"` // Remedy, as folding has addressed it
+	Fix      []string `json:"fix,omitempty"`   // the commands of Remedy, as folding has addressed them
+	Notes    []string `json:"notes,omitempty"` // what else Remedy says to do, which no command does
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
@@ -148,7 +149,7 @@ type Finding struct {
 	// this one has: one cause, which counts there. "" for a cause of its own.
 	SharesCause string `json:"shares_cause,omitempty"`
 
-	// Remedy are the commands to paste, as a check has them.
+	// Remedy are the commands to paste and the notes on what else to do, as a check has them.
 	Remedy []fix.Command `json:"-"`
 	// Weighed is whether the check has asked the policy itself what each thing weighs that it
 	// found: then nobody else does.

@@ -7,12 +7,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 
 	"preflight/checks"
 	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
 	"preflight/checks/compare"
 	"preflight/hostfile"
 )
@@ -42,6 +45,53 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	if hidden := len(diffs) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("%d more differences: -v shows them", hidden)))
 	}
+}
+
+// Unshown are the differences between the nodes that no finding shows.
+func (w Words) Unshown() []checks.FactDiff {
+	return slices.DeleteFunc(slices.Clone(w.report.Diff), func(d checks.FactDiff) bool {
+		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
+	})
+}
+
+// shows is whether a finding is about a fact, or tells of some node that is unlike most what
+// it has there: the value stands among what was got, of a section that its check looks at.
+func shows(f checks.Finding, d checks.FactDiff) bool {
+	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
+		return true
+	}
+	check, _ := catalogue.Lookup(f.Check)
+	if f.Verdict == checks.Unknown || !slices.Contains(check.Needs, compare.SectionOf(d.Fact)) {
+		return false
+	}
+	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool {
+		isOf := func(node string) bool { return slices.Contains(f.Nodes, node) }
+		return slices.ContainsFunc(g.Nodes, isOf) && hasWord(f.Got, Value(d.Fact, g.Value))
+	})
+}
+
+// hasWord is whether a text has a word, or several, with nothing of another one around.
+func hasWord(text, word string) bool {
+	for at := 0; word != ""; {
+		found := strings.Index(text[at:], word)
+		if found < 0 {
+			return false
+		}
+		at += found + len(word)
+		if !isWordly(text[:at-len(word)], true) && !isWordly(text[at:], false) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWordly is whether a text ends, or begins, in the middle of a word.
+func isWordly(text string, ends bool) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	if ends {
+		r, _ = utf8.DecodeLastRuneInString(text)
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.

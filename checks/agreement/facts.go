@@ -53,11 +53,8 @@ func unknownFact(path string) error {
 			namesakes = append(namesakes, d.Path)
 		}
 	}
-	hint := "preflight facts lists them"
-	if near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Nearest(path, paths, max(3, len(path)/3))); near != "" {
-		hint = fmt.Sprintf("the nearest is %q", near)
-	}
-	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: %s", path, hint)}
+	near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Meant(path, paths))
+	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(compare.DidYouMean(near), ": preflight facts lists them"))}
 }
 
 // UnknownFactError says that no node can tell such a fact, and which is near.

@@ -16,6 +16,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
+	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 )
@@ -241,7 +242,7 @@ func NoCheck(id string) string {
 	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
-			near = fmt.Sprintf(": the nearest is %q", ids[at])
+			near = compare.DidYouMean(ids[at])
 		}
 	}
 	return fmt.Sprintf("unknown check %q%s", id, near)
