@@ -115,6 +115,8 @@ var rooms = []room{
 	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
+	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
+	{"cmd/preflight/internal/baseline", []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
 	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report"}, nil, "what is shown while a run is under way, which it must not change"},
 
 	{"testhosts/...", []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},

@@ -119,7 +119,7 @@ type Launcher struct {
 	// program name: ompi_info, mpirun, mpiname, sinfo, srun.
 	Backends map[string]string `json:"backends"`
 	// MPIRun is whose the mpirun among them is, nil where there is none.
-	MPIRun *MPIRun `json:"mpirun,omitempty"`
+	MPIRun *MPIRun `json:"mpirun"`
 	// DeepSpeed is the launcher script in PATH, or the program the launch command
 	// begins with, and Interpreter the python its first line names; both "" when
 	// there is none.

@@ -61,7 +61,7 @@ type Torch struct {
 	NCCLWheel string `json:"nccl_wheel,omitempty"`
 	// CUDALibrary is torch's library of what it does on GPUs, which NCCL is linked into or
 	// by; "" where there is none.
-	CUDALibrary string `json:"cuda_library,omitempty" fact:"own"`
+	CUDALibrary string `json:"cuda_library" fact:"own"`
 }
 
 // NCCLLibrary is one libnccl.so.2 found and the version read from its bytes.

@@ -58,7 +58,7 @@ func unrecordedOf(path string, kind reflect.Type, fields map[string]any, visit f
 			unrecordedOf(path, field.Type, fields, visit)
 		case there:
 			unrecorded(join(path, recorded.name), field, value, visit)
-		case !slices.Contains(strings.Split(options, ","), "omitempty"):
+		case !slices.Contains(strings.Split(options, ","), "omitempty"), field.Tag.Get("lasting") == "no": // which a normalized file never has
 			visit(join(path, recorded.name))
 		}
 	}

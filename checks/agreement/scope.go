@@ -115,7 +115,11 @@ func TopicNames() (names []string) {
 
 // unknownScope names what was likely meant.
 func unknownScope(name string) error {
-	if near := compare.Nearest(strings.ToLower(name), append(TopicNames(), sections()...), max(1, len(name)/4)); near != "" {
+	all := slices.Concat(TopicNames(), sections(), OwnFacts())
+	for _, known := range knownFacts() {
+		all = append(all, known.Path)
+	}
+	if near := compare.Nearest(strings.ToLower(name), all, max(1, len(name)/4)); near != "" {
 		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q: the nearest is %q", name, near)}
 	}
 	return unknownFact(name)

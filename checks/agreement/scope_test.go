@@ -37,7 +37,8 @@ func TestScope(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"shm.sise":      `there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"shm.sise":      `there is no fact or topic "shm.sise": the nearest is "shm.size"`,
+		"Host.hostname": `there is no fact or topic "Host.hostname": the nearest is "host.hostname"`,
 		"hostnam":       `there is no fact or topic "hostnam": the nearest is "hostname"`,
 		"drivers":       `there is no fact or topic "drivers": the nearest is "driver"`,
 		"nvml.cards.[0": `"nvml.cards.[0": `,

@@ -16,6 +16,7 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/compare"
 	"preflight/checks/engine"
+	"preflight/cmd/preflight/internal/baseline"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
@@ -56,19 +57,19 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	baseline, err := config.baseline(later.Launch)
+	was, err := config.baseline(later.Launch)
 	if err != nil {
 		return err
 	}
-	wanted, err := covered(agreement.Drifted(*baseline, later.Fleet, later.Launch), scopes, file.Path)
+	wanted, err := covered(agreement.Drifted(*was, later.Fleet, later.Launch), scopes, file.Path)
 	if err != nil {
 		return err
 	}
-	accepted, err := report.Accepted(text, later, wanted)
+	accepted, err := baseline.Accepted(text, later, wanted)
 	if err != nil {
 		return err
 	}
-	taken, left, err := config.difference(*baseline, accepted, later)
+	taken, left, err := config.difference(*was, accepted, later)
 	if err != nil {
 		return err
 	}
@@ -93,12 +94,18 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 }
 
 func scopesOf(names []string) (scopes []agreement.Scope, err error) {
-	for _, name := range names {
-		scope, wrong := agreement.ReadScope(name)
-		if wrong != nil {
-			err = errors.Join(err, fmt.Errorf("--accept: %w", wrong))
+	for _, several := range names {
+		each := []string{several}
+		if !strings.Contains(several, "[") { // where a comma is one of a set of numbers
+			each = strings.Split(several, ",")
 		}
-		scopes = append(scopes, scope)
+		for _, name := range each {
+			scope, wrong := agreement.ReadScope(strings.TrimSpace(name))
+			if wrong != nil {
+				err = errors.Join(err, fmt.Errorf("--accept: %w", wrong))
+			}
+			scopes = append(scopes, scope)
+		}
 	}
 	return scopes, err
 }

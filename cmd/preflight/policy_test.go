@@ -208,7 +208,7 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is not one of error, warning, off`,
 		"severity:\n- {check: shm-size}":                                                 `p:2: severity: this entry is missing "severity:"`,
 		"severity:\n- {check: shm-size, fact: shm.size, severity: off}":                  `p:2: fact: findings of shm-size are not of single facts: those of drift are`,
-		"severity:\n- {check: drift, fact: shm.sise, severity: off}":                     `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"severity:\n- {check: drift, fact: shm.sise, severity: off}":                     `p:2: there is no fact or topic "shm.sise": the nearest is "shm.size"`,
 		"severity:\n- {check: drift, fact: shm.size}":                                    `p:2: severity: this entry is missing "severity:"`,
 		"severity:\n  drift:\n    drivr: off\n    gpus: none":                            `p:3: there is no fact or topic "drivr": the nearest is "driver"` + "\n" + `p:4: severity: "none" is not one of error, warning, off`,
 		"severity:\n  shm-size: {shm.size: off}":                                         `p:2: severity: must be a single value`,

@@ -1,4 +1,4 @@
-package report
+package baseline
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"preflight/checks/engine"
 	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/report"
 )
 
 func recorded(t *testing.T, fleet fleettest.Fleet, render func(*bytes.Buffer, checks.Report) error) []byte {
@@ -23,9 +24,9 @@ func recorded(t *testing.T, fleet fleettest.Fleet, render func(*bytes.Buffer, ch
 	return text.Bytes()
 }
 
-func normalizedTo(text *bytes.Buffer, r checks.Report) error { return Normalized(text, r) }
+func normalizedTo(text *bytes.Buffer, r checks.Report) error { return report.Normalized(text, r) }
 
-func wholeTo(text *bytes.Buffer, r checks.Report) error { return JSON(text, r) }
+func wholeTo(text *bytes.Buffer, r checks.Report) error { return report.JSON(text, r) }
 
 // changed are two looks at a fleet between which much has changed.
 func changed() (before, after fleettest.Fleet) {
@@ -46,7 +47,7 @@ func changed() (before, after fleettest.Fleet) {
 
 func differing(t *testing.T, text []byte, after fleettest.Fleet) []checks.Change {
 	t.Helper()
-	was, err := Read(bytes.NewReader(text))
+	was, err := report.Read(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,7 @@
-package report
+// Package baseline takes single changes into a saved run.
+//
+// It refuses to touch anything else of the file, and to judge whether a change was meant.
+package baseline
 
 import (
 	"bytes"
@@ -6,21 +9,22 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
+	"preflight/cmd/preflight/internal/edit"
 	"preflight/facts"
-	"preflight/report/internal/edit"
+	"preflight/report"
 )
 
 // Accepted is the text of a saved run in which some changes have happened that a later run
 // shows. Every other byte is as it was. Where a fact came or went with what holds it (torch's
 // version with torch), that comes or goes as a whole.
 func Accepted(saved []byte, later checks.Report, changes []checks.Change) ([]byte, error) {
-	was, err := Read(bytes.NewReader(saved))
+	was, err := report.Read(bytes.NewReader(saved))
 	if err != nil {
 		return nil, err
 	}
-	render := JSON[checks.Report]
+	render := report.JSON[checks.Report]
 	if was.Normalized {
-		render = Normalized
+		render = report.Normalized
 	}
 	var now bytes.Buffer
 	if err := render(&now, later); err != nil {
