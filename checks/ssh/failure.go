@@ -30,12 +30,12 @@ type failure struct {
 	wouldSee string // "" is the check's own
 }
 
-// blame is what a failure on the way in is of, for a launch that needs no ssh.
+// blame is what a failure on the way in is of, for a launch that needs no ssh; the zero
+// value is ssh alone: its server, keys and accounts, or our program.
 type blame int
 
 const (
-	// sshAlone: the server, its keys and accounts, or our program.
-	sshAlone blame = iota
+	_ blame = iota
 	// hostOrPort: a machine that is down, or a firewall before the port of ssh; the latter where
 	// a Slurm job has the machine, which is up then.
 	hostOrPort
