@@ -39,13 +39,15 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 	var folded []checks.Finding
 	at := map[string]int{}
 	for _, f := range findings {
-		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee}, f.Remedies()...), "\x00")
+		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee, f.SharesCause}, f.Remedies()...), "\x00")
 		if i, seen := at[key]; seen {
 			folded[i].Nodes = append(folded[i].Nodes, f.Nodes...)
+			folded[i].Changes = append(folded[i].Changes, f.Changes...)
 			continue
 		}
 		at[key] = len(folded)
 		f.Nodes = append([]string{}, f.Nodes...) // never null in JSON, never the check's own slice
+		f.Changes = slices.Clip(f.Changes)
 		folded = append(folded, f)
 	}
 	for i := range folded {
@@ -58,9 +60,13 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 }
 
 func (r addressing) writeNodes(f *checks.Finding) {
-	f.Fix = nil
+	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		f.Fix = append(f.Fix, command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}))
+		if line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}); isCommand {
+			f.Fix = append(f.Fix, line)
+		} else {
+			f.Notes = append(f.Notes, line)
+		}
 	}
 	f.Remedy = nil
 	if len(f.Nodes) > 0 {

@@ -18,8 +18,8 @@ type Audience struct {
 	IsRoot   func(node string) bool // whether we log in there as root, "" for the launching machine
 }
 
-// Addressed is the line to paste.
-func (c Command) Addressed(to Audience) string {
+// Addressed is the line to paste, or where no command does it a note that says what to do.
+func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	nodes := to.Nodes
 	if c.at != nil {
 		nodes = c.at
@@ -30,16 +30,16 @@ func (c Command) Addressed(to Audience) string {
 		each = hostfile.Bare(nodes[0])
 	}
 	code, remark := c.write(to.names(nodes), each, to.isRoot(nodes, remote || c.place == console))
-	line := code.String()
+	line = code.String()
 	switch {
 	case c.place == note:
-		return "# " + remark.String()
+		return remark.String(), false
 	case (remote || c.place == eachHost) && slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) }):
-		return "# by hand: what these machines are called is no text to paste into a shell"
+		return "by hand: what these machines are called is no text to paste into a shell", false
 	case code.refused && remote:
-		return to.remoteShell(nodes) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell"
+		return to.remoteShell(nodes) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell", true
 	case code.refused:
-		return "# by hand: what was sent is no text to paste into a shell"
+		return "by hand: what was sent is no text to paste into a shell", false
 	case remote && c.place == onNodes && to.Srun:
 		line = to.remoteShell(nodes) + " sh -c " + Quote(line)
 	case remote && c.place == onNodes:
@@ -50,7 +50,7 @@ func (c Command) Addressed(to Audience) string {
 	if remark.Len() > 0 {
 		line += remarkMark + remark.String()
 	}
-	return line
+	return line, true
 }
 
 // isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in
