@@ -41,7 +41,7 @@ func TestSlurm(t *testing.T) {
 			for name, plant := range test.plant {
 				plantOn(t, cluster, name, plant)
 			}
-			argv := slices.Concat([]string{binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--format", "json", "--skip", "launcher-*,ssh-between-nodes"}, test.words)
+			argv := slices.Concat([]string{binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--format", "json", "--skip", "launcher-*,ssh-between-nodes,torch-same,deepspeed-same"}, test.words)
 			cmd := cluster.OnHead(t.Context(), argv...)
 			if test.job {
 				cmd = cluster.InSlurmJob(t.Context(), argv...)

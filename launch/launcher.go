@@ -202,10 +202,10 @@ func (p Prediction) StartedBy() Launcher {
 // they do not.
 func (p Prediction) WithoutSSH(node string) string {
 	switch by := p.StartedBy(); {
-	case by.SSH, p.AsksFirst && len(p.Hosts) > 0 && node == p.Hosts[0].Name:
-		return ""
-	case by.Name == "":
+	case p.NoSSH, p.Torchrun():
 		return "the command is typed on every node"
+	case by.Name == "", by.SSH, p.AsksFirst && len(p.Hosts) > 0 && node == p.Hosts[0].Name:
+		return ""
 	case by.SrunInJob:
 		return by.Program() + " starts ranks by srun in a Slurm job"
 	default:

@@ -82,3 +82,42 @@ func TestLaunchers(t *testing.T) {
 		t.Error("the first is the default")
 	}
 }
+
+// TestWithoutSSH: who needs a login where, inside a Slurm job and outside.
+func TestWithoutSSH(t *testing.T) {
+	job := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: []facts.Setting{{Name: "SLURM_JOB_ID", Value: "7"}}}}}
+	none := &facts.Node{Facts: facts.Facts{Env: &facts.Env{}}}
+	typed := Options{HostsFile: "hostfile", Script: "train.py", Interpreter: "/py", WorkDir: "/job"}
+	for name, c := range map[string]struct {
+		head  *facts.Node
+		with  func(*Options)
+		first string // of the first host
+		other string
+	}{
+		"pdsh":             {job, func(*Options) {}, "", ""},
+		"srun":             {none, func(o *Options) { o.Launcher, o.Script = "slurm", "" }, "srun starts ranks without ssh", "srun starts ranks without ssh"},
+		"srun, a command":  {none, func(o *Options) { o.Launcher = "slurm" }, "", "srun starts ranks without ssh"},
+		"srun, unasked":    {none, func(o *Options) { o.Launcher, o.NoSSHCheck, o.MasterAddr = "slurm", true, "10.0.0.1" }, "srun starts ranks without ssh", "srun starts ranks without ssh"},
+		"srun, an address": {none, func(o *Options) { o.Launcher, o.MasterAddr = "slurm", "10.0.0.1" }, "", "srun starts ranks without ssh"},
+		"mpirun":           {none, func(o *Options) { o.Launcher, o.Script = "openmpi", "" }, "", ""},
+		"mpirun in a job":  {job, func(o *Options) { o.Launcher, o.Script = "openmpi", "" }, "mpirun starts ranks by srun in a Slurm job", "mpirun starts ranks by srun in a Slurm job"},
+		"torchrun":         {none, func(o *Options) { o.Rendezvous, o.RdzvEndpoint = RendezvousC10d, "w1" }, "the command is typed on every node", "the command is typed on every node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := typed
+			o.Hosts = hosts(2, 2)
+			c.with(&o)
+			p, err := Predict(o, c.head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, other := p.WithoutSSH(p.Hosts[0].Name), p.WithoutSSH(p.Hosts[1].Name)
+			if first != c.first || other != c.other {
+				t.Errorf("first host: %q, want %q; another: %q, want %q", first, c.first, other, c.other)
+			}
+			if by := p.StartedBy(); by.NodesLogIn && !by.SSH || by.SSH != (c.other == "") {
+				t.Errorf("%+v", by)
+			}
+		})
+	}
+}

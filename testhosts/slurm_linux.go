@@ -107,7 +107,7 @@ func (c *Cluster) raiseSlurm(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("Slurm gives out %q of %d nodes", strings.Fields(idle), len(c.Nodes)), err)
+			return errors.Join(fmt.Errorf("idle in Slurm are %q of %d nodes", strings.Fields(idle), len(c.Nodes)), err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -30,12 +30,12 @@ type failure struct {
 	wouldSee string // "" is the check's own
 }
 
-// blame is what a failure on the way in is of, for a launch that needs no ssh.
+// blame is what a failure on the way in is of, for a launch that needs no ssh; the zero
+// value is ssh alone: its server, keys and accounts, or our program.
 type blame int
 
 const (
-	// sshAlone: the server, its keys and accounts, or our program.
-	sshAlone blame = iota
+	_ blame = iota
 	// hostOrPort: a machine that is down, or a firewall before the port of ssh; the latter where
 	// a Slurm job has the machine, which is up then.
 	hostOrPort
@@ -105,17 +105,17 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 // weighed is what a failure is to this launch: where that starts its ranks without ssh, only
 // our own way in is closed, and nothing is known of the node.
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
-	why := p.WithoutSSH(node.Name)
+	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
 	case node.SSH.Carrier != "":
-		if by := p.StartedBy(); by.SSH && f.Verdict != checks.Unknown {
+		if by.SSH && f.Verdict != checks.Unknown {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
 		}
 		return f
-	case why == "" && !p.StartedBy().SSH:
+	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself asks this host
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
-		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(p.StartedBy().Program()))}, f.Remedy...)
+		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(by.Program()))}, f.Remedy...)
 		return f
 	case why == "", f.Verdict == checks.Unknown, what.blames == host, what.blames == hostOrPort && !p.SlurmJob:
 		return f
@@ -126,7 +126,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	switch {
 	case p.SlurmJob:
 		way = viaSrun
-	case p.StartedBy().Allocation == "":
+	case by.Allocation == "":
 		return f
 	}
 	f.Summary += "; --via srun goes there as the ranks do, past pam_slurm_adopt and nodes without sshd"
