@@ -13,7 +13,11 @@ import (
 // of slots after a colon ("node[01-16],gpu7:4", "[fe80::1]:8"). Without one,
 // Slots is nil: whoever writes -w wants to look at nodes, and what they should
 // have is not stated. More than one colon outside brackets is an IPv6 address
-// without slots. A name that occurs twice is an error.
+// without slots.
+//
+// Items may overlap: a host is one however often it is named, as to pdsh 2.34 and
+// ClusterShell 1.9, and stands where it is named first. Two numbers of slots for one
+// host are an error.
 func ParseHosts(spec string) ([]Host, error) {
 	items, err := splitSet(spec)
 	if err != nil {
@@ -53,7 +57,26 @@ func ParseHosts(spec string) ([]Host, error) {
 	if len(hosts) == 0 {
 		return nil, fmt.Errorf("node set %q names no host", spec)
 	}
-	return distinct(hosts)
+	return union(hosts)
+}
+
+// union has every host once, with the slots that any mention of it states.
+func union(hosts []Host) (all []Host, err error) {
+	at := make(map[string]int, len(hosts))
+	for _, host := range hosts {
+		i, seen := at[host.Name]
+		switch {
+		case !seen:
+			at[host.Name] = len(all)
+			all = append(all, host)
+		case host.Slots == nil:
+		case all[i].Slots == nil:
+			all[i].Slots = host.Slots
+		case len(all[i].Slots) != len(host.Slots):
+			return nil, fmt.Errorf("host %q has %d slots in one place and %d in another; write them once", host.Name, len(all[i].Slots), len(host.Slots))
+		}
+	}
+	return all, nil
 }
 
 // splitSlots takes ":N" off an item; slots is -1 when it has none.

@@ -19,6 +19,10 @@ func TestParseHosts(t *testing.T) {
 		"[fe80::1]":     {{Name: "[fe80::1]"}},
 		"[fe80::1]:1":   {{Name: "[fe80::1]", Slots: []int{0}}},
 		"fe80::[1-2]":   {{Name: "fe80::1"}, {Name: "fe80::2"}},
+		"w1,w[1-2]":     {{Name: "w1"}, {Name: "w2"}},
+		"w[2-3],w[1-2]": {{Name: "w2"}, {Name: "w3"}, {Name: "w1"}},
+		"w[1-2]:1,w2":   {{Name: "w1", Slots: []int{0}}, {Name: "w2", Slots: []int{0}}},
+		"w2,w[1-2]:1":   {{Name: "w2", Slots: []int{0}}, {Name: "w1", Slots: []int{0}}},
 		"a b,c":         {{Name: "a"}, {Name: "b"}, {Name: "c"}},
 	} {
 		got, err := ParseHosts(spec)
@@ -36,7 +40,7 @@ func TestParseHostsRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
 		"":                      "names no host",
 		",":                     "names no host",
-		"w1,w[1-2]":             `"w1" is named twice`,
+		"w1:2,w[1-2]:4":         `"w1" has 2 slots in one place and 4 in another`,
 		"w1:":                   "comes a number of slots",
 		":4":                    "comes a number of slots",
 		"w1:ssh":                "comes a number of slots",

@@ -64,8 +64,9 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.WithHint(flagError(err), "%s --help lists the flags", c.CommandPath())
+		return usage.WithHint(flagError(c, err), "%s --help lists the flags", c.CommandPath())
 	})
+	groupedHelp(root)
 	strictCompletion(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
 		panic("preflight: " + err.Error()) // there is no such flag
