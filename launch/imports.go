@@ -6,13 +6,13 @@ import (
 	"preflight/hostfile"
 )
 
-// Imports are the packages that every node imports for the launch, whatever the script is
+// imports are the packages that every node imports for the launch, whatever the script is
 // that it starts; nil where no command says what is started.
 //
 // Source: torch/distributed/run.py is what torchrun runs. deepspeed/launcher/launch.py, and
 // launcher_helper.py of an MPICH launch since 0.13.2, are of package deepspeed, whose
 // __init__.py imports torch, 0.6.0 to 0.19.8.
-func (p Prediction) Imports() []string {
+func (p Prediction) imports() []string {
 	var packages []string
 	switch {
 	case p.Torchrun():

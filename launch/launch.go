@@ -173,6 +173,9 @@ type Prediction struct {
 	// Files are the script and what its arguments name, by absolute path.
 	Files  []facts.LaunchFile `json:"files,omitempty"`
 	Config *dsconfig.Config   `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
+	// Imports are the packages that every node imports, whatever the script does, nil where
+	// no command says what is started.
+	Imports []string `json:"imports,omitempty"`
 	// Timeout is how long the ranks wait for each other when they start, and
 	// TimeoutFrom the rule.
 	Timeout     float64 `json:"timeout,omitempty"` // seconds
@@ -226,6 +229,7 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	if o.Config != nil {
 		p.Config = dsconfig.Read(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
 	}
+	p.Imports = p.imports()
 	return p, nil
 }
 

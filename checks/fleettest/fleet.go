@@ -28,6 +28,7 @@ func Healthy(n int) Fleet {
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
 		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
 		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data"}, DeepSpeed: "0.16.2",
+		Imports: []string{"torch", "deepspeed"},
 		// ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
 		Config: &dsconfig.Config{
 			Path: "/home/train/job/ds.json", ZeroStage: 3, Ops: []string{"cpu_adam", "async_io"},

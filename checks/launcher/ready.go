@@ -262,6 +262,7 @@ func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
+		Nodes:    []string{view.Head.Name},
 		Summary:  "the Slurm job that the launch is typed in has fewer processors than the launch has ranks",
 		Got:      "SLURM_JOB_CPUS_PER_NODE=" + given,
 		Want:     fmt.Sprintf("%d, one for each rank", view.Launch.WorldSize()),

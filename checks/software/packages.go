@@ -107,7 +107,7 @@ func nowhere(view checks.View, name string) []checks.Finding {
 		install = wanted.Install(version)
 	}
 	f.Remedy = []fix.Command{install}
-	if slices.Contains(p.Imports(), name) && p.Interpreter != "" {
+	if slices.Contains(p.Imports, name) && p.Interpreter != "" {
 		f.Got = "nothing of that name for " + python
 		f.Want = name + ", which the launch imports on every node"
 		return []checks.Finding{f}
@@ -117,10 +117,10 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	switch {
 	case p.Interpreter == "":
 		f.Summary += "nothing says that the launch runs under it: --python PATH names another"
-	case p.Script == "":
-		f.Summary += "no command says whether the launch imports it: preflight [flags] -- deepspeed … does"
+	case p.Imports == nil:
+		f.Summary += "no command says that the launch imports it: preflight [flags] -- deepspeed … does"
 	default:
-		f.Summary += fmt.Sprintf("whether %s imports it is not known", compare.Shown(p.Script))
+		f.Summary += "whether the script of the launch imports it is not known"
 	}
 	f.Summary += fmt.Sprintf("; --skip %s-same is for a launch that does without", name)
 	return []checks.Finding{f}

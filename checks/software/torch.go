@@ -20,7 +20,6 @@ var TorchSame = checks.Check{
 	ID:       "torch-same",
 	Title:    "torch is on every node, in one release and one build",
 	Severity: checks.Error,
-	Volatile: true,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
 		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +

@@ -83,6 +83,9 @@ func bench(ctx context.Context, nodes, rounds int) (kept bool, err error) {
 
 	var names []string
 	for _, node := range cluster.Nodes {
+		if _, err := node.CPUTorch("2.5.1+cpu"); err != nil { // without any nobody could tell of the launch
+			return false, err
+		}
 		names = append(names, node.Name)
 	}
 	all := strings.Join(names, ",")
