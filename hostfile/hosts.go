@@ -1,9 +1,11 @@
 package hostfile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -125,6 +127,43 @@ func distinct(hosts []Host) ([]Host, error) {
 		seen[host.Name] = true
 	}
 	return hosts, nil
+}
+
+// SlurmSlots is the variable that says what the slots of a job's nodes are, for
+// [FromSlurm]: the GPUs that it was given on each, unless the ranks take the CPU, else its
+// tasks. Where GPUs were asked for in all, they may be spread unevenly: those of this node
+// are then every node's only if they add up.
+//
+// Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and its jobs:
+// --gpus-per-node has salloc and sbatch set SLURM_GPUS_PER_NODE, and --gres=gpu:N, which
+// is of every node, nothing but SLURM_GPUS_ON_NODE where a batch script runs.
+func SlurmSlots(getenv func(name string) string, onCPU bool) string {
+	if onCPU {
+		return getenv("SLURM_TASKS_PER_NODE")
+	}
+	here, spread := getenv("SLURM_GPUS_ON_NODE"), getenv("SLURM_GPUS")
+	if spread != "" {
+		all, _ := setNumber(spread)
+		each, _ := setNumber(here)
+		nodes, _ := setNumber(getenv("SLURM_JOB_NUM_NODES"))
+		if all != each*nodes {
+			here = ""
+		}
+	}
+	return cmp.Or(ofAllTypes(getenv("SLURM_GPUS_PER_NODE")), here, getenv("SLURM_TASKS_PER_NODE"))
+}
+
+// ofAllTypes adds up "a100:4,v100:4"; what is not of that form is left as it is.
+func ofAllTypes(text string) string {
+	total := int64(0)
+	for one := range strings.SplitSeq(text, ",") {
+		count, ok := setNumber(one[strings.LastIndex(one, ":")+1:])
+		if !ok {
+			return text
+		}
+		total += count
+	}
+	return strconv.FormatInt(total, 10)
 }
 
 // FromSlurm makes hosts of an allocation: nodelist is SLURM_JOB_NODELIST and

@@ -82,6 +82,31 @@ func TestFromSlurm(t *testing.T) {
 	}
 }
 
+// What jobs of Slurm 22.05 have in their environment.
+func TestSlurmSlots(t *testing.T) {
+	for _, c := range []struct {
+		asked string
+		env   map[string]string
+		onCPU bool
+		want  string
+	}{
+		{"salloc -N4 --gpus-per-node=2", map[string]string{"SLURM_GPUS_PER_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"the same, to compute on the CPU", map[string]string{"SLURM_GPUS_PER_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, true, "1(x4)"},
+		{"salloc -N4 --gpus-per-node=a100:8", map[string]string{"SLURM_GPUS_PER_NODE": "a100:8", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "8"},
+		{"salloc -N4 --gpus-per-node=a100:4,v100:2", map[string]string{"SLURM_GPUS_PER_NODE": "a100:4,v100:2"}, false, "6"},
+		{"of no known form", map[string]string{"SLURM_GPUS_PER_NODE": "many"}, false, "many"},
+		{"sbatch -N4 --gres=gpu:2", map[string]string{"SLURM_GPUS_ON_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"sbatch -N4 -G8", map[string]string{"SLURM_GPUS": "8", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_NUM_NODES": "4", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"sbatch -N4 -G7, spread unevenly", map[string]string{"SLURM_GPUS": "7", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_NUM_NODES": "4", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "1(x4)"},
+		{"salloc -N4 --gpus-per-task=1 -n8", map[string]string{"SLURM_GPUS_PER_TASK": "1", "SLURM_TASKS_PER_NODE": "2(x4)"}, false, "2(x4)"},
+		{"salloc -N3 -n5", map[string]string{"SLURM_TASKS_PER_NODE": "2(x2),1"}, false, "2(x2),1"},
+	} {
+		if got := SlurmSlots(func(name string) string { return c.env[name] }, c.onCPU); got != c.want {
+			t.Errorf("%s: %q, want %q", c.asked, got, c.want)
+		}
+	}
+}
+
 func TestFromSlurmRefuses(t *testing.T) {
 	for _, c := range []struct{ nodes, counts, want string }{
 		{"", "", "SLURM_JOB_NODELIST"},

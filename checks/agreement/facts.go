@@ -139,7 +139,7 @@ var entryName = regexp.MustCompile(`^[^.]+(\.\d+)*$`)
 // isOfDrift is whether drift may tell of such a path beside those of isFact: that of a fact
 // that is a node's own, or of an entry that came or went as a whole, "net.interfaces.eth1".
 func isOfDrift(path string) bool {
-	return slices.ContainsFunc(ownFacts, func(own string) bool { return patternsMeet(path, own) }) ||
+	return slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) ||
 		slices.ContainsFunc(knownFacts(), func(known knownFact) bool {
 			list, _, ofEntries := strings.Cut(known.Path, "*.")
 			name, within := strings.CutPrefix(path, list)

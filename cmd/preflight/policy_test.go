@@ -207,6 +207,11 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: unknown check "shm-sise": did you mean "shm-size"?`,
 		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is not one of error, warning, off`,
 		"severity:\n- {check: shm-size}":                                                 `p:2: severity: this entry is missing "severity:"`,
+		"severity:\n- {check: shm-size, fact: shm.size, severity: off}":                  `p:2: fact: findings of shm-size are not of single facts: those of drift are`,
+		"severity:\n- {check: drift, fact: shm.sise, severity: off}":                     `p:2: there is no fact "shm.sise" to compare: did you mean "shm.size"?`,
+		"severity:\n- {check: drift, fact: shm.size}":                                    `p:2: severity: this entry is missing "severity:"`,
+		"severity:\n  drift:\n    drivr: off\n    gpus: none":                            `p:3: there is no fact or topic "drivr": did you mean "driver"?` + "\n" + `p:4: severity: "none" is not one of error, warning, off`,
+		"severity:\n  shm-size: {shm.size: off}":                                         `p:2: severity: must be a single value`,
 		"waivers:\n- {check: x-y-z-zz, reason: r, owner: o, until: 2026-12-31}":          `p:2: unknown check "x-y-z-zz"`,
 		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-02-30}":          `p:2: until: "2026-02-30" is not a date: write it like 2026-12-31`,
 		"waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}":                `p:2: until: "soon" is not a date: write it like 2026-12-31`,
@@ -222,5 +227,23 @@ func TestPolicyProblems(t *testing.T) {
 	_, problems := readPolicy(t, "waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}\nexpect:\n- {fact: shm.size, is: lots}\nmaster_port: 0\nstrictt: 1\n")
 	if len(problems) != 4 || !strings.HasPrefix(problems[0], "p:2:") || !strings.HasPrefix(problems[2], "p:5:") || !strings.HasPrefix(problems[3], "p:6:") {
 		t.Errorf("not all at once, or not from the top: %q", problems)
+	}
+}
+
+// TestDriftSeverities: what single changes weigh is read by their names as they are written,
+// dots, capitals and stars among them, in short and in a list.
+func TestDriftSeverities(t *testing.T) {
+	policy, problems := readPolicy(t, "severity:\n  drift:\n    '*': warning\n    env.vars.NCCL_IB_TC: error\n    driver: off\n")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	want := []checks.DriftSeverity{{Of: "*", Severity: checks.Warning}, {Of: "env.vars.NCCL_IB_TC", Severity: checks.Error}, {Of: "driver", Severity: checks.Off}}
+	if diff := cmp.Diff(want, policy.Drift); diff != "" {
+		t.Errorf("in short (-want +got):\n%s", diff)
+	}
+	policy, problems = readPolicy(t, "severity:\n- {check: drift, severity: error}\n- {check: drift, fact: net.interfaces.*.mtu, severity: off}\n")
+	want = []checks.DriftSeverity{{Of: "net.interfaces.*.mtu", Severity: checks.Off}}
+	if diff := cmp.Diff(want, policy.Drift); diff != "" || problems != nil || policy.Severities["drift"] != checks.Error {
+		t.Errorf("in a list: %v, %v (-want +got):\n%s", policy.Severities, problems, diff)
 	}
 }

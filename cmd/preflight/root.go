@@ -235,7 +235,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Unlisted = true
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
-		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
+		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
 		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}
