@@ -141,7 +141,7 @@ func TestLostServerOfThePeers(t *testing.T) {
 		if node.Rendezvous == nil || node.Missing[facts.SectionRendezvous] != "" {
 			t.Errorf("%s: the rendezvous of the ranks is %+v, and missing %q", node.Name, node.Rendezvous, node.Missing[facts.SectionRendezvous])
 		}
-		want := "w1 was to serve the store: lost: no answer to serve within 500ms"
+		want := "w1 was to serve the store: lost: no answer to serve within 750ms"
 		if got := node.Missing[facts.SectionPeerRendezvous]; node.PeerRendezvous != nil || got != want {
 			t.Errorf("%s: that of the peers is %+v, and missing %q; want %q", node.Name, node.PeerRendezvous, got, want)
 		}

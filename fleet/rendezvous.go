@@ -25,9 +25,9 @@ const (
 	// never more than half of what a node has. It has the port for its rendezvous:
 	// milliseconds as a rule, a few seconds where one of its nodes is silent.
 	turnTime = 10 * time.Second
+	// turnAgain is how often a node that waits says so, which one that is frozen does not.
+	turnAgain = 250 * time.Millisecond
 )
-
-func (job Job) patience() time.Duration { return min(turnTime, job.Timeout/2) }
 
 // attempt is one rendezvous to be tried: of everybody, at one endpoint.
 type attempt struct {
@@ -110,10 +110,8 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		if !serves || already != nil && already[i].Serves {
 			return
 		}
-		serving, err := agent.Serve.Start(ctx, m.agent, drill.Host{
-			Token: r.token, Node: m.Name, Port: a.Port, Generation: generation, Patience: r.patience(),
-		}, r.patience()+serveTime)
-		known[i].Waited = serving.Waited.Seconds()
+		serving, waited, err := r.serveAt(ctx, m, drill.Host{Token: r.token, Node: m.Name, Port: a.Port, Generation: generation})
+		known[i].Waited = waited.Seconds()
 		switch {
 		case isLost(err):
 			losses[i] = err
@@ -132,6 +130,20 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		m.miss(a.section, "%s was to serve the store: %s", r.members[lost].Name, lostReason(losses[lost]))
 	}
 	return nil, false
+}
+
+// serveAt has one member serve, once no other preflight has the port, and says for how long
+// one had it.
+func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
+	host.Patience = turnAgain
+	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // and no more, should it say so without waiting
+		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime)
+		waited += serving.Waited
+		if err != nil || serving.Taken == nil {
+			break
+		}
+	}
+	return serving, waited, err
 }
 
 func unserved(stores []facts.Rendezvous) bool {

@@ -120,7 +120,7 @@ func unknownScope(name string) error {
 		all = append(all, known.Path)
 	}
 	if near := compare.Nearest(strings.ToLower(name), all, max(1, len(name)/4)); near != "" {
-		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q: the nearest is %q", name, near)}
+		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q%s", name, compare.DidYouMean(near))}
 	}
 	return unknownFact(name)
 }

@@ -37,10 +37,10 @@ func TestScope(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"shm.sise":      `there is no fact or topic "shm.sise": the nearest is "shm.size"`,
-		"Host.hostname": `there is no fact or topic "Host.hostname": the nearest is "host.hostname"`,
-		"hostnam":       `there is no fact or topic "hostnam": the nearest is "hostname"`,
-		"drivers":       `there is no fact or topic "drivers": the nearest is "driver"`,
+		"shm.sise":      `there is no fact or topic "shm.sise": did you mean "shm.size"?`,
+		"Host.hostname": `there is no fact or topic "Host.hostname": did you mean "host.hostname"?`,
+		"hostnam":       `there is no fact or topic "hostnam": did you mean "hostname"?`,
+		"drivers":       `there is no fact or topic "drivers": did you mean "driver"?`,
 		"nvml.cards.[0": `"nvml.cards.[0": `,
 	} {
 		if _, err := ReadScope(name); err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {

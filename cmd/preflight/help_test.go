@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -38,6 +40,26 @@ func TestFlagGroups(t *testing.T) {
 	for name := range groups {
 		if !used[name] {
 			t.Errorf("no command has --%s", name)
+		}
+	}
+}
+
+// The table of docs/policy.md has the settings below the headings of help, in its order.
+func TestSettingsAreGroupedAsHelp(t *testing.T) {
+	page, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range flagGroups {
+		row := "| " + group.title + " |"
+		for _, name := range group.flags {
+			key := strings.ReplaceAll(name, "-", "_")
+			if slices.ContainsFunc(settings(), func(s setting) bool { return s.key == key }) {
+				row += " `" + key + "`"
+			}
+		}
+		if !strings.Contains(string(page), "\n"+row+" |\n") {
+			t.Errorf("the page has no row %s |", row)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report/formats"
 )
@@ -56,11 +55,11 @@ func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
 		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", strings.Join(known, ", "), known[0], o.Path)
 	}
-	near := usage.Nearest(o.Format, known)
-	if meant := formats.ByEnding("." + o.Format); slices.Contains(known, meant) {
-		near = compare.DidYouMean(meant)
+	word := o.Format
+	if meant := formats.ByEnding("." + word); slices.Contains(known, meant) {
+		word = meant
 	}
-	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, near),
+	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, usage.Nearest(word, known)),
 		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)
 }
 
