@@ -46,6 +46,7 @@ var met = map[string]facts.SSH{
 	"shell-broken":             {Stage: "shell", Detail: map[string]string{"output": "bye"}},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
+	"step-failed":              {Stage: "start"},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
