@@ -90,6 +90,7 @@ type Place struct {
 	// its nearest existing parent.
 	Exists     bool   `json:"exists"`
 	Writable   bool   `json:"writable"`
+	InTheWay   string `json:"in_the_way,omitempty" fact:"own"` // what lies where a directory must be, and is none
 	FSType     string `json:"fstype"`
 	Source     string `json:"source" fact:"own"` // device or export, as mounted
 	NoExec     bool   `json:"noexec"`

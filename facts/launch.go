@@ -74,9 +74,15 @@ type File struct {
 	Digest  string `json:"digest,omitempty"`  // SHA-256 in hex; "" for what is no file, or too large to read
 	Exec    bool   `json:"exec"`              // executable for us
 	Problem string `json:"problem,omitempty"` // why it cannot be read: "permission denied"
+	// Imports are the packages that a script names at its top level, sorted; none where
+	// it was not read.
+	Imports []string `json:"imports,omitempty"`
 	// Text is the file itself, of a DeepSpeed configuration on the launching
 	// machine only. Values that may be secret are replaced by "…".
 	Text string `json:"text,omitempty" fact:"own"`
+	// MakesGloo is whether a script, on the launching machine only, asks for a group of
+	// gloo by name: new_group(backend="gloo"), "cpu:gloo,cuda:nccl".
+	MakesGloo bool `json:"makes_gloo,omitempty" fact:"own"`
 }
 
 // Sources is the python below the directory of the script.

@@ -19,7 +19,10 @@ type Python struct {
 	// Shadowed lists packages that lie in more than one directory of
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
-	Torch    *Torch   `json:"torch"` // nil when torch is not installed
+	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
+	// and takes the name of a module that is installed, of those the launch imports.
+	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path" lasting:"no"`
+	Torch   *Torch   `json:"torch"` // nil when torch is not installed
 	// Ops are DeepSpeed's extensions and whether the installed package brings them
 	// compiled, by its own account; nil where it gives none.
 	Ops map[string]bool `json:"deepspeed_ops,omitempty"`
@@ -29,6 +32,23 @@ type Python struct {
 	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
 	// Protobuf is about generated code that needs an older runtime.
 	Protobuf *Protobuf `json:"protobuf"`
+}
+
+// Where python looks before its own library.
+const (
+	InScriptDir  = "script"
+	InWorkDir    = "workdir"
+	InPythonPath = "PYTHONPATH"
+)
+
+// Shadow is a file or a package that python imports in place of an installed module.
+type Shadow struct {
+	Module string `json:"module"` // "random"
+	Path   string `json:"path"`   // what is imported
+	In     string `json:"in"`     // why it comes first: script, workdir, PYTHONPATH
+	Hides  string `json:"hides"`  // what would be imported otherwise
+	// Copy is whether it is a package with most of what the hidden one holds.
+	Copy bool `json:"copy,omitempty"`
 }
 
 // Torch is torch's own account of how it was built (torch/version.py).
@@ -82,4 +102,8 @@ type Toolchain struct {
 	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so, for async_io
 	Extensions string `json:"extensions"`                // where torch keeps what it compiled: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
 	Lock       string `json:"lock,omitempty" fact:"own"` // a lock left behind there, which a build waits for without end
+	// Builds are the directories there that the ops of the launch are compiled in, by op,
+	// and Built the ops that lie there compiled.
+	Builds []Place  `json:"builds,omitempty" fact:"key=role" lasting:"no"`
+	Built  []string `json:"built,omitempty" fact:"volatile"`
 }

@@ -27,6 +27,14 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
 		Files:       prediction.Files,
+		Ops:         prediction.Ops(),
+		Modules:     launch.Modules(job.scriptImports()),
+		Exports:     map[string]string{},
+	}
+	for _, export := range prediction.Exports {
+		if slices.Contains(probe.Heeded, export.Name) {
+			options.Exports[export.Name] = export.Value
+		}
 	}
 	for _, host := range prediction.Hosts {
 		options.Names = append(options.Names, host.Name)
@@ -42,6 +50,19 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 	}
 	unneeded := job.unneeded()
 	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
+}
+
+// scriptImports are what the script imports, as the launching machine has it.
+func (job Job) scriptImports() []string {
+	if job.Head == nil || job.Head.Files == nil {
+		return nil
+	}
+	for _, file := range job.Head.Files.Files {
+		if file.Role == facts.RoleScript {
+			return file.Imports
+		}
+	}
+	return nil
 }
 
 // unneeded are the sections that say nothing about this launch, each with why.

@@ -70,8 +70,9 @@ func Interpreter(given string, head *facts.Launcher) (path, from string) {
 	return "", ""
 }
 
-// CommOp is what DeepSpeed's own collectives need on the CPU accelerator, once a
-// script calls them (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
+// CommOp is what DeepSpeed's own collectives need on the CPU accelerator: whatever the
+// script calls of DeepSpeed's first, init_distributed loads it or dies
+// (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
 const CommOp = "deepspeed_shm_comm"
 
 // Ops are the extensions that DeepSpeed compiles on first use, by its names: what
@@ -81,7 +82,8 @@ func (p Prediction) Ops() []string {
 	if p.Config != nil {
 		ops = slices.Clone(p.Config.Ops)
 	}
-	if p.Accelerator == "cpu" && p.Script != "" && !p.Torchrun() && !hostfile.Before(p.DeepSpeed, "0.14.2") {
+	isScript := p.Script != "" && (!p.Torchrun() || p.Config != nil) // of DeepSpeed's, as far as anybody can tell
+	if p.Accelerator == "cpu" && isScript && !hostfile.Before(p.DeepSpeed, "0.14.2") {
 		ops = append(ops, CommOp)
 	}
 	return ops

@@ -71,6 +71,7 @@ type Options struct {
 	Script      string   // as typed; "" when only the hosts are to be judged
 	Arguments   []string // of the script
 	Module      bool     // --module: Script is a module's name
+	ByModule    bool     // typed as python -m, and not by the program's name
 	NoPython    bool     // --no_python: Script is a program
 	NoLocalRank bool
 	SavePID     bool
@@ -156,6 +157,7 @@ type Prediction struct {
 	CommandEnv []facts.Setting `json:"command_env,omitempty"`
 	Script     string          `json:"script,omitempty"` // as typed
 	Module     bool            `json:"module,omitempty"`
+	ByModule   bool            `json:"by_module,omitempty"` // typed as python -m torch.distributed.run, say
 	NoPython   bool            `json:"no_python,omitempty"`
 	Arguments  []string        `json:"arguments,omitempty"` // of the script
 	VenvScript string          `json:"venv_script,omitempty"`
@@ -209,6 +211,9 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 		notes = nil
 	}
 	p := r.prediction()
+	if inOrder := r.allocation(); !p.Local && !r.isTorchrun() && inOrder != nil {
+		p.Hosts = inOrder
+	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	p.Notes = slices.Concat(o.Notes, notes)
 	if !o.isTorchrun() {
@@ -243,6 +248,7 @@ func (r runner) prediction() Prediction {
 		RdzvEndpoint:       r.RdzvEndpoint,
 		Script:             r.Script,
 		Module:             r.Module,
+		ByModule:           r.ByModule,
 		NoPython:           r.NoPython,
 		Arguments:          redacted(r.Arguments),
 		VenvScript:         r.VenvScript,

@@ -25,6 +25,9 @@ import (
 // Options say what to look at, and below which root.
 type Options = machine.Options
 
+// Heeded are the variables whose exports Options hold.
+var Heeded = machine.Heeded
+
 // DefaultDeadline is for all sections together, when Options names none.
 const DefaultDeadline = 32 * time.Second
 

@@ -164,7 +164,7 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 // looks saw.
 type Changed struct {
 	Schema      int                     `json:"schema"`
-	Changes     []agreement.Change      `json:"changes"`
+	Changes     []checks.Change         `json:"changes"`
 	NotCompared []agreement.NotCompared `json:"not_compared"`
 }
 
@@ -184,8 +184,7 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	if len(rows) == 0 {
 		p.line("%s", c.Unchanged())
 	} else {
-		cells := Map(rows, func(r Row) []string { return []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After} })
-		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, cells))
+		p.changes(rows)
 	}
 	for _, unseen := range c.Unseen() {
 		p.line("")
@@ -221,36 +220,6 @@ func (c Changed) Unseen() (all []Unseen) {
 		all = append(all, one)
 	}
 	return all
-}
-
-// Row is one change and the nodes that it happened on. Fact is "" for the node itself,
-// values are as [Value] has them.
-type Row struct {
-	Nodes               []string
-	Fact, Before, After string
-}
-
-// Rows folds the changes of each node, unless all are asked for, and then those that
-// several nodes share.
-func (c Changed) Rows(all bool) (rows []Row) {
-	var each []Row
-	for _, node := range GroupBy(c.Changes, func(c agreement.Change) string { return c.Node }) {
-		own := node.All
-		if !all {
-			own = agreement.FoldChanges(own)
-		}
-		for _, c := range own {
-			each = append(each, Row{[]string{node.Key}, c.Fact, Value(c.Fact, c.Before), Value(c.Fact, c.After)})
-		}
-	}
-	for _, alike := range GroupBy(each, func(r Row) [3]string { return [3]string{r.Fact, r.Before, r.After} }) {
-		row := alike.All[0]
-		for _, other := range alike.All[1:] {
-			row.Nodes = append(row.Nodes, other.Nodes...)
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 // Folded are differences for a person: those of list entries in one row, and siblings

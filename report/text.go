@@ -167,8 +167,12 @@ func (p *page) faint(text string) string {
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
 func (p *page) findings(all []checks.Finding) {
-	for _, f := range all {
-		if f.Verdict != checks.Unknown {
+	changed := slices.IndexFunc(all, hasChanges)
+	for i, f := range all {
+		switch {
+		case i == changed:
+			p.drift(slices.DeleteFunc(slices.Clone(all), func(f checks.Finding) bool { return !hasChanges(f) }))
+		case f.Verdict != checks.Unknown && !hasChanges(f):
 			p.finding(f)
 		}
 	}

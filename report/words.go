@@ -96,7 +96,9 @@ func (w Words) Conclusion() string {
 	count := map[checks.Verdict]int{}
 	failing := map[string]bool{}
 	for _, f := range r.Findings {
-		count[f.Verdict]++
+		if !w.countsElsewhere(f) {
+			count[f.Verdict]++
+		}
 		for _, node := range f.Nodes {
 			failing[node] = failing[node] || f.Verdict == checks.Fail
 		}
@@ -128,6 +130,13 @@ func (w Words) Conclusion() string {
 		text += " (interrupted: this is what is known so far)"
 	}
 	return text
+}
+
+// countsElsewhere is whether another finding tells of the cause of one, and is as grave.
+func (w Words) countsElsewhere(f checks.Finding) bool {
+	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
+		return other.Check == f.SharesCause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
+	})
 }
 
 // failure is what the findings that fail a run say of the launch.

@@ -38,6 +38,7 @@ var Catalogue = []checks.Check{
 
 	launcher.WorkdirPresent,
 	launcher.ScriptSame,
+	software.ModuleShadowed,
 	gpu.SlotsFit,
 	software.PythonSame,
 	software.TorchSame,

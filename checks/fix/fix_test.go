@@ -28,6 +28,8 @@ func TestAddressed(t *testing.T) {
 		{On("date"), port, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1-2]' date"},
 		{On("date").At("w7"), port, "ssh -p 2222 w7 date"},
 		{On("date").At(), one, "ssh w1 date"},
+		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
+		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Port: 2222, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=2 --ntasks=2 --nodelist='w[1,3]' sh -c 'df -h | tail -n 1'"},
 		{On("date").Locally(), to(), "date"},
 		{On("ls %s", Path("/a b")), one, `ssh w1 "ls '/a b'"`},
 		{On("ls %s", Path("/a$b")), one, `ssh w1 'ls '\''/a$b'\'''`},

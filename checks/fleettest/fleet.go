@@ -97,6 +97,7 @@ func healthyNode(i int, names []string) facts.Node {
 			Toolchain: &facts.Toolchain{
 				CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
 				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/home/train/.cache/torch_extensions",
+				Builds: healthyBuilds(),
 			},
 
 			Mesh:       healthyMesh(i, names),
@@ -167,6 +168,17 @@ func healthyDisk() *facts.Disk {
 		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
 		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
 	}}
+}
+
+func healthyBuilds() []facts.Place {
+	var builds []facts.Place
+	for _, op := range []string{"cpu_adam", "async_io"} {
+		builds = append(builds, facts.Place{
+			Role: op, Path: "/home/train/.cache/torch_extensions/py311_cu124/" + op, Writable: true,
+			FSType: "nfs4", Source: "filer:/home", Total: 100 << 40, Free: 40 << 40, FreeInodes: 1 << 30,
+		})
+	}
+	return builds
 }
 
 func healthyEnv() *facts.Env {

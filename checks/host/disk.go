@@ -50,6 +50,9 @@ func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 		if strings.HasPrefix(place.Role, "offload-") {
 			return true // offload-path's
 		}
+		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
+			return true // deepspeed-ops says it
+		}
 		for _, name := range movedBy[place.Role] {
 			if setting, set := settings[name]; set {
 				_, isExported := ranks.Exported(v, name)
@@ -65,7 +68,7 @@ func fileSystems(places []facts.Place) [][]facts.Place {
 	for _, place := range places {
 		i := slices.IndexFunc(groups, func(g []facts.Place) bool {
 			return g[0].Source == place.Source && g[0].Free == place.Free && g[0].Problem == place.Problem &&
-				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec
+				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec && g[0].InTheWay == place.InTheWay
 		})
 		if i < 0 {
 			i, groups = len(groups), append(groups, nil)
@@ -101,6 +104,9 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 		f.Summary = "cannot be written: " + what
 		f.Got = on
 		f.Want = "a directory the user who launches may write"
+		if first.InTheWay != "" {
+			f.Got += ": " + first.InTheWay + " is no directory"
+		}
 		f.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
 		f.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
@@ -116,7 +122,7 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 		f.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
 		f.Want = "at least " + least
 		f.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
-	case slices.Contains(countInodes, first.FSType) && first.FreeInodes < fewInodes:
+	case slices.Contains(ranks.CountInodes, first.FSType) && first.FreeInodes < fewInodes:
 		f.Summary = "hardly any inode left: " + what
 		f.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		f.Want = fmt.Sprintf("at least %d", fewInodes)
@@ -128,7 +134,3 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 }
 
 func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
-
-// countInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
-// servers of all kinds) may truthfully report 0.
-var countInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}

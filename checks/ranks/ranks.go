@@ -94,6 +94,19 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 // RemoteFS are file systems that a node mounts from elsewhere.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 
+// CountInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
+// servers of all kinds) may truthfully report 0.
+var CountInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}
+
+// ScriptAt is the script of the launch as a machine has it, nil where it was not looked at.
+func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
+	i := slices.IndexFunc(p.Files, func(f facts.LaunchFile) bool { return f.Role == facts.RoleScript })
+	if i < 0 {
+		return nil
+	}
+	return FileAt(machine, p.Files[i])
+}
+
 // Answering is the nodes whose interpreter answered; what is wrong
 // with the others is python-same's finding, and no other check's.
 func Answering(view checks.View) []*facts.Node {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
@@ -18,14 +20,15 @@ import (
 
 var DeepSpeedOps = checks.Check{
 	ID:       "deepspeed-ops",
-	Title:    "every node can compile the ops of DeepSpeed that the launch needs",
+	Title:    "every node can compile the ops of DeepSpeed that the launch needs, and load them",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionToolchain},
 	Doc: "DeepSpeed compiles an op when it is first needed, on every node that does not share its cache, unless the installed package brings it: " +
 		"fused_adam for Adam, cpu_adam for an offloaded optimizer, async_io for NVMe, and on the CPU accelerator deepspeed_shm_comm for its collectives. That takes a C++ compiler, Python's headers, ninja in PATH of a session " +
 		"without login and, for all but a few, the CUDA toolkit in the version torch was built with. " +
-		"A lock that an interrupted build left behind makes the next one wait without end.",
+		"The directory that torch builds in (TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions) must take what is compiled and let it run. " +
+		"A lock that an interrupted build left behind there makes the next one wait without end.",
 	WouldSee: "RuntimeError: Error building extension 'fused_adam'",
 	Run:      judgeOps,
 }
@@ -44,10 +47,12 @@ func judgeOps(view checks.View) []checks.Finding {
 		}
 		compiled = true
 		tools := opTools{node.Toolchain, view, node, ops}
-		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.lock())
-		if slices.Equal(ops, []string{launch.CommOp}) {
+		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.directory(), tools.lock())
+		if slices.Equal(ops, []string{launch.CommOp}) && !callsDeepSpeed(view, node) {
 			for i := range found { // a script that calls torch alone needs none of it
-				found[i].Verdict = checks.Warn
+				if found[i].Verdict != checks.Unknown {
+					found[i].Verdict = checks.Warn
+				}
 			}
 		}
 		findings = append(findings, found...)
@@ -56,6 +61,13 @@ func judgeOps(view checks.View) []checks.Finding {
 		return checks.Skipped("the installed deepspeed brings every op it needs compiled: " + strings.Join(needed, ", "))
 	}
 	return findings
+}
+
+// callsDeepSpeed is whether the script is known to hand itself to DeepSpeed, by its
+// configuration or by its imports.
+func callsDeepSpeed(view checks.View, node *facts.Node) bool {
+	script := ranks.ScriptAt(view.Launch, node)
+	return view.Launch.Config != nil || script != nil && slices.Contains(script.Imports, "deepspeed")
 }
 
 // toolkit is what ops of the GPU take besides: all but a few are linked with it.
@@ -106,6 +118,78 @@ func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	return []checks.Finding{f}
 }
 
+// buildSize is what the smallest of the ops takes, deepspeed_shm_comm with torch 2.15:
+// objects and library. Where less is free nothing can be compiled; where little is,
+// disk-space says so.
+const buildSize = 1 << 20
+
+// buildFiles is how many files a build makes at least: lock, rules, log, objects, library.
+const buildFiles = 8
+
+// directory is where an op is compiled, and loaded from.
+//
+// Source: torch/utils/cpp_extension.py, _get_build_directory and _jit_compile, 2.4.1 and
+// 2.15.0; each was tried with deepspeed_shm_comm of DeepSpeed 0.19.8.
+func (t opTools) directory() (findings []checks.Finding) {
+	for _, place := range t.Builds {
+		if !slices.Contains(t.ops, place.Role) {
+			continue
+		}
+		f, unusable := t.judgeBuild(place)
+		if !unusable {
+			continue
+		}
+		said := slices.IndexFunc(findings, func(g checks.Finding) bool {
+			return g.Summary == f.Summary && g.Verdict == f.Verdict && g.Verdict != checks.Unknown
+		})
+		if f.Want != "" {
+			f.Want = "a directory to compile " + strings.Join(t.ops, ", ") + " in, and to load them from"
+		}
+		if said < 0 { // two ops lie in directories side by side
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func (t opTools) judgeBuild(place facts.Place) (f checks.Finding, unusable bool) {
+	elsewhere := ranks.ExportLine(t.view.Launch, "TORCH_EXTENSIONS_DIR", "/var/tmp/torch_extensions").Remark("or another directory of the nodes' own disks")
+	mount := fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)
+	switch {
+	case place.Problem != "":
+		return checks.UnknownFor(t.node, fmt.Sprintf("toolchain: %s: %s", place.Path, place.Problem)), true
+	case place.InTheWay != "":
+		f = t.lacks("torch cannot make the directory that it compiles in", "NotADirectoryError: [Errno 20] Not a directory, or FileNotFoundError, for "+place.Path,
+			fix.On("ls -ld %s   # and move it away", fix.Path(place.InTheWay)), elsewhere)
+		f.Got = fmt.Sprintf("%s is no directory, and %s is to lie below it", place.InTheWay, place.Path)
+	case place.ReadOnly:
+		f = t.lacks("the directory that torch compiles in is on a read-only file system", fmt.Sprintf("OSError: [Errno 30] Read-only file system: '%s/lock'", place.Path),
+			elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)))
+		f.Got = mount
+	case !place.Writable:
+		f = t.lacks("the directory that torch compiles in cannot be written", fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/lock'", place.Path),
+			fix.On("sudo chown -R $(id -u) %s   # where somebody else has compiled, root for one", fix.Path(t.Extensions)), elsewhere)
+		f.Got = mount
+	case place.NoExec:
+		f = t.lacks("what torch compiles cannot be loaded: its directory is mounted noexec",
+			fmt.Sprintf("ImportError: %s/%s.so: failed to map segment from shared object", place.Path, place.Role), elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)))
+		f.Got = mount + ", noexec"
+	case slices.Contains(t.Built, place.Role): // it lies there already, and a lock takes no room
+		return f, false
+	case place.Free < buildSize:
+		f = t.lacks("there is no space left for what torch compiles", fmt.Sprintf("RuntimeError: Error building extension '%s', below No space left on device", place.Role),
+			fix.On("df -h %s", fix.Path(place.Path)), elsewhere)
+		f.Got = fmt.Sprintf("%s free for %s", humanize.IBytes(uint64(place.Free)), mount)
+	case slices.Contains(ranks.CountInodes, place.FSType) && place.FreeInodes < buildFiles:
+		f = t.lacks("there is no inode left for what torch compiles", fmt.Sprintf("OSError: [Errno 28] No space left on device: '%s'", place.Path),
+			fix.On("df -i %s", fix.Path(place.Path)), elsewhere)
+		f.Got = fmt.Sprintf("%d free inodes for %s", place.FreeInodes, mount)
+	default:
+		return f, false
+	}
+	return f, true
+}
+
 // lock is one that an interrupted build left behind.
 func (t opTools) lock() []checks.Finding {
 	if t.Lock == "" {
@@ -149,9 +233,9 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 func (t opTools) compiler() (findings []checks.Finding) {
 	failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
 	if t.CXX == "" {
-		findings = append(findings, t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...))
+		findings = append(findings, t.unlessBuilt(t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...)))
 	}
-	if t.Ninja == "" && !t.ninjaByExport() {
+	if t.Ninja == "" {
 		f := t.lacks("ninja is not in PATH of a session without login",
 			fmt.Sprintf("RuntimeError: Unable to JIT load the %s op due to ninja not being installed.", t.ops[0]), fix.Install(fix.On, remedy.SystemOf(t.node), "ninja-build", "ninja-build")...)
 		if dir := t.ninjaDir(); dir != "" {
@@ -161,7 +245,7 @@ func (t opTools) compiler() (findings []checks.Finding) {
 		findings = append(findings, f)
 	}
 	if !t.PythonH {
-		findings = append(findings, t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...))
+		findings = append(findings, t.unlessBuilt(t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...)))
 	}
 	if slices.Contains(t.ops, "async_io") && !t.LibAIO {
 		findings = append(findings, t.lacks("libaio, which NVMe is read and written with, is not installed with its headers",
@@ -172,16 +256,20 @@ func (t opTools) compiler() (findings []checks.Finding) {
 	return findings
 }
 
+// unlessBuilt is a warning where all the ops lie compiled: ninja then finds nothing to do,
+// as long as torch, DeepSpeed and the flags stay what they were.
+func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
+	if !slices.ContainsFunc(t.ops, func(op string) bool { return !slices.Contains(t.Built, op) }) {
+		f.Verdict = checks.Warn
+		f.Got = "all of them lie compiled in " + t.Extensions + ", which will do until torch or DeepSpeed changes"
+	}
+	return f
+}
+
 // ninjaDir is where pip put ninja: beside the interpreter.
 func (t opTools) ninjaDir() string {
 	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !fix.IsPlain(t.node.Python.Path) {
 		return ""
 	}
 	return path.Dir(t.node.Python.Path)
-}
-
-// ninjaByExport is whether the launch hands the ranks a PATH that leads to it.
-func (t opTools) ninjaByExport() bool {
-	export, isExported := ranks.Exported(t.view, "PATH")
-	return isExported && t.ninjaDir() != "" && slices.Contains(strings.Split(export.Value, ":"), t.ninjaDir())
 }

@@ -36,6 +36,7 @@ type program struct {
 	legacy bool   // torch.distributed.launch rather than run
 	outer  string // accelerate's own parser, where launch is a subcommand of it
 	words  []string
+	module bool // run by python -m
 }
 
 // understood is for the error about all that is not.
@@ -68,7 +69,7 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	if err != nil {
 		return Typed{}, err
 	}
-	typed.DeepSpeed = deepspeed
+	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
 	// Accelerate starts whatever deepspeed is in PATH.
 	if typed.Hostfile == "" || p.is == launch.ProgramDeepSpeed {
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
@@ -103,6 +104,7 @@ func recognise(words []string) (p program, interpreter string, err error) {
 	switch {
 	case isModule:
 		p, err = module(name, what, rest)
+		p.module = true
 	case what != "":
 		if p, err = script(path.Base(what), rest); err != nil {
 			err = &launch.UsageError{Program: name, Message: fmt.Sprintf("%s would be one process that meets nobody: start it by %s", what, understood)}

@@ -70,7 +70,7 @@ func shmSizes(o machine.Options, dir string, seen *facts.SHM) error {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return fmt.Errorf("statfs %s: %w", shmPath, err)
 	}
-	seen.Size, seen.Free, seen.FreeInodes = sizes(&s)
+	seen.Size, seen.Free, seen.FreeInodes = machine.Sizes(&s)
 	if s.Blocks == 0 {
 		info, err := meminfo(o)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -44,7 +43,7 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	if len(o.Files) == 0 {
 		return files, ctx.Err()
 	}
-	script := scriptDirectory(o)
+	script := machine.ScriptDirectory(o)
 	var all sync.WaitGroup
 	all.Go(func() { files.Files = readFiles(ctx, o, readFile) })
 	if script != "" {
@@ -58,26 +57,6 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	})
 	all.Wait()
 	return files, ctx.Err()
-}
-
-// scriptDirectory is where python looks for the script's neighbours: sys.path[0]
-// is the directory of the file itself, not of a link to it. "" when no script is
-// named or found.
-func scriptDirectory(o machine.Options) string {
-	for _, named := range o.Files {
-		if named.Role != facts.RoleScript {
-			continue
-		}
-		real, err := filepath.EvalSymlinks(o.At(named.Path))
-		if err != nil {
-			return ""
-		}
-		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
-			return ""
-		}
-		return filepath.Dir(o.Without(real))
-	}
-	return ""
 }
 
 // workDir tries what the launcher's cd needs: a directory that we may search.
@@ -158,7 +137,13 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		file.Problem = machine.Reason(err)
 		return file
 	}
-	if o.Head && named.Role == facts.RoleConfig {
+	switch {
+	case named.Role == facts.RoleScript && file.Size <= scriptSize:
+		if text, err := readOrdinary(path, scriptSize); err == nil {
+			file.Imports = imports(string(text))
+			file.MakesGloo = o.Head && makesGloo(text)
+		}
+	case named.Role == facts.RoleConfig && o.Head:
 		file.Text = configText(path)
 	}
 	return file

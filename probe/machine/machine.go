@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,7 +32,12 @@ type Options struct {
 	Head  bool               `json:"-"`
 	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
 	// offload-param), to be looked at with the disk.
-	Offload  map[string]string `json:"offload,omitempty"`
+	Offload map[string]string `json:"offload,omitempty"`
+	// Exports are what the launch sets of the variables that are heeded, Ops what it will
+	// have DeepSpeed compile, and Modules what it imports and files may take the name of.
+	Exports  map[string]string `json:"exports,omitempty"`
+	Ops      []string          `json:"ops,omitempty"`
+	Modules  []string          `json:"modules,omitempty"`
 	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
 	Peers    map[string]string `json:"peers,omitempty"`   // hostfile name → IP address to ask a route for
 	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
@@ -95,9 +101,70 @@ func LaunchDirectory(workDir string) (string, error) {
 	return dir, nil
 }
 
+// ScriptDirectory is where python looks for the script's neighbours: sys.path[0]
+// is the directory of the file itself, not of a link to it. "" when no script is
+// named or found.
+func ScriptDirectory(o Options) string {
+	for _, named := range o.Files {
+		if named.Role != facts.RoleScript {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(o.At(named.Path))
+		if err != nil {
+			return ""
+		}
+		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
+			return ""
+		}
+		return filepath.Dir(o.Without(real))
+	}
+	return ""
+}
+
 // TorchExtensions is where torch keeps what it compiles (get_default_build_root,
 // and torch/_appdirs.py for the cache directory).
-func TorchExtensions(env func(string) string, home string) string {
-	cache := cmp.Or(env("XDG_CACHE_HOME"), filepath.Join(cmp.Or(env("HOME"), home), ".cache"))
-	return cmp.Or(env("TORCH_EXTENSIONS_DIR"), filepath.Join(cache, "torch_extensions"))
+func TorchExtensions(o Options, home string) string {
+	if named := o.Getenv("TORCH_EXTENSIONS_DIR"); named != "" {
+		if !filepath.IsAbs(named) { // ranks start in the working directory
+			named = filepath.Join(o.WorkDir, named)
+		}
+		return named
+	}
+	cache := cmp.Or(o.Getenv("XDG_CACHE_HOME"), filepath.Join(cmp.Or(o.Getenv("HOME"), home), ".cache"))
+	return filepath.Join(cache, "torch_extensions")
+}
+
+// Heeded are the variables that say what the ranks will use and where they write. What
+// the launch exports of them holds, whatever this session has.
+var Heeded = []string{
+	"CUDA_HOME", "CUDA_PATH", "CXX", "HF_HOME", "HF_HUB_CACHE", "HOME", "PATH", "PYTHONPATH", "PYTHONSAFEPATH",
+	"TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME",
+}
+
+// LookupEnv is a variable as the ranks will have it.
+func (o Options) LookupEnv(name string) (value string, set bool) {
+	if value, set = o.Exports[name]; set {
+		return value, true
+	}
+	return os.LookupEnv(name)
+}
+
+// Getenv is a variable as the ranks will have it, "" for none.
+func (o Options) Getenv(name string) string {
+	value, _ := o.LookupEnv(name)
+	return value
+}
+
+// LookPath is the program that the ranks will find by its name.
+func (o Options) LookPath(name string) (string, error) {
+	path, set := o.Exports["PATH"]
+	if !set || strings.Contains(name, "/") {
+		return exec.LookPath(name)
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if found, err := exec.LookPath(filepath.Join(cmp.Or(dir, "."), name)); err == nil {
+			return found, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }

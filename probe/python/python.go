@@ -33,6 +33,13 @@ say("executable", sys.executable or "")
 say("prefix", sys.prefix)
 for path in sys.path:
     say("path", path)
+say("builtin", " ".join(sys.builtin_module_names))
+say("loaded", " ".join(name for name in sys.modules if "." not in name))
+try:
+    import _imp
+    say("builtin", " ".join(_imp._frozen_module_names()))
+except Exception:
+    pass
 `
 
 // CollectPython asks the launch's interpreter where it looks for packages and
@@ -54,7 +61,8 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	// each hide what the launch will see.
 	interpreter := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askPython}, Dir: dir}
 	stdout, stderr, err := interpreter.Run(ctx)
-	if !parseAnswer(stdout, dir, python) {
+	own, complete := parseAnswer(stdout, dir, python)
+	if !complete {
 		if err == nil {
 			err = errors.New("it ran and printed nothing that was asked")
 		}
@@ -78,6 +86,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		workDir:  dir,
 		at:       o.At,
 	})
+	python.Shadows = shadows(o, site, own, dir, python)
 	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
 	return python, ctx.Err()
 }
@@ -110,7 +119,7 @@ func findInterpreter(asked string, python *facts.Python) bool {
 // parseAnswer reads what askPython printed and reports whether it is complete.
 // The empty first entry of sys.path that -c makes is the working directory,
 // which -m would have spelled out.
-func parseAnswer(output, dir string, python *facts.Python) bool {
+func parseAnswer(output, dir string, python *facts.Python) (own ownModules, complete bool) {
 	for line := range strings.Lines(output) {
 		marked, found := strings.CutPrefix(strings.TrimRightFunc(line, unicode.IsSpace), "preflight ")
 		if !found {
@@ -129,10 +138,18 @@ func parseAnswer(output, dir string, python *facts.Python) bool {
 				value = dir
 			}
 			python.SysPath = append(python.SysPath, value)
+		case "builtin":
+			own.builtin = append(own.builtin, strings.Fields(value)...)
+		case "loaded":
+			own.loaded = strings.Fields(value)
 		}
 	}
-	return python.Version != "" && len(python.SysPath) > 0
+	return own, python.Version != "" && len(python.SysPath) > 0
 }
+
+// ownModules are those that no file takes the name of: built into the interpreter, or
+// loaded before the script's directory is looked into.
+type ownModules struct{ builtin, loaded []string }
 
 // builtOps is the line that DeepSpeed's setup.py leaves in the package, a Python
 // dictionary: installed_ops={'async_io': False, 'cpu_adam': True}.

@@ -56,7 +56,7 @@ func TestParseAnswer(t *testing.T) {
 	}}
 	for _, tt := range tests {
 		var got facts.Python
-		if complete := parseAnswer(tt.output, "/srv", &got); complete != tt.complete {
+		if _, complete := parseAnswer(tt.output, "/srv", &got); complete != tt.complete {
 			t.Errorf("%s: complete = %v, want %v", tt.name, complete, tt.complete)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -27,29 +27,55 @@ func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain,
 		}
 		tools.CUDA = cudaVersion(ctx, o, tools.CUDAHome, tools.NVCC)
 	}
-	tools.CXX, tools.CXXVersion = cxxCompiler(ctx)
-	if path, err := exec.LookPath("ninja"); err == nil {
+	tools.CXX, tools.CXXVersion = cxxCompiler(ctx, o)
+	if path, err := o.LookPath("ninja"); err == nil {
 		tools.Ninja = path
 	}
 	build := askBuild(ctx, o.Interpreter)
 	tools.PythonH = build.include != "" && machine.Exists(filepath.Join(build.include, "Python.h"))
 	tools.LibAIO = hasLibAIO(o, build.prefix)
-	tools.Extensions = machine.TorchExtensions(os.Getenv, machine.Session(o).Home)
-	tools.Lock = abandonedLock(o, tools.Extensions, build)
+	tools.Extensions = machine.TorchExtensions(o, machine.Session(o).Home)
+	tools.Builds, tools.Built = builds(o, tools.Extensions, build)
+	if err := machine.LookAtPlaces(ctx, o, tools.Builds); err != nil {
+		return nil, err
+	}
+	tools.Lock = abandonedLock(o, tools.Builds, build)
 	return tools, ctx.Err()
+}
+
+// builds are the directories that torch compiles ops in, and which of the ops lie
+// there compiled (_get_build_directory and _jit_compile).
+func builds(o machine.Options, extensions string, build pythonBuild) (places []facts.Place, built []string) {
+	if build.torch == "" {
+		return nil, nil // which compiles them
+	}
+	if o.Getenv("TORCH_EXTENSIONS_DIR") == "" {
+		extensions = filepath.Join(extensions, build.folder())
+		if found, _ := filepath.Glob(o.At(extensions)); len(found) > 0 { // the pattern is sound
+			extensions = o.Without(found[0])
+		}
+	}
+	for _, op := range o.Ops {
+		dir := filepath.Join(extensions, op)
+		places = append(places, facts.Place{Role: op, Path: dir})
+		if machine.Exists(o.At(filepath.Join(dir, op+".so"))) {
+			built = append(built, op)
+		}
+	}
+	return places, built
 }
 
 // cudaHome is where torch believes the toolkit to be, and by which rule
 // (_find_cuda_home). What the environment names is not looked at, and an empty
 // CUDA_PATH ends the search.
 func cudaHome(o machine.Options) (home, from string) {
-	if home := os.Getenv("CUDA_HOME"); home != "" {
+	if home := o.Getenv("CUDA_HOME"); home != "" {
 		return home, "CUDA_HOME"
 	}
-	if home, set := os.LookupEnv("CUDA_PATH"); set {
+	if home, set := o.LookupEnv("CUDA_PATH"); set {
 		return home, "CUDA_PATH"
 	}
-	if nvcc, err := exec.LookPath("nvcc"); err == nil {
+	if nvcc, err := o.LookPath("nvcc"); err == nil {
 		return filepath.Dir(filepath.Dir(nvcc)), "nvcc in PATH"
 	}
 	const usual = "/usr/local/cuda"
@@ -96,8 +122,8 @@ func majorMinor(version string) string {
 
 // cxxCompiler is the compiler torch would run (get_cxx_compiler) and the version
 // by which torch judges it (get_compiler_abi_compatibility_and_version).
-func cxxCompiler(ctx context.Context) (path, version string) {
-	name, set := os.LookupEnv("CXX")
+func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) {
+	name, set := o.LookupEnv("CXX")
 	if !set {
 		name = "c++"
 	}
@@ -105,7 +131,7 @@ func cxxCompiler(ctx context.Context) (path, version string) {
 	if len(words) == 0 {
 		return "", ""
 	}
-	path, err := exec.LookPath(words[0])
+	path, err := o.LookPath(words[0])
 	if err != nil {
 		return "", ""
 	}
@@ -181,18 +207,13 @@ func hasLibAIO(o machine.Options, prefix string) bool {
 // mere existence of the file for a running build (torch/utils/file_baton.py), which
 // whoever was killed while building left behind. Later releases lock the file
 // itself, and there it means nothing.
-func abandonedLock(o machine.Options, extensions string, build pythonBuild) string {
+func abandonedLock(o machine.Options, builds []facts.Place, build pythonBuild) string {
 	text, err := os.ReadFile(filepath.Join(build.torch, "utils", "cpp_extension.py"))
 	if build.torch == "" || err != nil || !strings.Contains(string(text), "FileBaton(") {
 		return ""
 	}
-	folder := build.folder()
-	if os.Getenv("TORCH_EXTENSIONS_DIR") != "" {
-		folder = ""
-	}
-	locks, _ := filepath.Glob(filepath.Join(o.At(extensions), folder, "*", "lock")) // the pattern is sound
-	for _, lock := range locks {
-		if !heldOpen(lock) {
+	for _, place := range builds {
+		if lock := filepath.Join(o.At(place.Path), "lock"); machine.Exists(lock) && !heldOpen(lock) {
 			return o.Without(lock)
 		}
 	}

@@ -101,7 +101,7 @@ func TestCXXCompiler(t *testing.T) {
 		if t.Setenv("CXX", tt.cxx); tt.cxx == "unset" {
 			os.Unsetenv("CXX")
 		}
-		if path, version := cxxCompiler(t.Context()); path != tt.path || version != tt.version {
+		if path, version := cxxCompiler(t.Context(), machine.Options{}); path != tt.path || version != tt.version {
 			t.Errorf("CXX=%q: %q %q, want %q %q", tt.cxx, path, version, tt.path, tt.version)
 		}
 	}
@@ -155,8 +155,11 @@ func TestAbandonedLock(t *testing.T) {
 		"/cache/py310_cu121/cpu_adam/lock":     "",
 		"/cache/py311_cu121/async_io/build.so": "",
 		"/cache/py312_cu121/fused_adam/lock":   "",
+		"/cache/py311_cpu/async_io/lock":       "",
 		"/ext/cpu_adam/lock":                   "",
+		"/ext/cpu_adam/cpu_adam.so":            "",
 	})
+	o.Ops = []string{"cpu_adam", "fused_adam"}
 	fixture.Link(t, o, "cache", "/link")
 	held, err := os.Create(o.At("/cache/py312_cu121/fused_adam/lock"))
 	if err != nil {
@@ -167,6 +170,7 @@ func TestAbandonedLock(t *testing.T) {
 		{"left behind", "", "py310", "/old/torch", "/cache", "/cache/py310_cu121/cpu_adam/lock"},
 		{"of a torch for the processor", "", "py310", "/cpu/torch", "/cache", ""},
 		{"of a torch for AMD", "", "py39", "/hip/torch", "/cache", "/cache/py39_rocm62/cpu_adam/lock"},
+		{"of another op", "", "py311", "/cpu/torch", "/cache", ""},
 		{"of another python", "", "py311", "/old/torch", "/cache", ""},
 		{"being held", "", "py312", "/old/torch", "/cache", ""},
 		{"being held, by a link", "", "py312", "/old/torch", "/link", ""},
@@ -175,12 +179,39 @@ func TestAbandonedLock(t *testing.T) {
 		{"a directory of the user's own", "/ext", "py310", "/old/torch", "/ext", "/ext/cpu_adam/lock"},
 	} {
 		t.Setenv("TORCH_EXTENSIONS_DIR", tt.own)
-		if got := abandonedLock(o, tt.extensions, pythonBuild{version: tt.version, torch: o.At(tt.torch)}); got != tt.want {
+		build := pythonBuild{version: tt.version, torch: o.At(tt.torch)}
+		places, _ := builds(o, tt.extensions, build)
+		if got := abandonedLock(o, places, build); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got := abandonedLock(o, "/cache", pythonBuild{}); got != "" {
+	places, _ := builds(o, "/cache", pythonBuild{})
+	if got := abandonedLock(o, places, pythonBuild{}); got != "" {
 		t.Errorf("of no python: %q", got)
+	}
+	t.Setenv("TORCH_EXTENSIONS_DIR", "/ext")
+	want := []facts.Place{{Role: "cpu_adam", Path: "/ext/cpu_adam"}, {Role: "fused_adam", Path: "/ext/fused_adam"}}
+	got, built := builds(o, "/ext", pythonBuild{torch: o.At("/new/torch")})
+	if diff := cmp.Diff(want, got); diff != "" || len(built) != 1 || built[0] != "cpu_adam" {
+		t.Errorf("compiled: %v, in (-want +got):\n%s", built, diff)
+	}
+}
+
+// What the launch exports holds, whatever the session has.
+func TestExportsHold(t *testing.T) {
+	noToolchain(t)
+	bin := t.TempDir()
+	for _, name := range []string{"ninja", "c++", "g++"} {
+		fixture.Program(t, filepath.Join(bin, name), "#!/bin/sh\necho 12.1.0")
+	}
+	t.Setenv("CUDA_HOME", "/gone")
+	o := machine.Options{Root: t.TempDir(), WorkDir: "/job", Exports: map[string]string{"PATH": "/gone:" + bin, "CXX": "g++", "CUDA_HOME": "/opt/cuda", "TORCH_EXTENSIONS_DIR": "ext"}}
+	got, err := CollectToolchain(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.CXX != bin+"/g++" || got.Ninja != bin+"/ninja" || got.CUDAHome != "/opt/cuda" || got.Extensions != "/job/ext" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -1,0 +1,142 @@
+package software
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var ModuleShadowed = checks.Check{
+	ID:       "module-shadowed",
+	Title:    "no file in python's way takes the name of a module that the launch imports",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionPython},
+	Doc: "Python looks for a module beside the script first (what python -m runs: in the working directory), then in PYTHONPATH, to whose front DeepSpeed puts the working directory, " +
+		"and only then in its own library and among the installed packages. A random.py or a torch.py there is imported by torch itself in place of the real one. " +
+		"Where torch, DeepSpeed or the launcher cannot do without the module the launch fails, be it on one node alone; " +
+		"a package that is a copy of the installed one, and a name that only the script imports, are warnings. A directory without __init__.py takes nobody's name. PYTHONSAFEPATH is heeded.",
+	WouldSee: "ImportError: cannot import name …, or AttributeError: module … has no attribute …, as torch is imported",
+	Run:      judgeShadows,
+}
+
+func judgeShadows(view checks.View) []checks.Finding {
+	nodes := ranks.Answering(view)
+	if len(nodes) == 0 {
+		return checks.Skipped("no interpreter answered: see python-same")
+	}
+	having := map[string]int{} // nodes, by the path of what lies in the way
+	for _, node := range nodes {
+		for path := range pathsOf(node.Python.Shadows) {
+			having[path]++
+		}
+	}
+	var findings []checks.Finding
+	for _, node := range nodes {
+		said := map[string]bool{}
+		for _, s := range node.Python.Shadows {
+			f, matters := judgeShadow(view, node, s)
+			if !matters || said[s.Path] {
+				continue
+			}
+			said[s.Path] = true
+			if having[s.Path] < len(nodes) {
+				f.Summary += ", and not on every node"
+			}
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func pathsOf(shadows []facts.Shadow) map[string]bool {
+	paths := map[string]bool{}
+	for _, s := range shadows {
+		paths[s.Path] = true
+	}
+	return paths
+}
+
+// judgeShadow says what becomes of the processes that look where it lies.
+func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.Finding, matters bool) {
+	p := view.Launch
+	byRanks := s.In == facts.InPythonPath || s.In == facts.InScriptDir && !p.Module && !p.NoPython || s.In == facts.InWorkDir && p.Module
+	launchPy := p.StartedBy().LaunchPy && !p.Local
+	byLauncher := s.In == facts.InPythonPath && (launchPy || p.Torchrun()) || s.In == facts.InWorkDir && (launchPy || p.Torchrun() && p.ByModule)
+	needs := launch.NotImported // what the processes that look there import for sure
+	switch {
+	case p.Script == "":
+	case byLauncher && launchPy, byRanks && callsDeepSpeed(view, node):
+		needs = launch.ByDeepSpeed
+	case byLauncher, byRanks && trains(view, node):
+		needs = launch.ByTorch
+	}
+	by := launch.ImportedBy(s.Module)
+	f = checks.Finding{Nodes: []string{node.Name}, Got: s.Path, Want: s.Hides}
+	name := path.Base(s.Path)
+	where := map[string]string{
+		facts.InScriptDir:  "beside the script",
+		facts.InWorkDir:    "in the working directory, where python -m looks first",
+		facts.InPythonPath: "in PYTHONPATH",
+	}[s.In]
+	if script := ranks.ScriptAt(p, node); script != nil && s.In == facts.InScriptDir && script.Path == s.Path {
+		where = "is the script itself, and"
+	}
+	f.Summary = fmt.Sprintf("%s %s is imported in place of python's or the installed %s", name, where, s.Module)
+	f.Remedy = []fix.Command{fix.On("ls -ld %s", fix.Path(s.Path)), fix.On("mv -n %s %s   # and import it by that name; in a repository: git mv", fix.Path(s.Path), fix.Path(renamed(s.Path)))}
+	f.WouldSee = fmt.Sprintf("ImportError: cannot import name … from '%[1]s' (%[2]s), or AttributeError: module '%[1]s' has no attribute …", s.Module, s.Path)
+	switch {
+	case !byRanks && !byLauncher:
+		return f, false
+	case s.Copy:
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("a copy of %s %s is imported, and not the installed one", s.Module, where)
+		f.WouldSee = "whatever that copy does: the versions that are installed, and compared here, say nothing of it"
+	case by != launch.NotImported && by >= needs && needs != launch.NotImported: // fails
+	case byRanks && slices.Contains(importsOf(view, node), s.Module), by != launch.NotImported:
+		f.Verdict = checks.Warn
+		f.WouldSee += ", where the script imports it and means the other"
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+// importsOf are those of the script, none where it was not read.
+func importsOf(view checks.View, node *facts.Node) []string {
+	if script := ranks.ScriptAt(view.Launch, node); script != nil {
+		return script.Imports
+	}
+	return nil
+}
+
+// trains is whether the ranks will import torch: the script was not read, or it names
+// torch or any package that leads there. One that names python's own modules alone may be anything.
+func trains(view checks.View, node *facts.Node) bool {
+	imports := importsOf(view, node)
+	return len(imports) == 0 || view.Launch.Config != nil ||
+		slices.ContainsFunc(imports, func(name string) bool { return slices.Contains(trainers, name) })
+}
+
+// trainers are packages that import torch.
+var trainers = []string{
+	"accelerate", "colossalai", "composer", "deepspeed", "diffusers", "fairscale", "lightning", "megatron", "peft", "pytorch_lightning",
+	"timm", "torch", "torchvision", "transformers", "trl",
+}
+
+// renamed is another name for what lies in the way.
+func renamed(in string) string {
+	dir, name := path.Split(in)
+	stem, rest, hasRest := strings.Cut(name, ".")
+	if hasRest {
+		rest = "." + rest
+	}
+	return dir + stem + "_" + rest
+}

@@ -1,0 +1,79 @@
+package launch
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// scriptSize is up to which size a script is read for what it imports and calls.
+const scriptSize = 1 << 20
+
+var (
+	// importLine is an import that is no part of a block, which may never run.
+	importLine = regexp.MustCompile(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
+	moduleName = regexp.MustCompile(`^[\pL_][\w]*`)
+	// quoted is a text of one line.
+	quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
+)
+
+// imports are the packages that a script names at its top level, sorted. The text is
+// scanned and never run: what else python would make of it does not matter.
+func imports(script string) []string {
+	var names []string
+	var inText string // the quotes that end a text of several lines, "" outside of one
+	script = strings.ReplaceAll(strings.TrimPrefix(script, "\ufeff"), "\\\n", " ")
+	for line := range strings.Lines(script) {
+		if inText, line = outsideTexts(inText, strings.TrimRight(line, "\r\n")); line == "" {
+			continue
+		}
+		for _, statement := range strings.Split(line, ";") {
+			found := importLine.FindStringSubmatch(strings.TrimPrefix(statement, " "))
+			if found == nil || strings.HasPrefix(line, " ") {
+				continue
+			}
+			for _, module := range strings.Split(cmp.Or(found[1], found[2]), ",") {
+				if name := moduleName.FindString(strings.TrimSpace(module)); name != "" && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// outsideTexts is what of a line is neither text nor comment, and what ends the text
+// that is open behind it.
+func outsideTexts(inText, line string) (open, code string) {
+	for {
+		if inText != "" {
+			end := strings.Index(line, inText)
+			if end < 0 {
+				return inText, code
+			}
+			line, inText = line[end+3:], ""
+		}
+		short := quoted.FindStringIndex(line)
+		long := -1
+		for _, quotes := range []string{`"""`, "'''"} {
+			if at := strings.Index(line, quotes); at >= 0 && (long < 0 || at < long) {
+				long, inText = at, quotes
+			}
+		}
+		comment := strings.Index(line, "#")
+		switch {
+		case comment >= 0 && (long < 0 || comment < long) && (short == nil || comment < short[0]):
+			return "", code + line[:comment]
+		case long >= 0 && (short == nil || long <= short[0]):
+			code += line[:long]
+			line = line[long+3:]
+		case short != nil:
+			code += line[:short[0]] + `""`
+			line, inText = line[short[1]:], ""
+		default:
+			return "", code + line
+		}
+	}
+}

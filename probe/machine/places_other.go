@@ -1,0 +1,15 @@
+//go:build !linux
+
+package machine
+
+import (
+	"context"
+	"errors"
+
+	"preflight/facts"
+)
+
+// LookAtPlaces is for Linux, as the nodes are.
+func LookAtPlaces(context.Context, Options, []facts.Place) error {
+	return errors.New("preflight looks at Linux machines only")
+}

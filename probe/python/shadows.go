@@ -1,0 +1,179 @@
+package python
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// maxShadows bounds what is told: a directory of installed packages, taken for one of
+// sources, would have hundreds.
+const maxShadows = 50
+
+// finder is a directory as python's FileFinder sees it.
+type finder struct {
+	dir, real string
+	in        string
+	entries   []string
+	suffixes  []string // of modules, in the order they are tried
+}
+
+// suffixes are CPython's of an extension, a source and a legacy bytecode file
+// (importlib/_bootstrap_external.py, _get_supported_file_loaders, 3.8 to 3.13).
+func suffixes(version string) []string {
+	tag := "cpython-" + strings.ReplaceAll(majorMinor(version), ".", "")
+	return []string{"." + tag + "-x86_64-linux-gnu.so", "." + tag + "-aarch64-linux-gnu.so", ".abi3.so", ".so", ".py", ".pyc"}
+}
+
+// shadows are the modules of the launch that something takes the name of, in the order
+// of python's search: of several in its way only the first counts. The directory of the
+// script comes first, or where a module is run the working directory, then PYTHONPATH.
+func shadows(o machine.Options, s site, own ownModules, workDir string, python *facts.Python) []facts.Shadow {
+	before := searchedFirst(o, workDir, python.Version)
+	var installed []finder
+	for _, dir := range s.dirs {
+		f := newFinder(dir, "", python.Version)
+		if !slices.ContainsFunc(before, func(b finder) bool { return b.real == f.real }) {
+			installed = append(installed, f)
+		}
+	}
+	var found []facts.Shadow
+	for _, b := range before {
+		if slices.ContainsFunc(b.entries, func(entry string) bool { return strings.HasSuffix(entry, ".dist-info") }) {
+			continue // packages are installed there, each on purpose
+		}
+		for _, module := range o.Modules {
+			isLoaded := b.in != facts.InPythonPath && slices.Contains(own.loaded, module)
+			by := b.find(module)
+			if by == "" || isLoaded || slices.Contains(own.builtin, module) || len(found) == maxShadows {
+				continue
+			}
+			hidden := hiddenBy(by, module, installed, s)
+			if hidden == "" || sameText(by, hidden) {
+				continue
+			}
+			found = append(found, facts.Shadow{Module: module, Path: by, In: b.in, Hides: hidden, Copy: isCopy(by, hidden)})
+		}
+	}
+	return found
+}
+
+// searchedFirst is what stands before python's own library in sys.path, of the launcher's
+// processes and of the ranks.
+func searchedFirst(o machine.Options, workDir, version string) []finder {
+	var all []finder
+	add := func(dir, in string) {
+		if f := newFinder(dir, in, version); f.entries != nil {
+			all = append(all, f)
+		}
+	}
+	if o.Getenv("PYTHONSAFEPATH") == "" || beforeSafePath(version) {
+		if script := machine.ScriptDirectory(o); script != "" {
+			add(script, facts.InScriptDir)
+		}
+		add(workDir, facts.InWorkDir)
+	}
+	if path := o.Getenv("PYTHONPATH"); path != "" {
+		for _, dir := range filepath.SplitList(path) {
+			if !filepath.IsAbs(dir) {
+				dir = filepath.Join(workDir, dir)
+			}
+			add(dir, facts.InPythonPath)
+		}
+	}
+	return all
+}
+
+// beforeSafePath is whether a python knows nothing of PYTHONSAFEPATH, as up to 3.10.
+func beforeSafePath(version string) bool {
+	minor, found := strings.CutPrefix(majorMinor(version), "3.")
+	return !found || len(minor) == 1 || minor == "10"
+}
+
+func newFinder(dir, in, version string) finder {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return finder{dir: dir, in: in}
+	}
+	return finder{dir: dir, real: real, in: in, entries: entriesOf(dir), suffixes: suffixes(version)}
+}
+
+// find is what an import of a module takes from the directory, "" for nothing: a package
+// goes before a file, and a directory without __init__ is taken only where nothing else
+// is found anywhere.
+func (f finder) find(module string) string {
+	has := func(entries []string, name string) bool {
+		_, found := slices.BinarySearch(entries, name)
+		return found
+	}
+	if has(f.entries, module) {
+		inside := entriesOf(filepath.Join(f.dir, module))
+		for _, suffix := range f.suffixes {
+			if has(inside, "__init__"+suffix) {
+				return filepath.Join(f.dir, module)
+			}
+		}
+	}
+	for _, suffix := range f.suffixes {
+		path := filepath.Join(f.dir, module+suffix)
+		if !has(f.entries, module+suffix) {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
+// hiddenBy is what an import would take otherwise, "" for nothing or the very same.
+func hiddenBy(by, module string, installed []finder, s site) string {
+	for _, f := range installed {
+		if hidden := f.find(module); hidden != "" {
+			return unlessSame(by, hidden)
+		}
+	}
+	return unlessSame(by, s.editable[module])
+}
+
+func unlessSame(by, hidden string) string {
+	here, err := os.Stat(by)
+	there, otherErr := os.Stat(hidden)
+	if err != nil || otherErr != nil || os.SameFile(here, there) {
+		return ""
+	}
+	return hidden
+}
+
+// sameText is whether two sources are the same, and it does not matter which is taken.
+func sameText(a, b string) bool {
+	if !strings.HasSuffix(a, ".py") || !strings.HasSuffix(b, ".py") {
+		return false
+	}
+	here, err := os.Stat(a)
+	there, otherErr := os.Stat(b)
+	if err != nil || otherErr != nil || here.Size() != there.Size() || here.Size() > 1<<20 {
+		return false
+	}
+	one, err := os.ReadFile(a)
+	other, otherErr := os.ReadFile(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}
+
+// isCopy is whether a package holds most of what the hidden one does: somebody's own
+// version of it, and no namesake.
+func isCopy(by, hidden string) bool {
+	here, there := entriesOf(by), entriesOf(hidden)
+	both := 0
+	for _, entry := range there {
+		if _, found := slices.BinarySearch(here, entry); found {
+			both++
+		}
+	}
+	return len(there) > 0 && both > 0 && 2*both >= len(there)
+}
