@@ -48,7 +48,6 @@ var met = map[string]facts.SSH{
 	"step-failed":              {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
-	"step-failed":              {Stage: "start"},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
