@@ -34,7 +34,6 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	}
 	shown := diffs
 	if !p.style.Verbose {
-		diffs = Folded(diffs)
 		shown = diffs[:min(len(diffs), MostDifferences)]
 	}
 	var rows [][]string
@@ -43,19 +42,20 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	}
 	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
-		p.line("%s", p.faint(fmt.Sprintf("%d more differences: -v shows them", hidden)))
+		p.line("%s", p.faint(Plural(hidden, "more difference")+": -v has them all"))
 	}
 }
 
-// Unshown are the differences between the nodes that no finding shows.
+// Unshown are the differences between the nodes that no finding shows, folded for a person.
 func (w Words) Unshown() []checks.FactDiff {
-	return slices.DeleteFunc(slices.Clone(w.report.Diff), func(d checks.FactDiff) bool {
+	return slices.DeleteFunc(Folded(w.report.Diff), func(d checks.FactDiff) bool {
 		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
 	})
 }
 
 // shows is whether a finding is about a fact, or tells of some node that is unlike most what
-// it has there: the value stands among what was got, of a section that its check looks at.
+// it has there: the value, or the name of what only some have, stands among what was got, of
+// a section that its check looks at.
 func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
 		return true
@@ -66,7 +66,8 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 	}
 	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool {
 		isOf := func(node string) bool { return slices.Contains(f.Nodes, node) }
-		return slices.ContainsFunc(g.Nodes, isOf) && hasWord(f.Got, Value(d.Fact, g.Value))
+		entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
+		return slices.ContainsFunc(g.Nodes, isOf) && (hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry))
 	})
 }
 

@@ -133,8 +133,7 @@ func TestDriftIsOneTable(t *testing.T) {
 	want := `FAIL  this launch will not work: 2 problems on all 3 nodes
 3 nodes, 1 check failed
 
-FAIL  gpu-driver-same  w1
-      drivers differ
+FAIL  gpu-driver-same  w1: drivers differ
       fix  the fix
 
 FAIL  drift  4 changes since the baseline

@@ -25,7 +25,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		fleet.Launch.Launcher = "armada"
 		change(&fleet)
 		report := judged(fleet, check)
-		return report.Checks[0], fleettest.Spelled(report.Findings)
+		return report.Checks[0], fleettest.Line("reason", report.Checks[0].Reason) + fleettest.Spelled(report.Findings)
 	}
 	noLogin := func(f *fleettest.Fleet) {
 		for i := range f.Nodes {
@@ -44,7 +44,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		says   string
 	}{
 		{"nodes log in to each other", launch.Launcher{SSH: true, NodesLogIn: true}, ssh.BetweenNodes, noLogin, checks.Fail, "cannot log in"},
-		{"only the launching machine logs in", launch.Launcher{SSH: true}, ssh.BetweenNodes, noLogin, checks.Warn, "nothing under armada"},
+		{"only the launching machine logs in", launch.Launcher{SSH: true}, ssh.BetweenNodes, noLogin, checks.Pass, "armada does not need it, MPI launchers do"},
 		{"nobody logs in", launch.Launcher{}, ssh.BetweenNodes, noLogin, checks.Skip, ""},
 		{"its program is not there", launch.Launcher{}, launcher.Ready, func(*fleettest.Fleet) {}, checks.Fail, "launcher 'armada' not installed"},
 		{"where it starts without the directory", launch.Launcher{NoWorkDir: "armada: no {dir}: {error}: off to sea", Elsewhere: "/sea"}, launcher.WorkdirPresent, noWorkDir, checks.Fail, "off to sea, then: can't open file '/sea/train.py'"},

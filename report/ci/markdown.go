@@ -172,7 +172,6 @@ func (s *summary) remedy(f checks.Finding) {
 // differences are the facts on which the nodes differ and that no finding shows, the
 // majority first.
 func (s *summary) differences(diffs []checks.FactDiff) {
-	diffs = report.Folded(diffs)
 	if len(diffs) == 0 {
 		return
 	}

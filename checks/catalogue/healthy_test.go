@@ -1,0 +1,36 @@
+package catalogue
+
+import (
+	"fmt"
+	"testing"
+
+	"preflight/checks/fleettest"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// TestNothingIsFoundOnHealthyFleets: whatever starts the ranks, on whatever they compute and
+// however many they are.
+func TestNothingIsFoundOnHealthyFleets(t *testing.T) {
+	for _, by := range launch.Launchers {
+		for _, accelerator := range []string{"cuda", "cpu"} {
+			for _, size := range []int{1, 2, 4, 128} {
+				t.Run(fmt.Sprintf("%s/%s/%d", by.Name, accelerator, size), func(t *testing.T) {
+					fleet := fleettest.Healthy(size)
+					fleet.Launch.Launcher, fleet.Launch.Accelerator = by.Name, accelerator
+					fleet.Head.Launcher.Backends = map[string]string{}
+					for _, program := range by.Programs {
+						fleet.Head.Launcher.Backends[program] = "/usr/bin/" + program
+					}
+					if by.MPIRun != "" {
+						fleet.Head.Launcher.MPIRun = &facts.MPIRun{Version: "1.0", Options: by.MPIRun}
+					}
+					report := judged(fleet, Catalogue...)
+					if len(report.Findings) > 0 || report.ExitCode != 0 {
+						t.Errorf("exit %d:\n%s", report.ExitCode, fleettest.Spelled(report.Findings))
+					}
+				})
+			}
+		}
+	}
+}
