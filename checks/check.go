@@ -25,6 +25,7 @@ type Severity string
 const (
 	Error   Severity = "error"   // the launch will fail or hang: verdict fail
 	Warning Severity = "warning" // it will work, but worse or by luck: verdict warn
+	Off     Severity = "off"     // nobody is to look: said by a policy alone
 )
 
 // Check is one entry of the catalogue: a value with its documentation.
@@ -80,8 +81,9 @@ type View struct {
 	// weighs them, whether they are waived or not; none where the check is switched off or
 	// did not apply. It panics where the check that runs does not depend on that one.
 	Found func(check string, verdicts ...Verdict) map[string]bool
-	// Reported are the nodes that a check warns of or fails in this report.
-	Reported func(check string) map[string]bool
+	// Reported is what a check warns of or fails on a node in this report, of several the
+	// gravest; ok is false where it finds nothing there.
+	Reported func(check, node string) (f Finding, ok bool)
 	// Stated are the policy's expectations of a fact, nil without any.
 	Stated func(fact string) []Stated
 	Memory Memory
@@ -130,7 +132,8 @@ type Finding struct {
 	Summary  string   `json:"summary"`
 	Got      string   `json:"got,omitempty"`
 	Want     string   `json:"want,omitempty"`
-	Fix      []string `json:"fix,omitempty"` // Remedy, as folding has addressed it
+	Fix      []string `json:"fix,omitempty"`   // the commands of Remedy, as folding has addressed them
+	Notes    []string `json:"notes,omitempty"` // what else Remedy says to do, which no command does
 	WouldSee string   `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
@@ -139,9 +142,18 @@ type Finding struct {
 	Facts []string `json:"-"`
 	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
 	At string `json:"at,omitempty"`
+	// Changes are what it tells of a baseline and of now, node by node: what is found there by
+	// drift.
+	Changes []Change `json:"changes,omitempty"`
+	// SharesCause is the check that finds on the same nodes what this comes from, and whose fix
+	// this one has: one cause, which counts there. "" for a cause of its own.
+	SharesCause string `json:"shares_cause,omitempty"`
 
-	// Remedy are the commands to paste, as a check has them.
+	// Remedy are the commands to paste and the notes on what else to do, as a check has them.
 	Remedy []fix.Command `json:"-"`
+	// Weighed is whether the check has asked the policy itself what each thing weighs that it
+	// found: then nobody else does.
+	Weighed bool `json:"-"`
 	// Explained is an unknown whose cause another check reports: it makes the check's
 	// verdict unknown and is not reported again.
 	Explained bool `json:"-"`

@@ -20,6 +20,7 @@ type Policy struct {
 	Today      string              // "2026-11-21", for waivers; "" where nobody said
 	Expect     []Expectation       // each of them Valid
 	Severities map[string]Severity // by check ID
+	Drift      []DriftSeverity     // of single changes, the later of two that are alike in kind first to hold
 	Waivers    []Waiver
 	Groups     []Group
 
@@ -97,6 +98,12 @@ type Expectation struct {
 	Severity Severity // "" weighs as Error where it is missed, and demands no look
 	Fix      string   // "" where it says nothing
 	At       string   // where it is stated, "preflight.yaml:12"
+}
+
+// DriftSeverity is what a change since the baseline weighs.
+type DriftSeverity struct {
+	Of       string   // a fact, what holds facts, or a topic of drift
+	Severity Severity // Off for a change that does not matter
 }
 
 // Waiver says that a defect is known: what the check finds on these nodes is shown

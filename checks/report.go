@@ -70,6 +70,22 @@ type FactGroup struct {
 	Nodes []string        `json:"nodes"`
 }
 
+// Change is one fact of one node that is not what it was. Before or After is null where the
+// fact, or the node, was not there. A list entry that came or went with several facts (a GPU,
+// an interface) is one change, whose value is "present".
+type Change struct {
+	Node   string          `json:"node"`
+	Fact   string          `json:"fact"` // "" when the node itself came, went or is reached otherwise
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// Came is whether it was not there before.
+func (c Change) Came() bool { return len(c.Before) == 0 }
+
+// Gone is whether it is there no more.
+func (c Change) Gone() bool { return len(c.After) == 0 }
+
 // Advice is the environment and the arguments that were proven to work, by
 // drills on every node of the fleet. What was not proven is in Seen only.
 type Advice struct {

@@ -39,7 +39,7 @@ func TestPlugin(t *testing.T) {
 		flags []string
 		said  string
 	}{
-		"a flag that is not there":              {[]string{"--hostfiel", "hosts"}, "PREFLIGHT UNKNOWN - exit code 70: preflight: unknown flag: --hostfiel "},
+		"a flag that is not there":              {[]string{"--hostfiel", "hosts"}, "PREFLIGHT UNKNOWN - exit code 70: preflight: unknown flag: --hostfiel: did you mean \"--hostfile\"? "},
 		"all is well, and the report is lost":   {[]string{"-o", "json=/dev/full"}, "PREFLIGHT UNKNOWN - exit code 2: preflight: -o json=/dev/full cannot be written"},
 		"the report is lost, the line is there": {[]string{"-o", "-", "-o", "json=/dev/full"}, "PREFLIGHT UNKNOWN - exit code 2: preflight: -o json=/dev/full cannot be written"},
 	} {

@@ -23,7 +23,7 @@ func TestPolicy(t *testing.T) {
 	}{
 		"as it is":      {string(text), 1, []string{"want  shm.size >=16GiB (preflight.yaml:", "want  python.packages.protobuf <4 (preflight.yaml:", "FAIL  shm-size  w2"}},
 		"for the fleet": {ours, 1, []string{"want  nvml.driver >=570.86 (preflight.yaml:", "waived  shm-size w2"}},
-		"with a slip":   {strings.Replace(ours, "shm.size", "shm.sise", 1), misused, []string{`there is no fact "shm.sise"`, `the nearest is "shm.size"`}},
+		"with a slip":   {strings.Replace(ours, "shm.size", "shm.sise", 1), misused, []string{`there is no fact "shm.sise"`, `did you mean "shm.size"?`}},
 	} {
 		d := newDesk(t, faulty, "hosts")
 		if err := os.WriteFile(filepath.Join(d.dir, "preflight.yaml"), []byte(c.policy), 0o600); err != nil {

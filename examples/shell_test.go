@@ -193,11 +193,44 @@ func TestSbatch(t *testing.T) {
 	}
 }
 
+// TestSrun: it trains where all nodes are good.
+func TestSrun(t *testing.T) {
+	launched := "srun --kill-on-bad-exit torchrun --nnodes 5 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint w1:29500 --rdzv-id 7 train.py\n"
+	for name, c := range map[string]struct {
+		fleet  fleet
+		code   int
+		called string
+	}{
+		"all good": {healthy, 0, launched},
+		"one bad":  {fleet{nodes: "w1,w2,w3,w4,w6", only: "ssh-reach"}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, c.fleet)
+			d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"], d.env["SLURM_JOB_NUM_NODES"], d.env["SLURMD_NODENAME"] = "7", "w[1-5]", "5", "w1"
+			out, code := d.run(t, "bash", absolute(t, "slurm/train-srun.sbatch"))
+			if calls := d.called(t); code != c.code || calls != c.called {
+				t.Errorf("exit code %d, want %d; called %q, want %q\n%s", code, c.code, calls, c.called, out)
+			}
+			d.wrote(t, "preflight-7.html")
+		})
+	}
+	d := newDesk(t, healthy)
+	if out, code := d.run(t, "bash", absolute(t, "slurm/train-srun.sbatch")); code == 0 || !strings.Contains(out, "sbatch train-srun.sbatch") {
+		t.Errorf("outside a job: exit code %d\n%s", code, out)
+	}
+}
+
 // TestSbatchOptions: those that Slurm knows, before the first command, where alone
 // sbatch reads them.
 func TestSbatchOptions(t *testing.T) {
 	known := regexp.MustCompile(`^#SBATCH --(?:job-name=\w+|nodes=\d+|ntasks-per-node=\d+|gpus-per-node=\d+|exclusive)(?:\s+#.*)?$`)
-	text, err := os.ReadFile("slurm/train.sbatch")
+	for _, script := range []string{"slurm/train.sbatch", "slurm/train-srun.sbatch"} {
+		t.Run(script, func(t *testing.T) { sbatchOptions(t, script, known) })
+	}
+}
+
+func sbatchOptions(t *testing.T, script string, known *regexp.Regexp) {
+	text, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // ofTheLaunch are the flags that say which nodes to reach and how. A recording knows that
 // of itself, so what they say is held to preflight predict, which reaches nobody.
-var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout"}
+var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout", "--via", "--rendezvous", "--rdzv-endpoint"}
 
 // misused is the exit code where the real preflight refuses a flag.
 const misused = 70
@@ -191,7 +191,7 @@ type desk struct {
 }
 
 // stands are what a cluster has and this machine may not.
-var stands = []string{"deepspeed", "scontrol", "logger"}
+var stands = []string{"deepspeed", "scontrol", "srun", "logger"}
 
 // newDesk has hostfiles of all nodes where the example says that they are.
 func newDesk(t *testing.T, f fleet, hostfiles ...string) *desk {

@@ -84,6 +84,9 @@ type Node struct {
 	Reached bool               `json:"reached"` // our agent answered there
 	Facts   `json:"facts"`     // one pointer a section
 	Missing map[Section]string `json:"missing,omitempty"` // section → why it could not be looked at
+	// Unrecorded are the paths of what the file lacks that the node was read from, as one does
+	// that was written before there was such a fact: zero there is no value. nil for none.
+	Unrecorded map[string]bool `json:"-"`
 }
 
 // Facts has one pointer a section; nil means not seen.

@@ -80,6 +80,9 @@ type File struct {
 	// Text is the file itself, of a DeepSpeed configuration on the launching
 	// machine only. Values that may be secret are replaced by "…".
 	Text string `json:"text,omitempty" fact:"own"`
+	// MakesGloo is whether a script, on the launching machine only, asks for a group of
+	// gloo by name: new_group(backend="gloo"), "cpu:gloo,cuda:nccl".
+	MakesGloo bool `json:"makes_gloo,omitempty" fact:"own"`
 }
 
 // Sources is the python below the directory of the script.

@@ -1,9 +1,11 @@
 package hostfile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,7 +13,11 @@ import (
 // of slots after a colon ("node[01-16],gpu7:4", "[fe80::1]:8"). Without one,
 // Slots is nil: whoever writes -w wants to look at nodes, and what they should
 // have is not stated. More than one colon outside brackets is an IPv6 address
-// without slots. A name that occurs twice is an error.
+// without slots.
+//
+// Items may overlap: a host is one however often it is named, as to pdsh 2.34 and
+// ClusterShell 1.9, and stands where it is named first. Two numbers of slots for one
+// host are an error.
 func ParseHosts(spec string) ([]Host, error) {
 	items, err := splitSet(spec)
 	if err != nil {
@@ -51,7 +57,26 @@ func ParseHosts(spec string) ([]Host, error) {
 	if len(hosts) == 0 {
 		return nil, fmt.Errorf("node set %q names no host", spec)
 	}
-	return distinct(hosts)
+	return union(hosts)
+}
+
+// union has every host once, with the slots that any mention of it states.
+func union(hosts []Host) (all []Host, err error) {
+	at := make(map[string]int, len(hosts))
+	for _, host := range hosts {
+		i, seen := at[host.Name]
+		switch {
+		case !seen:
+			at[host.Name] = len(all)
+			all = append(all, host)
+		case host.Slots == nil:
+		case all[i].Slots == nil:
+			all[i].Slots = host.Slots
+		case len(all[i].Slots) != len(host.Slots):
+			return nil, fmt.Errorf("host %q has %d slots in one place and %d in another; write them once", host.Name, len(all[i].Slots), len(host.Slots))
+		}
+	}
+	return all, nil
 }
 
 // splitSlots takes ":N" off an item; slots is -1 when it has none.
@@ -102,6 +127,43 @@ func distinct(hosts []Host) ([]Host, error) {
 		seen[host.Name] = true
 	}
 	return hosts, nil
+}
+
+// SlurmSlots is the variable that says what the slots of a job's nodes are, for
+// [FromSlurm]: the GPUs that it was given on each, unless the ranks take the CPU, else its
+// tasks. Where GPUs were asked for in all, they may be spread unevenly: those of this node
+// are then every node's only if they add up.
+//
+// Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and its jobs:
+// --gpus-per-node has salloc and sbatch set SLURM_GPUS_PER_NODE, and --gres=gpu:N, which
+// is of every node, nothing but SLURM_GPUS_ON_NODE where a batch script runs.
+func SlurmSlots(getenv func(name string) string, onCPU bool) string {
+	if onCPU {
+		return getenv("SLURM_TASKS_PER_NODE")
+	}
+	here, spread := getenv("SLURM_GPUS_ON_NODE"), getenv("SLURM_GPUS")
+	if spread != "" {
+		all, _ := setNumber(spread)
+		each, _ := setNumber(here)
+		nodes, _ := setNumber(getenv("SLURM_JOB_NUM_NODES"))
+		if all != each*nodes {
+			here = ""
+		}
+	}
+	return cmp.Or(ofAllTypes(getenv("SLURM_GPUS_PER_NODE")), here, getenv("SLURM_TASKS_PER_NODE"))
+}
+
+// ofAllTypes adds up "a100:4,v100:4"; what is not of that form is left as it is.
+func ofAllTypes(text string) string {
+	total := int64(0)
+	for one := range strings.SplitSeq(text, ",") {
+		count, ok := setNumber(one[strings.LastIndex(one, ":")+1:])
+		if !ok {
+			return text
+		}
+		total += count
+	}
+	return strconv.FormatInt(total, 10)
 }
 
 // FromSlurm makes hosts of an allocation: nodelist is SLURM_JOB_NODELIST and

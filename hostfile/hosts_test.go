@@ -19,6 +19,10 @@ func TestParseHosts(t *testing.T) {
 		"[fe80::1]":     {{Name: "[fe80::1]"}},
 		"[fe80::1]:1":   {{Name: "[fe80::1]", Slots: []int{0}}},
 		"fe80::[1-2]":   {{Name: "fe80::1"}, {Name: "fe80::2"}},
+		"w1,w[1-2]":     {{Name: "w1"}, {Name: "w2"}},
+		"w[2-3],w[1-2]": {{Name: "w2"}, {Name: "w3"}, {Name: "w1"}},
+		"w[1-2]:1,w2":   {{Name: "w1", Slots: []int{0}}, {Name: "w2", Slots: []int{0}}},
+		"w2,w[1-2]:1":   {{Name: "w2", Slots: []int{0}}, {Name: "w1", Slots: []int{0}}},
 		"a b,c":         {{Name: "a"}, {Name: "b"}, {Name: "c"}},
 	} {
 		got, err := ParseHosts(spec)
@@ -36,7 +40,7 @@ func TestParseHostsRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
 		"":                      "names no host",
 		",":                     "names no host",
-		"w1,w[1-2]":             `"w1" is named twice`,
+		"w1:2,w[1-2]:4":         `"w1" has 2 slots in one place and 4 in another`,
 		"w1:":                   "comes a number of slots",
 		":4":                    "comes a number of slots",
 		"w1:ssh":                "comes a number of slots",
@@ -74,6 +78,31 @@ func TestFromSlurm(t *testing.T) {
 		}
 		if stated := len(hosts) > 0 && hosts[0].Slots != nil; stated != (c.counts != "") {
 			t.Errorf("FromSlurm(%q, %q): slots stated is %v", c.nodes, c.counts, stated)
+		}
+	}
+}
+
+// What jobs of Slurm 22.05 have in their environment.
+func TestSlurmSlots(t *testing.T) {
+	for _, c := range []struct {
+		asked string
+		env   map[string]string
+		onCPU bool
+		want  string
+	}{
+		{"salloc -N4 --gpus-per-node=2", map[string]string{"SLURM_GPUS_PER_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"the same, to compute on the CPU", map[string]string{"SLURM_GPUS_PER_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, true, "1(x4)"},
+		{"salloc -N4 --gpus-per-node=a100:8", map[string]string{"SLURM_GPUS_PER_NODE": "a100:8", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "8"},
+		{"salloc -N4 --gpus-per-node=a100:4,v100:2", map[string]string{"SLURM_GPUS_PER_NODE": "a100:4,v100:2"}, false, "6"},
+		{"of no known form", map[string]string{"SLURM_GPUS_PER_NODE": "many"}, false, "many"},
+		{"sbatch -N4 --gres=gpu:2", map[string]string{"SLURM_GPUS_ON_NODE": "2", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"sbatch -N4 -G8", map[string]string{"SLURM_GPUS": "8", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_NUM_NODES": "4", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "2"},
+		{"sbatch -N4 -G7, spread unevenly", map[string]string{"SLURM_GPUS": "7", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_NUM_NODES": "4", "SLURM_TASKS_PER_NODE": "1(x4)"}, false, "1(x4)"},
+		{"salloc -N4 --gpus-per-task=1 -n8", map[string]string{"SLURM_GPUS_PER_TASK": "1", "SLURM_TASKS_PER_NODE": "2(x4)"}, false, "2(x4)"},
+		{"salloc -N3 -n5", map[string]string{"SLURM_TASKS_PER_NODE": "2(x2),1"}, false, "2(x2),1"},
+	} {
+		if got := SlurmSlots(func(name string) string { return c.env[name] }, c.onCPU); got != c.want {
+			t.Errorf("%s: %q, want %q", c.asked, got, c.want)
 		}
 	}
 }

@@ -211,6 +211,9 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 		notes = nil
 	}
 	p := r.prediction()
+	if inOrder := r.allocation(); !p.Local && !r.isTorchrun() && inOrder != nil {
+		p.Hosts = inOrder
+	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	p.Notes = slices.Concat(o.Notes, notes)
 	if !o.isTorchrun() {

@@ -36,8 +36,11 @@ type Launcher struct {
 	SrunInJob bool
 	// InSession is whether ranks live in a login session, which ends when they do.
 	InSession bool
-	// HandsNames is whether the hosts' names are handed on to the nodes.
-	HandsNames bool
+	// Tree is up to how many hosts the launching machine starts all of them by itself;
+	// of more, some nodes start others, and look their names up for it. 0 is of those
+	// where no node does. Open MPI: routed_radix.c, radix 64; srun: slurm.conf(5),
+	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT.
+	Tree int
 	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
 	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
@@ -115,35 +118,35 @@ var Launchers = []Launcher{
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
-		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true, MPIDiscovery: true, Environment: EnvironmentExported,
+		SSH: true, NodesLogIn: true, SrunInJob: true, Tree: 64, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,
 	},
 	{
 		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, SrunInJob: true, HandsNames: true,
+		SSH: true, NodesLogIn: true, SrunInJob: true,
 		NoWorkDir: mpirunWorkDir, helperSince: "0.13.2", exportsSince: "0.9.2",
 		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mpichCommand, notes: runner.mpichNotes,
 	},
 	{
 		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, HandsNames: true,
+		SSH: true, NodesLogIn: true, Tree: 127,
 		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
 		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
 		command: runner.impiCommand,
 	},
 	{
 		Name: "mvapich", Programs: []string{"mpiname", "mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, HandsNames: true, MPIDiscovery: true,
+		SSH: true, NodesLogIn: true, MPIDiscovery: true,
 		NoWorkDir: mpirunWorkDir, presets: mvapichPresets,
 		wholeHostfile: true, evenName: "mvapich", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mvapichCommand,
 	},
 	{
 		Name: "slurm", since: "0.7.4", Programs: []string{"sinfo", "srun"}, Allocation: "SLURM_JOB_NODELIST",
-		HandsNames: true, MPIDiscovery: true, Environment: EnvironmentWhole,
+		Tree: 50, MPIDiscovery: true, Environment: EnvironmentWhole,
 		NoWorkDir: "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
 		allSlotsUntil: "0.19.7", argsSince: "0.8.1",
 		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, notes: runner.slurmNotes,

@@ -104,6 +104,20 @@ func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqd
 	return host, fqdn
 }
 
+// LooksUp is which of the hosts' names every node has to resolve: that of the rendezvous and,
+// where torchrun meets a second time, that of group rank 0; all of them where the launcher
+// has the nodes start each other. A node's own hostname is another matter.
+func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
+	if tree := p.StartedBy().Tree; tree > 0 && len(p.Hosts) > tree {
+		return func(string) bool { return true }
+	}
+	meeting, second := p.EndpointHost(), ""
+	if p.Torchrun() && p.Rendezvous != RendezvousStatic {
+		_, second = p.SecondRendezvous(nodes)
+	}
+	return func(name string) bool { return name == meeting || name == second }
+}
+
 // StoreGeneration is the store protocol of a torch release, the newest for "" and
 // for what is no version.
 //

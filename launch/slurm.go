@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
 // slurmCommand has srun start the script, with the whole environment and the
-// exports over it. Which nodes run is srun's choice unless a filter has named
+// exports over it. Which nodes run is srun's choice unless the job has no other or a filter has named
 // them, which before v0.19.7 it did in DeepSpeed's grammar and with an option that
 // srun does not have. --module and --no_python are forgotten.
 //
@@ -76,8 +77,48 @@ func (r runner) slurmNotes() []hostfile.Note {
 		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", cmp.Or(r.Filter.Include, r.Filter.Exclude))}
 	case r.asksForAllSlots() && r.Filter.Given():
 		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total())}
-	case !filtered:
-		return []hostfile.Note{note("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice")}
+	case !filtered && r.allocation() == nil:
+		return []hostfile.Note{note("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice unless it is typed in a job of exactly these")}
 	}
 	return nil
+}
+
+// Allocated are the nodes of the job that the launch is typed in, in the order in which they
+// get ranks; nil outside of one, and for a launcher that knows none.
+func (l Launcher) Allocated(head *facts.Env) []string {
+	list, _ := Lookup(head, l.Allocation)
+	nodes, err := hostfile.Expand(list)
+	if l.Allocation == "" || list == "" || err != nil {
+		return nil
+	}
+	return nodes
+}
+
+// IsNode is whether a job's node is the host of a hostfile, by name: Slurm's have no domain as a rule.
+func IsNode(node string, host hostfile.Host) bool {
+	return undomained(node) == undomained(hostfile.Bare(host.Name))
+}
+
+func undomained(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+	return short
+}
+
+// allocation is the active hosts in the order of the job's nodes, where srun has no choice
+// among those: a step takes all nodes of its job, as SLURM_JOB_NUM_NODES says, unless it
+// names some. Else nil.
+//
+// Source: srun(1), 22.05, INPUT ENVIRONMENT VARIABLES; tried with salloc.
+func (r runner) allocation() (inOrder []hostfile.Host) {
+	nodes := r.by.Allocated(r.env)
+	named := !r.before("0.19.7") && (r.Filter.Include != "" || r.Filter.Exclude != "")
+	for _, node := range nodes {
+		if i := slices.IndexFunc(r.active, func(host hostfile.Host) bool { return IsNode(node, host) }); i >= 0 {
+			inOrder = append(inOrder, r.active[i])
+		}
+	}
+	if len(inOrder) != len(r.active) || !named && len(nodes) != len(r.active) {
+		return nil
+	}
+	return inOrder
 }

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"preflight/hostfile"
@@ -31,6 +33,35 @@ func TestSlurmCommand(t *testing.T) {
 		{"limits of all", "0.19.6", "slurm", limited, "srun | -n | 6 | --nodes | 2 | --gpus | 1 | " + end},
 		{"always python", "", "slurm", func(o *Options) { o.NoPython = true }, "srun | -n | 4 | " + end},
 	})
+}
+
+// Where the job has exactly the hosts, in whatever order the hostfile has them, srun has no
+// choice; rank 0 is on the job's first node.
+func TestSlurmJob(t *testing.T) {
+	all, two, named := hostfile.Filter{}, hostfile.Filter{NumNodes: hostfile.AtMost(2)}, hostfile.Filter{Include: "w1@w2.lab"}
+	for _, c := range []struct {
+		name, release, job string
+		filter             hostfile.Filter
+		want               string
+		noted              bool
+	}{
+		{"outside of a job", "", "", all, "w2.lab,w1,w3", true},
+		{"the hosts", "", "w[1-3]", all, "w1,w2.lab,w3", false},
+		{"and more", "", "w[1-4]", all, "w2.lab,w1,w3", true},
+		{"not all of them", "", "w[1-2]", all, "w2.lab,w1,w3", true},
+		{"fewer are asked for", "", "w[1-3]", two, "w2.lab,w1", true},
+		{"hosts named", "", "w[1-4]", named, "w1,w2.lab", false},
+		{"hosts named as srun takes none", "0.19.6", "w[1-4]", hostfile.Filter{Exclude: "w2.lab"}, "w1,w3", false},
+		{"a list that is none", "", "w[", all, "w2.lab,w1,w3", true},
+	} {
+		o := job("slurm", func(o *Options) { o.Hosts, o.Filter, o.DeepSpeed = hosts(2, 2, 2), c.filter, c.release })
+		o.Hosts[0].Name, o.Hosts[1].Name = "w2.lab", "w1"
+		p, err := Predict(o, seen("SLURM_JOB_NODELIST="+c.job))
+		noted := slices.ContainsFunc(p.Notes, func(n hostfile.Note) bool { return n.ID == "hostfile-ignored" })
+		if got := strings.Join(HostNames(p.Hosts), ","); err != nil || got != c.want || noted != c.noted {
+			t.Errorf("%s: %s, noted: %v, %v; want %s, %v", c.name, got, noted, err, c.want, c.noted)
+		}
+	}
 }
 
 // As many ranks are foreseen as srun is asked for.

@@ -69,7 +69,7 @@ var flaws = []flaw{
 			mount -t overlay -o lowerdir=.,upperdir=/root/new,workdir=/root/work overlay "$PWD" && rm -r "$PWD"/deepspeed "$PWD"/deepspeed-*`, a.bin)
 	}},
 	{name: "other-script", found: []string{"script-same w3"}, plant: func(ctx context.Context, c *testhosts.Cluster, a attempt) error {
-		other := strings.Replace(string(training), "torch.full((4,), 1.0)", "torch.full((4,), 2.0)", 1)
+		other := strings.Replace(string(training), "torch.full((1 << 16,), 1.0)", "torch.full((1 << 16,), 2.0)", 1)
 		if err := c.Nodes[2].WriteFile("/root/other.py", []byte(other), 0o644); err != nil {
 			return err
 		}

@@ -15,6 +15,12 @@ if ! /usr/bin/python3 -c 'import torch, ensurepip' 2>/dev/null; then
 	apt-get install -y --no-install-recommends python3-torch python3-venv >/dev/null
 fi
 
+# What --launcher openmpi and mpich run. Of both together mpirun is Open MPI's.
+if ! { command -v mpirun.openmpi && command -v mpirun.mpich; } >/dev/null; then
+	echo "oracle: openmpi-bin and mpich from apt"
+	apt-get install -y --no-install-recommends openmpi-bin mpich >/dev/null
+fi
+
 # installed PYTHON NAME VERSION: whether that is so.
 installed() { "$1" -c "from importlib.metadata import version; assert version('$2') == '$3'" 2>/dev/null; }
 
@@ -26,9 +32,9 @@ pip() {
 	"$python" -m pip --quiet --disable-pip-version-check --no-cache-dir install --no-compile "$@"
 }
 
-# release VENV TORCH DEEPSPEED [OTHER VERSION]: torch, and DeepSpeed, whose launcher is
+# release VENV TORCH DEEPSPEED [OTHER VERSION]…: torch, and DeepSpeed, whose launcher is
 # run on hosts. It compiles nothing here, and pip is kept from fetching another torch for
-# building it. OTHER starts deepspeed or becomes torchrun in its turn.
+# building it. The others start deepspeed, become torchrun or ask MPI.
 release() {
 	venv=$home/$1
 	if [ "$(readlink -f "$venv/bin/python")" != "$(readlink -f /usr/bin/python3)" ] || ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
@@ -41,10 +47,14 @@ release() {
 		pip "$venv/bin/python" setuptools wheel ninja packaging py-cpuinfo psutil
 		DS_BUILD_OPS=0 pip "$venv/bin/python" --no-build-isolation "deepspeed==$3"
 	fi
-	if [ -n "${4:-}" ] && ! installed "$venv/bin/python" "$4" "$5"; then
-		echo "oracle: $4 $5 into $venv"
-		pip "$venv/bin/python" "$4==$5"
-	fi
+	shift 3
+	while [ $# != 0 ]; do
+		if ! installed "$venv/bin/python" "$1" "$2"; then
+			echo "oracle: $1 $2 into $venv"
+			pip "$venv/bin/python" "$1==$2"
+		fi
+		shift 2
+	done
 }
 
 # What old releases of DeepSpeed import: they need a torch and a pydantic of their time.
@@ -59,7 +69,7 @@ imports() {
 # Side by side: one unpacks while the other fetches.
 release v24 2.4.1 0.15.1 &
 v24=$!
-release v215 2.15.0 0.19.8 accelerate 1.15.0 &
+release v215 2.15.0 0.19.8 accelerate 1.15.0 mpi4py 4.1.2 &
 v215=$!
 imports &
 wait $!

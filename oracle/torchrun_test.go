@@ -297,13 +297,17 @@ func (tr trial) launch(t *testing.T, c *testhosts.Cluster) []*rank {
 func logOf(ranks []*rank) string {
 	var text strings.Builder
 	for _, r := range ranks {
-		status := "exit status 0"
-		if r.err != nil {
-			status = r.err.Error()
-		}
-		fmt.Fprintf(&text, "== %s: %s after %.1f s\n%s", r.node, status, r.seconds, r.output.String())
+		text.WriteString(r.String())
 	}
 	return text.String()
+}
+
+func (r *rank) String() string {
+	status := "exit status 0"
+	if r.err != nil {
+		status = r.err.Error()
+	}
+	return fmt.Sprintf("== %s: %s after %.1f s\n%s", r.node, status, r.seconds, r.output.String())
 }
 
 // report is what of preflight's report matters here, by its published names.

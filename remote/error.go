@@ -61,6 +61,7 @@ const (
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
 
+	NotInJob       Cause = "not-in-job"   // Slurm's job has not this node
 	StepFailed     Cause = "step-failed"  // Slurm starts nothing there, or took the step away
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried

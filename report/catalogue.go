@@ -9,6 +9,8 @@ import (
 	"text/template"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
 	"preflight/explain"
 	"preflight/facts"
 )
@@ -186,8 +188,11 @@ func FactNames(w io.Writer, all []facts.Description, style Style) error {
 
 // FactNamesMarkdown writes the same as a page, a table for each section: docs/facts.md is this.
 func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
-	return pages.ExecuteTemplate(w, "facts.md.tmpl", GroupBy(all, func(d facts.Description) string {
-		section, _, _ := strings.Cut(d.Path, ".")
-		return section
-	}))
+	sectionOf := func(d facts.Description) string { return string(compare.SectionOf(d.Path)) }
+	return pages.ExecuteTemplate(w, "facts.md.tmpl", struct {
+		Sections  []Group[string, facts.Description]
+		Own       []string
+		Left      []agreement.Uncompared
+		Momentary []facts.Section
+	}{GroupBy(all, sectionOf), agreement.OwnFacts(), agreement.NeverCompared, facts.Momentary})
 }

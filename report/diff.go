@@ -7,12 +7,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 
 	"preflight/checks"
 	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
 	"preflight/checks/compare"
 	"preflight/hostfile"
 )
@@ -42,6 +45,53 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	if hidden := len(diffs) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("%d more differences: -v shows them", hidden)))
 	}
+}
+
+// Unshown are the differences between the nodes that no finding shows.
+func (w Words) Unshown() []checks.FactDiff {
+	return slices.DeleteFunc(slices.Clone(w.report.Diff), func(d checks.FactDiff) bool {
+		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
+	})
+}
+
+// shows is whether a finding is about a fact, or tells of some node that is unlike most what
+// it has there: the value stands among what was got, of a section that its check looks at.
+func shows(f checks.Finding, d checks.FactDiff) bool {
+	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
+		return true
+	}
+	check, _ := catalogue.Lookup(f.Check)
+	if f.Verdict == checks.Unknown || !slices.Contains(check.Needs, compare.SectionOf(d.Fact)) {
+		return false
+	}
+	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool {
+		isOf := func(node string) bool { return slices.Contains(f.Nodes, node) }
+		return slices.ContainsFunc(g.Nodes, isOf) && hasWord(f.Got, Value(d.Fact, g.Value))
+	})
+}
+
+// hasWord is whether a text has a word, or several, with nothing of another one around.
+func hasWord(text, word string) bool {
+	for at := 0; word != ""; {
+		found := strings.Index(text[at:], word)
+		if found < 0 {
+			return false
+		}
+		at += found + len(word)
+		if !isWordly(text[:at-len(word)], true) && !isWordly(text[at:], false) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWordly is whether a text ends, or begins, in the middle of a word.
+func isWordly(text string, ends bool) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	if ends {
+		r, _ = utf8.DecodeLastRuneInString(text)
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.
@@ -113,7 +163,7 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 // looks saw.
 type Changed struct {
 	Schema      int                     `json:"schema"`
-	Changes     []agreement.Change      `json:"changes"`
+	Changes     []checks.Change         `json:"changes"`
 	NotCompared []agreement.NotCompared `json:"not_compared"`
 }
 
@@ -133,8 +183,7 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	if len(rows) == 0 {
 		p.line("%s", c.Unchanged())
 	} else {
-		cells := Map(rows, func(r Row) []string { return []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After} })
-		p.line("%s", p.table([]string{"nodes", "fact", "before", "after"}, []string{"", "", "before ", "after "}, cells))
+		p.changes(rows)
 	}
 	for _, unseen := range c.Unseen() {
 		p.line("")
@@ -170,36 +219,6 @@ func (c Changed) Unseen() (all []Unseen) {
 		all = append(all, one)
 	}
 	return all
-}
-
-// Row is one change and the nodes that it happened on. Fact is "" for the node itself,
-// values are as [Value] has them.
-type Row struct {
-	Nodes               []string
-	Fact, Before, After string
-}
-
-// Rows folds the changes of each node, unless all are asked for, and then those that
-// several nodes share.
-func (c Changed) Rows(all bool) (rows []Row) {
-	var each []Row
-	for _, node := range GroupBy(c.Changes, func(c agreement.Change) string { return c.Node }) {
-		own := node.All
-		if !all {
-			own = agreement.FoldChanges(own)
-		}
-		for _, c := range own {
-			each = append(each, Row{[]string{node.Key}, c.Fact, Value(c.Fact, c.Before), Value(c.Fact, c.After)})
-		}
-	}
-	for _, alike := range GroupBy(each, func(r Row) [3]string { return [3]string{r.Fact, r.Before, r.After} }) {
-		row := alike.All[0]
-		for _, other := range alike.All[1:] {
-			row.Nodes = append(row.Nodes, other.Nodes...)
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 // Folded are differences for a person: those of list entries in one row, and siblings

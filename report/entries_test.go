@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/checks/agreement"
 	"preflight/checks/compare"
+	"preflight/facts"
 	"preflight/report/internal/sample"
 )
 
@@ -84,7 +84,7 @@ func TestTwoNodesAreNamed(t *testing.T) {
 }
 
 func TestChangesOnANarrowPage(t *testing.T) {
-	changes := []agreement.Change{
+	changes := []checks.Change{
 		{Node: "w1", Fact: "host.kernel", Before: json.RawMessage(`"5.15.0"`), After: json.RawMessage(`"6.8.0"`)},
 		{Node: "w2", Before: json.RawMessage(`"reached"`), After: json.RawMessage(`"not reached: timed-out"`)},
 	}
@@ -92,14 +92,60 @@ func TestChangesOnANarrowPage(t *testing.T) {
 	if err := ChangesText(&out, Changed{Changes: changes}, Style{Width: 30}); err != nil {
 		t.Fatal(err)
 	}
-	want := `w1
-  host.kernel
-  before 5.15.0
-  after 6.8.0
+	want := `w1  host.kernel
+  5.15.0 → 6.8.0
 w2
-  before reached
-  after not reached:
+  reached → not reached:
     timed-out
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDriftIsOneTable: all that drift finds is one block, the gravest first, of nodes that
+// share a change one row, and what repeats another fact none.
+func TestDriftIsOneTable(t *testing.T) {
+	was := func(text string) json.RawMessage { return json.RawMessage(text) }
+	driver := func(node string) []checks.Change {
+		return []checks.Change{
+			{Node: node, Fact: "gpu.module", Before: was(`"550.54.15"`), After: was(`"570.86.15"`)},
+			{Node: node, Fact: "nvml.driver", Before: was(`"550.54.15"`), After: was(`"570.86.15"`)},
+		}
+	}
+	accept := "preflight snapshot -H hostfile --accept FACT -o golden.json"
+	findings := []checks.Finding{
+		{Check: "gpu-driver-same", Verdict: checks.Fail, Nodes: []string{"w1"}, Summary: "drivers differ", Fix: []string{"the fix"}},
+		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w1", "w3"}, Changes: append(driver("w1"), driver("w3")...), SharesCause: "gpu-driver-same", Fix: []string{"# see", "the fix", accept}},
+		{Check: "drift", Verdict: checks.Warn, Nodes: []string{"w2"}, Changes: []checks.Change{{Node: "w2", Fact: "host.hostname", Before: was(`"w2"`), After: was(`"w2-old"`)}}, Fix: []string{"ssh w2 hostnamectl", accept}, WouldSee: "it hangs"},
+		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w2"}, Facts: []string{"shm.size"}, Changes: []checks.Change{
+			{Node: "w2", Fact: "shm.size", Before: was("17179869184"), After: was("1073741824")}, {Node: "w2", Fact: "shm.mode", Before: was(`"1777"`), After: was(`"0777"`)},
+		}, Fix: []string{"remount", accept}},
+	}
+	r := checks.Report{Verdict: checks.Fail, Findings: findings, Checks: []checks.Outcome{{Check: "drift", Verdict: checks.Fail}}}
+	for _, name := range []string{"w1", "w2", "w3"} {
+		r.Nodes = append(r.Nodes, facts.Node{Name: name, Reached: true})
+	}
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	want := `FAIL  this launch will not work: 2 problems on all 3 nodes
+3 nodes, 1 check failed
+
+FAIL  gpu-driver-same  w1
+      drivers differ
+      fix  the fix
+
+FAIL  drift  4 changes since the baseline
+      nodes   fact           before     after      see
+FAIL  w[1,3]  nvml.driver    550.54.15  570.86.15  gpu-driver-same
+FAIL  w2      shm.size       16 GiB     1.0 GiB
+WARN  w2      host.hostname  w2         w2-old
+WARN  w2      shm.mode       1777       0777
+      fix  ssh w2 hostnamectl
+           remount
+           preflight snapshot -H hostfile --accept FACT -o golden.json
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -133,9 +179,9 @@ func TestFoldSiblings(t *testing.T) {
 
 // GPUs that are gone are one row.
 func TestChangesAreFolded(t *testing.T) {
-	var changes []agreement.Change
+	var changes []checks.Change
 	for _, card := range []string{"nvml.cards.0", "nvml.cards.1"} {
-		changes = append(changes, agreement.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
+		changes = append(changes, checks.Change{Node: "w2", Fact: card, Before: json.RawMessage(`"present"`)})
 	}
 	for _, style := range []Style{{}, {Verbose: true}} {
 		var out bytes.Buffer

@@ -12,10 +12,6 @@ import (
 	"preflight/launch/nccl"
 )
 
-// mostGroups is how many ways of a fleet to differ are shown unless all are
-// asked for.
-const mostGroups = 4
-
 type alike struct {
 	text  string
 	nodes []string
@@ -37,11 +33,7 @@ func (p *page) interconnect(r checks.Report) {
 func (p *page) each(label string, groups []alike) {
 	groups = slices.DeleteFunc(groups, func(g alike) bool { return g.text == "" })
 	var texts []string
-	for i, group := range groups {
-		if i == mostGroups && !p.style.Verbose {
-			texts = append(texts, fmt.Sprintf("%d more kinds: -v shows them", len(groups)-i))
-			break
-		}
+	for _, group := range groups {
 		text := group.text
 		if len(group.nodes) < p.fleet {
 			text = hostfile.Fold(group.nodes) + ": " + text

@@ -40,18 +40,20 @@ func TestInterconnectIsEscaped(t *testing.T) {
 	}
 }
 
-// A fleet in which every machine is another one does not fill the page.
+// A fleet in which every machine is another one does not fill the page, and -v has them all.
 func TestManyKinds(t *testing.T) {
 	r := sample.Fabric()
 	r.Nodes = nil
 	for i := range 9 {
 		r.Nodes = append(r.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i), Facts: facts.Facts{NVML: &facts.NVML{Cards: []facts.Card{{Name: fmt.Sprintf("model %d", i)}}}}})
 	}
-	var got bytes.Buffer
-	if err := Text(&got, r, Style{}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(got.String(), "5 more kinds: -v shows them") || strings.Contains(got.String(), "model 4") {
-		t.Errorf("printed:\n%s", got.String())
+	for verbose, want := range map[bool]int{false: 0, true: 9} {
+		var got bytes.Buffer
+		if err := Text(&got, r, Style{Verbose: verbose}); err != nil {
+			t.Fatal(err)
+		}
+		if kinds := strings.Count(got.String(), "model "); kinds != want {
+			t.Errorf("verbose %t: %d kinds, want %d:\n%s", verbose, kinds, want, got.String())
+		}
 	}
 }

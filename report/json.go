@@ -12,6 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
+	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -57,10 +58,31 @@ func Read(in io.Reader) (checks.Report, error) {
 	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
 		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
 	}
+	if err := unrecorded(text, &r.Fleet); err != nil {
+		return r, err
+	}
 	if r.Normalized {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
+}
+
+// unrecorded notes what the file does not say of its nodes.
+func unrecorded(text []byte, fleet *facts.Fleet) error {
+	var saved struct {
+		Head  struct{ Facts map[string]any }
+		Nodes []struct{ Facts map[string]any }
+	}
+	if err := json.Unmarshal(text, &saved); err != nil {
+		return err
+	}
+	if fleet.Head != nil {
+		fleet.Head.Unrecorded = facts.Unrecorded(saved.Head.Facts)
+	}
+	for i := range fleet.Nodes {
+		fleet.Nodes[i].Unrecorded = facts.Unrecorded(saved.Nodes[i].Facts)
+	}
+	return nil
 }
 
 // plain says in words for a person what the decoder stumbled over, and in which line of the

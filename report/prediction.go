@@ -155,23 +155,28 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 }
 
 func (f Prediction) headline() string {
-	program := f.Program
-	if f.DeepSpeed != "" {
-		program += " " + f.DeepSpeed
-	}
-	text := fmt.Sprintf("%s on %s", program, Plural(len(f.Hosts), "node"))
+	text := fmt.Sprintf("%s on %s", f.program(), Plural(len(f.Hosts), "node"))
 	if f.WorldSize > 0 {
 		text += ", " + Plural(f.WorldSize, "rank")
 	}
+	return text + ", " + f.started()
+}
+
+func (f Prediction) program() string {
+	return strings.TrimSpace(f.Program + " " + f.DeepSpeed)
+}
+
+// started is how the ranks are.
+func (f Prediction) started() string {
 	switch {
 	case f.prediction.Torchrun():
-		return text + ", started on every node by itself"
+		return "started on every node by itself"
 	case f.prediction.NoSSH:
-		return text + ", started on every node by hand (--no_ssh)"
+		return "started on every node by hand (--no_ssh)"
 	case f.Local:
-		return text + ", started here without a launcher"
+		return "started here without a launcher"
 	}
-	return text + ", by " + f.Launcher
+	return "by " + f.Launcher
 }
 
 // placement says which ranks run where, one row a node; of many nodes the first

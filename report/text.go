@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -24,33 +25,34 @@ import (
 type Style struct {
 	Width   int  // columns; 0 means 100
 	Color   bool // only on a terminal without NO_COLOR
-	Verbose bool // every difference, every check
+	Verbose bool // every check with its reason, every difference, all that was seen
 	Quiet   bool // verdict and findings only
 }
 
-// Text writes the report for a person: the verdict, one block a root cause,
-// what differs between the nodes, and a line of what passed.
+// Text writes the report for a person: the verdict, one block a root cause, the settings
+// that were proven, what differs between the nodes and no finding has shown, and a line for
+// the checks of each other outcome. Verbose has what these lines count.
 func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{Words: WordsOf(r), style: style}
 	p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), p.Conclusion())
-	for _, line := range p.split(p.Summary(), 0) {
+	summary := p.Summary()
+	if !style.Quiet && !style.Verbose {
+		summary = p.summary(p.launched()...) // the checks are counted below
+	}
+	for _, line := range p.split(summary, 0) {
 		p.line("%s", p.faint(line))
 	}
 	p.findings(r.Findings)
 	p.waived(r.Waived)
 	switch {
-	case !style.Quiet:
-		p.diff(r.Diff)
+	case style.Verbose && !style.Quiet:
 		p.advice(r)
-		p.line("")
-		p.list("launch", Launched(r))
-		p.interconnect(r)
-		p.wire(r)
-		p.reasons(p.Others())
-		p.list("not covered", catalogue.NotCovered)
-		if style.Verbose {
-			p.topologies(r.Nodes)
-		}
+		p.diff(r.Diff)
+		p.everything(r)
+	case !style.Quiet:
+		p.advice(r)
+		p.diff(p.Unshown())
+		p.inBrief(r)
 	case r.Verdict == checks.Unknown: // no exit code is without a reason
 		if undecided := p.Undecided(); len(undecided) > 0 {
 			p.line("")
@@ -58,6 +60,73 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 		}
 	}
 	return p.writeTo(w)
+}
+
+// everything is what a run has shown besides its findings.
+func (p *page) everything(r checks.Report) {
+	p.line("")
+	p.list("launch", Launched(r))
+	p.interconnect(r)
+	p.wire(r)
+	p.throughput(r.Nodes)
+	p.reasons(p.Others())
+	p.list("not covered", catalogue.NotCovered)
+	p.topologies(r.Nodes)
+}
+
+// inBrief has a line for the checks of each outcome that no finding tells of: how many they
+// are, where it is not the reason that matters. It is the reason of a remark and, where the
+// verdict is unknown, of that.
+func (p *page) inBrief(r checks.Report) {
+	p.line("")
+	p.throughput(r.Nodes) // which was asked for
+	type row struct{ label, text string }
+	rows := []row{{labels[checks.Pass], tally(p.Reasons(checks.Pass))}}
+	for _, remark := range p.Reasons(checks.Pass) {
+		if remark.Text != "" {
+			rows = append(rows, row{"remark", p.because(remark)})
+		}
+	}
+	unknown, skipped, off := p.Reasons(checks.Unknown), []Reason{}, []Reason{}
+	for _, reason := range p.Reasons(checks.Skip) {
+		switch {
+		case reason.Text == checks.SwitchedOff:
+			off = append(off, reason)
+		case reason.Text != checks.AllWaived:
+			skipped = append(skipped, reason)
+		}
+	}
+	told := map[string]bool{} // above, with nodes and what to do
+	for _, unknown := range p.Unknowns() {
+		told[unknown.Reason] = true
+	}
+	switch undecided := p.Undecided(); {
+	case r.Verdict == checks.Unknown:
+		for _, reason := range undecided {
+			if told[reason.Text] {
+				reason.Text = ""
+			}
+			rows = append(rows, row{reason.Label(), p.because(reason)})
+			if reason.Verdict == checks.Skip {
+				skipped, off = nil, nil // told with their reasons
+			}
+		}
+	case len(unknown) == 1:
+		rows = append(rows, row{labels[checks.Unknown], p.because(unknown[0])})
+	default:
+		rows = append(rows, row{labels[checks.Unknown], tally(unknown)})
+	}
+	rows = append(rows, row{labels[checks.Skip], tally(skipped)}, row{checks.SwitchedOff, tally(off)})
+	if r.Verdict == checks.Pass || r.Verdict == checks.Warn { // else nothing is promised
+		rows = append(rows, row{"not covered", catalogue.NotCovered})
+	}
+	rows = slices.DeleteFunc(rows, func(one row) bool { return one.text == "" })
+	for i, one := range rows {
+		if i == len(rows)-1 {
+			one.text += " (-v has the rest)"
+		}
+		p.list(one.label, one.text)
+	}
 }
 
 type page struct {
@@ -98,30 +167,49 @@ func (p *page) faint(text string) string {
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
 func (p *page) findings(all []checks.Finding) {
-	for _, f := range all {
-		if f.Verdict != checks.Unknown {
+	changed := slices.IndexFunc(all, hasChanges)
+	for i, f := range all {
+		switch {
+		case i == changed:
+			p.drift(slices.DeleteFunc(slices.Clone(all), func(f checks.Finding) bool { return !hasChanges(f) }))
+		case f.Verdict != checks.Unknown && !hasChanges(f):
 			p.finding(f)
 		}
 	}
 	for _, unknown := range p.Unknowns() {
 		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, Word(checks.Unknown)), unknown.Nodes)
 		p.field("because", unknown.Reason)
-		p.field("for", strings.Join(unknown.Checks, ", "))
+		p.field("for", p.named(unknown.Checks))
+		p.wayOut(unknown.Fix, unknown.Notes)
 	}
 }
 
 func (p *page) finding(f checks.Finding) {
-	p.line("\n%s  %s  %s", p.colored(f.Verdict, Word(f.Verdict)), f.Check, p.Whom(f))
+	heading := fmt.Sprintf("%s  %s", Escape(f.Check), p.Whom(f))
+	if f.Summary != "" {
+		heading += ": " + Escape(strings.Join(strings.Fields(f.Summary), " "))
+	}
+	for i, line := range wrap(heading, p.width()-6) {
+		if i == 0 {
+			p.line("\n%s  %s", p.colored(f.Verdict, Word(f.Verdict)), line)
+		} else {
+			p.line("      %s", line)
+		}
+	}
 	p.details(f)
 }
 
 // details is a finding without its heading.
 func (p *page) details(f checks.Finding) {
-	p.wrapped("      ", f.Summary)
 	p.field("got", f.Got)
 	p.field("want", f.Want)
-	p.commands("fix", f.Fix)
+	p.wayOut(f.Fix, f.Notes)
 	p.field("symptom", f.WouldSee)
+}
+
+func (p *page) wayOut(commands, notes []string) {
+	p.commands("fix", commands)
+	p.field("note", strings.Join(notes, "\n"))
 }
 
 // waived has a line for each finding that a policy does not count: out of the
@@ -142,6 +230,7 @@ const unwrapped = 1 << 16
 // Details are a finding as text has it, without its heading and not wrapped.
 func Details(f checks.Finding) string {
 	p := &page{style: Style{Width: unwrapped}}
+	p.wrapped("      ", f.Summary)
 	p.details(f)
 	return p.out.String()
 }
@@ -214,18 +303,46 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// reasons writes a line for each: the checks, many of them counted, and why.
+// reasons writes a line for each: the checks, and why.
 func (p *page) reasons(all []Reason) {
 	for _, r := range all {
-		text := strings.Join(r.Checks, ", ")
-		if r.Text != "" {
-			if len(r.Checks) > 6 && !p.style.Verbose {
-				text = fmt.Sprintf("%d checks", len(r.Checks))
-			}
-			text += ": " + r.Text
-		}
-		p.list(r.Label(), text)
+		p.list(r.Label(), p.because(r))
 	}
+}
+
+func (p *page) because(r Reason) string {
+	text := p.named(r.Checks)
+	if r.Text != "" {
+		text += ": " + r.Text
+	}
+	return text
+}
+
+// mostNamed is how many checks are named where it is enough to count them.
+const mostNamed = 6
+
+// named are the checks, or how many they are.
+func (p *page) named(ids []string) string {
+	if p.style.Verbose {
+		return strings.Join(ids, ", ")
+	}
+	return named(ids)
+}
+
+func named(ids []string) string {
+	if len(ids) > mostNamed {
+		return Plural(len(ids), "check")
+	}
+	return strings.Join(ids, ", ")
+}
+
+// tally is the checks of some reasons, named where they are few, "" for none.
+func tally(all []Reason) string {
+	var ids []string
+	for _, r := range all {
+		ids = append(ids, r.Checks...)
+	}
+	return named(ids)
 }
 
 // list writes a label and lines of text beside it, each of which may be wrapped.

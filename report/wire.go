@@ -12,7 +12,7 @@ import (
 	"preflight/facts"
 )
 
-// slowestNamed is how many of many nodes a line names.
+// slowestNamed is how many links of many a line names.
 const slowestNamed = 3
 
 // wire says what the nodes proved by calling each other: how many pairs, and
@@ -20,7 +20,6 @@ const slowestNamed = 3
 func (p *page) wire(r checks.Report) {
 	p.list("mesh", MeshWords(r.Nodes, RanksMesh))
 	p.rendezvous(r.Nodes)
-	p.throughput(r.Nodes)
 }
 
 type call struct {
@@ -127,15 +126,10 @@ func (p *page) rendezvous(nodes []facts.Node) {
 	if !m.Held {
 		return
 	}
-	last := ""
-	if len(m.Joined) > 2*slowestNamed && !p.style.Verbose {
-		slices.SortStableFunc(m.Joined, func(a, b Attendance) int { return cmp.Compare(b.Joined, a.Joined) })
-		m.Joined, last = m.Joined[:slowestNamed], "the last "
-	}
 	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + facts.Duration(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
-		text += ": " + last + strings.Join(parts, ", ")
+		text += ": " + strings.Join(parts, ", ")
 	}
 	p.list("rendezvous", text)
 }

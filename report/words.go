@@ -96,7 +96,9 @@ func (w Words) Conclusion() string {
 	count := map[checks.Verdict]int{}
 	failing := map[string]bool{}
 	for _, f := range r.Findings {
-		count[f.Verdict]++
+		if !w.countsElsewhere(f) {
+			count[f.Verdict]++
+		}
 		for _, node := range f.Nodes {
 			failing[node] = failing[node] || f.Verdict == checks.Fail
 		}
@@ -119,7 +121,7 @@ func (w Words) Conclusion() string {
 	case r.Verdict == checks.Unknown:
 		text = "cannot tell whether this launch will work"
 	default:
-		text = ready(r)
+		text = "ready to launch"
 		if r.Verdict == checks.Warn {
 			text += ", with " + Plural(count[checks.Warn], "warning")
 		}
@@ -128,6 +130,13 @@ func (w Words) Conclusion() string {
 		text += " (interrupted: this is what is known so far)"
 	}
 	return text
+}
+
+// countsElsewhere is whether another finding tells of the cause of one, and is as grave.
+func (w Words) countsElsewhere(f checks.Finding) bool {
+	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
+		return other.Check == f.SharesCause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
+	})
 }
 
 // failure is what the findings that fail a run say of the launch.
@@ -142,28 +151,41 @@ func failure(r checks.Report) string {
 	return "not as agreed"
 }
 
-// ready is what a run may say that found nothing: a few checks do not make a
-// launch.
-func ready(r checks.Report) string {
-	if slices.ContainsFunc(r.Checks, func(o checks.Outcome) bool { return o.Reason == checks.SwitchedOff }) {
-		return "nothing is wrong that the checks asked for look at"
-	}
-	return "ready to launch"
-}
-
 // Summary counts nodes, checks and what is waived, and says how long the run took and
 // when it was.
 func (w Words) Summary() string {
+	var counts []string
+	for _, v := range Counted {
+		if n := len(Outcomes(w.report, v.Verdict)); n > 0 {
+			counts = append(counts, Plural(n, "check")+" "+v.Word)
+		}
+	}
+	if n := len(SwitchedOff(w.report)); n > 0 {
+		counts = append(counts, fmt.Sprintf("%d switched off", n))
+	}
+	return w.summary(counts...)
+}
+
+// launched is what a summary says of the launch that was judged.
+func (w Words) launched() (parts []string) {
+	p := NewPrediction(w.report.Launch, nil)
+	if p.WorldSize > 0 {
+		parts = append(parts, Plural(p.WorldSize, "rank"))
+	}
+	if p.Program != "" {
+		parts = append(parts, strings.TrimSpace(p.program()+" "+w.report.Launch.Script)+" "+p.started())
+	}
+	return parts
+}
+
+// summary counts the nodes and says what is given besides.
+func (w Words) summary(more ...string) string {
 	r := w.report
 	parts := []string{Plural(len(r.Nodes), "node")}
 	if reached := Reached(r); reached < len(r.Nodes) {
 		parts = append(parts, fmt.Sprintf("%d reached", reached))
 	}
-	for _, v := range Counted {
-		if n := len(Outcomes(r, v.Verdict)); n > 0 {
-			parts = append(parts, Plural(n, "check")+" "+v.Word)
-		}
-	}
+	parts = append(parts, more...)
 	if n := len(r.Waived); n > 0 {
 		parts = append(parts, Plural(n, "finding")+" waived")
 	}
@@ -205,8 +227,8 @@ func began(r checks.Report) string {
 	return at.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// Launched says which launch it was that was judged, and where it is typed; "" where
-// none was predicted.
+// Launched says which launch it was that was judged, and where it is typed; "" where none
+// was predicted.
 func Launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
 		return ""
@@ -227,16 +249,32 @@ func Launched(r checks.Report) string {
 // Unknown is checks that could not look at the same nodes for one and the same reason:
 // one block of a report, not one a check.
 type Unknown struct {
-	Reason string
-	Nodes  string // folded
-	Checks []string
+	Reason     string
+	Nodes      string // folded
+	Checks     []string
+	Fix, Notes []string
 }
 
 // Unknowns are the findings of checks that could not look, those alike in one.
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
 	for _, alike := range GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
-		all = append(all, Unknown{alike.Key[0], alike.Key[1], Map(alike.All, func(f checks.Finding) string { return f.Check })})
+		one := Unknown{Reason: alike.Key[0], Nodes: alike.Key[1]}
+		for _, f := range alike.All {
+			one.Checks = append(one.Checks, f.Check)
+			one.Fix, one.Notes = union(one.Fix, f.Fix), union(one.Notes, f.Notes)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// union adds those that are not there.
+func union(all, more []string) []string {
+	for _, one := range more {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
 	}
 	return all
 }
@@ -295,6 +333,11 @@ func (w Words) Undecided() []Reason {
 func (w Words) Unfinished() string {
 	lines := Map(w.Undecided(), func(one Reason) string { return one.Label() + ": " + strings.Join(one.Checks, ", ") + ": " + one.Text })
 	return strings.Join(lines, "\n")
+}
+
+// SwitchedOff are the checks that the user wanted not to run.
+func SwitchedOff(r checks.Report) []string {
+	return idsOf(slices.DeleteFunc(slices.Clone(r.Checks), func(o checks.Outcome) bool { return o.Reason != checks.SwitchedOff }))
 }
 
 func Outcomes(r checks.Report, v checks.Verdict) []string {

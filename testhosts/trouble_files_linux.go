@@ -143,8 +143,15 @@ func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	return func() error { return n.inside(func() error { return os.RemoveAll(dir) }) }, nil
 }
 
-// CUDATorch is OtherPackage for a torch, with what it says of its build.
+// CUDATorch is OtherPackage for a torch, with what it says of its build for a CUDA.
 func (n *Node) CUDATorch(version, cuda string) (Undo, error) {
+	return n.builtTorch(version, fmt.Sprintf("%q", cuda))
+}
+
+// CPUTorch is the same for one that computes on the CPU alone.
+func (n *Node) CPUTorch(version string) (Undo, error) { return n.builtTorch(version, "None") }
+
+func (n *Node) builtTorch(version, cuda string) (Undo, error) {
 	site, err := n.userSite()
 	if err != nil {
 		return nil, err
@@ -154,7 +161,7 @@ func (n *Node) CUDATorch(version, cuda string) (Undo, error) {
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 	unbuild, err := n.edit(filepath.Join(dir, "version.py"), func(string) string {
-		return fmt.Sprintf("__version__ = %q\ncuda = %q\n", version, cuda)
+		return fmt.Sprintf("__version__ = %q\ncuda = %s\n", version, cuda)
 	})
 	if err != nil {
 		return nil, err

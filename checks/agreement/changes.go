@@ -13,61 +13,58 @@ import (
 	"preflight/facts"
 )
 
-// Change is one fact of one node that is not what it was. Before or After is
-// null where the fact, or the node, was not there. A list entry that came or went
-// with several facts (a GPU, an interface) is one change, whose value is "present".
-type Change struct {
-	Node   string          `json:"node"`
-	Fact   string          `json:"fact"` // "" when the node itself came, went or is reached otherwise
-	Before json.RawMessage `json:"before"`
-	After  json.RawMessage `json:"after"`
-}
-
-func (c Change) came() bool { return len(c.Before) == 0 }
-
-func (c Change) gone() bool { return len(c.After) == 0 }
-
 // Changes compares two looks at a fleet, node by node in the order of the
 // second, the launching machine last. Volatile facts take no part, and neither does a
 // section that one of the two looks could not see: see [Unseen] for those.
 //
-// Of the facts that are rightly a node's own, those take part that tell one piece of
-// hardware from another, and its IPv4 addresses: a machine or a GPU that was replaced is
-// a change.
-func Changes(before, after facts.Fleet) []Change {
-	changes := []Change{}
+// The facts that are rightly a node's own are compared with what the same node had, but for
+// those of [NeverCompared].
+func Changes(before, after facts.Fleet) []checks.Change {
+	changes := []checks.Change{}
 	was, kept := earlier(before.Nodes, after.Nodes), map[string]bool{}
 	for i := range after.Nodes {
 		node := &after.Nodes[i]
 		old := was[node.Name]
 		if old == nil {
-			changes = append(changes, Change{Node: node.Name, After: json.RawMessage(`"new node"`)})
+			changes = append(changes, newNode(node.Name))
 			continue
 		}
 		kept[old.Name] = true
 		if old.Name != node.Name {
-			changes = append(changes, Change{Node: node.Name, Fact: "name", Before: quoted(old.Name), After: quoted(node.Name)})
+			changes = append(changes, otherName(old.Name, node.Name))
 		}
 		if standing(old) != standing(node) {
-			changes = append(changes, Change{Node: node.Name, Before: quoted(standing(old)), After: quoted(standing(node))})
+			changes = append(changes, checks.Change{Node: node.Name, Before: quoted(standing(old)), After: quoted(standing(node))})
 		}
 		changes = append(changes, changesOf(old, node)...)
 	}
 	for i := range before.Nodes {
 		if name := before.Nodes[i].Name; !kept[name] {
-			changes = append(changes, Change{Node: name, Before: json.RawMessage(`"node"`)})
+			changes = append(changes, goneNode(name))
 		}
 	}
 	return append(changes, headChanges(before.Head, after.Head)...)
 }
 
+func newNode(name string) checks.Change {
+	return checks.Change{Node: name, After: json.RawMessage(`"new node"`)}
+}
+
+func goneNode(name string) checks.Change {
+	return checks.Change{Node: name, Before: json.RawMessage(`"node"`)}
+}
+
+func otherName(was, is string) checks.Change {
+	return checks.Change{Node: is, Fact: "name", Before: quoted(was), After: quoted(is)}
+}
+
 // headChanges are those of what the launching machine launches with. Where it is another
 // one than it was, as every other runner of a CI is, there is nothing to compare.
-func headChanges(before, after *facts.Node) []Change {
+func headChanges(before, after *facts.Node) []checks.Change {
 	if !sameMachine(before, after) {
 		return nil
 	}
-	launches, _ := split(changesOf(before, after), func(c Change) bool { return compare.SectionOf(c.Fact) == facts.SectionLauncher })
+	launches, _ := split(changesOf(before, after), func(c checks.Change) bool { return compare.SectionOf(c.Fact) == facts.SectionLauncher })
 	return launches
 }
 
@@ -95,6 +92,15 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	}
 	maps.DeleteFunc(was, func(name string, _ *facts.Node) bool { return now[name] == nil })
 	return was
+}
+
+// FormerNames are what the nodes of a look were called in an earlier one, by their names now.
+func FormerNames(before, after facts.Fleet) map[string]string {
+	names := map[string]string{}
+	for name, node := range earlier(before.Nodes, after.Nodes) {
+		names[name] = node.Name
+	}
+	return names
 }
 
 func idOf(node *facts.Node) string {
@@ -138,8 +144,8 @@ func quoted[Words string | []string](words Words) json.RawMessage {
 // machineID is the fact that tells one machine from another under the same name.
 const machineID = "host.machine_id"
 
-func changesOf(was, is *facts.Node) []Change {
-	var changes []Change
+func changesOf(was, is *facts.Node) []checks.Change {
+	var changes []checks.Change
 	for _, section := range facts.Sections() {
 		if !was.Has(section) || !is.Has(section) {
 			continue
@@ -149,7 +155,7 @@ func changesOf(was, is *facts.Node) []Change {
 		for path := range union(before, after) {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
 			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it said nothing, and is gone with what it was part of
-			if before[path] == after[path] || blank || asked || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
+			if before[path] == after[path] || blank || asked || !was.Records(path) || !is.Records(path) || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
 			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {
@@ -157,29 +163,34 @@ func changesOf(was, is *facts.Node) []Change {
 			}
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Fact, b.Fact) })
-	return slices.CompactFunc(changes, func(a, b Change) bool { return a.Fact == b.Fact })
+	slices.SortFunc(changes, func(a, b checks.Change) int { return strings.Compare(a.Fact, b.Fact) })
+	return slices.CompactFunc(changes, func(a, b checks.Change) bool { return a.Fact == b.Fact })
 }
-
-// ownFacts are those that are rightly a node's own, and are compared with what the same
-// node had.
-var ownFacts = []string{machineID, "nvml.cards.*.uuid", "net.interfaces.*.addresses"}
 
 func valuesOf(node, other *facts.Node, section facts.Section) map[string]string {
 	values := map[string]string{}
 	node.EachComparable(section, func(path, value string) { values[path] = value })
-	switch {
-	case section == facts.SectionHost && node.Host.MachineID != "":
-		values[machineID] = string(quoted(node.Host.MachineID))
-	case section == facts.SectionNVML:
-		for _, card := range node.NVML.Cards {
-			if card.UUID != "" {
-				values["nvml.cards."+strconv.Itoa(card.Index)+".uuid"] = string(quoted(card.UUID))
+	if !slices.Contains(facts.Momentary, section) {
+		node.EachOwn(section, func(path, value string) {
+			if value != `""` && !isLeftOut(path) {
+				values[path] = value
 			}
+		})
+	}
+	switch section {
+	case facts.SectionDisk:
+		compareDisks(node.Disk, other.Disk, values)
+	case facts.SectionGPU:
+		if other.GPU.Redirecting == nil { // who may not read it has not seen that there is none
+			delete(values, "gpu.redirecting")
 		}
-	case section == facts.SectionNet:
+	case facts.SectionNet:
 		compareInterfaces(node.Net, other.Net, values)
-	case section == facts.SectionPython:
+	case facts.SectionSSH:
+		if other.SSH.Banner == "" { // nobody greeted
+			delete(values, "ssh.banner")
+		}
+	case facts.SectionPython:
 		delete(values, "python.sys_path")
 		if paths := node.Python.InstalledPath(node.WorkDir(), other.WorkDir()); len(paths) > 0 {
 			values["python.sys_path"] = string(quoted(paths))
@@ -188,15 +199,42 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 	return values
 }
 
-// compareInterfaces adds the IPv4 addresses of interfaces to their values, and leaves out
-// what follows the containers that run. One that is a container's in this look alone, and
-// was an interface to call by in the other, has lost its address: that is a change.
+// byBoot are devices that the kernel names in the order in which it meets them.
+var byBoot = regexp.MustCompile(`^/dev/(sd|vd|xvd|hd|nvme|dm-|md|loop)`)
+
+// ownSize are the file systems whose size is that of their device. That of others is what
+// quotas and neighbours leave of a pool.
+var ownSize = []string{"ext2", "ext3", "ext4", "xfs", "f2fs"}
+
+// compareDisks leaves out of the places of a launch which device it is that another boot may
+// name otherwise, and sizes that nobody has set.
+func compareDisks(disk, other *facts.Disk, values map[string]string) {
+	for _, place := range disk.Places {
+		at := "disk.places." + place.Role
+		same := slices.IndexFunc(other.Places, func(p facts.Place) bool { return p.Role == place.Role })
+		if same >= 0 && byBoot.MatchString(place.Source) && byBoot.MatchString(other.Places[same].Source) {
+			delete(values, at+".source")
+		}
+		if !slices.Contains(ownSize, place.FSType) || same >= 0 && !slices.Contains(ownSize, other.Places[same].FSType) {
+			delete(values, at+".total")
+		}
+	}
+}
+
+// compareInterfaces leaves out what follows the containers that run, the MAC address of what
+// is no adapter, which is made up, and IPv6 addresses, which are made of it or of chance. An
+// interface that is a container's in this look alone, and was one to call by in the other,
+// has lost its address: that is a change.
 func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	stays := func(name string) bool {
 		return slices.ContainsFunc(other.Interfaces, func(i facts.Interface) bool { return i.Name == name && !i.Passing() })
 	}
 	for _, nic := range net.Interfaces {
 		at := "net.interfaces." + nic.Name
+		delete(values, at+".addresses")
+		if nic.Kind != "physical" {
+			delete(values, at+".mac")
+		}
 		switch {
 		case nic.Passing() && !stays(nic.Name):
 			for path := range values {
@@ -226,11 +264,11 @@ func ofAnotherLaunch(path string, was, is *facts.Node) bool {
 //
 // Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
 // kernel/fork.c, set_max_threads and fork_init.
-var byMemory = regexp.MustCompile(`^(memory\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
+var byMemory = regexp.MustCompile(`^(memory\.total|disk\.places\.[^.]+\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
 
 // negligible is a change of what follows the kernel's account of the memory: that changes
 // by some pages with every new kernel, and from boot to boot.
-func negligible(c Change) bool {
+func negligible(c checks.Change) bool {
 	now, then := sizeIn(c.After), sizeIn(c.Before)
 	return byMemory.MatchString(c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/noise
 }
@@ -238,7 +276,7 @@ func negligible(c Change) bool {
 // keptSilent is whether a fact is one of those that a driver or a GPU out of order does not
 // tell: that it is out of order is the change.
 func keptSilent(path string, node *facts.Node) bool {
-	topology := path == "nvml.topology"
+	topology := path == "nvml.topology" || path == "nvml.peers"
 	if node.NVML == nil || !topology && !strings.HasPrefix(path, "nvml.cards.") {
 		return false
 	}
@@ -303,7 +341,7 @@ const present = `"present"`
 
 // change is that of one fact, or of the outermost entry that it came or went with;
 // ok is false for a name that says no more than its path.
-func (m moved) change(node, path, before, after string) (c Change, ok bool) {
+func (m moved) change(node, path, before, after string) (c checks.Change, ok bool) {
 	counts := m.came
 	if after == "" {
 		counts = m.went
@@ -325,9 +363,9 @@ func (m moved) change(node, path, before, after string) (c Change, ok bool) {
 			after = present
 		}
 	case strings.HasSuffix(whole, "."+strings.Trim(before+after, `"`)):
-		return Change{}, false
+		return checks.Change{}, false
 	}
-	return Change{Node: node, Fact: path, Before: compare.OrNull(before), After: compare.OrNull(after)}, true
+	return checks.Change{Node: node, Fact: path, Before: compare.OrNull(before), After: compare.OrNull(after)}, true
 }
 
 func union[V any](a, b map[string]V) map[string]bool {
@@ -342,13 +380,13 @@ func union[V any](a, b map[string]V) map[string]bool {
 
 // FoldChanges makes one change of those on a node that FoldSiblings takes for one, before
 // and after being as two nodes that differ.
-func FoldChanges(changes []Change) (folded []Change) {
+func FoldChanges(changes []checks.Change) (folded []checks.Change) {
 	var diffs []checks.FactDiff
 	for _, c := range changes {
 		diffs = append(diffs, checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}})
 	}
 	for _, d := range compare.FoldSiblings(diffs) {
-		folded = append(folded, Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value})
+		folded = append(folded, checks.Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value})
 	}
 	return folded
 }

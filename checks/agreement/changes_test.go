@@ -2,6 +2,7 @@ package agreement
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,14 +17,14 @@ func TestChanges(t *testing.T) {
 	value := func(text string) json.RawMessage { return json.RawMessage(text) }
 	for name, c := range map[string]struct {
 		change func(fleet *fleettest.Fleet)
-		want   []Change
+		want   []checks.Change
 	}{
-		"nothing": {func(*fleettest.Fleet) {}, []Change{}},
+		"nothing": {func(*fleettest.Fleet) {}, []checks.Change{}},
 		"a value, an absence and an addition": {func(f *fleettest.Fleet) {
 			f.Nodes[1].Host.Kernel = "6.8"
 			delete(f.Nodes[1].Python.Packages, "numpy")
 			f.Nodes[1].Python.Packages["apex"] = "0.1"
-		}, []Change{
+		}, []checks.Change{
 			{Node: "w2", Fact: "host.kernel", Before: value(`"5.15.0-107-generic"`), After: value(`"6.8"`)},
 			{Node: "w2", Fact: "python.packages.apex", After: value(`"0.1"`)},
 			{Node: "w2", Fact: "python.packages.numpy", Before: value(`"1.26.4"`)},
@@ -32,7 +33,7 @@ func TestChanges(t *testing.T) {
 			f.Nodes[1].Net.Interfaces[1].Name = "eth0.100"
 			f.Nodes[1].NVML.Cards = f.Nodes[1].NVML.Cards[:7]
 			f.Nodes[1].Env.Vars = append(f.Nodes[1].Env.Vars, facts.Setting{Name: "NCCL_IB_TC", Value: "106"})
-		}, []Change{
+		}, []checks.Change{
 			{Node: "w2", Fact: "env.vars.NCCL_IB_TC.value", After: value(`"106"`)},
 			{Node: "w2", Fact: "net.interfaces.eth0", Before: value(`"present"`)},
 			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
@@ -40,46 +41,60 @@ func TestChanges(t *testing.T) {
 		}},
 		"another machine, another GPU": {func(f *fleettest.Fleet) {
 			f.Nodes[1].Host.MachineID, f.Nodes[1].NVML.Cards[2].UUID = "other", "GPU-other"
-		}, []Change{
+		}, []checks.Change{
 			{Node: "w2", Fact: "host.machine_id", Before: value(`"machine-1"`), After: value(`"other"`)},
 			{Node: "w2", Fact: "nvml.cards.2.uuid", Before: quoted(fleettest.Healthy(3).Nodes[1].NVML.Cards[2].UUID), After: value(`"GPU-other"`)},
 		}},
 		"a container started": {func(f *fleettest.Fleet) {
 			f.Nodes[1].Net.Interfaces = append(f.Nodes[1].Net.Interfaces, facts.Interface{Name: "veth1a2b", Kind: "veth", Master: "docker0"})
-		}, []Change{}},
+		}, []checks.Change{}},
 		"VLANs on adapters that stay": {func(f *fleettest.Fleet) {
 			vlan := func(name string, mtu int) facts.Interface { return facts.Interface{Name: name, MTU: mtu, Kind: "vlan"} }
 			f.Nodes[1].Net.Interfaces = append(f.Nodes[1].Net.Interfaces, vlan("eth0.100", 1500), vlan("lo.5.6", 1500))
-		}, []Change{
+		}, []checks.Change{
 			{Node: "w2", Fact: "net.interfaces.eth0.100", After: value(`"present"`)},
 			{Node: "w2", Fact: "net.interfaces.lo.5.6", After: value(`"present"`)},
 		}},
-		"another name": {func(f *fleettest.Fleet) { f.Nodes[1].Name = "w9" }, []Change{
+		"what is a node's own": {func(f *fleettest.Fleet) {
+			f.Nodes[1].Host.Hostname = "w2-old"
+			f.Nodes[1].Net.Interfaces[1].MAC = "02:00:00:00:00:99"
+			f.Nodes[1].IB.Devices[0].GUID = "other"
+			f.Nodes[1].Disk.Places[0].Source = "nfs:/other"
+		}, []checks.Change{
+			{Node: "w2", Fact: "disk.places.workdir.source", Before: quoted(fleettest.Healthy(3).Nodes[1].Disk.Places[0].Source), After: value(`"nfs:/other"`)},
+			{Node: "w2", Fact: "host.hostname", Before: value(`"w2"`), After: value(`"w2-old"`)},
+			{Node: "w2", Fact: "ib.devices.mlx5_0.guid", Before: quoted(fleettest.Healthy(3).Nodes[1].IB.Devices[0].GUID), After: value(`"other"`)},
+			{Node: "w2", Fact: "net.interfaces.eth0.mac", Before: quoted(fleettest.Healthy(3).Nodes[1].Net.Interfaces[1].MAC), After: value(`"02:00:00:00:00:99"`)},
+		}},
+		"what a boot names and numbers": {func(f *fleettest.Fleet) {
+			f.Nodes[1].NVML.Cards[0].Address, f.Nodes[1].IB.Devices[0].Verbs = "0000:ff:00.0", "/dev/infiniband/uverbs9"
+		}, []checks.Change{}},
+		"another name": {func(f *fleettest.Fleet) { f.Nodes[1].Name = "w9" }, []checks.Change{
 			{Node: "w9", Fact: "name", Before: value(`"w2"`), After: value(`"w9"`)},
 		}},
 		"a new name, and an id that two had": {func(f *fleettest.Fleet) {
 			f.Nodes[1].Name, f.Nodes[2].Name = "w8", "w9"
 			f.Nodes[1].Host.MachineID, f.Nodes[2].Host.MachineID = "machine-1", "machine-1"
-		}, []Change{
+		}, []checks.Change{
 			{Node: "w8", Fact: "name", Before: value(`"w2"`), After: value(`"w8"`)},
 			{Node: "w9", After: value(`"new node"`)},
 			{Node: "w3", Before: value(`"node"`)},
 		}},
-		"the launching machine's pdsh": {func(f *fleettest.Fleet) { f.Head.Launcher.PDSH.Version = "2.35" }, []Change{
+		"the launching machine's pdsh": {func(f *fleettest.Fleet) { f.Head.Launcher.PDSH.Version = "2.35" }, []checks.Change{
 			{Node: "launching machine", Fact: "launcher.pdsh.version", Before: value(`"2.34"`), After: value(`"2.35"`)},
 		}},
 		"another launching machine": {func(f *fleettest.Fleet) {
 			f.Head.Launcher.PDSH.Version, f.Head.Host.MachineID = "2.35", "other"
-		}, []Change{}},
-		"volatile facts":          {func(f *fleettest.Fleet) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []Change{}},
-		"not seen is not changed": {func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []Change{}},
+		}, []checks.Change{}},
+		"volatile facts":          {func(f *fleettest.Fleet) { f.Nodes[0].Host.Uptime, f.Nodes[0].SHM.Free = 1, 1 }, []checks.Change{}},
+		"not seen is not changed": {func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []checks.Change{}},
 		"not reached any more": {func(f *fleettest.Fleet) {
 			f.Nodes[0].Reached, f.Nodes[0].Facts = false, facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "timed-out"}}
-		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"not reached: timed-out"`)}}},
+		}, []checks.Change{{Node: "w1", Before: value(`"reached"`), After: value(`"not reached: timed-out"`)}}},
 		"lost midway": {func(f *fleettest.Fleet) {
 			f.Nodes[0].Facts = facts.Facts{SSH: &facts.SSH{Port: 22, Cause: "killed"}}
-		}, []Change{{Node: "w1", Before: value(`"reached"`), After: value(`"reached, then lost: killed"`)}}},
-		"a node went": {func(f *fleettest.Fleet) { f.Nodes = f.Nodes[1:] }, []Change{
+		}, []checks.Change{{Node: "w1", Before: value(`"reached"`), After: value(`"reached, then lost: killed"`)}}},
+		"a node went": {func(f *fleettest.Fleet) { f.Nodes = f.Nodes[1:] }, []checks.Change{
 			{Node: "w1", Before: value(`"node"`)},
 		}},
 	} {
@@ -90,7 +105,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	came := Changes(fleettest.Healthy(2).Fleet, fleettest.Healthy(3).Fleet)
-	if diff := cmp.Diff([]Change{{Node: "w3", After: value(`"new node"`)}}, came); diff != "" {
+	if diff := cmp.Diff([]checks.Change{{Node: "w3", After: value(`"new node"`)}}, came); diff != "" {
 		t.Errorf("a node came (-want +got):\n%s", diff)
 	}
 }
@@ -118,13 +133,13 @@ func TestChangesVLAN(t *testing.T) {
 	after := fleettest.Healthy(2)
 	vlan.MTU = 1500
 	after.Nodes[1].Net.Interfaces = []facts.Interface{after.Nodes[1].Net.Interfaces[0], vlan}
-	gone := Change{Node: "w2", Fact: "net.interfaces.eth0", Before: json.RawMessage(present)}
-	want := []Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100.mtu", Before: json.RawMessage("9000"), After: json.RawMessage("1500")}}
+	gone := checks.Change{Node: "w2", Fact: "net.interfaces.eth0", Before: json.RawMessage(present)}
+	want := []checks.Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100.mtu", Before: json.RawMessage("9000"), After: json.RawMessage("1500")}}
 	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
 		t.Errorf("stays (-want +got):\n%s", diff)
 	}
 	after.Nodes[1].Net.Interfaces = after.Nodes[1].Net.Interfaces[:1]
-	want = []Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100", Before: json.RawMessage(present)}}
+	want = []checks.Change{gone, {Node: "w2", Fact: "net.interfaces.eth0.100", Before: json.RawMessage(present)}}
 	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
 		t.Errorf("goes (-want +got):\n%s", diff)
 	}
@@ -136,7 +151,7 @@ func TestChangesAddressLost(t *testing.T) {
 	before, after := fleettest.Healthy(2), fleettest.Healthy(2)
 	nic := func(f fleettest.Fleet) *facts.Interface { return &f.Nodes[1].Net.Interfaces[1] }
 	nic(before).Kind, nic(after).Kind = "veth", "veth"
-	want := []Change{{Node: "w2", Fact: "net.interfaces.eth0.addresses", Before: quoted(nic(before).IPv4())}}
+	want := []checks.Change{{Node: "w2", Fact: "net.interfaces.eth0.addresses", Before: quoted(nic(before).IPv4())}}
 	nic(after).Addresses = nil
 	if diff := cmp.Diff(want, Changes(before.Fleet, after.Fleet)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -226,5 +241,45 @@ func TestLeadsAway(t *testing.T) {
 		if got := leadsAway(&node, name); got != want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestOwnFactsHaveAPlace: what is rightly a node's own is compared with what it had, or the
+// table says why not; and the table says so of nothing else.
+func TestOwnFactsHaveAPlace(t *testing.T) {
+	known := map[string]bool{}
+	for _, d := range facts.DescribedOwn() {
+		known[d.Path] = true
+	}
+	for _, left := range NeverCompared {
+		if !known[left.Facts] || left.Why == "" {
+			t.Errorf("%s: there is no such fact of a node's own, or no reason (%q)", left.Facts, left.Why)
+		}
+		if slices.Contains(OwnFacts(), left.Facts) {
+			t.Errorf("%s is compared and left out", left.Facts)
+		}
+	}
+	if n := len(OwnFacts()) + len(NeverCompared); n != len(known) {
+		t.Errorf("%d facts have a place, of %d", n, len(known))
+	}
+}
+
+// TestNotRecorded: a file that was written before there was a fact tells nothing of it, which
+// is not its absence; null is.
+func TestNotRecorded(t *testing.T) {
+	before, after := fleettest.Healthy(2).Fleet, fleettest.Healthy(2).Fleet
+	before.Nodes[0].Host.Libc, before.Nodes[0].Net.TCP = "", nil
+	before.Nodes[1].Host.Libc = ""
+	before.Nodes[0].Unrecorded = map[string]bool{"host.libc": true, "net.tcp": true}
+	want := []checks.Change{{Node: "w2", Fact: "host.libc", Before: json.RawMessage(`""`), After: quoted(after.Nodes[1].Host.Libc)}}
+	if diff := cmp.Diff(want, Changes(before, after)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	missed := []NotCompared{
+		{Node: "w1", Section: facts.SectionHost, Reason: "host.libc not recorded", Earlier: true, ByChoice: true},
+		{Node: "w1", Section: facts.SectionNet, Reason: "net.tcp not recorded", Earlier: true, ByChoice: true},
+	}
+	if diff := cmp.Diff(missed, Unseen(before, after)); diff != "" {
+		t.Errorf("not compared (-want +got):\n%s", diff)
 	}
 }

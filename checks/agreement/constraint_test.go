@@ -182,9 +182,9 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"gpu.open_module", "yes", "is true or false"},
 		{"gpu.open_module", ">true", "is true or false"},
 		{"gpu.modules", "nvidia", `is a list, of which nothing but "absent"`},
-		{"gpux.driver", "570", `no fact "gpux.driver" to compare: the nearest is "nvml.driver"`},
-		{"shm.sise", "1", `the nearest is "shm.size"`},
-		{"net.interfaces.eth0.mtuu", "1", `the nearest is "net.interfaces.*.mtu"`},
+		{"gpux.driver", "570", `no fact "gpux.driver" to compare: did you mean "nvml.driver"?`},
+		{"shm.sise", "1", `did you mean "shm.size"?`},
+		{"net.interfaces.eth0.mtuu", "1", `did you mean "net.interfaces.*.mtu"?`},
 		{"memory.available", "1", `no fact "memory.available"`}, // volatile
 		{"python", "1", "no fact"},
 		{"", "1", "no fact"},

@@ -10,31 +10,45 @@ import (
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 type baseline struct{ *checks.Baseline }
 
 var Drift = checks.Check{
-	ID:       checks.DriftID,
-	Title:    "nothing has changed since the baseline",
-	Severity: checks.Error,
-	Agreed:   true,
-	Needs:    []facts.Section{facts.SectionHost},
-	DependsOn: []string{
-		"gpu-driver-loads", "gpu-driver-runs-cuda", "gpu-fabric", "slots-fit", "gpu-count", "gpu-model-same", "gpu-healthy", "gpu-mode", "gpu-throttle", "gpu-links", "gpu-peer-access", "python-same", "protobuf-works", "nccl-loaded", "path-mtu", "nic-choice", "node-mesh", "shm-size", "shm-writable", "shm-limits", "ib-links", "ib-same", "memlock-limit", "open-files-limit", "memory-available", "disk-space", "env-sane", "deepspeed-ops",
-	},
+	ID:        checks.DriftID,
+	Title:     "nothing has changed since the baseline",
+	Severity:  checks.Error,
+	Agreed:    true,
+	Needs:     []facts.Section{facts.SectionHost},
+	DependsOn: sharers(),
 	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
 		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +
 		"may break by it: another NVIDIA driver, torch, NCCL or protobuf, another MTU (of a bridge, the loopback or what a container engine made it is a warning, unless it leads to the other nodes), " +
 		"a network interface that has gone, has another name or lost its address, " +
-		"a GPU that has gone, and a smaller /dev/shm. Every other change is a warning, a new node, one that the hostfile lists no more, one with another name and another machine " +
-		"under a known name among them. Where another check of the same run finds on that node what a change comes from, the fix names it. A waiver of a finding has to cover all its facts that weigh most. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. " +
+		"a GPU that has gone, and a smaller /dev/shm. Every other change is a warning, another hostname, a new node, one that the hostfile lists no more, one with another name and another machine " +
+		"under a known name among them. severity: drift: in preflight.yaml weighs changes otherwise, all of them, or by fact or topic. Where another check of the same run finds on that node what a change comes from, " +
+		"drift names it and has its fix, and the cause counts once. preflight snapshot --accept takes single changes into the baseline, and leaves the rest of it as it is. A waiver of a finding has to cover all its facts that weigh most. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. " +
 		"Of the launching machine pdsh, ssh, the other launchers and .deepspeed_env are compared, where it is the same machine. The files of " +
 		"the launch, its working directory, name resolution and what the nodes tried of each other are not compared: script-same, workdir-present, host-names and the drills judge these. " +
 		"A section that only one of the two looks saw cannot be compared: unknown, but for what the baseline was never to look at (a GPU, with accelerator cpu), " +
-		"of which a pass says that it was left out. Sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
+		"of which a pass says that it was left out. Facts that a baseline of an older release does not record are no changes. Sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
 	WouldSee: "a job that ran here last week hangs or fails: something in between has changed, and nobody said so",
 	Run:      drifted,
+}
+
+// Drifted are the changes that drift finds and that a baseline can take: not that a node is not
+// reached any more, nor that one is missing where nobody says who belongs to the fleet.
+func Drifted(b checks.Baseline, fleet facts.Fleet, launch launch.Prediction) []checks.Change {
+	everybody := launch.HostsFile != "" && !b.Unlisted
+	reached := map[string]bool{}
+	for i := range fleet.Nodes {
+		reached[fleet.Nodes[i].Name] = fleet.Nodes[i].Reached
+	}
+	return slices.DeleteFunc(Changes(facts.Fleet{Head: b.Head, Nodes: b.Nodes}, fleet), func(c checks.Change) bool {
+		gone := c.Fact == "" && c.After == nil
+		return gone && !everybody || !gone && c.Fact == "" && !reached[c.Node] || slices.Contains(facts.Momentary, compare.SectionOf(c.Fact))
+	})
 }
 
 func drifted(view checks.View) []checks.Finding {
@@ -55,28 +69,29 @@ func drifted(view checks.View) []checks.Finding {
 		before := was[node.Name]
 		switch {
 		case before == nil:
-			findings = append(findings, checks.Finding{
-				Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "new since the baseline",
-				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.anew(view)},
-			})
+			findings = append(findings, nodeFinding(view, checks.Finding{
+				Nodes: []string{node.Name}, Summary: "new since the baseline", Changes: []checks.Change{newNode(node.Name)},
+				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.accept(view)},
+			})...)
 		case !before.Reached:
 			findings = append(findings, checks.UnknownFor(node, "the baseline has not seen this node: it was not reached then"))
 		default:
 			findings = append(findings, left.add(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
-			findings = append(findings, baseline.changed(view, before, node)...)
+			findings = append(findings, baseline.changed(view, before, node, &left)...)
 		}
 	}
-	return slices.Concat(findings, left.finding(), baseline.renamed(view, was), baseline.lost(view, was), baseline.headChanged(view))
+	findings = slices.Concat(findings, baseline.renamed(view, was), baseline.lost(view, was), baseline.headChanged(view, &left))
+	return append(findings, left.finding()...)
 }
 
 // changed is one finding for each thing that changed on a node, however many facts tell
-// of it. When the machine is another one, that is the cause of everything.
-func (b baseline) changed(view checks.View, before, node *facts.Node) (findings []checks.Finding) {
-	changes := slices.DeleteFunc(changesOf(before, node), func(c Change) bool {
-		return slices.Contains(facts.Momentary, compare.SectionOf(c.Fact))
-	})
+// of it, and for each cause that another check has found. When the machine is another one,
+// that is the cause of everything.
+func (b baseline) changed(view checks.View, before, node *facts.Node, left *uncompared) (findings []checks.Finding) {
+	changes := b.judged(view, changesOf(before, node), left)
 	if slices.ContainsFunc(changes, isAnotherMachine) {
-		f := b.finding(node, changes)
+		f := b.finding(view, node, changes)
+		f.Changes = f.Changes[:1]
 		f.Summary = "another machine than the baseline's, under the same name"
 		if former := b.who(idOf(node)); former != "" {
 			f.Summary = "the machine that was " + former + " in the baseline is under this name"
@@ -85,28 +100,52 @@ func (b baseline) changed(view checks.View, before, node *facts.Node) (findings 
 		return []checks.Finding{f}
 	}
 	for _, t := range topicsOf(node) {
-		var own []Change
-		own, changes = split(changes, func(c Change) bool { return t.facts.MatchString(c.Fact) })
-		if own == nil {
-			continue
+		var own []checks.Change
+		own, changes = split(changes, func(c checks.Change) bool { return t.facts.MatchString(c.Fact) })
+		for own != nil {
+			var alike []checks.Change
+			cause := sharer(view, own[0])
+			alike, own = split(own, func(c checks.Change) bool { return sharer(view, c) == cause })
+			findings = append(findings, b.ofTopic(topicChange{view, before, node, alike}, t, cause))
 		}
-		f := b.finding(node, own)
-		f.Summary = t.what + " changed since the baseline"
-		if t.undo != nil {
-			f.Remedy = append(t.undo(topicChange{view, before, node, own}), f.Remedy...)
-		}
-		f.Remedy = append(slices.Concat(f.Remedy, t.explained(view, node)), b.anew(view))
-		findings = append(findings, f)
 	}
 	return findings
 }
 
+// judged leaves out what is compared elsewhere and what the policy does not want to know.
+func (b baseline) judged(view checks.View, changes []checks.Change, left *uncompared) []checks.Change {
+	return slices.DeleteFunc(changes, func(c checks.Change) bool {
+		if severityOf(view, c) == checks.Off {
+			left.note(c.Fact + " (off in the policy)")
+			return true
+		}
+		return slices.Contains(facts.Momentary, compare.SectionOf(c.Fact))
+	})
+}
+
+// ofTopic is what changed together. Where another check has found why, its fix is the way
+// back.
+func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
+	f := b.finding(d.view, d.node, d.changes)
+	f.Summary, f.SharesCause = t.what+" changed since the baseline", cause
+	switch {
+	case cause != "":
+		found, _ := d.view.Reported(cause, d.node.Name)
+		see := fix.Note("see %s in this report first: until that is repaired, a new baseline takes the fault for what is good", fix.Text(cause))
+		f.Remedy = slices.Concat([]fix.Command{see}, found.Remedy, f.Remedy)
+	case t.undo != nil:
+		f.Remedy = append(t.undo(d), f.Remedy...)
+	}
+	f.Remedy = append(f.Remedy, b.accept(d.view))
+	return f
+}
+
 // headChanged is what the launching machine launches with, where it is the same machine:
 // one section, which changed or was not seen.
-func (b baseline) headChanged(view checks.View) []checks.Finding {
-	if changes := headChanges(b.Head, view.Head); len(changes) > 0 {
-		f := b.finding(view.Head, changes)
-		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.anew(view))
+func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Finding {
+	if changes := b.judged(view, headChanges(b.Head, view.Head), left); len(changes) > 0 {
+		f := b.finding(view, view.Head, changes)
+		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.accept(view))
 		return []checks.Finding{f}
 	}
 	if unseen := unseenOnHead(b.Head, view.Head); len(unseen) > 0 {
@@ -121,9 +160,9 @@ func (b baseline) headChanged(view checks.View) []checks.Finding {
 }
 
 // isAnotherMachine tells by the machine id, where both looks saw one.
-func isAnotherMachine(c Change) bool { return c.Fact == machineID && !c.came() && !c.gone() }
+func isAnotherMachine(c checks.Change) bool { return c.Fact == machineID && !c.Came() && !c.Gone() }
 
-func split(changes []Change, belongs func(Change) bool) (own, rest []Change) {
+func split(changes []checks.Change, belongs func(checks.Change) bool) (own, rest []checks.Change) {
 	for _, c := range changes {
 		if belongs(c) {
 			own = append(own, c)
@@ -138,19 +177,21 @@ func split(changes []Change, belongs func(Change) bool) (own, rest []Change) {
 // a fleet is renamed as a whole.
 func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks.Finding {
 	var names, now, then []string
+	var changes []checks.Change
 	for _, node := range view.Nodes {
 		if before := was[node.Name]; before != nil && before.Name != node.Name {
 			names = append(names, node.Name)
 			now, then = append(now, node.Name), append(then, before.Name)
+			changes = append(changes, otherName(before.Name, node.Name))
 		}
 	}
 	if names == nil {
 		return nil
 	}
-	return []checks.Finding{{
-		Verdict: checks.Warn, Nodes: names, Summary: "another name than the baseline has for the same machine",
-		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.anew(view)},
-	}}
+	return nodeFinding(view, checks.Finding{
+		Nodes: names, Summary: "another name than the baseline has for the same machine", Changes: changes,
+		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.accept(view)},
+	})
 }
 
 // lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
@@ -165,9 +206,10 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 		found[before.Name] = true
 	}
 	var names []string
+	var changes []checks.Change
 	for i := range b.Nodes {
 		if !found[b.Nodes[i].Name] {
-			names = append(names, b.Nodes[i].Name)
+			names, changes = append(names, b.Nodes[i].Name), append(changes, goneNode(b.Nodes[i].Name))
 		}
 	}
 	switch {
@@ -179,33 +221,50 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 			Summary: "in the baseline and not in this run, and its hostfile, which cannot be read here, would say whether it was left out or is gone",
 		}}
 	}
-	return []checks.Finding{{
-		Verdict: checks.Warn, Nodes: names, Summary: "in the baseline, and in the hostfile no more",
+	return nodeFinding(view, checks.Finding{
+		Nodes: names, Summary: "in the baseline, and in the hostfile no more", Changes: changes,
 		Got: "not in the hostfile", Want: "in the baseline",
 		Remedy: []fix.Command{
 			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
 			fix.Here("$EDITOR {hostfile}   # missing by mistake: add %s", fix.Text(hostfile.Fold(names))),
-			b.anewWhere(view, fix.Code("they are gone for good")),
+			b.accept(view),
 		},
-	}}
+	})
 }
 
-// anew is the way out where the change was meant.
-func (b baseline) anew(view checks.View) fix.Command {
-	return b.anewWhere(view, fix.Code("this was meant"))
-}
-
-// anewWhere writes the baseline again, from the same hosts, where something is so.
-func (b baseline) anewWhere(view checks.View, so fix.Arg) fix.Command {
-	hosts := fix.Code("-H {hostfile}")
-	if view.Launch.HostsFile == "" {
-		var names []string
-		for i := range view.All {
-			names = append(names, view.All[i].Name)
-		}
-		hosts = fix.Code("-w %s", fix.Word(hostfile.Fold(names)))
+// nodeFinding is a finding of nodes that came, went or have another name, as the policy weighs
+// that: none where it is off.
+func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
+	f.Verdict, f.Weighed = checks.Warn, true
+	switch severityOf(view, f.Changes[0]) {
+	case checks.Off:
+		return nil
+	case checks.Error:
+		f.Verdict = checks.Fail
 	}
-	return fix.Here("preflight snapshot %s --normalize -o %s   # if %s", hosts, fix.Path(b.File), so)
+	return []checks.Finding{f}
+}
+
+// accept is the way out where single changes were meant.
+func (b baseline) accept(view checks.View) fix.Command {
+	return fix.Here("preflight snapshot %s --accept FACT -o %s   # for each FACT that was meant to change", b.hosts(view), fix.Path(b.File))
+}
+
+// anew is the way out where all of it was meant: it writes the baseline again.
+func (b baseline) anew(view checks.View) fix.Command {
+	return fix.Here("preflight snapshot %s --normalize -o %s   # if this was meant", b.hosts(view), fix.Path(b.File))
+}
+
+// hosts are the options that name the same nodes.
+func (b baseline) hosts(view checks.View) fix.Arg {
+	if view.Launch.HostsFile != "" {
+		return fix.Code("-H {hostfile}")
+	}
+	var names []string
+	for i := range view.All {
+		names = append(names, view.All[i].Name)
+	}
+	return fix.Code("-w %s", fix.Word(hostfile.Fold(names)))
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.
@@ -232,9 +291,7 @@ func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []che
 		reason := fmt.Sprintf("%s: %s", u.Section, u.Reason)
 		switch {
 		case u.ByChoice:
-			if reason = fmt.Sprintf("%s (%s)", u.Section, u.Reason); !slices.Contains(*l, reason) {
-				*l = append(*l, reason)
-			}
+			l.note(fmt.Sprintf("%s (%s)", u.Section, u.Reason))
 			continue
 		case u.Earlier:
 			reason = "the baseline has not seen " + reason
@@ -242,6 +299,12 @@ func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []che
 		findings = append(findings, checks.UnknownFor(node, reason))
 	}
 	return findings
+}
+
+func (l *uncompared) note(what string) {
+	if !slices.Contains(*l, what) {
+		*l = append(*l, what)
+	}
 }
 
 // finding is what a pass does not hold for, none where all was compared.

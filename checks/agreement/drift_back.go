@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
@@ -11,7 +12,7 @@ import (
 )
 
 func undoDriver(d topicChange) []fix.Command {
-	at := slices.IndexFunc(d.changes, func(c Change) bool {
+	at := slices.IndexFunc(d.changes, func(c checks.Change) bool {
 		return (c.Fact == "nvml.driver" || c.Fact == "gpu.module") && unquoted(string(c.Before)) != ""
 	})
 	if at < 0 || d.node.NVML == nil {
@@ -27,8 +28,8 @@ func undoDriver(d topicChange) []fix.Command {
 // undoGPUs is for what is out of order where no check of this run has said so; of other
 // changes only a person can tell.
 func undoGPUs(d topicChange) []fix.Command {
-	failed := func(c Change) bool { return failures.MatchString(c.Fact) && c.came() }
-	if !slices.ContainsFunc(d.changes, failed) || d.view.Reported("gpu-healthy")[d.node.Name] {
+	failed := func(c checks.Change) bool { return failures.MatchString(c.Fact) && c.Came() }
+	if !slices.ContainsFunc(d.changes, failed) {
 		return nil
 	}
 	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and repairs it: until then a new baseline takes the fault for what is good")}
@@ -50,7 +51,7 @@ func undoPackages(d topicChange) []fix.Command {
 // undoMTU sets the MTU that an interface had. One that came or went has none to go back to.
 func undoMTU(d topicChange) (commands []fix.Command) {
 	for _, c := range d.changes {
-		if !c.came() && !c.gone() {
+		if !c.Came() && !c.Gone() {
 			name := mtuFact.FindStringSubmatch(c.Fact)[1]
 			commands = append(commands, fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Number(sizeIn(c.Before))))
 		}
@@ -60,17 +61,15 @@ func undoMTU(d topicChange) (commands []fix.Command) {
 
 // undoSHM makes it as large as it was, to the byte: what is rounded has changed as well.
 func undoSHM(d topicChange) []fix.Command {
-	at := slices.IndexFunc(d.changes, func(c Change) bool { return c.Fact == "shm.size" })
+	at := slices.IndexFunc(d.changes, func(c checks.Change) bool { return c.Fact == "shm.size" })
 	if at < 0 || !breaks(d.node, d.changes[at]) {
 		return nil
 	}
-	commands := remedy.SizeSHM(d.node, sizeIn(d.changes[at].Before), "")
-	if d.view.Reported("shm-size")[d.node.Name] {
-		for i := range commands {
-			commands[i] = commands[i].Remark("in place of what shm-size says, if that is smaller")
-		}
-	}
-	return commands
+	return remedy.SizeSHM(d.node, sizeIn(d.changes[at].Before), "")
+}
+
+func undoHostname(d topicChange) []fix.Command {
+	return []fix.Command{fix.On("sudo hostnamectl set-hostname %s", fix.Host(unquoted(string(d.changes[0].Before))))}
 }
 
 // undoInterfaces gives an interface its name again, by which NCCL_SOCKET_IFNAME and the like may

@@ -18,56 +18,110 @@ import (
 
 // topic is facts that change together because of one action.
 type topic struct {
+	name  string // by which a policy and --accept call it
 	what  string // a plural or a singular that "changed" follows
 	facts *regexp.Regexp
 	// undo is how that is undone on a node; nil where only a person can tell.
 	undo func(topicChange) []fix.Command
-	// causes are the checks whose findings may be what changed: then the node is to be
-	// repaired, and the baseline stays.
-	causes []string
 }
 
 type topicChange struct {
 	view         checks.View
 	before, node *facts.Node
-	changes      []Change
-}
-
-func (t topic) explained(view checks.View, node *facts.Node) []fix.Command {
-	ids := slices.DeleteFunc(slices.Clone(t.causes), func(id string) bool { return !view.Reported(id)[node.Name] })
-	if len(ids) == 0 {
-		return nil
-	}
-	return []fix.Command{fix.Note("see %s in this report first: until that is repaired, a new baseline takes the fault for what is good", fix.List[fix.Text](", ", ids))}
+	changes      []checks.Change
 }
 
 // topics are tried in this order, and together take every fact: what is left over is
 // the last one's.
 var topics = []topic{
-	{"the NVIDIA driver", regexp.MustCompile(`^nvml\.(driver|library|cuda)$|^gpu\.(module|open_module|modules|libcuda|fabric_manager)\b`), undoDriver,
-		[]string{"gpu-driver-loads", "gpu-driver-runs-cuda", "gpu-fabric"}},
-	{"the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), undoGPUs,
-		[]string{"gpu-driver-loads", "slots-fit", "gpu-count", "gpu-model-same", "gpu-healthy", "gpu-mode", "gpu-throttle", "gpu-links", "gpu-peer-access", "gpu-fabric"}},
-	{"the python environment", regexp.MustCompile(`^python\.`), undoPackages, []string{"python-same", "protobuf-works", "nccl-loaded"}},
-	{"the MTU", mtuFact, undoMTU, []string{"path-mtu"}},
-	{"the network interfaces", regexp.MustCompile(`^net\.interfaces`), undoInterfaces, []string{"nic-choice", "node-mesh"}},
-	{"the network settings", regexp.MustCompile(`^net\.`), nil, nil},
-	{"/dev/shm", regexp.MustCompile(`^shm\.`), undoSHM, []string{"shm-size", "shm-writable", "shm-limits"}},
-	{"InfiniBand", regexp.MustCompile(`^ib\.`), nil, []string{"ib-links", "ib-same"}},
-	{"the system", regexp.MustCompile(`^host\.`), nil, nil},
-	{"the resource limits", regexp.MustCompile(`^limits\.`), nil, []string{"memlock-limit", "open-files-limit"}},
-	{"the memory", regexp.MustCompile(`^memory\.`), nil, []string{"memory-available"}},
-	{"the file systems", regexp.MustCompile(`^disk\.`), nil, []string{"disk-space"}},
-	{"the environment", regexp.MustCompile(`^env\.`), nil, []string{"env-sane"}},
-	{"the compilers", regexp.MustCompile(`^toolchain\.`), nil, []string{"deepspeed-ops"}},
-	{"the way in by ssh", regexp.MustCompile(`^ssh\.`), nil, nil},
-	{"something else", regexp.MustCompile(``), nil, nil},
+	{"driver", "the NVIDIA driver", driverFact, undoDriver},
+	{"gpus", "the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), undoGPUs},
+	{"python", "the python environment", regexp.MustCompile(`^python\.`), undoPackages},
+	{"mtu", "the MTU", mtuFact, undoMTU},
+	{"interfaces", "the network interfaces", regexp.MustCompile(`^net\.interfaces`), undoInterfaces},
+	{"network", "the network settings", regexp.MustCompile(`^net\.`), nil},
+	{"shm", "/dev/shm", regexp.MustCompile(`^shm\.`), undoSHM},
+	{"infiniband", "InfiniBand", regexp.MustCompile(`^ib\.`), nil},
+	{"hostname", "the hostname", regexp.MustCompile(`^host\.hostname$`), undoHostname},
+	{"system", "the system", regexp.MustCompile(`^host\.`), nil},
+	{"limits", "the resource limits", regexp.MustCompile(`^limits\.`), nil},
+	{"memory", "the memory", regexp.MustCompile(`^memory\.`), nil},
+	{"disks", "the file systems", regexp.MustCompile(`^disk\.`), nil},
+	{"environment", "the environment", regexp.MustCompile(`^env\.`), nil},
+	{"compilers", "the compilers", regexp.MustCompile(`^toolchain\.`), nil},
+	{"ssh", "the way in by ssh", regexp.MustCompile(`^ssh\.`), nil},
+	{"launcher", "the launching machine", regexp.MustCompile(`^launcher\.`), nil},
+	{"nodes", "the nodes", regexp.MustCompile(`^(name)?$`), nil},
+	{"others", "something else", regexp.MustCompile(``), nil},
 }
 
 // silent is the topic of all that a driver out of order no longer shows.
-var silent = topic{"the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(topicChange) []fix.Command {
+var silent = topic{"driver", "the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(topicChange) []fix.Command {
 	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # what it takes to get it back")}
-}, []string{"gpu-driver-loads"}}
+}}
+
+type shared struct {
+	facts  *regexp.Regexp
+	checks []string
+}
+
+// sharing are the checks that may find on a node what a change comes from, by the facts that
+// changed: of several that do the first has the fix.
+var sharing = []shared{
+	{driverFact, []string{"gpu-driver-loads", "gpu-driver-same", "gpu-driver-runs-cuda", "gpu-fabric"}},
+	{regexp.MustCompile(`^gpu\.(doors|modprobe)|^nvml\.(failure|source|unloaded)`), []string{"gpu-driver-loads"}},
+	{regexp.MustCompile(`^gpu\.devices$|^nvml\.cards\.\d+$`), []string{"gpu-driver-loads", "slots-fit", "gpu-count", "gpu-healthy"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.(failure|ecc|retired|remapped)\b`), []string{"gpu-driver-loads", "gpu-healthy", "gpu-mode"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.(name|memory|capability|vbios)$`), []string{"gpu-driver-loads", "gpu-model-same"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.(mig|compute_mode|persistence)`), []string{"gpu-driver-loads", "gpu-mode"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.(power|clock|slowdown_at)\b`), []string{"gpu-driver-loads", "gpu-throttle"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.(link|nvlinks)\b`), []string{"gpu-driver-loads", "gpu-links"}},
+	{regexp.MustCompile(`^nvml\.cards\.\d+\.fabric\b`), []string{"gpu-driver-loads", "gpu-fabric"}},
+	{regexp.MustCompile(`^nvml\.(topology|peers)$|^gpu\.(redirecting|iommu)$`), []string{"gpu-driver-loads", "gpu-peer-access", "gpu-links"}},
+	{regexp.MustCompile(`^(gpu|nvml)\.`), []string{"gpu-driver-loads"}},
+	{regexp.MustCompile(`^python\.(packages\.torch$|torch\b)`), []string{"python-same", "torch-same"}},
+	{regexp.MustCompile(`^python\.(packages\.nvidia-nccl|nccl\b)`), []string{"python-same", "nccl-same", "nccl-loaded"}},
+	{regexp.MustCompile(`^python\.(packages\.protobuf$|protobuf\b)`), []string{"python-same", "protobuf-works", "protobuf-same"}},
+	{regexp.MustCompile(`^python\.(packages\.deepspeed$|deepspeed_ops\b)`), []string{"python-same", "deepspeed-same", "deepspeed-ops"}},
+	{regexp.MustCompile(`^python\.packages\.`), []string{"python-same", "packages-same"}},
+	{regexp.MustCompile(`^python\.`), []string{"python-same"}},
+	{mtuFact, []string{"path-mtu"}},
+	{regexp.MustCompile(`^net\.interfaces`), []string{"nic-choice", "node-mesh"}},
+	{regexp.MustCompile(`^shm\.(shm|remove_ipc)`), []string{"shm-limits"}},
+	{regexp.MustCompile(`^shm\.`), []string{"shm-writable", "shm-size"}},
+	{regexp.MustCompile(`^ib\.`), []string{"ib-links", "ib-same"}},
+	{regexp.MustCompile(`^host\.hostname$`), []string{"host-names"}},
+	{regexp.MustCompile(`^host\.numa\b`), []string{"numa-memory"}},
+	{regexp.MustCompile(`^limits\.memlock\b`), []string{"memlock-limit"}},
+	{regexp.MustCompile(`^limits\.(nofile|file_max)\b`), []string{"open-files-limit"}},
+	{regexp.MustCompile(`^memory\.`), []string{"memory-available"}},
+	{regexp.MustCompile(`^disk\.`), []string{"disk-space"}},
+	{regexp.MustCompile(`^env\.`), []string{"env-same", "env-sane"}},
+	{regexp.MustCompile(`^toolchain\.`), []string{"deepspeed-ops"}},
+}
+
+// sharers are all of those checks, each once.
+func sharers() (ids []string) {
+	for _, s := range sharing {
+		ids = append(ids, s.checks...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// sharer is the check that finds on a node what a change there comes from, "" for none.
+func sharer(view checks.View, c checks.Change) string {
+	at := slices.IndexFunc(sharing, func(s shared) bool { return s.facts.MatchString(c.Fact) })
+	if at < 0 {
+		return ""
+	}
+	for _, id := range sharing[at].checks {
+		if _, finds := view.Reported(id, c.Node); finds {
+			return id
+		}
+	}
+	return ""
+}
 
 func topicsOf(node *facts.Node) []topic {
 	if node.NVML != nil && node.NVML.Failure != nil {
@@ -77,6 +131,8 @@ func topicsOf(node *facts.Node) []topic {
 }
 
 var (
+	driverFact = regexp.MustCompile(`^nvml\.(driver|library|cuda)$|^gpu\.(module|open_module|modules|libcuda|fabric_manager)\b`)
+
 	mtuFact = regexp.MustCompile(`^net\.interfaces\.(.+)\.mtu$`)
 	nicFact = regexp.MustCompile(`^net\.interfaces\.(.+?)(\.addresses)?$`)
 	gpuFact = regexp.MustCompile(`^nvml\.cards\.\d+$`)
@@ -92,14 +148,14 @@ var (
 
 // breaks is whether a change ends launches. A node that newly has a thing breaks none
 // by that, but for a package that the others lack.
-func breaks(node *facts.Node, c Change) bool {
+func breaks(node *facts.Node, c checks.Change) bool {
 	switch {
 	case breaking.MatchString(c.Fact):
 		return true
 	case mtuFact.MatchString(c.Fact):
 		return leadsAway(node, mtuFact.FindStringSubmatch(c.Fact)[1])
 	case failures.MatchString(c.Fact):
-		return c.came()
+		return c.Came()
 	case able.MatchString(c.Fact):
 		return string(c.After) == "false"
 	case c.Fact == "gpu.devices":
@@ -107,12 +163,12 @@ func breaks(node *facts.Node, c Change) bool {
 	case c.Fact == "shm.size":
 		return sizeIn(c.After) < sizeIn(c.Before)
 	case gpuFact.MatchString(c.Fact):
-		return c.gone()
+		return c.Gone()
 	case nicFact.MatchString(c.Fact):
 		// An interface that has gone, or that has no address any more.
 		part := nicFact.FindStringSubmatch(c.Fact)
 		whole := string(c.Before) == present || part[2] != ""
-		return c.gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
+		return c.Gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
 	}
 	return false
 }
@@ -142,21 +198,21 @@ func sizeIn(size json.RawMessage) int64 {
 // finding tells of at least one change on a node, the worst first and with its weight; that
 // the machine is another one comes before all. A waiver has to cover all of those that weigh
 // most. Where not all are listed the fix says what lists them.
-func (b baseline) finding(node *facts.Node, changes []Change) checks.Finding {
-	rank := func(c Change) int {
+func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.Change) checks.Finding {
+	rank := func(c checks.Change) int {
 		switch {
 		case isAnotherMachine(c):
 			return 0
-		case breaks(node, c):
+		case weigh(view, node, c) == checks.Fail:
 			return 1
 		}
 		return 2
 	}
 	changes = slices.Clone(changes)
-	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(rank(a), rank(b)) })
-	f := checks.Finding{Verdict: checks.Warn, Nodes: []string{node.Name}, Fact: changes[0].Fact}
+	slices.SortStableFunc(changes, func(a, b checks.Change) int { return cmp.Compare(rank(a), rank(b)) })
+	f := checks.Finding{Verdict: checks.Warn, Weighed: true, Nodes: []string{node.Name}, Fact: changes[0].Fact, Changes: changes}
 	for _, c := range changes {
-		if breaks(node, c) {
+		if weigh(view, node, c) == checks.Fail {
 			f.Verdict = checks.Fail
 		}
 		if rank(c) < 2 || rank(changes[0]) == 2 {
@@ -165,7 +221,7 @@ func (b baseline) finding(node *facts.Node, changes []Change) checks.Finding {
 	}
 	var got, want []string
 	for _, c := range FoldChanges(changes) {
-		now, then := inWords(c)
+		now, then := InWords(c, plainValue)
 		got, want = append(got, c.Fact+" "+now), append(want, c.Fact+" "+then)
 	}
 	if len(got) > compare.MostListed {
@@ -175,9 +231,9 @@ func (b baseline) finding(node *facts.Node, changes []Change) checks.Finding {
 	return f
 }
 
-// inWords is a change's value now and before: sizes in the unit that tells them apart, of
-// lists what the other one lacks.
-func inWords(c Change) (now, then string) {
+// InWords is a change's value now and before: sizes in the unit that tells them apart, of
+// lists what the other one lacks, and all else as value has a fact's.
+func InWords(c checks.Change, value func(fact string, raw json.RawMessage) string) (now, then string) {
 	var is, was []string
 	if json.Unmarshal(c.After, &is) == nil && json.Unmarshal(c.Before, &was) == nil && len(is)*len(was) > 0 {
 		return beyond(is, was), beyond(was, is)
@@ -190,13 +246,13 @@ func inWords(c Change) (now, then string) {
 	if facts.Unit(c.Fact) == "bytes" && errAfter == nil && errBefore == nil && after >= 0 && before >= 0 {
 		return compare.Apart(after, before)
 	}
-	return plainValue(c.After), plainValue(c.Before)
+	return value(c.Fact, c.After), value(c.Fact, c.Before)
 }
 
 // unlikeCells is of two tables of one size, as what joins any two GPUs, those cells that
 // are not the same, "[3][4] NV16", and once what is so both ways: a table is too long to be
 // compared by eye.
-func unlikeCells(c Change) (now, then string, are bool) {
+func unlikeCells(c checks.Change) (now, then string, are bool) {
 	var is, was [][]string
 	if json.Unmarshal(c.After, &is) != nil || json.Unmarshal(c.Before, &was) != nil || len(is) != len(was) {
 		return "", "", false
@@ -230,7 +286,7 @@ func beyond(list, other []string) string {
 
 // plainValue is JSON as a person reads it: text without its quotation marks, a list of
 // texts without its brackets, and an empty text for what it is.
-func plainValue(raw json.RawMessage) string {
+func plainValue(_ string, raw json.RawMessage) string {
 	var list []string
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		return strings.Join(list, ", ")

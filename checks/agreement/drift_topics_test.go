@@ -3,6 +3,7 @@ package agreement
 import (
 	"testing"
 
+	"preflight/checks"
 	"preflight/checks/compare"
 )
 
@@ -16,7 +17,7 @@ func TestUnlikeCells(t *testing.T) {
 		"no table before":      {``, `[["X"]]`, `[["X"]]`, absentWord},
 		"rows of other sizes":  {`[[],["A","B"]]`, `[[],["A","C"]]`, "[1][1] C", "[1][1] B"},
 	} {
-		now, then := inWords(Change{Fact: "nvml.topology", Before: compare.OrNull(c.before), After: compare.OrNull(c.after)})
+		now, then := InWords(checks.Change{Fact: "nvml.topology", Before: compare.OrNull(c.before), After: compare.OrNull(c.after)}, plainValue)
 		if now != c.now || then != c.then {
 			t.Errorf("%s: %q, %q", name, now, then)
 		}

@@ -53,11 +53,8 @@ func unknownFact(path string) error {
 			namesakes = append(namesakes, d.Path)
 		}
 	}
-	hint := "preflight facts lists them"
-	if near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Nearest(path, paths, max(3, len(path)/3))); near != "" {
-		hint = fmt.Sprintf("the nearest is %q", near)
-	}
-	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare: %s", path, hint)}
+	near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Meant(path, paths))
+	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(compare.DidYouMean(near), ": preflight facts lists them"))}
 }
 
 // UnknownFactError says that no node can tell such a fact, and which is near.
@@ -142,7 +139,7 @@ var entryName = regexp.MustCompile(`^[^.]+(\.\d+)*$`)
 // isOfDrift is whether drift may tell of such a path beside those of isFact: that of a fact
 // that is a node's own, or of an entry that came or went as a whole, "net.interfaces.eth1".
 func isOfDrift(path string) bool {
-	return slices.ContainsFunc(ownFacts, func(own string) bool { return patternsMeet(path, own) }) ||
+	return slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) ||
 		slices.ContainsFunc(knownFacts(), func(known knownFact) bool {
 			list, _, ofEntries := strings.Cut(known.Path, "*.")
 			name, within := strings.CutPrefix(path, list)

@@ -237,7 +237,7 @@ func (s *statement) takes(value string) bool {
 }
 
 func readable(value string, about facts.Description) string {
-	switch text := plainValue(json.RawMessage(value)); {
+	switch text := plainValue(about.Path, json.RawMessage(value)); {
 	case about.Kind != facts.Number || about.Unit != "bytes":
 		return text
 	case strings.HasPrefix(text, "-") && canBeUnlimited(about.Path):

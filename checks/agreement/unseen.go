@@ -2,8 +2,11 @@ package agreement
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
+	"preflight/checks/compare"
 	"preflight/facts"
 )
 
@@ -44,7 +47,11 @@ func Unseen(before, after facts.Fleet) []NotCompared {
 // some launches need; later on it hides what the first one knew.
 func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
 	for _, section := range facts.Sections() {
-		if was.Has(section) == is.Has(section) || slices.Contains(facts.Momentary, section) {
+		if slices.Contains(facts.Momentary, section) || !was.Has(section) && !is.Has(section) {
+			continue
+		}
+		if was.Has(section) && is.Has(section) {
+			unseen = append(unseen, unrecorded(was, is, section)...)
 			continue
 		}
 		u := NotCompared{Node: is.Name, Section: section, Earlier: is.Has(section)}
@@ -56,6 +63,32 @@ func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]s
 		u.ByChoice = chosen && (u.Earlier || section == facts.SectionToolchain)
 		u.Reason = cmp.Or(missing[section], notTried[section], "not looked at")
 		unseen = append(unseen, u)
+	}
+	return unseen
+}
+
+// unrecorded are the facts of a section that only one of two files has, as an older one
+// lacks what there was not yet. Nobody chose another value.
+func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompared) {
+	for _, side := range []struct {
+		lacks, has *facts.Node
+		earlier    bool
+	}{{was, is, true}, {is, was, false}} {
+		if side.lacks.Unrecorded == nil {
+			continue
+		}
+		values := valuesOf(side.has, side.lacks, section)
+		var paths []string
+		for lacking := range side.lacks.Unrecorded {
+			holds := func(path string) bool { return path == lacking || strings.HasPrefix(path, lacking+".") }
+			if slices.ContainsFunc(slices.Collect(maps.Keys(values)), holds) {
+				paths = append(paths, lacking)
+			}
+		}
+		if paths != nil {
+			slices.Sort(paths)
+			unseen = append(unseen, NotCompared{Node: is.Name, Section: section, Reason: compare.List(paths) + " not recorded", Earlier: side.earlier, ByChoice: true})
+		}
 	}
 	return unseen
 }

@@ -152,7 +152,8 @@ func TestDriftExplained(t *testing.T) {
 		fleet, policy := fixtureOf(t, agreement.Drift.ID, c.fixture).build(t)
 		policy.Only = append(c.only, agreement.Drift.ID)
 		named := 0
-		for _, f := range engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, policy).Findings {
+		report := engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, policy)
+		for _, f := range report.Findings {
 			if f.Check != agreement.Drift.ID {
 				continue
 			}
@@ -163,8 +164,13 @@ func TestDriftExplained(t *testing.T) {
 			if last := f.Fix[len(f.Fix)-1]; !strings.HasPrefix(last, "preflight snapshot ") {
 				t.Errorf("%s: the last fix is %s", name, last)
 			}
-			if other := strings.Contains(text, "in place of what shm-size says"); other != (c.want != "" && c.fixture == "shm-smaller") {
-				t.Errorf("%s: the size of shm-size is named: %t\n%s", name, other, text)
+			for _, cause := range report.Findings {
+				if cause.Check == f.SharesCause && !strings.Contains(text, strings.Join(cause.Fix, "\n")) {
+					t.Errorf("%s: the fix of %s is not in\n%s", name, f.SharesCause, text)
+				}
+			}
+			if shares := f.SharesCause != ""; shares != (c.want != "") {
+				t.Errorf("%s: shares its cause with %q", name, f.SharesCause)
 			}
 			named++
 		}

@@ -70,15 +70,15 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 	if f.Summary == "" || strings.HasSuffix(f.Summary, ".") {
 		t.Errorf("summary %q is empty or ends in a full stop", f.Summary)
 	}
-	if (f.Verdict == checks.Fail || f.Verdict == checks.Warn) && (len(f.Fix) == 0 || f.WouldSee == "") {
+	if (f.Verdict == checks.Fail || f.Verdict == checks.Warn) && (len(f.Fix)+len(f.Notes) == 0 || f.WouldSee == "") {
 		t.Errorf("%q has no fix or no would_see: %q, %q", f.Summary, f.Fix, f.WouldSee)
 	}
 	for _, fix := range f.Fix {
-		if strings.Contains(fix, ssh.UnknownDetail) {
+		if strings.Contains(fix, ssh.UnknownDetail) || strings.HasPrefix(fix, "#") {
 			t.Errorf("the fix %q is not one", fix)
 		}
 	}
-	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
+	for _, text := range slices.Concat([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix, f.Notes) {
 		if left := ssh.Placeholder.FindString(text); left != "" {
 			t.Errorf("%s is left in %q", left, text)
 		}
@@ -89,7 +89,7 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 // -update does not take out.
 func lacks(t *testing.T, f checks.Finding, nowhere []string) {
 	t.Helper()
-	for _, text := range append([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix...) {
+	for _, text := range slices.Concat([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix, f.Notes) {
 		for _, absent := range nowhere {
 			if strings.Contains(text, absent) {
 				t.Errorf("%q says %q, which must appear nowhere", text, absent)

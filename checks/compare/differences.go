@@ -176,6 +176,20 @@ func Nearest(word string, among []string, most int) string {
 	return nearest
 }
 
+// Meant is the word that was likely meant by one that is not known, "" when none is near:
+// about one letter in three may be wrong, and two of a short word, but never all.
+func Meant(word string, among []string) string {
+	return Nearest(strings.ToLower(word), among, min(max(2, len(word)/3), len(word)-1))
+}
+
+// DidYouMean asks for a word that is near, as the rest of a sentence; "" for none.
+func DidYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", near)
+}
+
 func List(parts []string) string {
 	if more := len(parts) - MostListed; more > 0 {
 		parts = append(slices.Clone(parts[:MostListed]), fmt.Sprintf("and %d more", more))

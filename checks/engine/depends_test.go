@@ -18,7 +18,7 @@ func asks(id string, dependsOn []string, ask func(checks.View)) checks.Check {
 func TestUndeclaredDependencyPanics(t *testing.T) {
 	for name, ask := range map[string]func(checks.View){
 		"Found":    func(v checks.View) { v.Failing("a") },
-		"Reported": func(v checks.View) { v.Reported("a") },
+		"Reported": func(v checks.View) { v.Reported("a", "w1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -60,7 +60,10 @@ func TestFoundIsWhatTheReportWeighs(t *testing.T) {
 			}
 			fleet.NotTried = map[facts.Section]string{facts.SectionThroughput: "nobody asked for it"}
 			var failing, reported bool
-			b := asks("b", []string{"a"}, func(v checks.View) { failing, reported = v.Failing("a")["w1"], v.Reported("a")["w1"] })
+			b := asks("b", []string{"a"}, func(v checks.View) {
+				failing = v.Failing("a")["w1"]
+				_, reported = v.Reported("a", "w1")
+			})
 			Evaluate([]checks.Check{b, c.a}, fleet.Fleet, fleet.Launch, c.policy)
 			if failing != c.failing || reported != c.reported {
 				t.Errorf("failing %t, reported %t; want %t, %t", failing, reported, c.failing, c.reported)

@@ -88,13 +88,17 @@ type evaluation struct {
 	held    *agreement.Held
 	waivers *waivers
 	// found are the findings of each check that has run, weighed as the policy does.
-	found    map[string][]checks.Finding
-	reported map[string]map[string]bool
+	found map[string][]checks.Finding
+	// reported are those of them that count, by their nodes, the gravest of each node.
+	reported map[string]map[string]checks.Finding
 	stops    map[*facts.Node]stop
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
-	e := &evaluation{fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{}, reported: map[string]map[string]bool{}, stops: map[*facts.Node]stop{}}
+	e := &evaluation{
+		fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{},
+		reported: map[string]map[string]checks.Finding{}, stops: map[*facts.Node]stop{},
+	}
 	for _, check := range catalogue {
 		if check.Rung > 0 {
 			e.ladder = append(e.ladder, check)
@@ -126,7 +130,9 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 	}
 	for i := range findings {
 		complete(&findings[i], check)
-		findings[i].Verdict = policy.Weigh(check.ID, check.Severity, findings[i].Verdict)
+		if !findings[i].Weighed {
+			findings[i].Verdict = policy.Weigh(check.ID, check.Severity, findings[i].Verdict)
+		}
 	}
 	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // those of a node that could not be judged are not its own
 	if check.Undecided != "" {
@@ -141,7 +147,7 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 		outcome.Verdict, outcome.Reason = checks.Skip, checks.AllWaived
 	}
 	e.waivers.note(check, outcome.Verdict, findings, sight)
-	e.reported[check.ID] = nodesOf(findings, []checks.Verdict{checks.Fail, checks.Warn})
+	e.reported[check.ID] = gravest(findings)
 	return outcome, slices.DeleteFunc(findings, func(f checks.Finding) bool {
 		return f.Verdict == checks.Skip || f.Verdict == checks.Pass || f.Explained
 	})
@@ -157,9 +163,10 @@ func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Findin
 		mustDepend(check, id)
 		return e.answer(id, verdicts)
 	}
-	view.Reported = func(id string) map[string]bool {
+	view.Reported = func(id, node string) (checks.Finding, bool) {
 		mustDepend(check, id)
-		return e.reported[id]
+		f, ok := e.reported[id][node]
+		return f, ok
 	}
 	weighs := view.Policy.SeverityOf(check)
 	view.Stated = func(fact string) []checks.Stated { return e.held.Of(fact, view.Policy, weighs, e.waivers.waives) }
@@ -191,6 +198,22 @@ func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
 	return checks.Remember(e.view, q, func() map[string]bool { return nodesOf(e.found[check], verdicts) })
+}
+
+// gravest are the warnings and failures of each node, of several the gravest.
+func gravest(findings []checks.Finding) map[string]checks.Finding {
+	of := map[string]checks.Finding{}
+	for _, f := range findings {
+		if f.Verdict != checks.Fail && f.Verdict != checks.Warn {
+			continue
+		}
+		for _, node := range f.Nodes {
+			if known, met := of[node]; !met || checks.Gravity(f.Verdict) < checks.Gravity(known.Verdict) {
+				of[node] = f
+			}
+		}
+	}
+	return of
 }
 
 func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bool {

@@ -18,6 +18,7 @@ type addressing struct {
 	root     map[string]bool // nodes where we are root
 	headRoot bool            // the same of the launching machine
 	port     int             // --ssh_port, 0 for none
+	srun     bool            // nodes were reached by srun
 	hostfile string          // the one that was read
 }
 
@@ -25,6 +26,7 @@ func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile")}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
+		r.srun = r.srun || node.SSH != nil && node.SSH.Carrier == "srun"
 		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
 	}
 	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
@@ -37,13 +39,15 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 	var folded []checks.Finding
 	at := map[string]int{}
 	for _, f := range findings {
-		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee}, f.Remedies()...), "\x00")
+		key := strings.Join(append([]string{string(f.Verdict), f.Summary, f.Got, f.Want, f.WouldSee, f.SharesCause}, f.Remedies()...), "\x00")
 		if i, seen := at[key]; seen {
 			folded[i].Nodes = append(folded[i].Nodes, f.Nodes...)
+			folded[i].Changes = append(folded[i].Changes, f.Changes...)
 			continue
 		}
 		at[key] = len(folded)
 		f.Nodes = append([]string{}, f.Nodes...) // never null in JSON, never the check's own slice
+		f.Changes = slices.Clip(f.Changes)
 		folded = append(folded, f)
 	}
 	for i := range folded {
@@ -56,9 +60,13 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 }
 
 func (r addressing) writeNodes(f *checks.Finding) {
-	f.Fix = nil
+	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		f.Fix = append(f.Fix, command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Hostfile: r.hostfile, IsRoot: r.isRoot}))
+		if line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}); isCommand {
+			f.Fix = append(f.Fix, line)
+		} else {
+			f.Notes = append(f.Notes, line)
+		}
 	}
 	f.Remedy = nil
 	if len(f.Nodes) > 0 {

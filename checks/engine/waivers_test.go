@@ -141,7 +141,7 @@ func TestWaiverInPart(t *testing.T) {
 		Summary:  "the waiver of x for shm.size does not cover all that x finds on w[1-2], which counts",
 		Got:      "known, stated at p:1",
 		Want:     "a waiver that covers this as well: shm.mode",
-		Fix:      []string{"# where that was agreed, too, waive at p:1 what is left: shm.mode"},
+		Notes:    []string{"where that was agreed, too, waive at p:1 what is left: shm.mode"},
 		WouldSee: PolicyInForce.WouldSee,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

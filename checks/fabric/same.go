@@ -311,7 +311,7 @@ func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 // env-same says so.
 // Source: NVIDIA/nccl 2.30, plugin/net.cc, ncclNetInit, and plugin/tuner.cc.
 func unlikePlugins(view checks.View) (findings []checks.Finding) {
-	if view.Launch.Accelerator == "cpu" || len(view.All) < 2 {
+	if !ranks.UsesNCCL(view) || len(view.All) < 2 {
 		return nil
 	}
 	for _, plugin := range []struct {

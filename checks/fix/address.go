@@ -13,12 +13,13 @@ import (
 type Audience struct {
 	Nodes    []string               // the finding's, in hostfile order, nil for one of the launching machine
 	Port     int                    // --ssh_port, 0 for none
+	Srun     bool                   // they are reached by srun, inside a Slurm job, in place of ssh
 	Hostfile string                 // the one that was read
 	IsRoot   func(node string) bool // whether we log in there as root, "" for the launching machine
 }
 
-// Addressed is the line to paste.
-func (c Command) Addressed(to Audience) string {
+// Addressed is the line to paste, or where no command does it a note that says what to do.
+func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	nodes := to.Nodes
 	if c.at != nil {
 		nodes = c.at
@@ -29,25 +30,27 @@ func (c Command) Addressed(to Audience) string {
 		each = hostfile.Bare(nodes[0])
 	}
 	code, remark := c.write(to.names(nodes), each, to.isRoot(nodes, remote || c.place == console))
-	line := code.String()
+	line = code.String()
 	switch {
 	case c.place == note:
-		return "# " + remark.String()
+		return remark.String(), false
 	case (remote || c.place == eachHost) && slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) }):
-		return "# by hand: what these machines are called is no text to paste into a shell"
+		return "by hand: what these machines are called is no text to paste into a shell", false
 	case code.refused && remote:
-		return remoteShell(nodes, to.Port) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell"
+		return to.remoteShell(nodes) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell", true
 	case code.refused:
-		return "# by hand: what was sent is no text to paste into a shell"
+		return "by hand: what was sent is no text to paste into a shell", false
+	case remote && c.place == onNodes && to.Srun:
+		line = to.remoteShell(nodes) + " sh -c " + Quote(line)
 	case remote && c.place == onNodes:
-		line = remoteShell(nodes, to.Port) + " " + oneWord(line)
+		line = to.remoteShell(nodes) + " " + oneWord(line)
 	case c.place == eachHost && each == "":
 		line = "for host in " + strings.Join(bare(nodes), " ") + "; do " + line + "; done"
 	}
 	if remark.Len() > 0 {
 		line += remarkMark + remark.String()
 	}
-	return line
+	return line, true
 }
 
 // isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in
@@ -75,7 +78,7 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 		case len(to.Nodes) == 0:
 			return nil, false
 		case name == "ssh":
-			return raw(remoteShell(nodes, to.Port)), true
+			return raw(to.remoteShell(nodes)), true
 		case name == "nodes" && !slices.ContainsFunc(to.Nodes, func(name string) bool { return !isHost(name) }):
 			return Word(hostfile.Fold(to.Nodes)), true
 		case name == "node", name == "nodes":
@@ -90,8 +93,11 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 }
 
 // remoteShell is what a person puts before a command to run it on nodes.
-func remoteShell(nodes []string, port int) string {
+func (to Audience) remoteShell(nodes []string) string {
+	port := to.Port
 	switch {
+	case to.Srun:
+		return fmt.Sprintf("srun --overlap --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))))
 	case len(nodes) == 1 && port == 0:
 		return "ssh " + nodes[0]
 	case len(nodes) == 1:

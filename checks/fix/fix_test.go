@@ -28,6 +28,8 @@ func TestAddressed(t *testing.T) {
 		{On("date"), port, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1-2]' date"},
 		{On("date").At("w7"), port, "ssh -p 2222 w7 date"},
 		{On("date").At(), one, "ssh w1 date"},
+		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
+		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Port: 2222, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=2 --ntasks=2 --nodelist='w[1,3]' sh -c 'df -h | tail -n 1'"},
 		{On("date").Locally(), to(), "date"},
 		{On("ls %s", Path("/a b")), one, `ssh w1 "ls '/a b'"`},
 		{On("ls %s", Path("/a$b")), one, `ssh w1 'ls '\''/a$b'\'''`},
@@ -69,7 +71,7 @@ func TestAddressed(t *testing.T) {
 		{On("a"), to("w1", "-oProxyCommand=x"), "# by hand: what these machines are called is no text to paste into a shell"},
 		{Pip{Python: "/usr/bin/python3", Managed: true}.Run("install -U x   # here too"), one, "ssh w1 env PIP_BREAK_SYSTEM_PACKAGES=1 /usr/bin/python3 -m pip install -U x   # here too; or, better, have the launch use a venv"},
 	} {
-		if got := c.command.Addressed(c.to); got != c.want {
+		if got := asPasted(c.command, c.to); got != c.want {
 			t.Errorf("%q\n got %s\nwant %s", c.command, got, c.want)
 		}
 	}
@@ -87,7 +89,7 @@ func TestReadOnce(t *testing.T) {
 		{On("a 'b'"), `"a 'b'"`}, {On(`a 'b\n'`), `"a 'b\n'"`}, {On(`a 'b\\'`), `'a '\''b\\'\'''`}, {On(`a 'b' "c"`), `'a '\''b'\'' "c"'`},
 		{On("a 'b' $c"), `'a '\''b'\'' $c'`}, {On("a 'b' `c`"), `'a '\''b'\'' ` + "`c`'"}, {On("! a 'b'"), `'! a '\''b'\'''`},
 	} {
-		if got := c.command.Addressed(to("w1")); got != "ssh w1 "+c.want {
+		if got := asPasted(c.command, to("w1")); got != "ssh w1 "+c.want {
 			t.Errorf("%s, not %s", got, c.want)
 		}
 	}

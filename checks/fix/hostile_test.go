@@ -107,13 +107,13 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				want = word + "=b"
 			}
 			for _, line := range []string{
-				Here("tell %s", arg).Addressed(one),
-				On("sudo tell %s", arg).Addressed(one),
-				On("sudo tell %s && true", arg).Addressed(two),
-				On("ssh w3 true; tell '%s'", arg).Addressed(one),
-				On(`tell "%s" | cat`, arg).Addressed(two),
-				On("true `tell %s`", arg).At("w9").Addressed(one),
-				EachHost("true $host; tell %s", arg).Addressed(one),
+				asPasted(Here("tell %s", arg), one),
+				asPasted(On("sudo tell %s", arg), one),
+				asPasted(On("sudo tell %s && true", arg), two),
+				asPasted(On("ssh w3 true; tell '%s'", arg), one),
+				asPasted(On(`tell "%s" | cat`, arg), two),
+				asPasted(On("true `tell %s`", arg).At("w9"), one),
+				asPasted(EachHost("true $host; tell %s", arg), one),
 			} {
 				switch received := lines.line(t, line); {
 				case slices.Equal(received, []string{want}):
@@ -125,11 +125,11 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				}
 			}
 			for _, line := range []string{
-				On("tell %s:%s", arg, arg).At("w9").Addressed(two),
-				On("tell {x} '{x}'").Bind(map[string]Arg{"x": arg}).Addressed(one),
-				Here("cat <<EOF\n%s\nEOF", arg).Addressed(one),
-				Here("tell   # see %s", arg).Remark("and %s", arg).Addressed(two),
-				Note("see %s", arg).Addressed(one),
+				asPasted(On("tell %s:%s", arg, arg).At("w9"), two),
+				asPasted(On("tell {x} '{x}'").Bind(map[string]Arg{"x": arg}), one),
+				asPasted(Here("cat <<EOF\n%s\nEOF", arg), one),
+				asPasted(Here("tell   # see %s", arg).Remark("and %s", arg), two),
+				asPasted(Note("see %s", arg), one),
 			} {
 				lines.line(t, line)
 				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // a shell that takes a remark for code
@@ -156,7 +156,7 @@ func TestNothingOfANameRuns(t *testing.T) {
 				Pip{Python: "tell"}.Install([]Requirement{{word, word}})[0], Pip{Python: "tell"}.Install([]Requirement{{word, "1+" + word}})[0],
 				Pip{Python: "tell"}.Install([]Requirement{{word, "1+cpu"}})[0],
 			} {
-				lines.line(t, command.Addressed(to))
+				lines.line(t, asPasted(command, to))
 			}
 		}
 	}
@@ -176,4 +176,14 @@ func TestTheSandboxTells(t *testing.T) {
 			t.Errorf("nothing is made where this is pasted: %s", line)
 		}
 	}
+}
+
+// asPasted is what a person may paste of a command: of a note too, where they take it for a
+// comment.
+func asPasted(c Command, to Audience) string {
+	line, isCommand := c.Addressed(to)
+	if !isCommand {
+		return "# " + line
+	}
+	return line
 }

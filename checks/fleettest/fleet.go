@@ -302,7 +302,7 @@ func Says(id string, findings ...checks.Finding) checks.Check {
 	}
 }
 
-// Spelled is a line for each field of a finding, and for each command of its fix.
+// Spelled is a line for each field of a finding, and for each command and note of its fix.
 func Spelled(findings []checks.Finding) string {
 	var text strings.Builder
 	for _, f := range findings {
@@ -311,6 +311,9 @@ func Spelled(findings []checks.Finding) string {
 		text.WriteString(Line("  want", f.Want))
 		for _, command := range f.Fix {
 			text.WriteString(Line("  fix", command))
+		}
+		for _, note := range f.Notes {
+			text.WriteString(Line("  note", note))
 		}
 		text.WriteString(Line("  would_see", f.WouldSee))
 	}

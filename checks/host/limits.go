@@ -29,7 +29,7 @@ var MemlockLimit = checks.Check{
 		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
 	WouldSee: "Call to ibv_reg_mr failed",
 	Run: func(v checks.View) []checks.Finding {
-		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return v.Launch.Accelerator == "cpu" || !usesRDMA(n, v) })
+		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return !ranks.UsesNCCL(v) || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
 			return memlockWithoutRDMA(v)
 		}
@@ -70,7 +70,7 @@ func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	switch {
 	case len(findings) > 0:
 		return findings
-	case v.Launch.Accelerator == "cpu":
+	case !ranks.UsesNCCL(v):
 		return checks.Skipped("accelerator cpu: gloo talks TCP and locks no memory")
 	}
 	return checks.Skipped("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")

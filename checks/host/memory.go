@@ -41,7 +41,7 @@ var MemoryAvailable = checks.Check{
 			}
 			findings = append(findings, f)
 		}
-		if node.Memory.Overcommit == 2 && view.Launch.Accelerator != "cpu" {
+		if node.Memory.Overcommit == 2 && ranks.UsesNCCL(view) {
 			findings = append(findings, checks.Finding{
 				Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
 				Got:      "vm.overcommit_memory=2",
@@ -80,7 +80,7 @@ var NUMAMemory = checks.Check{
 		"NCCL_CUMEM_HOST_ENABLE=0 makes all ranks take the same path.",
 	WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-… (size 0), error: No such file or directory (2)",
 	Run: func(v checks.View) []checks.Finding {
-		if v.Launch.Accelerator == "cpu" {
+		if !ranks.UsesNCCL(v) {
 			return checks.Skipped("accelerator cpu: NCCL is not used")
 		}
 		if ranks.FleetNCCL(v) == "" {

@@ -11,6 +11,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -18,38 +19,71 @@ import (
 
 var Names = checks.Check{
 	ID:       "host-names",
-	Title:    "every node resolves every hostfile name to one address, and its own name to no loopback",
+	Title:    "every node resolves the hostfile's names to one address each, and its own name to no loopback",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNames},
-	Doc: "Launchers, torchrun and elastic launches hand names around that every node must resolve alike; the address a node was reached at counts for more " +
-		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: it is warned of, and fails " +
-		"where ranks use gloo (cpu) without GLOO_SOCKET_IFNAME. Names that are addresses need no resolver.",
+	Doc: "What fails is a name that this launch has every node look up: that of the rendezvous, under torchrun also the full name that comes first, and all of " +
+		"them where an MPI launcher has more hosts than it starts by itself; of other names it is warned. The address a node was reached at counts for more " +
+		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: where ranks use gloo (cpu) " +
+		"without GLOO_SOCKET_IFNAME it fails if a peer has to call there, which the order of the two addresses decides. Names that are addresses need no resolver.",
 	WouldSee: "The IPv6 network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known), or a hang in rendezvous",
 	Run:      judgeNames,
 }
 
 func judgeNames(view checks.View) []checks.Finding {
+	looksUp := view.Launch.LooksUp(view.Everywhere())
 	table := newNameTable(view)
-	findings := append(table.unresolved(view), table.elsewhere()...)
+	findings := table.of(looksUp, true).judge()
+	for _, f := range table.of(looksUp, false).judge() {
+		f.Verdict, f.WouldSee = checks.Warn, "nothing: no rank of this launch looks the name up"
+		findings = append(findings, f)
+	}
 	for _, node := range view.Nodes {
-		findings = append(findings, names.Unanswered(node)...)
+		findings = append(findings, unanswered(view, node, looksUp)...)
 		findings = append(findings, names.Own(view, node)...)
 	}
 	return findings
 }
 
+// unanswered is what a node got no answer for in time: not known where the launch looks
+// it up, and else no more than a name service that is slow.
+func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
+	var late []string
+	for _, lookup := range node.Names.Lookups {
+		name := hostfile.Bare(lookup.Name)
+		switch {
+		case !lookup.Unanswered:
+		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node):
+			return names.Unanswered(node)
+		default:
+			late = append(late, name)
+		}
+	}
+	if late == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Nodes:    []string{node.Name},
+		Summary:  "its name service gave no answer in time",
+		Got:      "none for " + hostfile.Fold(late),
+		WouldSee: "nothing: no rank of this launch looks these names up",
+		Remedy:   []fix.Command{fix.On("time getent ahosts %s", fix.Host(late[0]))},
+	}}
+}
+
+func (t nameTable) judge() []checks.Finding { return append(t.unresolved(), t.elsewhere()...) }
+
 // unresolved says on which node many names do not resolve, and which names
 // resolve on few nodes: the side to repair gets the line.
-func (t nameTable) unresolved(view checks.View) (findings []checks.Finding) {
-	nowhere, widely, here := t.lacking(view)
+func (t nameTable) unresolved() (findings []checks.Finding) {
+	nowhere, widely, here := t.lacking()
 	if nowhere.names != nil {
 		findings = append(findings, checks.Finding{
-			Verdict:  checks.Warn,
-			Nodes:    nowhere.askers,
-			Summary:  hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
-			Want:     "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
-			Remedy:   hostsFix(nowhere.names),
-			WouldSee: "nothing under pdsh, which hands around addresses",
+			Nodes:   nowhere.askers,
+			Summary: hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
+			Want:    "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
+			Remedy:  hostsFix(nowhere.names),
 		})
 	}
 	if widely.names != nil {
@@ -86,7 +120,7 @@ type unresolvable struct {
 
 // lacking parts the names that do not resolve somewhere: those that resolve nowhere and
 // hurt nobody, those that most nodes lack, and by node those that it lacks beside few.
-func (t nameTable) lacking(view checks.View) (nowhere, widely unresolvable, here map[string][]*facts.Node) {
+func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*facts.Node) {
 	here = map[string][]*facts.Node{}
 	for _, target := range t.targets {
 		asked := t.answers[target.Name]
@@ -95,12 +129,12 @@ func (t nameTable) lacking(view checks.View) (nowhere, widely unresolvable, here
 		}
 		var askers []string
 		for _, answer := range asked {
-			if len(answer.Addresses) == 0 {
+			if len(answer.Addresses) == 0 && !answer.isOwn {
 				askers = append(askers, answer.observer)
 			}
 		}
 		switch {
-		case len(askers) == len(asked) && isAlias(view, target):
+		case len(askers) == len(asked) && !t.lookedUp && isAlias(target):
 			nowhere.names, nowhere.askers = append(nowhere.names, target), append(nowhere.askers, askers...)
 		case 2*len(askers) > len(asked):
 			widely.names, widely.askers = append(widely.names, target), append(widely.askers, askers...)
@@ -113,12 +147,10 @@ func (t nameTable) lacking(view checks.View) (nowhere, widely unresolvable, here
 	return nowhere, widely, here
 }
 
-// isAlias reports whether a name that no node resolves hurts nobody: its node
-// was reached all the same, by a name of the ssh configuration, calls itself
-// otherwise, and neither the launcher nor the ranks will hand it around.
-func isAlias(view checks.View, target *facts.Node) bool {
-	ownName := target.Names != nil && target.Names.Own == hostfile.Bare(target.Name)
-	return target.Reached && !ownName && !view.Launch.StartedBy().HandsNames && view.Launch.MasterAddr != hostfile.Bare(target.Name)
+// isAlias reports whether a name that no node resolves is one of the ssh configuration: its
+// node was reached by it all the same, and calls itself otherwise.
+func isAlias(target *facts.Node) bool {
+	return target.Reached && (target.Names == nil || target.Names.Own != hostfile.Bare(target.Name))
 }
 
 func (t nameTable) elsewhere() []checks.Finding {
@@ -151,15 +183,18 @@ type nameTable struct {
 	observers []*facts.Node
 	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
 	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
+	lookedUp  bool                // whether the launch looks the targets up
+	byGloo    bool                // whether ranks talk by gloo alone
 }
 
 type answer struct {
 	observer string // the entry of the node that was asked
+	isOwn    bool   // whether that is its hostname, of which names.Own speaks
 	facts.Lookup
 }
 
 func newNameTable(view checks.View) nameTable {
-	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}}
+	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}, byGloo: !ranks.UsesNCCL(view)}
 	for i := range view.All {
 		if _, err := netip.ParseAddr(hostfile.Bare(view.All[i].Name)); err != nil {
 			t.targets = append(t.targets, &view.All[i])
@@ -168,10 +203,17 @@ func newNameTable(view checks.View) nameTable {
 	for _, node := range view.Nodes {
 		for _, lookup := range node.Names.Lookups {
 			if !lookup.Unanswered {
-				t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, lookup})
+				t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, hostfile.Bare(lookup.Name) == node.Names.Own, lookup})
 			}
 		}
 	}
+	return t
+}
+
+// of is the table of the names that the launch looks up, or of the others.
+func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
+	t.lookedUp = lookedUp
+	t.targets = slices.DeleteFunc(slices.Clone(t.targets), func(target *facts.Node) bool { return looksUp(hostfile.Bare(target.Name)) != lookedUp })
 	return t
 }
 
@@ -251,8 +293,8 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 			writeDown = target.Address
 		}
 		for _, answer := range t.answers[target.Name] {
-			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) {
-				continue
+			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) || answer.isOwn && t.byGloo && !t.lookedUp {
+				continue // what gloo makes of a node's own name is nic-choice's to say
 			}
 			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own judges what a node calls itself
 				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})

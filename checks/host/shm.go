@@ -26,7 +26,7 @@ var SHMSize = checks.Check{
 	Volatile: true,
 	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
 		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
-		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack is warned of. A mount that is large enough but filled by others is warned of.",
+		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack, or that of /dev/shm, is warned of. A mount that is large enough but filled by others is warned of.",
 	WouldSee: noRoomFor(34210180),
 	Run: func(view checks.View) []checks.Finding {
 		usual := ranks.FleetNCCL(view)
@@ -53,13 +53,16 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 	case !shm.Exists:
 		f.Summary, f.Got = noSHM, ""
 		f.WouldSee = "Call to stat failed: No such file or directory"
+		if !need.ofNCCL {
+			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"FileNotFoundError: [Errno 2] No such file or directory"
+		}
 	case shm.Size < need.bytes:
 		f.Summary = "/dev/shm is too small"
 		f.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
 			f.WouldSee = dataLoaderKilled // NCCL finds room, who comes after it does not
 		}
-		if need.nccl == 0 { // and not every script loads its data by workers
+		if need.nccl == 0 {
 			f.Verdict = checks.Warn
 		}
 	case shm.Free < need.bytes:
@@ -88,6 +91,11 @@ func noRoomFor(bytes int64) string {
 	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
+// onlyWorkers is before what becomes of a script without NCCL: python's locks are
+// semaphores in /dev/shm (sem_open(3)), and neither torchrun, DeepSpeed's launcher nor gloo
+// takes any. Seen with torch 2.15 and DeepSpeed 0.19.8.
+const onlyWorkers = "nothing without DataLoader workers or multiprocessing of the script's own; with these "
+
 // dataLoaderKilled is torch's message (utils/data/_utils/signal_handling.py, 2.5).
 const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
 	"It is possible that dataloader's workers are out of shared memory."
@@ -103,12 +111,13 @@ type load struct {
 // NCCL asks for at a time, and how all that comes about.
 type need struct {
 	bytes, nccl, block int64
+	ofNCCL             bool // whether NCCL is used at all
 	arithmetic         string
 }
 
 func (l load) need(v checks.View) need {
 	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
-	if v.Launch.Accelerator == "cpu" {
+	if !ranks.UsesNCCL(v) {
 		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + ", and nothing for NCCL: it is not used with accelerator cpu"}
 	}
 	use := nccl.SHMNeed(l.nccl, l.ranks, len(v.Launch.Hosts), 1)
@@ -116,7 +125,7 @@ func (l load) need(v checks.View) need {
 	if use.Segments > 0 {
 		arithmetic += fmt.Sprintf("; %s more where its GPUs cannot reach each other directly", humanize.IBytes(uint64(use.Segments)))
 	}
-	return need{use.Bytes + v.Policy.SHMHeadroom, use.Bytes, use.Block, arithmetic}
+	return need{use.Bytes + v.Policy.SHMHeadroom, use.Bytes, use.Block, true, arithmetic}
 }
 
 var SHMLimits = checks.Check{
@@ -141,12 +150,19 @@ const (
 func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding) {
 	shm := node.SHM
 	if shm.Exists && shm.FSType == "tmpfs" && shm.FreeInodes < fewInodes {
-		findings = append(findings, checks.Finding{
+		f := checks.Finding{
 			Summary: "/dev/shm has hardly an inode left",
 			Got:     fmt.Sprint(shm.FreeInodes),
 			Want:    fmt.Sprintf("at least %d", fewInodes),
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l")},
-		})
+		}
+		switch {
+		case !ranks.UsesNCCL(view):
+			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: [Errno 28] No space left on device"
+		case shm.FreeInodes > int64(max(node.Slots, 1)):
+			f.Verdict = checks.Warn // enough for what NCCL cannot do without: a file a rank
+		}
+		findings = append(findings, f)
 	}
 	if shm.ShmMax < smallSysV || shm.ShmMni < fewSysVIDs {
 		findings = append(findings, checks.Finding{
@@ -176,21 +192,25 @@ var SHMWritable = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionSHM},
 	Doc: "The probe made a file in /dev/shm, filled it and removed it, as the user who launches. A read-only mount or a mode other than 1777 " +
-		"keeps NCCL and DataLoader workers from sharing memory.",
+		"keeps NCCL and DataLoader workers from sharing memory; with accelerator cpu there are only the workers, and it is warned of.",
 	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error Permission denied (13)",
-	Run: checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
 		switch {
 		case !node.SHM.Exists:
-			return []checks.Finding{checks.UnknownFor(node, noSHM)} // shm-size reports it
+			return checks.Skipped(noSHM + ": see shm-size")
 		case node.SHM.Writable:
 			return nil
 		}
-		return []checks.Finding{{
+		f := checks.Finding{
 			Summary: "no file can be made in /dev/shm",
 			Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
 			Want:    "writable for everybody: mode 1777",
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
-		}}
+		}
+		if !ranks.UsesNCCL(view) {
+			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: "+node.SHM.WriteError
+		}
+		return []checks.Finding{f}
 	}),
 }
 

@@ -107,7 +107,7 @@ func TestRetyped(t *testing.T) {
 		{`a "b"`, `'a "b"'`},
 		{"%h of %u", "'%%h of %%u'"},
 	} {
-		line := fix.Here("%s", fix.List[fix.Word](" ", retyped([]string{c.argument}))).Addressed(fix.Audience{IsRoot: func(string) bool { return false }})
+		line, _ := fix.Here("%s", fix.List[fix.Word](" ", retyped([]string{c.argument}))).Addressed(fix.Audience{IsRoot: func(string) bool { return false }})
 		if diff := cmp.Diff(c.typed, line); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.argument, diff)
 		}

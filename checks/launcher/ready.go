@@ -152,7 +152,7 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	}
 	switch {
 	case by.Allocation != "":
-		return outsideAllocation(view, by)
+		return append(outsideAllocation(view, by), fewCPUs(view, by)...)
 	case by.Program() == "mpirun":
 		return otherMPI(view, by)
 	}
@@ -216,15 +216,13 @@ func directory(path string) string { return path[:strings.LastIndexByte(path, '/
 // outsideAllocation warns of hosts that srun will not start on, because the
 // allocation it is typed in does not have them.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
-	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
-	allocated, err := hostfile.Expand(nodes)
-	if nodes == "" || err != nil {
+	allocated := by.Allocated(view.Head.Env)
+	if allocated == nil {
 		return nil
 	}
 	var outside []string
 	for _, host := range view.Launch.Hosts {
-		inside := func(name string) bool { return undomained(name) == undomained(hostfile.Bare(host.Name)) }
-		if !slices.ContainsFunc(allocated, inside) {
+		if !slices.ContainsFunc(allocated, func(node string) bool { return launch.IsNode(node, host) }) {
 			outside = append(outside, host.Name)
 		}
 	}
@@ -234,16 +232,42 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	return []checks.Finding{{
 		Verdict: checks.Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation that the launch is typed in",
-		Got:      by.Allocation + "=" + nodes,
+		Got:      by.Allocation + "=" + hostfile.Fold(allocated),
 		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }
 
-// undomained is a host's name without its domain.
-func undomained(name string) string {
-	short, _, _ := strings.Cut(name, ".")
-	return short
+// fewCPUs is of a job that has fewer processors than the launch has ranks, as one of
+// `salloc --nodes=4 --gpus-per-node=8` has without --ntasks-per-node: srun gives each task
+// one, unless it is told to share them.
+//
+// Source: srun(1), 22.05, --overcommit; tried with jobs of it.
+func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
+	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
+	given, _ := launch.Lookup(view.Head.Env, "SLURM_JOB_CPUS_PER_NODE")
+	job, err := hostfile.FromSlurm(nodes, given)
+	shares := func(word string) bool { return word == "-O" || word == "--overcommit" }
+	if err != nil || given == "" || slices.ContainsFunc(view.Launch.LauncherArgs, shares) {
+		return nil
+	}
+	cpus, most := 0, 0
+	for _, node := range job {
+		cpus += len(node.Slots)
+	}
+	for _, host := range view.Launch.Hosts {
+		most = max(most, len(host.Slots))
+	}
+	if cpus >= view.Launch.WorldSize() {
+		return nil
+	}
+	return []checks.Finding{{
+		Summary:  "the Slurm job that the launch is typed in has fewer processors than the launch has ranks",
+		Got:      "SLURM_JOB_CPUS_PER_NODE=" + given,
+		Want:     fmt.Sprintf("%d, one for each rank", view.Launch.WorldSize()),
+		Remedy:   []fix.Command{fix.Here("salloc --ntasks-per-node=%s …   # as many as a node has slots", fix.Number(most))},
+		WouldSee: "srun: error: Unable to create step for job …: More processors requested than permitted",
+	}}
 }
 
 // openMPIInterface judges the eth0 that DeepSpeed names to Open MPI unless

@@ -212,9 +212,8 @@ func SplitName(name string, groups []compare.Group) checks.Finding {
 	return f
 }
 
-// Own judges what a node's own hostname leads to: gloo without an
-// interface name takes its first bindable address and advertises it, and
-// torchrun recognises the rendezvous host by it.
+// Own judges what a node's own hostname leads to: gloo without an interface name takes its
+// first bindable address and advertises it, and every torchrun that meets by c10d looks it up.
 // Source: pytorch/pytorch 2.5, ProcessGroupGloo.cpp, createDefaultDevice, and
 // elastic/rendezvous/utils.py, _matches_machine_hostname.
 func Own(view checks.View, node *facts.Node) []checks.Finding {
@@ -223,13 +222,11 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 		return nil // nobody to advertise to
 	}
 	f := checks.Finding{
-		Verdict:  checks.Warn,
-		Nodes:    []string{node.Name},
-		Want:     "an address the other nodes can reach",
-		WouldSee: "nothing with NCCL and DeepSpeed's own launcher; with gloo or torchrun: Connection refused, remote=[127.0.1.1]",
-		Remedy:   []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
+		Verdict: checks.Warn,
+		Nodes:   []string{node.Name},
+		Want:    "an address the other nodes can reach",
+		Remedy:  []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
 	}
-	isOwn := func(n facts.Node) bool { return n.Name == own }
 	for _, lookup := range node.Names.Lookups {
 		switch {
 		case lookup.Unanswered || lookup.Name != own && lookup.Name != node.Name:
@@ -246,24 +243,47 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 			if f.Got == "127.0.1.1" {
 				f.Remedy = []fix.Command{fix.On(`sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts`, ownAddress(node))}
 			}
-		case len(lookup.Addresses) == 0 && lookup.Name == own && !slices.ContainsFunc(view.All, isOwn):
+		case len(lookup.Addresses) == 0 && lookup.Name == own:
 			f.Summary = "its own hostname does not resolve"
 			f.Got = lookup.Error
 			f.Remedy = []fix.Command{fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))}
 		default:
 			continue
 		}
-		if view.Launch.Accelerator == "cpu" && node.Env != nil && ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value == "" {
-			f.Verdict = checks.Fail
-			f.WouldSee = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
-		}
-		if hidesHost(view, node) {
-			f.Verdict = checks.Fail
-			f.WouldSee = "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
-		}
+		f.Verdict, f.WouldSee = ofOwn(view, node, lookup)
 		return []checks.Finding{f}
 	}
 	return nil
+}
+
+// LooksUpOwn is whether the ranks of a node, or the torchrun that starts them, ask for its
+// own hostname.
+func LooksUpOwn(view checks.View, node *facts.Node) bool {
+	byGloo := ranks.UsesGloo(view) && (node.Env == nil || ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value == "")
+	return byGloo || view.Launch.Rendezvous == launch.RendezvousC10d
+}
+
+// ofOwn is what becomes of ranks on a node whose own name leads nowhere, or to itself alone.
+func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verdict, string) {
+	calling := ranks.GlooMesh(view).Caller(node)
+	const refused = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
+	switch {
+	case len(lookup.Addresses) == 0 && view.Launch.Rendezvous == launch.RendezvousC10d:
+		return checks.Fail, "socket.gaierror: [Errno -2] Name or service not known, of torchrun on this node"
+	case hidesHost(view, node):
+		return checks.Fail, "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
+	case ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value != "":
+		return checks.Warn, "nothing: gloo is told which interface to take"
+	case !ranks.UsesGloo(view) && calling == nil:
+		return checks.Warn, "nothing with NCCL, nor with gloo, " + ranks.ByOrder
+	case !ranks.UsesGloo(view):
+		return checks.Warn, "nothing with NCCL; as soon as the script makes a group of gloo, " + refused
+	case calling == nil:
+		return checks.Warn, "nothing, " + ranks.ByOrder
+	case node.Env == nil:
+		return checks.Warn, "where GLOO_SOCKET_IFNAME is not set, " + refused
+	}
+	return checks.Fail, refused
 }
 
 // hidesHost is whether the node holds the address of torchrun's endpoint and

@@ -55,7 +55,7 @@ func lacksRDMA(node *facts.Node) bool { return node.IB != nil && len(node.IB.Dev
 func harmfulSwitches(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
 	for _, each := range switches {
-		if each.harms(r.node, r.value(each.name)) {
+		if ranks.Unread(r.view, each.name) == "" && each.harms(r.node, r.value(each.name)) {
 			f := r.finding(each.name, each.summary)
 			f.Verdict, f.WouldSee = each.verdict, each.wouldSee
 			findings = append(findings, f)
@@ -81,6 +81,9 @@ func confFile(r envOfRanks) []checks.Finding {
 	const name = "NCCL_CONF_FILE"
 	file := r.value(name)
 	var findings []checks.Finding
+	if ranks.Unread(r.view, name) != "" {
+		return nil
+	}
 	if strings.HasPrefix(file, "~") {
 		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
 	}
@@ -115,11 +118,18 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 		return nil
 	}
 	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
-	f.Verdict = checks.Fail
+	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
 	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
-	f.WouldSee = "Bootstrap : no socket interface found"
 	f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...) // taken out first, then set
 	return []checks.Finding{f}
+}
+
+// fatal is what a setting comes to that ends whoever reads it with a message.
+func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
+	if unread := ranks.Unread(r.view, name); unread != "" {
+		return checks.Warn, fmt.Sprintf("nothing: %s; else %s", unread, message)
+	}
+	return checks.Fail, message
 }
 
 // exactInterfaces fails where gloo or tensorpipe are given a name that is not
@@ -144,9 +154,8 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 			if strings.ContainsAny(item, "^=") {
 				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
 			}
-			f.Verdict = checks.Fail
+			f.Verdict, f.WouldSee = r.fatal(name, "Unable to find address for: "+item)
 			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
-			f.WouldSee = "Unable to find address for: " + item
 			f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, sharedName(r.view))...)
 			findings = append(findings, f)
 			break

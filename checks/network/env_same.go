@@ -38,10 +38,13 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 		}
 	}
 	var must, should []compare.Comparison
+	unread := map[string][]compare.Comparison{} // by the reason
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return seen[n.Name][name].Value })
 		switch {
 		case !names[name] || mayDiffer[name]:
+		case ranks.Unread(view, name) != "":
+			unread[ranks.Unread(view, name)] = append(unread[ranks.Unread(view, name)], value)
 		case mustAgree[name]:
 			must = append(must, value)
 		default:
@@ -53,6 +56,12 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 		f.Verdict = checks.Warn
 		f.WouldSee = "nothing for certain: ranks that are set up differently"
 		findings = append(findings, f)
+	}
+	for _, why := range slices.Sorted(maps.Keys(unread)) {
+		for _, f := range settingFindings(view, seen, unread[why]) {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: "+why
+			findings = append(findings, f)
+		}
 	}
 	return append(findings, rareFiles(view, findings)...)
 }

@@ -11,6 +11,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/proof"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -46,7 +47,7 @@ func (m *meshCalls) absent() []checks.Finding {
 	var findings []checks.Finding
 	explained := map[string][]string{} // check → nodes
 	for _, node := range m.view.Nodes {
-		check, mesh := m.misplaced[node.Name], node.Mesh
+		check, mesh := m.misplaced[node.Name].explainedBy, node.Mesh
 		switch {
 		case check != "":
 			explained[check] = append(explained[check], node.Name)
@@ -80,6 +81,9 @@ func (m *meshCalls) wrongAnswers() []checks.Finding {
 				fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From),
 				fix.On("ip -br link   # and its own"),
 			},
+		}
+		if !slices.ContainsFunc(calls, m.isMade) {
+			f = oneWay(f)
 		}
 		if slices.ContainsFunc(m.view.All, func(node facts.Node) bool { return node.Name == call.Path.Answered }) {
 			f.Nodes = append(f.Nodes, call.Path.Answered)
@@ -141,7 +145,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 		if slices.ContainsFunc(found, isSuspect) {
 			continue // the same firewall
 		}
-		findings = append(findings, checks.Finding{
+		f := checks.Finding{
 			Nodes:    []string{call.To},
 			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.To}), call.How),
 			Want:     "the ranks of a node call each other at that address",
@@ -150,7 +154,11 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall"),
 				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.Path.To)),
 			},
-		})
+		}
+		if !m.isMade(call) {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank calls itself nowhere"
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }
@@ -167,11 +175,11 @@ func where(path *facts.Path) string {
 // meshCalls is the whole mesh, each failed call where it is judged.
 type meshCalls struct {
 	view      checks.View
-	names     []string               // of the nodes that could be called, in hostfile order
-	nodes     map[string]*facts.Node // the same by name
-	misplaced map[string]string      // nodes whose rank address is another check's subject
-	reached   map[string]int         // how many others each node reached
-	tried     int                    // calls from a node to another
+	names     []string                // of the nodes that could be called, in hostfile order
+	nodes     map[string]*facts.Node  // the same by name
+	misplaced map[string]misplacement // nodes whose rank address is another check's subject
+	reached   map[string]int          // how many others each node reached
+	tried     int                     // calls from a node to another
 
 	calls      []proof.Attempt // between different nodes, to find suspects in
 	wrong      []proof.Attempt // somebody else answered
@@ -188,7 +196,7 @@ func newMeshCalls(view checks.View) *meshCalls {
 		m.misplaced = misplaced(view)
 	}
 	for _, node := range view.Nodes {
-		if node.Mesh.Error == "" && m.misplaced[node.Name] == "" {
+		if mesh := m.callsOf(node); mesh != nil && mesh.Error == "" {
 			m.names = append(m.names, node.Name)
 			m.nodes[node.Name] = node
 		}
@@ -200,6 +208,38 @@ func newMeshCalls(view checks.View) *meshCalls {
 	return m
 }
 
+// callsOf is what a node's ranks may come to of its calls, nil where there are none. One that
+// gloo's ranks never call calls all others, at addresses that lead there.
+func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
+	switch of := m.misplaced[node.Name]; {
+	case of.explainedBy == "":
+		return node.Mesh
+	case of.byOrder:
+		return node.PeerMesh
+	}
+	return nil
+}
+
+// isMade is whether ranks will make a call that was tried: of two gloo ranks one does,
+// and none calls itself.
+func (m *meshCalls) isMade(call proof.Attempt) bool {
+	from, to := m.nodes[call.From], m.nodes[call.To]
+	switch {
+	case ranks.UsesNCCL(m.view):
+		return true
+	case from == to:
+		return from.Slots != 1
+	}
+	return ranks.GlooMesh(m.view).Calls(from, to)
+}
+
+// oneWay is a finding on calls that no rank will make.
+func oneWay(f checks.Finding) checks.Finding {
+	f.Verdict = checks.Warn
+	f.WouldSee = "nothing, by luck: of two gloo ranks the one with the larger address calls the other, and these calls would go the other way"
+	return f
+}
+
 // record takes in what came of one node's calls. What others say of a node whose
 // own part was not seen is not held against it: it may have stopped listening.
 func (m *meshCalls) record(node *facts.Node) {
@@ -208,15 +248,16 @@ func (m *meshCalls) record(node *facts.Node) {
 		m.tried++
 		m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
 	}
-	for peer := range node.Mesh.Reached {
+	mesh := m.callsOf(node)
+	for peer := range mesh.Reached {
 		if peer != node.Name && m.nodes[peer] != nil {
 			pass(peer)
 		}
 	}
-	for i := range node.Mesh.Failed {
-		path := &node.Mesh.Failed[i]
-		if m.nodes[path.Peer] == nil {
-			continue
+	for i := range mesh.Failed {
+		path := &mesh.Failed[i]
+		if m.nodes[path.Peer] == nil || path.Peer != node.Name && m.misplaced[path.Peer].byOrder {
+			continue // of those that nobody calls their own check speaks
 		}
 		if path.Outcome == facts.PathBlackhole && path.Peer != node.Name {
 			pass(path.Peer) // that full packets do not cross is path-mtu's

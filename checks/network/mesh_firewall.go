@@ -95,14 +95,18 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 			nodes = append(nodes, toOne[0].To)
 			got = append(got, openAndShut(toOne))
 		}
-		findings = append(findings, checks.Finding{
+		f := checks.Finding{
 			Nodes:    nodes,
 			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].How),
 			Got:      strings.Join(atMost(3, got, "%d more nodes"), "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
 			WouldSee: m.wouldSee(calls[0].Path),
 			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: nodes}),
-		})
+		}
+		if !slices.ContainsFunc(calls, m.isMade) {
+			f = oneWay(f)
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }

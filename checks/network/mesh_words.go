@@ -11,6 +11,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/proof"
+	"preflight/checks/ranks"
 	"preflight/facts"
 )
 
@@ -46,6 +47,9 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	f.Summary += ": " + cause
 	if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
+	}
+	if m.sampled() == "" && !slices.ContainsFunc(s.Failed, m.isMade) {
+		return oneWay(f)
 	}
 	return f
 }
@@ -148,7 +152,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	words := map[facts.PathOutcome]string{
 		facts.PathDropped: "Connection timed out", facts.PathRefused: "Connection refused", facts.PathRejected: "No route to host",
 	}[path.Outcome]
-	if m.view.Launch.Accelerator == "cpu" {
+	if !ranks.UsesNCCL(m.view) {
 		switch path.Outcome {
 		case facts.PathDropped:
 			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)

@@ -50,7 +50,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 		}
 	}
 	kind := func(m misplacement) string {
-		return m.fault + "\x00" + m.choice.Interface + "\x00" + names.PeerInterface(m.node)
+		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder)
 	}
 	for _, group := range proof.Gather(faulty, kind) {
 		findings = append(findings, p.finding(group))
@@ -73,6 +73,9 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	}
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
+	}
+	if first.byOrder {
+		f.Verdict, f.WouldSee = checks.Warn, "nothing, "+ranks.ByOrder
 	}
 	f.Want, f.Remedy = p.remedy(first.node)
 	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
@@ -181,6 +184,9 @@ var NICSame = checks.Check{
 func judgeInterfaces(view checks.View) []checks.Finding {
 	if len(view.All) == 1 {
 		return checks.Skipped("a single node has no peers")
+	}
+	if !ranks.UsesNCCL(view) {
+		return checks.Skipped("accelerator cpu: gloo takes an address, and no part of a name")
 	}
 	var nodes []*facts.Node
 	var findings []checks.Finding

@@ -23,20 +23,22 @@ type misplacement struct {
 	fault       string   // what is wrong with it, after "NCCL will take eth1, …"
 	callers     []string // who got no answer there, where that is what is wrong
 	explainedBy string   // the check that names the cause, "" when nothing is wrong
+	caller      string   // a node whose ranks have to call there
+	byOrder     bool     // nobody's have to, by the order of gloo's addresses
 }
 
 // misplaced is the nodes whose rank address is of no use to their peers, each
-// with the ID of the check that says why. What fails on calling them there has
-// that cause, and is not to be reported again.
-func misplaced(view checks.View) map[string]string {
+// with the check that says why. What fails on calling them there has that cause,
+// and is not to be reported again.
+func misplaced(view checks.View) map[string]misplacement {
 	p := newPlacement(view)
-	nodes := map[string]string{}
+	nodes := map[string]misplacement{}
 	for _, node := range view.Everywhere() {
 		if node.Net == nil {
 			continue
 		}
 		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !view.Policy.SwitchesOff(m.explainedBy) {
-			nodes[node.Name] = m.explainedBy
+			nodes[node.Name] = m
 		}
 	}
 	return nodes
@@ -63,7 +65,7 @@ func newPlacement(view checks.View) *placement {
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
 		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
 	}
-	if view.Launch.Accelerator == "cpu" {
+	if !ranks.UsesNCCL(view) {
 		p.library = "gloo"
 	}
 	families := map[bool]int{}
@@ -126,6 +128,13 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 		m.explainedBy = "host-names"
 	default:
 		m.explainedBy = "nic-choice"
+	}
+	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" {
+		if caller := ranks.GlooMesh(p.view).Caller(node); caller != nil {
+			m.caller = caller.Name
+		} else {
+			m.byOrder = true
+		}
 	}
 	return m, ""
 }

@@ -70,7 +70,10 @@ func TestMisplaced(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(2)
 		c.change(&fleet)
-		got := misplaced(checks.View{All: fleet.Nodes, Launch: fleet.Launch, Policy: c.policy})
+		got := map[string]string{}
+		for node, m := range misplaced(checks.View{All: fleet.Nodes, Launch: fleet.Launch, Policy: c.policy}) {
+			got[node] = m.explainedBy
+		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -151,7 +151,7 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	if g.view.Policy.SwitchesOff("node-mesh") {
 		return false
 	}
-	elsewhere := misplaced(g.view)[g.server.Name] != ""
+	elsewhere := misplaced(g.view)[g.server.Name].explainedBy != ""
 	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
 		if mesh == node.Mesh && elsewhere {
 			continue // node-mesh says nothing of calls to such an address

@@ -27,6 +27,20 @@ func Env(view checks.View, node *facts.Node) map[string]facts.Setting {
 
 type envOn struct{ node *facts.Node }
 
+// Unread is why nothing of the launch reads a variable, as far as its prefix tells whose it
+// is; "" where something may.
+func Unread(view checks.View, name string) string {
+	switch prefix, _, _ := strings.Cut(name, "_"); {
+	case prefix == "NCCL" && !UsesNCCL(view):
+		return "NCCL is not used with accelerator cpu"
+	case prefix == "GLOO" && !UsesGloo(view):
+		return "gloo is not used unless the script makes a group of it"
+	case prefix == "TP":
+		return "tensorpipe is not used unless the script makes remote procedure calls"
+	}
+	return ""
+}
+
 // Origin is a setting as its author would look for it.
 func Origin(view checks.View, setting facts.Setting) string {
 	if export, isExported := Exported(view, setting.Name); isExported {

@@ -20,6 +20,36 @@ func FleetNCCL(v checks.View) string {
 	return compare.GroupBy(seen, nccl.Version)[0].Value
 }
 
+// UsesNCCL is whether the ranks compute where NCCL carries what they tell each other. On
+// processors they talk by gloo, and nothing that NCCL reads or needs matters.
+func UsesNCCL(view checks.View) bool { return view.Launch.Accelerator != "cpu" }
+
+// UsesGloo is whether the ranks make a group of gloo for certain: on processors, and where
+// the script asks for one by name beside NCCL's. What it imports may do so elsewhere.
+//
+// Of what launches it none does by itself: DeepSpeed's backend is its accelerator's alone
+// (deepspeed/comm/torch.py, 0.19.8), accelerate adds cpu:gloo for FSDP only (state.py,
+// 1.15), and init_process_group() without a backend takes the accelerator's since torch 2.6.
+func UsesGloo(view checks.View) bool {
+	makesGloo := func(named facts.LaunchFile) bool {
+		file := FileAt(view.Head, named)
+		return file != nil && file.MakesGloo
+	}
+	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
+}
+
+// GlooMesh is which of the nodes gloo's ranks will call.
+func GlooMesh(view checks.View) nccl.GlooMesh {
+	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {
+		return nccl.NewGlooMesh(view.Everywhere(), func(node *facts.Node) nccl.Choice { return nccl.Gloo(view.Launch, node) })
+	})
+}
+
+type glooMesh struct{}
+
+// ByOrder is why an address that no peer can call does no harm to gloo.
+const ByOrder = "by luck: of two gloo ranks the one with the larger address calls the other, and this node's is the larger of every pair"
+
 // NCCLNetwork is what NCCL on a node will reach the others by.
 func NCCLNetwork(view checks.View, node *facts.Node) nccl.Network {
 	return checks.Remember(view, networkOn{node}, func() nccl.Network { return nccl.NetworkOf(view.Launch, node) })
@@ -30,7 +60,7 @@ type networkOn struct{ node *facts.Node }
 // UsingIB is the nodes whose ranks would use InfiniBand or RoCE, or why there
 // are none. A node without an adapter counts: the others have some.
 func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
-	if view.Launch.Accelerator == "cpu" {
+	if !UsesNCCL(view) {
 		return nil, "ranks on cpu talk by gloo, over TCP"
 	}
 	if len(view.All) < 2 {

@@ -28,7 +28,7 @@ var DeepSpeedSame = checks.Check{
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives. An old release does not import beside a new torch, pydantic or python, " +
 		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
-		"of any other but torchrun's nobody can tell.",
+		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
 	Run:      judgeDeepSpeed,
 }
@@ -37,7 +37,7 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 	switch {
 	case !isNowhere(view, "deepspeed"):
 		return slices.Concat(judgePackage(view, "deepspeed"), deepspeedOnHead(view), deepspeedImports(view))
-	case view.Launch.Torchrun() && view.Launch.Config == nil:
+	case !launchesDeepSpeed(view):
 		return ranks.Nowhere(view, "deepspeed")
 	}
 	findings := nowhere(view, "deepspeed")
@@ -45,6 +45,20 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
 	}
 	return findings
+}
+
+// launchesDeepSpeed is whether the launch is DeepSpeed's, or may be. That a hostfile is to be
+// read says nothing where no machine has a deepspeed that could read it: torchrun's users
+// have such files too.
+func launchesDeepSpeed(view checks.View) bool {
+	p, head := view.Launch, view.Head
+	switch {
+	case p.Config != nil:
+		return true
+	case p.Torchrun():
+		return false
+	}
+	return p.Script != "" || onHead(view, "deepspeed") != "" || head != nil && head.Launcher != nil && head.Launcher.DeepSpeed != ""
 }
 
 // deepspeedOnHead compares the launching machine, which writes the nodes'

@@ -54,7 +54,12 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
-	findings = append(findings, wanted.findings(view, nodes)...)
+	for _, f := range wanted.findings(view, nodes) {
+		if !ranks.UsesNCCL(view) && !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return slices.Contains(f.Nodes, n.Name) && len(n.Python.NCCL) == 0 }) {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: with accelerator cpu ranks load NCCL and do not use it"
+		}
+		findings = append(findings, f)
+	}
 	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}

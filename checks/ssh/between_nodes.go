@@ -21,7 +21,7 @@ var BetweenNodes = checks.Check{
 	DependsOn: []string{"host-names"},
 	Doc: "Each node tries its own ssh, with its own keys, configuration and known_hosts, to the others: to all where they are few, else to the next one " +
 		"and one at random. The launchers of MPI start their daemons node by node that way, and fail; under pdsh only the launching machine logs in, " +
-		"so there it is a warning; srun needs no ssh. What fails is blamed on the node that cannot log in or on the one that lets nobody in.",
+		"so there it passes, with a remark; srun needs no ssh. What fails is blamed on the node that cannot log in or on the one that lets nobody in.",
 	WouldSee: sshBetweenWouldSee,
 	Run:      judgeLogins,
 }
@@ -49,14 +49,32 @@ func judgeLogins(view checks.View) []checks.Finding {
 		findings = append(findings, l.finding(s))
 	}
 	if by := view.Launch.StartedBy(); by.SSH && !by.NodesLogIn {
-		for i := range findings {
-			if findings[i].Verdict == "" {
-				findings[i].Verdict = checks.Warn
-				findings[i].WouldSee = "nothing under " + by.Name + "; under an MPI launcher, " + sshBetweenWouldSee
-			}
-		}
+		return remarked(findings, by.Name)
 	}
 	return findings
+}
+
+// remarked makes one remark on a pass of all that only other launchers would fail by.
+func remarked(findings []checks.Finding, launcher string) []checks.Finding {
+	var blamed, left []checks.Finding
+	var nodes []string
+	for _, f := range findings {
+		if f.Verdict != "" {
+			left = append(left, f)
+			continue
+		}
+		blamed, nodes = append(blamed, f), append(nodes, f.Nodes...)
+	}
+	if blamed == nil {
+		return findings
+	}
+	what := blamed[0].Summary
+	if len(blamed) > 1 {
+		what = "not every node can log in to every other"
+	}
+	slices.Sort(nodes)
+	what = fmt.Sprintf("%s: %s (%s does not need it, MPI launchers do)", hostfile.Fold(slices.Compact(nodes)), what, launcher)
+	return append(left, checks.Finding{Verdict: checks.Pass, Summary: what})
 }
 
 // finding puts a suspect into words.

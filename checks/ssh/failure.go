@@ -129,7 +129,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	case p.StartedBy().Allocation == "":
 		return f
 	}
-	f.Want = "ssh, or srun where the nodes of Slurm keep ssh out (no sshd, a firewall, pam_slurm_adopt)"
+	f.Summary += "; --via srun goes there as the ranks do, past pam_slurm_adopt and nodes without sshd"
 	f.Remedy = append([]fix.Command{way}, slices.DeleteFunc(f.Remedy, func(c fix.Command) bool { return c.String() == way.String() })...)
 	return f
 }

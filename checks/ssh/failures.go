@@ -241,6 +241,12 @@ var failures = map[string]map[string]failure{
 		},
 	},
 	"agent-start": {
+		"not-in-job": {
+			verdict: checks.Unknown,
+			summary: "is no node of the Slurm job that preflight is in, and srun goes to no other",
+			got:     "{message}",
+			fix:     []fix.Command{viaSrunAnew},
+		},
 		"step-failed": {
 			summary:  "srun starts nothing there",
 			got:      "{message}",

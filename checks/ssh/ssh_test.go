@@ -44,6 +44,8 @@ var met = map[string]facts.SSH{
 	"forced-command":           {Stage: "shell", Detail: map[string]string{"output": "menu"}},
 	"needs-pty":                {Stage: "session"},
 	"shell-broken":             {Stage: "shell", Detail: map[string]string{"output": "bye"}},
+	"not-in-job":               {Stage: "session"},
+	"step-failed":              {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
@@ -124,7 +126,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case cause == "interrupted": // which fails nobody
+		case cause == "interrupted", cause == "not-in-job": // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

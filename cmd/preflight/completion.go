@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -9,6 +12,8 @@ import (
 
 	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/progress"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/report/formats"
 )
@@ -37,6 +42,7 @@ func writesReports(cmd *cobra.Command) bool {
 
 func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
+		"hosts":       completeHosts,
 		"only":        completeCheckList,
 		"skip":        completeCheckList,
 		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
@@ -63,24 +69,45 @@ func checkIDs() []cobra.Completion {
 	return ids
 }
 
-// completeCheckList completes the last of several IDs joined by commas.
-func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ids := checkIDs()
+// another completes the last of several values behind commas by one that is not among them.
+func another(typed string, all []cobra.Completion) (values []cobra.Completion) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	for i := range ids {
-		ids[i] = before + ids[i]
+	named := strings.Split(before, ",")
+	for _, value := range all {
+		if word, _, _ := strings.Cut(value, "\t"); !slices.Contains(named, word) {
+			values = append(values, before+value)
+		}
 	}
-	return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return values
 }
 
-// completeOutputs completes the format of the last of several FORMAT=FILE; where none
-// fits, the shell completes a file.
-func completeOutputs(_ *cobra.Command, _ []string, typed string) (pairs []cobra.Completion, _ cobra.ShellCompDirective) {
-	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	for _, format := range formats.Names() {
-		pairs = append(pairs, before+format+"=")
+func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return another(typed, checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeHosts completes hosts by those that a launch from here would take by itself: of
+// the Slurm job, or of DeepSpeed's default hostfile.
+func completeHosts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	hosts, _ := hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), "") // none outside a job
+	if file, err := os.Open(hostfile.DefaultPath); hosts == nil && err == nil {
+		defer file.Close()
+		hosts, _, _ = hostfile.Parse(file, hostfile.DefaultPath, "") // none of one that is wrong
 	}
-	return pairs, cobra.ShellCompDirectiveNoSpace
+	var names []cobra.Completion
+	for _, host := range hosts {
+		names = append(names, host.Name)
+	}
+	return another(typed, names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeOutputs completes the format of FORMAT=FILE; where none fits, the shell completes
+// a file.
+func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var pairs []cobra.Completion
+	for _, format := range formats.Names() {
+		pairs = append(pairs, format+"=")
+	}
+	return another(typed, pairs), cobra.ShellCompDirectiveNoSpace
 }
 
 // strictCompletion makes cobra's own command refuse a shell it does not know:
@@ -91,6 +118,22 @@ func strictCompletion(root *cobra.Command) {
 		if cmd.Name() != "completion" {
 			continue
 		}
+		bash, _, err := cmd.Find([]string{"bash"})
+		if err != nil {
+			panic("preflight: " + err.Error()) // cobra writes no completion for it
+		}
+		bash.RunE = func(*cobra.Command, []string) error {
+			plain, err := bash.Flags().GetBool("no-descriptions")
+			if err != nil {
+				return err
+			}
+			var script bytes.Buffer
+			if err := root.GenBashCompletionV2(&script, !plain); err != nil {
+				return err
+			}
+			_, err = os.Stdout.Write(withCommas(script.Bytes()))
+			return err
+		}
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -100,7 +143,26 @@ func strictCompletion(root *cobra.Command) {
 			for _, shell := range cmd.Commands() {
 				shells = append(shells, shell.Name())
 			}
-			return fmt.Errorf("completion is not written for %q: it is for %s", args[0], strings.Join(shells, ", "))
+			return fmt.Errorf("completion: %w", usage.Among(args[0], shells))
 		}
 	}
+}
+
+// quotes are the lines of cobra's script for bash that quote completions, each with what it
+// quotes: a variable or a list.
+var quotes = regexp.MustCompile(`(?m)^( *)(?:IFS=.* read -ra |printf -v )?(comp|completions|COMPREPLY)\b.*printf .*%q.*$`)
+
+// withCommas has the script go on behind a comma. bash's %q puts a backslash before one, as
+// of brace expansion (bash, lib/sh/shquote.c, sh_backslash_quote), and the script then takes
+// no list for what was typed (cobra 1.10.2, bash_completionsV2.go).
+func withCommas(script []byte) []byte {
+	return quotes.ReplaceAllFunc(script, func(line []byte) []byte {
+		found := quotes.FindSubmatch(line)
+		quoted := string(found[2])
+		unquoted := fmt.Sprintf(`%[1]s=("${%[1]s[@]//\\,/,}")`, quoted)
+		if quoted == "comp" {
+			unquoted = fmt.Sprintf(`%[1]s=${%[1]s//\\,/,}`, quoted)
+		}
+		return slices.Concat(line, []byte("\n"), found[1], []byte(unquoted))
+	})
 }

@@ -48,7 +48,7 @@ func manCommand() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // it would tell the day they were written on, and who wrote cobra
-			return doc.GenManTree(root, &doc.GenManHeader{
+			return manual(root, doc.GenManHeader{
 				Section: "1", Source: "preflight " + Version, Manual: "Distributed training",
 			}, args[0])
 		},

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"preflight/checks/agreement"
 )
 
 // TestPolicyDocs: the page's examples are policies that are taken, and it has every
@@ -39,6 +41,11 @@ func TestPolicyDocs(t *testing.T) {
 	for _, s := range settings() {
 		if !strings.Contains(prose, "`"+s.key+"`") {
 			t.Errorf("the setting %s is not there", s.key)
+		}
+	}
+	for _, topic := range agreement.TopicNames() {
+		if !strings.Contains(prose, "`"+topic+"`") {
+			t.Errorf("the topic %s is not there", topic)
 		}
 	}
 	for _, key := range []string{"expect", "groups", "severity", "waivers", "fact", "is", "nodes", "fix", "check", "reason", "owner", "until"} {

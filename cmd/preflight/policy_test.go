@@ -148,8 +148,8 @@ func TestMistakenFiles(t *testing.T) {
 // TestPolicyProblems: every mistake is said with its line, and with what was meant.
 func TestPolicyProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"strictt: true":               `p:1: unknown setting "strictt": the nearest is "strict"`,
-		"\nexpectt: []":               `p:2: unknown setting "expectt": the nearest is "expect"`,
+		"strictt: true":               `p:1: unknown setting "strictt": did you mean "strict"?`,
+		"\nexpectt: []":               `p:2: unknown setting "expectt": did you mean "expect"?`,
 		"quite-another: 1":            `p:1: unknown setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, severity, waivers`,
 		"strict: true\nstrict: false": `p:2: duplicate key strict`,
 		"strict: maybe":               `p:1: strict: "maybe" is not true or false`,
@@ -159,12 +159,12 @@ func TestPolicyProblems(t *testing.T) {
 		"launcher: [pdsh]":            `p:1: launcher: must be text`,
 		"skip: [{a: b}]":              `p:1: skip: must be a list of texts`,
 		"shm_headroom: 16":            `p:1: shm_headroom: 16 has no unit: write 16GiB, or 16B for bytes`,
-		"\nlauncher: pdhs":            `p:2: launcher: "pdhs" is not one of pdsh, openmpi, mpich, impi, mvapich, slurm: the nearest is "pdsh"`,
-		"severity:\n  mesh: off":      `p:2: unknown check "mesh": the nearest is "node-mesh"`,
-		"waivers:\n- {check: Mesh, reason: r, owner: o, until: 2026-12-31}": `p:2: unknown check "Mesh": the nearest is "node-mesh"`,
+		"\nlauncher: pdhs":            `p:2: launcher: "pdhs" is not one of pdsh, openmpi, mpich, impi, mvapich, slurm: did you mean "pdsh"?`,
+		"severity:\n  mesh: off":      `p:2: unknown check "mesh": did you mean "node-mesh"?`,
+		"waivers:\n- {check: Mesh, reason: r, owner: o, until: 2026-12-31}": `p:2: unknown check "Mesh": did you mean "node-mesh"?`,
 		"master_port: 70000":                                 `p:1: master_port: 70000 is not a TCP port`,
 		"shm_headroom: lots":                                 `p:1: shm_headroom: "lots" is no size: sizes look like 512MiB or 16GiB`,
-		"skip:\n- shm-size\n- shm-sise":                      `p:3: skip: unknown check "shm-sise": the nearest is "shm-size"` + "\n  preflight checks lists them",
+		"skip:\n- shm-size\n- shm-sise":                      `p:3: skip: unknown check "shm-sise": did you mean "shm-size"?` + "\n  preflight checks lists them",
 		"output: [json=a, foo=x]":                            `p:1: output: foo=x: unknown format "foo": there are ` + strings.Join(formats.Names(), ", ") + "\n  formats are " + strings.Join(formats.Names(), ", ") + "; a file of such a name is ./foo=x",
 		"baseline: ''":                                       `p:1: baseline: must not be empty: name the snapshot to compare with`,
 		"memory_free: 10":                                    `p:1: memory_free: must be between 0 and 1: 10`,
@@ -172,7 +172,7 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n  policy: warning":                       `p:2: severity: policy cannot be changed: an expired waiver always fails`,
 		"strict: true\n---\nstrict: false":                   `p:2: a second YAML document begins here, and only one is read: remove the line with ---`,
 		"<<: {strict: true}":                                 `p:1: merge keys (<<) are not supported: write the keys out`,
-		"expect:\n  shm.sise: 1":                             `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"expect:\n  shm.sise: 1":                             `p:2: there is no fact "shm.sise" to compare: did you mean "shm.size"?`,
 		"expect:\n  shm.size: lots":                          `p:2: "lots" is no size: sizes look like 512MiB or 16GiB`,
 		"severity:\n  shm-size: none":                        `p:2: severity: "none" is not one of error, warning, off`,
 		"severity:\n  shm-size: off\n  shm-size: off":        `p:3: duplicate key shm-size`,
@@ -180,12 +180,12 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n- {check: shm-size, severity: off}\n- {check: shm-size, severity: error}":                `p:3: severity: duplicate check shm-size: it is set at p:2 already`,
 		"waivers:\n- {check: policy, reason: r, owner: o, until: 2026-12-31}":                                `p:2: policy watches over the waivers, so none covers it: repair what it finds`,
 		"waivers:\n- {check: drift, nodes: w3, reason: r, owner: o, until: 2026-12-31}":                      `p:2: drift finds many things, and a waiver of it says which: add fact: shm.size, or fact: "*" for whatever it finds`,
-		"waivers:\n- {check: drift, fact: net.interfaces.eth1.mtuu, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "net.interfaces.eth1.mtuu" to compare: the nearest is "net.interfaces.*.mtu"`,
+		"waivers:\n- {check: drift, fact: net.interfaces.eth1.mtuu, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "net.interfaces.eth1.mtuu" to compare: did you mean "net.interfaces.*.mtu"?`,
 		"\nlauncher: yarn":           `p:2: launcher: "yarn" is not one of pdsh, openmpi, mpich, impi, mvapich, slurm`,
 		"expect:\n  shm.size: '<0'":  `p:2: "<0" cannot be: no whole number from 0 on is so`,
 		"waivers: {check: shm-size}": `p:1: waivers: must be a list: each entry begins with "- check:"`,
 		"waivers:\n- {check: shm-size, fact: shm.size, reason: r, owner: o, until: 2026-12-31}":    `p:2: findings of shm-size are not of single facts: those of expectation and drift are`,
-		"waivers:\n- {check: expectation, fact: shm.sise, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"waivers:\n- {check: expectation, fact: shm.sise, reason: r, owner: o, until: 2026-12-31}": `p:2: there is no fact "shm.sise" to compare: did you mean "shm.size"?`,
 		"- strict":                                                            `p:1: settings must be written as "name: value"`,
 		"expect: 12":                                                          `p:1: expect: must be a list: each entry begins with "- fact:"`,
 		"expect:\n- shm.size":                                                 `p:2: expect: each entry must have keys: fact, is, nodes, severity, fix`,
@@ -194,25 +194,30 @@ func TestPolicyProblems(t *testing.T) {
 		"expect:\n- fact: shm.size\n  is: ''":                                 `p:3: is: must not be empty`,
 		"expect:\n- fact: shm.size\n  is: []":                                 `p:3: is: must not be an empty list`,
 		"expect:\n- fact: shm.size\n  is: {a: 1}":                             `p:3: is: must be a single value`,
-		"expect:\n- fact: gpux.driver\n  is: 1":                               `p:2: there is no fact "gpux.driver" to compare: the nearest is "nvml.driver"`,
+		"expect:\n- fact: gpux.driver\n  is: 1":                               `p:2: there is no fact "gpux.driver" to compare: did you mean "nvml.driver"?`,
 		"expect:\n- fact: shm.size\n  is: lots":                               `p:3: "lots" is no size: sizes look like 512MiB or 16GiB`,
-		"expect:\n- fact: shm.size\n  is: 1GiB\n  node: w1":                   `p:4: expect: unknown key "node": the nearest is "nodes"`,
+		"expect:\n- fact: shm.size\n  is: 1GiB\n  node: w1":                   `p:4: expect: unknown key "node": did you mean "nodes"?`,
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  nodes: 'w[1-'":              `p:4: nodes: node set "w[1-": "[" without "]"`,
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  nodes: w[3-1]":              `p:4: nodes: node set "w[3-1]": [3-1] runs backwards`,
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  nodes: '@a'":                `p:4: nodes: unknown group "a"`,
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  severity: warn":             `p:4: severity: "warn" is not one of error, warning`,
-		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1GiB, nodes: '@b'}": `p:3: nodes: unknown group "b": the nearest is "a"`,
+		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1GiB, nodes: '@b'}": `p:3: nodes: unknown group "b": there are a`,
 		"groups: [a]":           `p:1: groups: must map names to node sets, as in training: 'gpu[01-16]'`,
 		"groups:\n  a: 'w[1-2'": `p:2: groups: a: node set "w[1-2": "[" without "]"`,
-		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: unknown check "shm-sise": the nearest is "shm-size"`,
+		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: unknown check "shm-sise": did you mean "shm-size"?`,
 		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is not one of error, warning, off`,
 		"severity:\n- {check: shm-size}":                                                 `p:2: severity: this entry is missing "severity:"`,
+		"severity:\n- {check: shm-size, fact: shm.size, severity: off}":                  `p:2: fact: findings of shm-size are not of single facts: those of drift are`,
+		"severity:\n- {check: drift, fact: shm.sise, severity: off}":                     `p:2: there is no fact "shm.sise" to compare: the nearest is "shm.size"`,
+		"severity:\n- {check: drift, fact: shm.size}":                                    `p:2: severity: this entry is missing "severity:"`,
+		"severity:\n  drift:\n    drivr: off\n    gpus: none":                            `p:3: there is no fact or topic "drivr": the nearest is "driver"` + "\n" + `p:4: severity: "none" is not one of error, warning, off`,
+		"severity:\n  shm-size: {shm.size: off}":                                         `p:2: severity: must be a single value`,
 		"waivers:\n- {check: x-y-z-zz, reason: r, owner: o, until: 2026-12-31}":          `p:2: unknown check "x-y-z-zz"`,
 		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-02-30}":          `p:2: until: "2026-02-30" is not a date: write it like 2026-12-31`,
 		"waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}":                `p:2: until: "soon" is not a date: write it like 2026-12-31`,
 		"waivers:\n- {check: shm-size, reason: r, owner: o}":                             `p:2: waivers: this entry is missing "until:"`,
 		"waivers:\n- {check: shm-size, owner: o, until: 2026-12-31}":                     `p:2: waivers: this entry is missing "reason:"`,
-		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-12-31, node: w}": `p:2: waivers: unknown key "node": the nearest is "nodes"`,
+		"waivers:\n- {check: shm-size, reason: r, owner: o, until: 2026-12-31, node: w}": `p:2: waivers: unknown key "node": did you mean "nodes"?`,
 	} {
 		_, problems := readPolicy(t, text)
 		if diff := cmp.Diff(strings.Split(want, "\n"), problems); diff != "" {
@@ -222,5 +227,23 @@ func TestPolicyProblems(t *testing.T) {
 	_, problems := readPolicy(t, "waivers:\n- {check: shm-size, reason: r, owner: o, until: soon}\nexpect:\n- {fact: shm.size, is: lots}\nmaster_port: 0\nstrictt: 1\n")
 	if len(problems) != 4 || !strings.HasPrefix(problems[0], "p:2:") || !strings.HasPrefix(problems[2], "p:5:") || !strings.HasPrefix(problems[3], "p:6:") {
 		t.Errorf("not all at once, or not from the top: %q", problems)
+	}
+}
+
+// TestDriftSeverities: what single changes weigh is read by their names as they are written,
+// dots, capitals and stars among them, in short and in a list.
+func TestDriftSeverities(t *testing.T) {
+	policy, problems := readPolicy(t, "severity:\n  drift:\n    '*': warning\n    env.vars.NCCL_IB_TC: error\n    driver: off\n")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	want := []checks.DriftSeverity{{Of: "*", Severity: checks.Warning}, {Of: "env.vars.NCCL_IB_TC", Severity: checks.Error}, {Of: "driver", Severity: checks.Off}}
+	if diff := cmp.Diff(want, policy.Drift); diff != "" {
+		t.Errorf("in short (-want +got):\n%s", diff)
+	}
+	policy, problems = readPolicy(t, "severity:\n- {check: drift, severity: error}\n- {check: drift, fact: net.interfaces.*.mtu, severity: off}\n")
+	want = []checks.DriftSeverity{{Of: "net.interfaces.*.mtu", Severity: checks.Off}}
+	if diff := cmp.Diff(want, policy.Drift); diff != "" || problems != nil || policy.Severities["drift"] != checks.Error {
+		t.Errorf("in a list: %v, %v (-want +got):\n%s", policy.Severities, problems, diff)
 	}
 }

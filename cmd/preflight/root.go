@@ -64,8 +64,9 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.WithHint(flagError(err), "%s --help lists the flags", c.CommandPath())
+		return usage.WithHint(flagError(c, err), "%s --help lists the flags", c.CommandPath())
 	})
+	groupedHelp(root)
 	strictCompletion(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
 		panic("preflight: " + err.Error()) // there is no such flag
@@ -234,7 +235,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Unlisted = true
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
-		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), os.Getenv("SLURM_TASKS_PER_NODE"))
+		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
 		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}

@@ -75,21 +75,26 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.origin("baseline"), err)
 	}
+	return c.baselineOf(saved, p), nil
+}
+
+// baselineOf is a saved run as drift compares with it.
+func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Baseline {
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if p.HostsFile == "" {
-		return baseline, nil
+		return baseline
 	}
 	// The launch has read it already. In judge it may lie on another machine, where a
 	// file of the same name would be another fleet's.
 	listed, _, err := hostfile.ReadFile(p.HostsFile, p.DeepSpeed)
 	if err != nil || slices.ContainsFunc(p.Hosts, func(host hostfile.Host) bool { return !hasHost(listed, host.Name) }) {
 		baseline.Unlisted = true
-		return baseline, nil
+		return baseline
 	}
 	baseline.Nodes = slices.DeleteFunc(baseline.Nodes, func(node facts.Node) bool {
 		return hasHost(listed, node.Name) && !hasHost(p.Hosts, node.Name)
 	})
-	return baseline, nil
+	return baseline
 }
 
 func hasHost(hosts []hostfile.Host, name string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/progress"
@@ -39,7 +40,7 @@ func rules() map[string]rule {
 		"hostfile":          {isPath: true, valid: given("name the hostfile")},
 		"hosts":             {valid: given("name some hosts, as in 'node[01-16]'")},
 		"launcher":          {choices: launch.LauncherNames()},
-		"accelerator":       {choices: accelerators},
+		"accelerator":       {valid: accelerator},
 		"rendezvous":        {choices: rendezvousModes},
 		"via":               {choices: viaNames()},
 		"progress":          {choices: progress.Modes},
@@ -233,10 +234,23 @@ func knownEnvironment() error {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
 		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
-			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight", name), "unset %s, or see preflight --help for the names", name)
+			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, variableMeant(name)), "unset %s, or see preflight --help for the names", name)
 		}
 	}
 	return nil
+}
+
+// variableMeant asks for the variable that was likely meant.
+func variableMeant(name string) string {
+	var keys []string
+	for _, s := range settings() {
+		keys = append(keys, s.key)
+	}
+	key := compare.Meant(strings.TrimPrefix(name, "PREFLIGHT_"), keys)
+	if key == "" {
+		return ""
+	}
+	return compare.DidYouMean(setting{key: key}.variable())
 }
 
 // relativeTo is where paths of a file in a directory lead. An output keeps its format,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,11 +27,27 @@ import (
 
 func snapshotCommand() *cobra.Command {
 	var normalize bool
+	var accepted acceptance
 	cmd := &cobra.Command{
 		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
 		Short: "Save the facts of every node, to judge or compare later",
-		Args:  commandOnly,
+		Long: `Save the facts of every node, to judge or compare later.
+
+With --accept the file of -o is a baseline already, and takes only the changes
+that are named, on the nodes of this command (-w, -i): every other byte of it
+stays. What it takes is shown, before and after. A name that did not change is
+refused, and then nothing is written.
+
+Exit codes: 0 written, 2 not, or not of all nodes.`,
+		Args: commandOnly,
 		RunE: launching(func(cmd *cobra.Command, config Config, command []string) error {
+			config.Format = "json"
+			switch {
+			case accepted.names != nil:
+				return accepting(cmd, config, command, accepted)
+			case accepted.from != "" || accepted.dryRun:
+				return errors.New("--from and --dry-run are of --accept, which is not given")
+			}
 			policy, err := config.policy()
 			if err != nil {
 				return err
@@ -71,6 +88,7 @@ func snapshotCommand() *cobra.Command {
 	progressFlag(cmd.Flags())
 	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
 	cmd.Flags().BoolP("quiet", "q", false, "no progress, and no word of what was written")
+	accepted.flags(cmd)
 	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks/agreement"
+	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
 )
@@ -62,8 +64,12 @@ func ofKind(kind, text string) error {
 	return fmt.Errorf("%q is not %s", text, allowed[kind])
 }
 
-// flagError puts pflag's words for a wrong value into ours.
-func flagError(err error) error {
+// flagError puts pflag's words for a wrong value into ours, and asks for the flag that was
+// meant by one that there is not.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return fmt.Errorf("%w%s", err, compare.DidYouMean(flagMeant(cmd, unknown)))
+	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
 		if err := ofKind(flag.Value.Type(), invalid.GetValue()); err != nil {
@@ -71,6 +77,24 @@ func flagError(err error) error {
 		}
 	}
 	return err
+}
+
+// flagMeant is the flag that was likely meant, "" for none. A long name with one hyphen is
+// taken for short ones.
+func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	var names []string
+	for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
+		flags.VisitAll(func(flag *pflag.Flag) {
+			if !flag.Hidden {
+				names = append(names, "--"+flag.Name)
+			}
+		})
+	}
+	word := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
+	if word, _, _ = strings.Cut(word, "="); len(word) < 2 {
+		return ""
+	}
+	return compare.Meant("--"+word, names)
 }
 
 // choice is the value of a flag that takes one of a few. It is held to them when the command
@@ -107,6 +131,15 @@ func given(wayOut string) func(string) error {
 		}
 		return nil
 	}
+}
+
+// accelerator refuses what is none of those there are. "gpu" is but a letter from "cpu",
+// and means the other one.
+func accelerator(text string) error {
+	if text == "gpu" {
+		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(accelerators, ", "), compare.DidYouMean("cuda"))
+	}
+	return usage.Among(text, accelerators)
 }
 
 func port(text string) error {

@@ -43,7 +43,7 @@ var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "forc
 // commandDecides refuses flags that say of the launch what the command says.
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
-		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed {
+		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
 			return usage.WithHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", cmd.CommandPath())
 		}
 		return nil

@@ -137,11 +137,13 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		file.Problem = machine.Reason(err)
 		return file
 	}
-	if named.Role == facts.RoleScript && file.Size <= scriptSize {
-		text, _ := readOrdinary(path, scriptSize) // its digest was read
-		file.Imports = imports(string(text))
-	}
-	if o.Head && named.Role == facts.RoleConfig {
+	switch {
+	case named.Role == facts.RoleScript && file.Size <= scriptSize:
+		if text, err := readOrdinary(path, scriptSize); err == nil {
+			file.Imports = imports(string(text))
+			file.MakesGloo = o.Head && makesGloo(text)
+		}
+	case named.Role == facts.RoleConfig && o.Head:
 		file.Text = configText(path)
 	}
 	return file

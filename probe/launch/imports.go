@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// scriptSize is up to which size a script is read for what it imports.
+// scriptSize is up to which size a script is read for what it imports and calls.
 const scriptSize = 1 << 20
 
 var (

@@ -90,8 +90,9 @@ type step struct {
 	command *exec.Cmd // nil before the step
 	ended   <-chan struct{}
 	pipes   []io.Closer
-	cut     bool // it was we who ended it
 	said    remote.Tail
+	cut     bool   // it was we who ended it
+	before  string // what srun had said by then
 }
 
 // Start runs the command, which is for a shell, as the step's task.
@@ -178,7 +179,35 @@ func (s *step) Broken() *remote.Error {
 	if s.command.ProcessState.Success() || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
-	return &remote.Error{Cause: remote.StepFailed, Err: errors.New(said)}
+	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
+	if strings.Contains(said, notInJob) {
+		failure.Cause = remote.NotInJob
+	}
+	return failure
+}
+
+// notInJob is ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE of a step: the job has not the node,
+// or not what the step wants of it, and ours wants nothing.
+//
+// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c.
+const notInJob = "Requested node configuration is not available"
+
+// reason is a line of srun's that says why nothing starts: an error, or that the step waits
+// for what other steps hold.
+//
+// Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
+// disabled, retrying".
+var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*))$`)
+
+// reasons are those among srun's words, "" for none.
+func reasons(said string) string {
+	var all []string
+	for _, line := range strings.Split(said, "; ") {
+		if found := reason.FindStringSubmatch(line); found != nil {
+			all = append(all, found[1]+found[2])
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // LookOut watches a srun that keeps waiting: what it has said so far may be why.
@@ -187,10 +216,12 @@ func (s *step) LookOut(context.Context) remote.Lookout { return lookout{s} }
 type lookout struct{ step *step }
 
 func (l lookout) Tell(failure *remote.Error) {
-	switch said := l.step.said.Text(); {
+	l.step.mu.Lock()
+	defer l.step.mu.Unlock()
+	switch why := reasons(l.step.before); {
 	case failure == nil:
-	case said != "":
-		failure.Cause, failure.Err = remote.StepFailed, fmt.Errorf("still waiting after %s: %s", failure.Detail["after"], said)
+	case why != "":
+		failure.Cause, failure.Err = remote.StepFailed, fmt.Errorf("still waiting after %s: %s", failure.Detail["after"], why)
 	default:
 		failure.Err = fmt.Errorf("nothing came through srun within %s, and it says nothing either", failure.Detail["after"])
 	}
@@ -229,7 +260,7 @@ func (s *step) Close() error {
 			return
 		default:
 		}
-		s.cut = true
+		s.cut, s.before = true, s.said.Text()
 		s.command.Process.Signal(unix.SIGTERM)
 		killing := time.AfterFunc(closeGrace, func() {
 			select {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 	}
 	for _, unknown := range words.Unknowns() {
 		errors = append(errors, annotation{"preflight: could not look at " + unknown.Nodes,
-			unknown.Reason + "\nfor " + strings.Join(unknown.Checks, ", "), ""})
+			strings.Join(slices.Concat([]string{unknown.Reason, "for " + strings.Join(unknown.Checks, ", ")}, report.Map(unknown.Fix, func(c string) string { return "fix  " + c }), unknown.Notes), "\n"), ""})
 	}
 	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})

@@ -72,6 +72,7 @@ const JUnitStart = xml.Header + `<testsuites name="preflight"`
 //	         and why, and <system-out> has what was found
 //	warn     passes, with the same text in <system-out>; where the report's exit code
 //	         says that warnings fail, <failure>
+//	pass     passes, with its remark, if any, in <system-out>
 //
 // A report never looks better here than its exit code: where that is not 0 and no
 // testcase says why, as after an interruption, a testcase named run does. The time is
@@ -204,7 +205,7 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 	case one.Verdict == checks.Skip:
 		c.Skipped = &junitSkipped{whySkipped(words, one)}
 	}
-	if len(one.findings)+len(one.waived) > 0 {
+	if remark := one.Verdict == checks.Pass && one.Reason != ""; remark || len(one.findings)+len(one.waived) > 0 {
 		c.Output = &junitText{problem(words, one).Text}
 	}
 	return c

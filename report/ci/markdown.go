@@ -48,7 +48,7 @@ func Markdown(w io.Writer, r checks.Report) error {
 		s.remedy(f)
 	}
 	s.waivers(r.Waived)
-	s.differences(r.Diff)
+	s.differences(s.Unshown())
 	s.others()
 	return s.writeTo(w, "part", "this report", "the report as text or JSON has them all")
 }
@@ -146,15 +146,22 @@ func (s *summary) waivers(all []checks.Waived) {
 	}))
 }
 
-// remedy is the commands that fix what was found, to be copied, and what training would
-// say without them.
+// remedy is the commands that fix what was found, to be copied, what else is to be done, and
+// what training would say without them.
 func (s *summary) remedy(f checks.Finding) {
-	if len(f.Fix) == 0 && f.WouldSee == "" {
+	if len(f.Fix)+len(f.Notes) == 0 && f.WouldSee == "" {
 		return
 	}
 	text := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
 	if len(f.Fix) > 0 {
-		text += "\n" + block("sh", wholeCommands(f.Fix))
+		commands, left := wholeCommands(f.Fix)
+		text += "\n" + block("sh", strings.Join(commands, "\n"))
+		if left > 0 {
+			text += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", report.Plural(left, "command"))
+		}
+	}
+	for _, note := range f.Notes {
+		text += "\nnote: " + prose(note) + "\n"
 	}
 	if f.WouldSee != "" {
 		text += "\nsymptom: " + code(f.WouldSee) + "\n"
@@ -162,13 +169,14 @@ func (s *summary) remedy(f checks.Finding) {
 	s.add(text)
 }
 
-// differences are the facts on which the nodes differ, the majority first.
+// differences are the facts on which the nodes differ and that no finding shows, the
+// majority first.
 func (s *summary) differences(diffs []checks.FactDiff) {
 	diffs = report.Folded(diffs)
 	if len(diffs) == 0 {
 		return
 	}
-	text := details(report.Plural(len(diffs), "difference")+" between the nodes") +
+	text := details(report.Plural(len(diffs), "difference")+" between the nodes that no finding shows") +
 		row("fact", "most nodes", "others") + row("---", "---", "---")
 	for _, d := range diffs[:min(len(diffs), report.MostDifferences)] {
 		parties := s.Parties(d, false)

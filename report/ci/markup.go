@@ -103,19 +103,16 @@ func isMarkup(line []rune, i int) bool {
 // isWordly is whether a character is neither a blank nor punctuation to anybody.
 func isWordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// wholeCommands are commands to copy, a line each, as far as they fit: half of one would
-// be run like a whole one.
-func wholeCommands(commands []string) string {
-	var fitting []string
+// wholeCommands are commands to copy, as far as they fit, and how many do not: half of one
+// would be run like a whole one.
+func wholeCommands(commands []string) (fitting []string, left int) {
 	room := mostInBlock
 	for i, command := range commands {
 		if room -= len(command); room < 0 {
-			fitting = append(fitting, fmt.Sprintf("# %d more: the report as text or JSON has them all", len(commands)-i))
-			break
+			return commands[:i], len(commands) - i
 		}
-		fitting = append(fitting, command)
 	}
-	return strings.Join(fitting, "\n")
+	return commands, 0
 }
 
 // block is text in a fence that is longer than any run of backticks in it.

@@ -14,10 +14,11 @@ const (
 	// longestStatus is how many characters the text of a status line has at most: of a
 	// plugin's output NRPE 2 hands on 1,024 bytes, performance data included.
 	longestStatus = 600
-	// mostFindings is how many findings are named there, and longestNodes how many characters
-	// the nodes of each take.
+	// mostFindings is how many findings are told there, and longestNodes and longestCause how
+	// many characters the nodes and the cause of each take.
 	mostFindings = 6
 	longestNodes = 60
+	longestCause = 120
 )
 
 // NagiosLine is a whole file of ours: people append such lines to notes of theirs.
@@ -26,7 +27,9 @@ var NagiosLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) 
 // Nagios writes one status line as Nagios, Icinga, Naemon and Checkmk read it from a
 // plugin, performance data behind the bar:
 //
-//	PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2: shm-size w2 | nodes=2;;;0 …
+//	PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2: w2: /dev/shm is too small: 64 MiB (shm-size) | nodes=2;;;0 …
+//
+// Behind the verdict are the findings, the gravest first: node, cause and check.
 //
 // The performance data is nodes and reached, how many checks passed, failed, warned and
 // are unknown, how many findings are waived, and the time of the run in seconds; a count's
@@ -40,13 +43,13 @@ var NagiosLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) 
 //	case "$code $line" in "0 PREFLIGHT WARNING"*) exit 1;; 0*) exit 0;; 1*) exit 2;; *) exit 3;; esac
 func Nagios(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
-	found := report.Map(r.Findings, func(f checks.Finding) string { return f.Check + " " + report.Shorten(words.Whom(f), longestNodes) })
+	found := causes(words, r)
 	text := words.Conclusion()
 	if more := len(found) - mostFindings; more > 0 {
 		found = append(found[:mostFindings], fmt.Sprintf("and %d more", more))
 	}
 	if len(found) > 0 {
-		text += ": " + strings.Join(found, ", ")
+		text += ": " + strings.Join(found, "; ")
 	}
 	waived := ""
 	if len(r.Waived) > 0 {
@@ -54,6 +57,31 @@ func Nagios(w io.Writer, r checks.Report) error {
 	}
 	_, err := fmt.Fprintf(w, "PREFLIGHT %s - %s | %s\n", nagiosState(r), statusText(report.Shorten(text, longestStatus))+waived, perfdata(r))
 	return err
+}
+
+// causes are a line's words for each finding, and where there is none for why nothing could
+// be told.
+func causes(words report.Words, r checks.Report) (all []string) {
+	unknowns := words.Unknowns()
+	for _, f := range r.Findings {
+		if f.Verdict != checks.Unknown {
+			all = append(all, told(words.Whom(f), strings.TrimSuffix(f.Summary+": "+f.Got, ": "), f.Check))
+			continue
+		}
+		for _, u := range unknowns {
+			all = append(all, told(u.Nodes, u.Reason, strings.Join(u.Checks, ", ")))
+		}
+		unknowns = nil
+	}
+	if unfinished := words.Unfinished(); len(all) == 0 && r.ExitCode != 0 && unfinished != "" {
+		return strings.Split(unfinished, "\n")
+	}
+	return all
+}
+
+func told(nodes, cause, check string) string {
+	cause = strings.Join(strings.Fields(cause), " ")
+	return fmt.Sprintf("%s: %s (%s)", report.Shorten(nodes, longestNodes), report.Shorten(cause, longestCause), report.Shorten(check, longestNodes))
 }
 
 func nagiosState(r checks.Report) string {

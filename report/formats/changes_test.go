@@ -24,7 +24,7 @@ func TestChangesFormats(t *testing.T) {
 		}
 		return raw
 	}
-	changes := []agreement.Change{
+	changes := []checks.Change{
 		{Node: "w1", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
 		{Node: "w2", Fact: "host.kernel", Before: value("6.1"), After: value(hostile)},
 		{Node: "w3", After: value("new node")},

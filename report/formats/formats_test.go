@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
 	"preflight/report"
@@ -125,7 +124,7 @@ func TestNothingObeyed(t *testing.T) {
 		}
 	}
 	var changes strings.Builder
-	if err := report.ChangesText(&changes, report.Changed{Changes: []agreement.Change{{Node: "w1", Fact: said, Before: value}}}, report.Style{}); err != nil {
+	if err := report.ChangesText(&changes, report.Changed{Changes: []checks.Change{{Node: "w1", Fact: said, Before: value}}}, report.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	check("changes", changes.String())

@@ -93,6 +93,7 @@ var faults = append([]fault{
 	{"open-files", "256 open files, set on sshd itself: limits.conf has no say here", func(n node) (undo, error) { return n.Limit("nofile", 256) }},
 	{"port-held", "something listens on 29500", func(n node) (undo, error) { return n.HoldPort(29500) }},
 	{"package", "another version of protobuf than elsewhere", func(n node) (undo, error) { return n.OtherPackage("protobuf", "3.20.1") }},
+	{"torch-cpu", "a torch for the CPU, as far as its files say: no fault by itself", func(n node) (undo, error) { return n.CPUTorch("2.5.1+cpu") }},
 	{"torch-cuda", "a torch for CUDA 12.4, as far as its files say: no fault by itself", func(n node) (undo, error) { return n.CUDATorch("2.5.1+cu124", "12.4") }},
 	{"nccl-conf", "/etc/nccl.conf names an interface that is not there", func(n node) (undo, error) { return n.Configure("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n") }},
 	{"workdir-missing", testhosts.JobDirectory + ", which every machine has, is not there", func(n node) (undo, error) { return n.Hide(testhosts.JobDirectory) }},

@@ -67,7 +67,7 @@ func Failing() checks.Report {
 			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
 			{Check: "torch-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
 			{Check: "env-sane", Verdict: checks.Warn, Nodes: []string{"w1", "w2", "w3", "w4"}, Summary: "a hostile \x1b[31mvalue\u202e and\ttab",
-				Fix: []string{"unset X\x07"}},
+				Fix: []string{"unset X\x07"}, Notes: []string{"or take w1 out of the hostfile"}},
 		},
 		Diff: []checks.FactDiff{
 			{Fact: "shm.size", Groups: []checks.FactGroup{
@@ -160,7 +160,7 @@ func Hostile() checks.Report {
 			{Check: "python-same", Verdict: checks.Unknown, Reason: Evil}, {Check: "ib-links", Verdict: checks.Skip, Reason: Evil},
 		},
 		Findings: []checks.Finding{
-			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{Evil}, Summary: Evil, Got: Evil, Want: Evil, Fix: []string{Evil, Evil}, WouldSee: Evil},
+			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{Evil}, Summary: Evil, Got: Evil, Want: Evil, Fix: []string{Evil, Evil}, Notes: []string{Evil}, WouldSee: Evil},
 			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{Evil}, Summary: Evil},
 			{Check: "env-sane", Verdict: checks.Warn, Nodes: []string{"w2"}, Summary: Evil, Fix: []string{Evil}},
 		},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report/formats"
 )
@@ -57,7 +58,7 @@ func (o Output) unknownFormat(known []string) error {
 	}
 	near := usage.Nearest(o.Format, known)
 	if meant := formats.ByEnding("." + o.Format); slices.Contains(known, meant) {
-		near = fmt.Sprintf(": the nearest is %q", meant)
+		near = compare.DidYouMean(meant)
 	}
 	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, near),
 		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)

@@ -90,12 +90,7 @@ func (f *file) entries(list *yaml.Node, section string, known ...string) (all []
 		return nil
 	}
 	if list.Kind == yaml.MappingNode && slices.Contains(inShort, section) {
-		keys := f.mapping(list)
-		for i := 0; i+1 < len(list.Content); i += 2 {
-			key := list.Content[i]
-			all = append(all, entry{section, key, map[string]*yaml.Node{known[0]: key, known[1]: keys[key.Value]}})
-		}
-		return all
+		return f.pairs(list, section, known[0], known[1])
 	}
 	if list.Kind != yaml.SequenceNode {
 		f.fault(list, "%s: must be a list: each entry begins with \"- %s:\"", section, known[0])
@@ -114,6 +109,16 @@ func (f *file) entries(list *yaml.Node, section string, known ...string) (all []
 			}
 		}
 		all = append(all, e)
+	}
+	return all
+}
+
+// pairs are the entries of a mapping, by what its keys and its values are called.
+func (f *file) pairs(mapping *yaml.Node, section, name, value string) (all []entry) {
+	values := f.mapping(mapping)
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		all = append(all, entry{section, key, map[string]*yaml.Node{name: key, value: values[key.Value]}})
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
+	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 )
@@ -28,6 +29,7 @@ type Policy struct {
 	Expect     []checks.Expectation
 	Off        []string // check IDs
 	Severities map[string]checks.Severity
+	Drift      []checks.DriftSeverity
 	Waivers    []checks.Waiver
 	Groups     []checks.Group
 }
@@ -49,7 +51,7 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
 		s.Expect = append(s.Expect, f.expectation(entry))
 	}
-	f.severities(f.entries(document["severity"], "severity", "check", "severity"), &s)
+	f.severities(f.entries(document["severity"], "severity", "check", "severity", "fact"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
 		s.Waivers = append(s.Waivers, f.waiver(entry))
 	}
@@ -131,15 +133,52 @@ func (f *file) expectation(entry entry) checks.Expectation {
 // Check is the check of the policy itself, which no pattern of it weighs.
 const Check = "policy"
 
+// weights are what a severity may be.
+var weights = []string{string(checks.Error), string(checks.Warning), string(checks.Off)}
+
+// isOfFacts is whether an entry says what single changes weigh: "drift: {shm.size: error}" or,
+// in a list, with a fact.
+func (e entry) isOfFacts() bool {
+	severity := e.keys["severity"]
+	return e.keys["fact"] != nil || severity != nil && severity.Kind == yaml.MappingNode
+}
+
+// driftSeverities are what drift weighs of single facts, of what holds facts and of topics.
+func (f *file) driftSeverities(e entry) (all []checks.DriftSeverity) {
+	pairs := []entry{e}
+	if e.keys["severity"] != nil && e.keys["severity"].Kind == yaml.MappingNode {
+		pairs = f.pairs(e.keys["severity"], "severity", "fact", "severity")
+	}
+	for _, pair := range pairs {
+		fact, severity := f.required(pair, "fact"), f.required(pair, "severity")
+		if severity != "" {
+			severity = f.choice(pair, "severity", weights...)
+		}
+		if _, err := agreement.ReadScope(fact); err != nil && fact != "" {
+			f.fault(pair.keys["fact"], "%v", err)
+		}
+		all = append(all, checks.DriftSeverity{Of: fact, Severity: checks.Severity(severity)})
+	}
+	return all
+}
+
 // severities sets what checks weigh, or that they are off. What is said of one by its
 // name holds before what is said of all that a pattern such as gpu-* means, and of two
 // patterns the later.
 func (f *file) severities(entries []entry, s *Policy) {
-	weights, named := map[string]string{}, map[string]string{} // by check; where it is named
+	weighs, named := map[string]string{}, map[string]string{} // by check; where it is named
 	for _, entry := range entries {
-		pattern, severity := f.required(entry, "check"), f.required(entry, "severity")
+		pattern := f.required(entry, "check")
+		if pattern == checks.DriftID && entry.isOfFacts() {
+			s.Drift = append(s.Drift, f.driftSeverities(entry)...)
+			continue
+		}
+		severity := f.required(entry, "severity")
 		if severity != "" {
-			severity = f.choice(entry, "severity", "error", "warning", "off")
+			severity = f.choice(entry, "severity", weights...)
+		}
+		if entry.keys["fact"] != nil {
+			f.fault(entry.keys["fact"], "fact: findings of %s are not of single facts: those of %s are", pattern, checks.DriftID)
 		}
 		ids := ChecksNamed(pattern)
 		if pattern != "" && len(ids) == 0 {
@@ -155,15 +194,15 @@ func (f *file) severities(entries []entry, s *Policy) {
 		}
 		for _, id := range ids {
 			if id != Check && (byName || named[id] == "") {
-				weights[id] = severity
+				weighs[id] = severity
 			}
 		}
 		if byName {
 			named[pattern] = f.at(entry.node)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(weights)) {
-		switch severity := weights[id]; severity {
+	for _, id := range slices.Sorted(maps.Keys(weighs)) {
+		switch severity := weighs[id]; severity {
 		case "off":
 			s.Off = append(s.Off, id)
 		case "error", "warning":
@@ -203,7 +242,7 @@ func NoCheck(id string) string {
 	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
-			near = fmt.Sprintf(": the nearest is %q", ids[at])
+			near = compare.DidYouMean(ids[at])
 		}
 	}
 	return fmt.Sprintf("unknown check %q%s", id, near)

@@ -60,10 +60,7 @@ func Nearest(word string, among []string) string {
 	return ""
 }
 
-// Meant is the nearest of some words as the rest of a sentence, "" where none is near.
+// Meant asks for the word that was likely meant, as the rest of a sentence; "" where none is near.
 func Meant(word string, among []string) string {
-	if near := compare.Nearest(strings.ToLower(word), among, max(2, len(word)/3)); near != "" {
-		return fmt.Sprintf(": the nearest is %q", near)
-	}
-	return ""
+	return compare.DidYouMean(compare.Meant(word, among))
 }

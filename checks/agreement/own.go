@@ -1,0 +1,68 @@
+package agreement
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"preflight/facts"
+)
+
+// Uncompared is facts that a node tells, a saved run keeps, and nobody holds against what the
+// same node told before.
+type Uncompared struct{ Facts, Why string }
+
+// NeverCompared are, of the facts that are rightly a node's own and last, those that a change of
+// says nothing. Whatever is not here is compared.
+var NeverCompared = []Uncompared{
+	{"env.nccl.*.source", "the value is compared, wherever it is set"},
+	{"env.vars.*.source", "the value is compared, wherever it is set"},
+	{"gpu.driver", "gpu.devices and nvml.cards tell of the same GPUs, and the firmware numbers the bus"},
+	{"gpu.on_bus", "gpu.devices and nvml.cards tell of the same GPUs, and the firmware numbers the bus"},
+	{"gpu.xids_unread", "who asked had no right to read the log"},
+	{"ib.devices.*.path", "the firmware numbers the bus"},
+	{"ib.devices.*.ports.*.gids", "made of guid and of addresses, which are compared"},
+	{"ib.devices.*.ports.*.lid", "given anew by the subnet manager"},
+	{"ib.devices.*.verbs", "numbered at boot"},
+	{"net.routes", "they follow the interfaces, which are compared; node-mesh tries where they lead"},
+	{"nvml.cards.*.address", "the firmware numbers the bus; uuid tells one GPU from another"},
+	{"nvml.cards.*.failure.call", "failure.kind is compared"},
+	{"nvml.cards.*.failure.code", "failure.kind is compared"},
+	{"nvml.cards.*.failure.text", "failure.kind is compared"},
+	{"nvml.cards.*.minor", "numbered when the driver is loaded"},
+	{"nvml.cards.*.nvlinks.remotes", "the firmware numbers the bus"},
+	{"nvml.cards.*.serial", "uuid tells one GPU from another"},
+	{"nvml.failure.call", "failure.kind is compared"},
+	{"nvml.failure.code", "failure.kind is compared"},
+	{"nvml.failure.text", "failure.kind is compared"},
+	{"nvml.hidden", "what a session is shown is in nvml.cards"},
+	{"nvml.unshown", "what a session is shown is in nvml.cards"},
+	{"ssh.cause", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.detail.*", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.message", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.openssh", "of the launching machine's configuration, which is that of whoever launches"},
+	{"ssh.stage", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.user", "host.user is who that is"},
+	{"toolchain.lock", "a build that runs holds one"},
+}
+
+var leftOut = sync.OnceValue(func() *regexp.Regexp {
+	var any []string
+	for _, left := range NeverCompared {
+		any = append(any, PathPattern(left.Facts, ".+").String())
+	}
+	return regexp.MustCompile(strings.Join(any, "|"))
+})
+
+func isLeftOut(path string) bool { return leftOut().MatchString(path) }
+
+// OwnFacts are those that are rightly a node's own, and are compared with what the same node
+// had.
+var OwnFacts = sync.OnceValue(func() (paths []string) {
+	for _, d := range facts.DescribedOwn() {
+		if !isLeftOut(d.Path) {
+			paths = append(paths, d.Path)
+		}
+	}
+	return paths
+})

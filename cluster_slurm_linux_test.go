@@ -1,0 +1,58 @@
+package preflight_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks/catalogue"
+	"preflight/testhosts"
+)
+
+// TestSlurm: where srun starts the ranks, ssh that is refused says nothing of a node, and
+// --via srun goes there without it.
+func TestSlurm(t *testing.T) {
+	if err := testhosts.HasSlurm(); err != nil {
+		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
+	}
+	cluster := raiseWith(t, testhosts.Options{Name: "slurm", Slots: 2, Slurm: true})
+	noSSHD := map[string]plant{"w2": (*testhosts.Node).StopSSHD, "w4": (*testhosts.Node).StopSSHD}
+	adopts := map[string]plant{"w3": (*testhosts.Node).AdmitJobs}
+	for _, test := range []struct {
+		name  string
+		plant map[string]plant
+		job   bool // it runs inside a job of all nodes
+		words []string
+		want  []string
+		exit  int
+	}{
+		{"healthy by srun", nil, true, []string{"--launcher", "slurm", "--via", "srun"}, []string{}, 0},
+		{"no sshd", noSSHD, true, []string{"--launcher", "slurm"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no sshd, by srun", noSSHD, true, []string{"--launcher", "slurm", "--via", "srun"}, []string{}, 0},
+		{"no sshd, and mpirun in a job", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no sshd, and mpirun outside of any", noSSHD, false, []string{"--launcher", "openmpi", "--only", "ssh-reach"}, []string{"fail ssh-reach [w2 w4]"}, 1},
+		{"no sshd, and torchrun", noSSHD, false, []string{"--rendezvous", "c10d", "--rdzv-endpoint", "w1"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no job, and pdsh", adopts, false, nil, []string{"fail ssh-login [w3]"}, 1},
+		{"no job, and srun", adopts, false, []string{"--launcher", "slurm"}, []string{"unknown ssh-login [w3]"}, 2},
+		{"in a job, and pdsh", adopts, true, nil, []string{}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, plant := range test.plant {
+				plantOn(t, cluster, name, plant)
+			}
+			argv := slices.Concat([]string{binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--format", "json", "--skip", "launcher-*,ssh-between-nodes"}, test.words)
+			cmd := cluster.OnHead(t.Context(), argv...)
+			if test.job {
+				cmd = cluster.InSlurmJob(t.Context(), argv...)
+			}
+			report := reported(t, cmd)
+			if diff := cmp.Diff(test.want, short(report.Findings)); diff != "" || report.ExitCode != test.exit {
+				t.Errorf("exit code %d, want %d; findings (-want +got)\n%s", report.ExitCode, test.exit, diff)
+			}
+			if bad := catalogue.PartitionOf(report).Bad; test.exit != 1 && len(bad) > 0 {
+				t.Errorf("bad nodes: %v", bad)
+			}
+		})
+	}
+}

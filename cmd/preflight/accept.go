@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/compare"
+	"preflight/checks/engine"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/report"
+)
+
+// acceptance is which changes are taken into a baseline, and from which run.
+type acceptance struct {
+	names  []string // facts and topics
+	from   string   // a saved run, "" for a look of its own
+	dryRun bool
+}
+
+func (a *acceptance) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&a.names, "accept", nil, "take only these changes into the file of -o and leave the rest of it as it is: a `fact` as drift and diff name it, what holds facts (python.packages, net.interfaces.eth0), or a topic: "+strings.Join(agreement.TopicNames(), ", "))
+	flags.StringVar(&a.from, "from", "", "with --accept: take them from this saved run instead of looking again; -w names the nodes")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: say what would be taken, and write nothing")
+}
+
+// accepting takes single changes into a baseline.
+func accepting(cmd *cobra.Command, config Config, command []string, a acceptance) error {
+	scopes, err := scopesOf(a.names)
+	if err != nil {
+		return err
+	}
+	file, err := config.accepts()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file.Path)
+	if err != nil {
+		return noRun("%s cannot be read: %w", file.Asked, usage.Reason(err))
+	}
+	config.Baseline = file.Path
+	later, err := config.laterRun(cmd, command, a.from)
+	if err != nil {
+		return err
+	}
+	baseline, err := config.baseline(later.Launch)
+	if err != nil {
+		return err
+	}
+	wanted, err := covered(agreement.Drifted(*baseline, later.Fleet, later.Launch), scopes, file.Path)
+	if err != nil {
+		return err
+	}
+	accepted, err := report.Accepted(text, later, wanted)
+	if err != nil {
+		return err
+	}
+	taken, left, err := config.difference(*baseline, accepted, later)
+	if err != nil {
+		return err
+	}
+	changed := report.Changed{Changes: taken}
+	if err := report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout)); err != nil {
+		return err
+	}
+	said := "accepted"
+	if a.dryRun {
+		said = "would be accepted"
+	} else if err := file.Put(accepted); err != nil {
+		return err
+	}
+	if !config.Quiet {
+		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", report.Escape(file.Path), report.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
+	}
+	if lost := lostNodes(later); lost != nil {
+		fmt.Fprintf(os.Stderr, "preflight: nothing of %s, not reached or lost midway\n", report.Escape(hostfile.Fold(lost)))
+		return exitCode(exitTrouble)
+	}
+	return nil
+}
+
+func scopesOf(names []string) (scopes []agreement.Scope, err error) {
+	for _, name := range names {
+		scope, wrong := agreement.ReadScope(name)
+		if wrong != nil {
+			err = errors.Join(err, fmt.Errorf("--accept: %w", wrong))
+		}
+		scopes = append(scopes, scope)
+	}
+	return scopes, err
+}
+
+// accepts is the baseline that changes are taken into: the file of -o or --baseline.
+func (c Config) accepts() (outputs.Output, error) {
+	all := c.outputs()
+	if len(c.Output) == 0 && c.Baseline != "" {
+		return outputs.Output{Asked: c.origin("baseline") + " " + c.Baseline, Path: c.Baseline}, nil
+	}
+	if len(all) != 1 || all[0].Printed() {
+		return outputs.Output{}, usage.WithHint(errors.New("--accept takes changes into one file"), "name the baseline: -o golden.json")
+	}
+	return all[0], nil
+}
+
+// laterRun is what shows the changes: a saved run, or a look of its own.
+func (c Config) laterRun(cmd *cobra.Command, command []string, from string) (checks.Report, error) {
+	if from != "" {
+		saved, err := readReport(from)
+		if err != nil {
+			return saved, err
+		}
+		return saved, c.onlyHosts(&saved)
+	}
+	began := time.Now()
+	job, closeJob, err := c.job(cmd.Context(), command)
+	if err != nil {
+		return checks.Report{}, err
+	}
+	defer closeJob()
+	fleet, prediction := preflight.Look(cmd.Context(), job)
+	return c.stamped(engine.Evaluate(nil, fleet, prediction, checks.Policy{}), job.Plan, began), nil
+}
+
+// onlyHosts leaves of a saved run the nodes of -w.
+func (c Config) onlyHosts(saved *checks.Report) error {
+	if c.Hosts == "" {
+		return nil
+	}
+	hosts, err := hostfile.ParseHosts(c.Hosts)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.origin("hosts"), err)
+	}
+	var names []string
+	for i := range saved.Nodes {
+		names = append(names, saved.Nodes[i].Name)
+	}
+	for _, host := range hosts {
+		if !slices.Contains(names, host.Name) {
+			return fmt.Errorf("%s: the saved run has no node %s%s", c.origin("hosts"), host.Name, usage.Nearest(host.Name, names))
+		}
+	}
+	saved.Nodes = slices.DeleteFunc(saved.Nodes, func(node facts.Node) bool { return !hasHost(hosts, node.Name) })
+	saved.Launch.HostsFile = "" // whom it leaves out nobody misses
+	return nil
+}
+
+// covered are the changes that are meant. A name that none has is refused: nothing is written
+// of what the others mean.
+func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
+	var names []string
+	for _, c := range changes {
+		names = append(names, c.Fact)
+	}
+	for _, scope := range scopes {
+		if !slices.ContainsFunc(changes, scope.Covers) {
+			err = errors.Join(err, fmt.Errorf("--accept: %s has not changed since %s%s", scope.Name, file, usage.Meant(scope.Name, names)))
+		}
+	}
+	if err != nil {
+		slices.Sort(names)
+		names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+		if names == nil {
+			return nil, usage.WithHint(err, "nothing has changed there that could be accepted")
+		}
+		return nil, usage.WithHint(err, "changed are %s", compare.List(names))
+	}
+	return slices.DeleteFunc(changes, func(c checks.Change) bool {
+		return !slices.ContainsFunc(scopes, func(scope agreement.Scope) bool { return scope.Covers(c) })
+	}), nil
+}
+
+// difference is what a baseline has taken, and what is left.
+func (c Config) difference(was checks.Baseline, text []byte, later checks.Report) (taken []checks.Change, left report.Changed, err error) {
+	now, err := report.Read(bytes.NewReader(text))
+	if err != nil {
+		return nil, left, err
+	}
+	is := c.baselineOf(now, later.Launch)
+	remaining := agreement.Drifted(*is, later.Fleet, later.Launch)
+	key := func(c checks.Change) string { return c.Node + "\x00" + c.Fact + "\x00" + string(c.Before) }
+	still := map[string]bool{}
+	for _, c := range remaining {
+		still[key(c)] = true
+	}
+	taken = slices.DeleteFunc(agreement.Drifted(was, later.Fleet, later.Launch), func(c checks.Change) bool { return still[key(c)] })
+	return taken, report.Changed{Changes: remaining}, nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// completing has bash complete a line as its bash-completion does, without a terminal: the
+// line's end is where the cursor is, and what it would offer is printed.
+const completing = `
+. /usr/share/bash-completion/bash_completion
+eval "$(preflight completion bash)"
+COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_KEY=9
+read -ra COMP_WORDS <<<"${1//=/ = }"
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+compopt() { :; }
+__start_preflight preflight 2>&1
+printf '%s\n' "${COMPREPLY[@]}"
+`
+
+// TestBashCompletion: a list goes on behind a comma, which bash itself would quote.
+func TestBashCompletion(t *testing.T) {
+	if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); err != nil {
+		t.Skip("NOT RUN: no bash-completion here: apt-get install bash-completion")
+	}
+	t.Parallel()
+	programs := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(programs, "preflight")); err != nil {
+		t.Fatal(err)
+	}
+	for typed, want := range map[string]string{
+		"preflight --only ssh-r":                "ssh-reach",
+		"preflight --only ssh-reach,ssh-l":      "ssh-reach,ssh-login",
+		"preflight judge --skip shm-size,clock": "shm-size,clock-skew",
+		"preflight --only=ssh-reach,ssh-l":      "ssh-reach,ssh-login",
+		"preflight -w node01,node03,node0":      "node01,node03,node02",
+		"preflight -o json=a,ju":                "a,junit=", // the word begins behind the sign
+	} {
+		bash := exec.CommandContext(t.Context(), "bash", "--norc", "-c", completing, "bash", typed)
+		bash.Env = append(os.Environ(), "BE_PREFLIGHT=1", "PATH="+programs+":"+os.Getenv("PATH"), "SLURM_JOB_NODELIST=node[01-03]", "HOME="+programs)
+		out, err := bash.CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%s: %v\n%s\nwant %s", typed, err, got, want)
+		}
+	}
+}

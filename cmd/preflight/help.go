@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+)
+
+// flagGroups are the headings of help and manual in their order, and the flags below each,
+// whichever command has them.
+var flagGroups = []struct {
+	title string
+	flags []string
+}{
+	{"Who takes part", []string{"hostfile", "hosts", "include", "exclude", "num_nodes", "num_gpus", "from"}},
+	{"The launch", []string{"launcher", "force_multi", "accelerator", "python", "master_addr", "master_port", "rendezvous", "rdzv-endpoint", "deepspeed-version", "dry-run"}},
+	{"How the nodes are reached", []string{"via", "ssh_port", "timeout"}},
+	{"What is tried and judged", []string{"only", "skip", "throughput", "strict", "baseline", "config"}},
+	{"Limits", []string{"shm-headroom", "disk-free", "memory-free", "clock-skew", "open-files"}},
+	{"Output", []string{"format", "output", "normalize", "good-hosts", "bad-hosts", "write-env", "verbose", "quiet", "progress"}},
+}
+
+// otherFlags is the heading of those that every command has.
+const otherFlags = "Other"
+
+// flagGroup is the heading that a flag stands below.
+func flagGroup(name string) string {
+	for _, group := range flagGroups {
+		if slices.Contains(group.flags, name) {
+			return group.title
+		}
+	}
+	return otherFlags
+}
+
+// flagSection is a heading of help and what stands below it.
+type flagSection struct {
+	Title string
+	flags *pflag.FlagSet
+}
+
+// helpWidth is where lines of help are broken, as those of a report are.
+const helpWidth = 100
+
+// Usages are the lines of the section.
+func (s flagSection) Usages() string { return s.flags.FlagUsagesWrapped(helpWidth) }
+
+// fewFlags are so many that they need no headings.
+const fewFlags = 6
+
+// flagSections are the flags of a command that are shown.
+func flagSections(cmd *cobra.Command) (sections []flagSection) {
+	shown := map[string]*pflag.Flag{}
+	var names, others []string
+	for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
+		flags.VisitAll(func(flag *pflag.Flag) {
+			if flag.Hidden {
+				return
+			}
+			shown[flag.Name] = flag
+			names = append(names, flag.Name)
+			if flagGroup(flag.Name) == otherFlags {
+				others = append(others, flag.Name)
+			}
+		})
+	}
+	section := func(title string, names []string) {
+		set := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		set.SortFlags = false
+		for _, name := range names {
+			if flag := shown[name]; flag != nil {
+				set.AddFlag(flag)
+			}
+		}
+		if set.HasFlags() {
+			sections = append(sections, flagSection{title, set})
+		}
+	}
+	if len(names) <= fewFlags {
+		section("Flags", names)
+		return sections
+	}
+	for _, group := range flagGroups {
+		section(group.title, group.flags)
+	}
+	section(otherFlags, others)
+	return sections
+}
+
+// helpTemplate is cobra's with the flags in sections.
+const helpTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+{{range flagSections .}}
+{{.Title}}:
+{{.Usages}}{{end}}{{if .HasAvailableSubCommands}}
+"{{.CommandPath}} [command] --help" tells more of a command.
+{{end}}`
+
+func groupedHelp(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagSections", flagSections)
+	root.SetUsageTemplate(helpTemplate)
+}
+
+// manual writes the page of a command and of those below it, each with its flags in sections.
+func manual(cmd *cobra.Command, header doc.GenManHeader, dir string) error {
+	for _, sub := range cmd.Commands() {
+		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		if err := manual(sub, header, dir); err != nil {
+			return err
+		}
+	}
+	var page bytes.Buffer
+	if err := doc.GenMan(cmd, &header, &page); err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + header.Section
+	return os.WriteFile(filepath.Join(dir, name), groupedOptions(page.Bytes(), flagSections(cmd)), 0o644)
+}
+
+var (
+	manOptions = regexp.MustCompile(`(?s)(\n\.SH OPTIONS\n)(.*?)(\n\n\.SH |$)`)
+	manFlag    = regexp.MustCompile(`\\fB--([\w-]+)\\fP`)
+)
+
+// groupedOptions parts the paragraphs below OPTIONS, each a flag, by their sections (man(7), SS).
+func groupedOptions(page []byte, sections []flagSection) []byte {
+	at := manOptions.FindSubmatchIndex(page)
+	if at == nil || len(sections) == 1 {
+		return page
+	}
+	below := map[string][]string{}
+	for paragraph := range strings.SplitSeq(string(page[at[4]:at[5]]), "\n.PP\n") {
+		if flag := manFlag.FindStringSubmatch(paragraph); flag != nil {
+			group := flagGroup(flag[1])
+			below[group] = append(below[group], strings.TrimSpace(paragraph)+"\n")
+		}
+	}
+	var options strings.Builder
+	for _, section := range sections {
+		if flags := below[section.Title]; flags != nil { // those of the parent stand below a heading of their own
+			options.WriteString(".SS " + section.Title + "\n" + strings.Join(flags, "\n.PP\n"))
+		}
+	}
+	return slices.Concat(page[:at[4]], []byte(options.String()), page[at[5]:])
+}

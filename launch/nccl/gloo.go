@@ -1,0 +1,126 @@
+package nccl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Gloo is the address that gloo's first device will use on the node. Every name
+// of GLOO_SOCKET_IFNAME must be an interface that holds an address; whether it
+// is up does not matter. Without the variable the node's own name decides.
+//
+// Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default;
+// facebookincubator/gloo, transport/tcp/device.cc, lookupAddrForIface.
+func Gloo(p launch.Prediction, node *facts.Node) Choice {
+	if node.Net == nil {
+		return unseenNet
+	}
+	given, set := launch.RankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
+	if !set || len(given.Value) < 2 {
+		return ownName(node)
+	}
+	held, first := launch.HeldAddresses(node), Choice{}
+	for _, name := range strings.Split(strings.TrimSuffix(given.Value, ","), ",") {
+		at := slices.IndexFunc(held, func(h launch.HeldAddress) bool { return h.Name == name })
+		switch {
+		case name == "":
+			return Choice{Error: "makeTCPDevice(): interface or hostname can't be empty"}
+		case at < 0:
+			return Choice{Error: "Unable to find address for: " + name}
+		case first == Choice{}:
+			first = choiceOf(held[at], cite(p, given))
+		}
+	}
+	return first
+}
+
+// ownName is the first address of the node's own hostname that can be bound
+// there. A loopback address can, and is taken silently: that is what
+// Debian's line "127.0.1.1 hostname" does.
+//
+// Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice.
+func ownName(node *facts.Node) Choice {
+	if node.Names == nil {
+		return Choice{Rule: "not known: how the node resolves its own name was not seen"}
+	}
+	own := node.Names.Own
+	addresses, known := launch.LookedUp(node.Names, own)
+	if !known {
+		return Choice{Rule: fmt.Sprintf("not known: what its own name %s resolves to was not seen", own)}
+	}
+	held := launch.HeldAddresses(node)
+	for _, address := range addresses {
+		rule := fmt.Sprintf("its own name %s resolves to it", own)
+		if i, found := holder(held, address); found {
+			return Choice{Interface: i.Name, Address: address.WithZone("").String(), Rule: rule}
+		}
+		if address.Is4() && address.IsLoopback() { // all of 127.0.0.0/8 can be bound
+			return Choice{Interface: loopbackName(node.Net), Address: address.String(), Rule: rule}
+		}
+	}
+	return Choice{Interface: loopbackName(node.Net), Address: "127.0.0.1",
+		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own)}
+}
+
+func loopbackName(net *facts.Net) string {
+	at := slices.IndexFunc(net.Interfaces, func(i facts.Interface) bool { return i.Loopback })
+	if at < 0 {
+		return ""
+	}
+	return net.Interfaces[at].Name
+}
+
+// GlooMesh is who of gloo's ranks calls whom. Every pair has one connection, and the
+// order of the two addresses decides which side makes it: an address where nobody else can
+// be answered does no harm to those who do all the calling themselves.
+type GlooMesh struct {
+	at            map[*facts.Node]netip.Addr
+	least, second *facts.Node // by address
+	most, next    *facts.Node
+}
+
+// NewGlooMesh is of the nodes whose address is known.
+func NewGlooMesh(nodes []*facts.Node, choice func(*facts.Node) Choice) GlooMesh {
+	m := GlooMesh{at: map[*facts.Node]netip.Addr{}}
+	var order []*facts.Node
+	for _, node := range nodes {
+		if address, err := netip.ParseAddr(choice(node).Address); err == nil {
+			m.at[node] = address.Unmap()
+			order = append(order, node)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *facts.Node) int { return m.at[a].Compare(m.at[b]) })
+	if last := len(order) - 1; last > 0 {
+		m.least, m.second, m.next, m.most = order[0], order[1], order[last-1], order[last]
+	}
+	return m
+}
+
+// Calls is whether ranks of one node may have to call those of another: the larger
+// address calls the smaller one, byte for byte. Of two that are alike the larger port does,
+// which nobody knows beforehand, and two families end it on both sides.
+//
+// Source: facebookincubator/gloo, transport/tcp/pair.cc, Pair::connect, from 2017 to May
+// 2023, and since then transport/tcp/device.cc, isInitiator, and transport/uv/device.cc:
+// the same order in all that pytorch ever had.
+func (m GlooMesh) Calls(from, to *facts.Node) bool {
+	caller, known := m.at[from]
+	callee, isToo := m.at[to]
+	return known && isToo && from != to && (caller.BitLen() != callee.BitLen() || caller.Compare(callee) >= 0)
+}
+
+// Caller is one of the nodes whose ranks may have to call those of this one, that with the
+// largest address; nil where the node's own ranks make all their connections.
+func (m GlooMesh) Caller(node *facts.Node) *facts.Node {
+	for _, other := range []*facts.Node{m.most, m.next, m.least, m.second} {
+		if m.Calls(other, node) {
+			return other
+		}
+	}
+	return nil
+}

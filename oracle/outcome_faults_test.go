@@ -1,0 +1,244 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"context"
+
+	"preflight/testhosts"
+)
+
+// planted is what is wrong before a launch, and what then becomes of it. A training
+// that uses no more than it must: gloo on processors.
+type planted struct {
+	name      string
+	nodes     int // how many, 0 for two
+	steps     []step
+	files     map[string]string // beside the script, by name
+	env       []string          // of the shell that the launch is typed in
+	options   []string          // of the launcher
+	master    string            // what the ranks are told where they are told an address; "" is the first node's
+	arguments []string          // of the training
+
+	// Under which launchers the training works, and under which it does not.
+	trains, dies string
+	// untold is why preflight may end with 2 there: nobody can tell.
+	untold string
+}
+
+// step plants something.
+type step struct {
+	where  string // a machine, all "nodes", or "everywhere"
+	change func(*testhosts.Node) (testhosts.Undo, error)
+	script string // of sh, after tools
+}
+
+func change(where string, changes ...func(*testhosts.Node) (testhosts.Undo, error)) []step {
+	var steps []step
+	for _, c := range changes {
+		steps = append(steps, step{where: where, change: c})
+	}
+	return steps
+}
+
+func sh(where, text string) []step { return []step{{where: where, script: text}} }
+
+// faults are what is planted.
+var faults = []planted{
+	{name: "none", trains: "pdsh openmpi mpich c10d static accelerate accelerate-pdsh"},
+
+	// Of two ranks the one whose address is larger calls, byte by byte (gloo,
+	// gloo/transport/tcp/pair.cc). A single one that cannot be called does no harm
+	// where it is the largest; a rank whose name leads to no address of its own
+	// listens on its loopback interface, as if the name led there.
+	{name: "own-name-loopback-first", steps: change("w1", own("127.0.1.1")), trains: "pdsh", dies: "c10d"},
+	{name: "own-name-loopback-last", steps: change("w2", own("127.0.1.1")), trains: "c10d mpich"},
+	{name: "own-name-loopback-middle", nodes: 3, steps: change("w2", own("127.0.0.1")), trains: "static"},
+	{name: "own-name-loopback-two", nodes: 3, steps: append(change("w2", own("127.0.1.1")), change("w3", own("127.0.1.1"))...), dies: "static"},
+	{name: "own-names-loopback", steps: change("nodes", own("127.0.1.1")), dies: "openmpi accelerate"},
+	{name: "own-name-loopback-above", steps: append(inLargerNetwork, change("w2", own("127.0.1.1"))...), dies: "static"},
+	{name: "own-name-foreign-first", steps: change("w1", own("10.77.250.1")), trains: "pdsh", dies: "c10d"},
+	{name: "own-name-foreign-last", steps: change("w2", own("10.77.250.1")), trains: "c10d"},
+	{name: "own-name-docker0-first", steps: change("w1", (*testhosts.Node).AddDocker0, own("172.17.0.1")), trains: "pdsh"},
+	{name: "own-name-docker0-last", steps: change("w2", (*testhosts.Node).AddDocker0, own("172.17.0.1")), trains: "accelerate"},
+	{name: "own-name-smaller", steps: append(sh("w2", "ip link add br0 type dummy && ip addr add 10.0.3.1/24 dev br0 && ip link set br0 up"), change("w2", own("10.0.3.1"))...), dies: "pdsh c10d"},
+	{name: "own-name-unknown-first", steps: change("w1", forgetOwn), trains: "pdsh", dies: "c10d"},
+	{name: "own-name-unknown-last", steps: change("w2", forgetOwn), trains: "static"},
+	{name: "own-names-unknown", steps: change("nodes", forgetOwn), dies: "pdsh"},
+
+	{name: "peer-unknown-first", steps: change("w1", forget("w2")), trains: "pdsh openmpi mpich c10d"},
+	// torchrun's c10d hands on rank 0's own name.
+	{name: "peer-unknown-last", steps: change("w2", forget("w1")), trains: "pdsh static", dies: "c10d"},
+	{name: "peer-elsewhere", steps: change("w2", elsewhere("w1")), trains: "pdsh accelerate-pdsh", dies: "c10d"},
+	{name: "peers-unknown", steps: change("nodes", forget("w1"), forget("w2")), dies: "openmpi"},
+	{name: "endpoint-by-name", master: "w1", trains: "c10d"},
+	{name: "endpoint-unknown", master: "w9", steps: change("nodes", forget("w9")), dies: "c10d"},
+	{name: "endpoint-of-last", master: "10.77.1.2", trains: "c10d"},
+	{name: "master-of-last", master: "10.77.1.2", dies: "static accelerate"},
+	{name: "master-of-last-option", options: []string{"--master_addr", "10.77.1.2"}, dies: "pdsh"},
+	{name: "master-of-nobody", master: "10.77.250.1", dies: "static"},
+
+	// NCCL would have it.
+	{name: "shm-small", steps: change("w2", shrinkSHM), trains: "c10d mpich"},
+	{name: "shm-read-only", steps: change("w2", (*testhosts.Node).ReadOnlySHM), trains: "pdsh openmpi"},
+	{name: "shm-full", steps: append(change("w2", shrinkSHM), sh("w2", "head -c 64M /dev/zero >/dev/shm/core.17")...), trains: "static"},
+	{name: "nccl-interface", env: []string{"NCCL_SOCKET_IFNAME=nonsense"}, trains: "pdsh accelerate-pdsh"},
+	{name: "nccl-interface-file", files: map[string]string{".deepspeed_env": "NCCL_SOCKET_IFNAME=nonsense\nNCCL_IB_HCA=mlx9\n"}, trains: "pdsh openmpi"},
+	{name: "nccl-interface-of-one", steps: change("w2", configure("/etc/nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n")), trains: "c10d pdsh"},
+	{name: "nccl-net", steps: sh("w2", "echo export NCCL_NET=nonsense NCCL_IB_HCA=mlx9 >>/root/.bashrc"), trains: "pdsh"},
+
+	{name: "gloo-interface-of-one", steps: sh("w2", "echo export GLOO_SOCKET_IFNAME=nonsense >>/root/.bashrc"), dies: "pdsh"},
+	{name: "gloo-interface", files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=nonsense\n"}, dies: "pdsh openmpi mpich"},
+	{name: "gloo-interface-loopback", files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=lo\n"}, dies: "pdsh"},
+	// What DeepSpeed does not export.
+	{name: "gloo-interface-here", env: []string{"GLOO_SOCKET_IFNAME=nonsense"}, trains: "pdsh"},
+	{name: "gloo-interface-for-loopback-names", steps: change("nodes", own("127.0.1.1")), files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=eth0\n"}, trains: "pdsh"},
+	{name: "gloo-interface-renamed", steps: change("w2", renameNIC), files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=eth0\n"}, dies: "pdsh"},
+
+	{name: "interface-renamed", steps: change("w2", renameNIC), trains: "c10d pdsh", dies: "openmpi"},
+	{name: "docker0-first", steps: change("w1", (*testhosts.Node).AddDocker0First), trains: "c10d", dies: "openmpi"},
+	{name: "docker0-first-on-last", steps: change("w2", (*testhosts.Node).AddDocker0First), trains: "pdsh static"},
+	{name: "store-dropped", steps: change("w1", drop("29400,29500")), dies: "pdsh c10d static"},
+	{name: "all-but-store-dropped", steps: change("w1", drop("1:21,23:29499,29501:65535")), dies: "static"},
+	{name: "ephemeral-dropped-at-first", steps: change("w1", drop(testhosts.Ephemeral)), dies: "pdsh"},
+	// It calls, and nobody calls it.
+	{name: "ephemeral-dropped-at-last", steps: change("w2", drop(testhosts.Ephemeral)), trains: "static"},
+	{name: "ephemeral-refused", steps: change("w1", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Reject(testhosts.Ephemeral) }), dies: "c10d"},
+	{name: "no-routes", steps: change("w2", (*testhosts.Node).LoseRoutes), dies: "pdsh static"},
+	{name: "narrow-path", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.NarrowPath(1300) }), dies: "static"},
+	{name: "mtu-smaller", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) }), trains: "static"},
+
+	{name: "master-port-held", steps: change("w1", hold(29500)), trains: "c10d", dies: "pdsh static openmpi"},
+	{name: "master-port-held-at-last", steps: change("w2", hold(29500)), trains: "pdsh"},
+	{name: "endpoint-held", steps: change("w1", hold(29400)), trains: "static", dies: "c10d"},
+	{name: "master-port-in-time-wait", steps: sh("w1", lingering), trains: "pdsh"},
+
+	{name: "head-only", steps: change("nodes", (*testhosts.Node).AdmitHeadOnly), trains: "pdsh openmpi mpich"},
+	{name: "no-key", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), dies: "openmpi mpich"},
+	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "launching-machine-unknown", steps: sh("nodes", "echo hosts: files >/etc/nsswitch.conf; sed -i /-head/d /etc/hosts"), trains: "openmpi", dies: "mpich"},
+	{name: "noise", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome") }), trains: "pdsh mpich"},
+
+	{name: "mpirun-of-mpich", steps: sh("everywhere", "ln -sf /usr/bin/mpirun.mpich /etc/alternatives/mpirun"), dies: "openmpi"},
+	{name: "mpirun-of-openmpi", steps: sh("everywhere", "ln -sf /usr/bin/mpirun.openmpi /etc/alternatives/mpirun"), dies: "mpich"},
+	{name: "no-mpirun", steps: sh("everywhere", "rm /etc/alternatives/mpirun"), dies: "openmpi mpich"},
+	{name: "no-mpirun-needed", steps: sh("everywhere", "rm /etc/alternatives/mpirun"), trains: "pdsh"},
+	{name: "no-orted", steps: change("w2", hide("/usr/bin/orted")), dies: "openmpi"},
+	{name: "no-proxy-of-hydra", steps: change("w2", hide("/usr/bin/hydra_pmi_proxy")), dies: "mpich"},
+	{name: "no-mpi4py", steps: sh("w2", `alone "$site"; rm -r "$site"/mpi4py*`), trains: "pdsh", dies: "openmpi"},
+	{name: "no-pdsh-needed", steps: change("everywhere", hide("/usr/bin/pdsh")), trains: "openmpi", dies: "pdsh accelerate-pdsh"},
+
+	{name: "torch-shadowed", files: map[string]string{"torch.py": ""}, dies: "pdsh c10d"},
+	{name: "torch-shadowed-on-one", steps: sh("w2", `alone "$dir"; touch "$dir/torch.py"`), dies: "static accelerate"},
+	{name: "random-shadowed-on-one", steps: sh("w2", `alone "$dir"; touch "$dir/random.py"`), dies: "c10d mpich"},
+	{name: "json-shadowed", files: map[string]string{"json.py": "pass\n"}, dies: "c10d"},
+	{name: "datasets-beside", files: map[string]string{"datasets.py": ""}, trains: "c10d pdsh"},
+	{name: "utils-beside", files: map[string]string{"utils.py": "", "model.py": "", "config.py": ""}, trains: "static pdsh"},
+	{name: "numpy-shadowed-on-one", steps: sh("w2", `alone "$dir"; mkdir "$dir/numpy"; echo 'raise ImportError("not this")' >"$dir/numpy/__init__.py"`), dies: "c10d"},
+	{name: "deepspeed-shadowed-on-one", steps: sh("w2", `alone "$dir"; mkdir "$dir/deepspeed"; touch "$dir/deepspeed/__init__.py"`), trains: "c10d", dies: "pdsh"},
+	{name: "deepspeed-directory", steps: sh("w2", `alone "$dir"; mkdir "$dir/deepspeed"`), trains: "pdsh"},
+	{name: "tqdm-shadowed", files: map[string]string{"tqdm.py": ""}, trains: "c10d", dies: "pdsh"},
+
+	{name: "no-torch-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/torch"`), dies: "c10d mpich"},
+	{name: "no-torch", steps: sh("everywhere", `alone "$site"; rm -r "$site/torch"`), dies: "c10d pdsh"},
+	{name: "no-deepspeed-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed"`), trains: "c10d", dies: "openmpi accelerate-pdsh"},
+	{name: "no-accelerate-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/accelerate"`), trains: "pdsh", dies: "accelerate"},
+	{name: "other-torch", steps: sh("w2", `mount --bind "$bin"/../../v24/lib/python*/site-packages "$site"`), dies: "pdsh"},
+	{name: "no-script-on-one", steps: sh("w2", `alone "$dir"; rm "$dir/train.py"`), dies: "c10d openmpi"},
+	{name: "no-script", steps: sh("everywhere", `alone "$dir"; rm "$dir/train.py"`), dies: "pdsh"},
+	{name: "no-python-on-one", steps: sh("w2", `alone "$bin"; rm "$bin/python"`), dies: "mpich"},
+
+	{name: "home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), trains: "pdsh c10d"},
+	{name: "home-noexec", steps: change("w2", (*testhosts.Node).NoExecHome), trains: "openmpi"},
+	{name: "home-full", steps: change("w2", (*testhosts.Node).FullHome), trains: "static"},
+	{name: "open-files", steps: change("w2", limit("nofile", 256)), trains: "pdsh"},
+	{name: "locked-memory", steps: change("w2", limit("memlock", 64<<10)), trains: "mpich"},
+	{name: "processes", steps: change("w2", limit("nproc", 20)), trains: "pdsh"}, // root's are not counted
+	{name: "no-compiler", steps: change("nodes", hide("/usr/bin/c++"), hide("/usr/bin/g++"), hide("/usr/bin/gcc")), trains: "c10d pdsh"},
+
+	// What is compiled on the nodes, as the configuration says.
+	{name: "compiled", steps: sharedExtensions, files: offload, arguments: compiles, trains: "pdsh"},
+	{name: "compiled-no-compiler", steps: change("nodes", hide("/usr/bin/c++"), hide("/usr/bin/g++")), files: offload, arguments: compiles, dies: "pdsh"},
+	{name: "compiled-home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), files: offload, arguments: compiles, dies: "c10d"},
+	{name: "compiled-home-full", steps: change("nodes", (*testhosts.Node).FullHome), files: offload, arguments: compiles, dies: "pdsh"},
+	{name: "compiled-no-ninja", steps: append(sh("nodes", `alone "$bin"; rm "$bin/ninja"`), change("nodes", hide("/usr/bin/ninja"))...), files: offload, arguments: compiles, dies: "pdsh"},
+	// Whoever was killed while it compiled is waited for.
+	{name: "compiled-locked", steps: sh("nodes", "d=/root/.cache/torch_extensions/py311_cpu/cpu_adam; mkdir -p $d; touch $d/lock"), files: offload, arguments: compiles, dies: "static"},
+
+	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},
+	{name: "stale-ranks", steps: sh("w2", "echo export RANK=7 WORLD_SIZE=9 MASTER_ADDR=10.77.250.1 >>/root/.bashrc"), trains: "pdsh"},
+	{name: "stale-master-here", env: []string{"MASTER_ADDR=10.77.250.1", "MASTER_PORT=1", "RANK=7"}, trains: "pdsh static"},
+	{name: "env-of-a-blank", files: map[string]string{".deepspeed_env": " \n"}, dies: "pdsh openmpi"},
+	{name: "threads", files: map[string]string{".deepspeed_env": "OMP_NUM_THREADS=512\n"}, trains: "pdsh"},
+}
+
+// own has a machine's own name lead to the address.
+func own(address string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts(n.Name, address) }
+}
+
+func elsewhere(name string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts(name, "10.77.250.1") }
+}
+
+func forgetOwn(n *testhosts.Node) (testhosts.Undo, error) { return forget(n.Name)(n) }
+
+// forget leaves a name to nobody: no name server is asked, which would not answer.
+func forget(name string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) {
+		if _, err := n.Run(context.Background(), "/bin/sh", "-c", "echo hosts: files >/etc/nsswitch.conf"); err != nil {
+			return nil, err
+		}
+		return n.ForgetName(name)
+	}
+}
+
+func shrinkSHM(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) }
+
+func renameNIC(n *testhosts.Node) (testhosts.Undo, error) { return n.RenameNIC("enp4s0") }
+
+func configure(path, text string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.Configure(path, text) }
+}
+
+func drop(ports string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.Drop(ports) }
+}
+
+func hold(port int) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.HoldPort(port) }
+}
+
+func hide(path string) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.Hide(path) }
+}
+
+func limit(resource string, value int64) func(*testhosts.Node) (testhosts.Undo, error) {
+	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.Limit(resource, value) }
+}
+
+// inLargerNetwork has every name lead to an address in 192.168.0.0/16.
+var inLargerNetwork = sh("everywhere", `
+own=$(hostname -I | cut -d ' ' -f 1)
+ip address add "192.168.${own#10.77.}/16" dev eth0
+sed -i 's/^10[.]77[.]/192.168./' /etc/hosts`)
+
+// lingering leaves connections of 29500 that nobody has any more.
+const lingering = `python3 -c '
+import socket
+with socket.socket() as server:
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("", 29500))
+    server.listen()
+    with socket.create_connection(("127.0.0.1", 29500)) as client:
+        accepted, _ = server.accept()
+        accepted.close()
+'`
+
+// compiles is a training that needs what DeepSpeed compiles for this configuration.
+var (
+	compiles = []string{"--compile", "--deepspeed_config", "ds.json"}
+	offload  = map[string]string{"ds.json": `{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}`}
+	// One compiles for all.
+	sharedExtensions = sh("nodes", `echo "export TORCH_EXTENSIONS_DIR=$dir/extensions" >>/root/.bashrc`)
+)

@@ -1,0 +1,228 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/testhosts"
+)
+
+var (
+	outcomes   = flag.String("outcomes", "", "write what became of every launch and what preflight said of it into this directory")
+	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take the table's word for what becomes of it")
+)
+
+// TestOutcome plants a fault, asks preflight about a launch, and makes that launch:
+// what fails must not train, and what does not fail must.
+func TestOutcome(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	binary := buildPreflight(t, t.TempDir())
+	installed := runners(t)[newestDeepSpeed]
+	if installed.bin == "" {
+		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
+	}
+	for _, p := range faults {
+		tried := strings.Fields(p.trains + " " + p.dies)
+		for _, by := range tried {
+			i := slices.IndexFunc(launchers, func(l launcher) bool { return l.name == by })
+			if i < 0 {
+				t.Fatalf("%s: there is no launcher %s", p.name, by)
+			}
+			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, trains: slices.Contains(strings.Fields(p.trains), by)}
+			if o.trains {
+				o.patience = 4 * time.Minute // costs nothing where nobody waits in vain
+			}
+			t.Run(by+"/"+p.name, func(t *testing.T) {
+				t.Parallel() // some of them wait most of the time
+				o.run(t)
+			})
+		}
+	}
+}
+
+// rehearsal is one launch under one fault, on a cluster of its own.
+type rehearsal struct {
+	planted
+	launcher
+	runner
+	trains bool
+	binary string // preflight
+	dir    string // the launch's working directory, with the training in it
+	hosts  *testhosts.Cluster
+}
+
+func (o *rehearsal) run(t *testing.T) {
+	o.raise(t)
+	o.plant(t)
+	verdict := o.judge(t)
+	trained, seconds, log := o.trains, 0.0, ""
+	if !*unlaunched {
+		trained, seconds, log = o.launch(t)
+	}
+	row := fmt.Sprintf("%s under %s: trains %v, after %.0f s; preflight ends with %d, fails %q, warns %q, cannot tell %q %s", o.planted.name, o.launcher.name,
+		trained, seconds, verdict.ExitCode, verdict.named("fail"), verdict.named("warn"), verdict.named("unknown"), verdict.complaint)
+	t.Log(row)
+	if trained != o.trains {
+		t.Errorf("the training works: %v, want %v\n%s", trained, o.trains, log)
+	}
+	agrees := verdict.ExitCode == 2 && o.untold != "" || verdict.ExitCode != 2 && trained == (verdict.ExitCode == 0)
+	if !agrees {
+		t.Errorf("the training works: %v, and preflight ends with %d: %s %+v", trained, verdict.ExitCode, verdict.complaint, verdict.Findings)
+	}
+	if *outcomes != "" {
+		findings, _ := json.MarshalIndent(verdict.Findings, "", "\t")
+		text := fmt.Sprintf("agrees %v: %s\n%s\n%s", agrees, row, log, findings)
+		if err := os.WriteFile(filepath.Join(*outcomes, o.launcher.name+"-"+o.planted.name+".log"), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// raise raises hosts that see the training, the venvs and preflight.
+func (o *rehearsal) raise(t *testing.T) {
+	t.Helper()
+	o.dir = t.TempDir()
+	o.hosts = testhosts.RaiseFor(t, testhosts.Options{
+		Name: "outcome", Nodes: cmp.Or(o.nodes, 2), Slots: 1, Share: []string{o.dir, filepath.Dir(o.binary), filepath.Join(o.bin, "../..")},
+	})
+	files := map[string]string{"train.py": string(training)}
+	for _, n := range o.hosts.Nodes {
+		files["hostfile"] += n.Name + " slots=1\n"
+	}
+	maps.Copy(files, o.files)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// tools are what the scripts that plant may use.
+const tools = `set -e
+dir=$1 bin=$2 site=$(echo "$2"/../lib/python*/site-packages)
+# alone DIRECTORY: what changes below it from now on changes for this machine alone
+alone() {
+	mkdir -p /root/.alone
+	over=$(mktemp -d -p /root/.alone)
+	mkdir "$over/new" "$over/work"
+	mount -t overlay -o "lowerdir=$1,upperdir=$over/new,workdir=$over/work" overlay "$1"
+}
+`
+
+func (o *rehearsal) plant(t *testing.T) {
+	t.Helper()
+	for _, step := range slices.Concat(sh("everywhere", o.installed), o.steps) {
+		for _, n := range o.machines(t, step.where) {
+			if step.change != nil {
+				if _, err := step.change(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if step.script != "" {
+				if out, err := n.Run(t.Context(), "/bin/sh", "-c", tools+step.script, "sh", o.dir, o.bin); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+			}
+		}
+	}
+}
+
+func (o *rehearsal) machines(t *testing.T, where string) []*testhosts.Node {
+	t.Helper()
+	switch where {
+	case "nodes":
+		return o.hosts.Nodes
+	case "everywhere":
+		return o.hosts.Machines()
+	}
+	n, err := o.hosts.Node(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*testhosts.Node{n}
+}
+
+// meets is the address that ranks are told to meet at.
+func (o *rehearsal) meets() string { return cmp.Or(o.master, o.hosts.Nodes[0].Address) }
+
+// typed are the words that are typed, on node number i where that is where.
+func (o *rehearsal) typed(i int) []string {
+	words := slices.Concat([]string{filepath.Join(o.bin, o.program)}, o.words(o, i), o.options)
+	words = append(words, "train.py", "--patience", strconv.Itoa(int(o.patience.Seconds())))
+	return append(words, o.arguments...)
+}
+
+// at prepares what is typed on a machine, in the launch's directory.
+func (o *rehearsal) at(ctx context.Context, n *testhosts.Node, words ...string) *testhosts.Cmd {
+	cmd := n.Command(ctx, words...)
+	cmd.Dir = o.dir
+	path := o.bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	cmd.Env = slices.Concat(cmd.Env, []string{"PATH=" + path, "DS_ACCELERATOR=cpu"}, o.launcher.env, o.planted.env)
+	return cmd
+}
+
+// judge asks preflight about the launch.
+func (o *rehearsal) judge(t *testing.T) verdict {
+	t.Helper()
+	words := []string{o.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s"}
+	if o.everywhere {
+		words = append(words, "-H", "hostfile")
+	}
+	return judged(t, o.at(t.Context(), o.hosts.Head, slices.Concat(words, []string{"--"}, o.typed(0))...))
+}
+
+// launch makes the launch, and returns when all that was typed has ended. Once
+// something has failed the rest has a third of its patience left to say so.
+func (o *rehearsal) launch(t *testing.T) (trained bool, seconds float64, log string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*o.patience)
+	defer cancel()
+	at := []*testhosts.Node{o.hosts.Head}
+	if o.everywhere {
+		at = o.hosts.Nodes
+	}
+	ended := make([]rank, len(at))
+	began := time.Now()
+	var all sync.WaitGroup
+	for i, n := range at {
+		r := &ended[i]
+		r.node = n.Name
+		cmd := o.at(ctx, n, o.typed(i)...)
+		cmd.Stdout, cmd.Stderr = &r.output, &r.output
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // a torchrun takes its workers with it
+		cmd.WaitDelay = 2 * time.Second
+		all.Go(func() {
+			if r.err = cmd.Run(); r.err != nil {
+				time.AfterFunc(o.patience/3, cancel)
+			}
+			r.seconds = time.Since(began).Seconds()
+		})
+	}
+	all.Wait()
+	seconds = time.Since(began).Seconds()
+	var hosts []string
+	for i := range ended {
+		log += ended[i].String()
+	}
+	for _, rank := range ranksIn(t, log) {
+		hosts = append(hosts, rank.Host)
+	}
+	return len(slices.Compact(hosts)) == len(o.hosts.Nodes), seconds, log
+}

@@ -1,0 +1,191 @@
+package srun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/remote"
+	"preflight/remote/fixture"
+)
+
+// TestMain lets the test binary be the agent that is delivered.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 1 || os.Args[1] != "agent" {
+		os.Exit(m.Run())
+	}
+	methods := map[string]remote.Method{}
+	for name, method := range fixture.Methods {
+		methods[name] = method
+	}
+	var err error
+	if len(os.Args) == 5 && os.Args[2] == "install" {
+		err = remote.Install(os.Args[3], os.Args[4])
+	} else {
+		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// stub is a srun whose nodes are all this machine, and behave as they are called. Its words
+// are those of Slurm 22.05.
+const stub = `#!/bin/sh
+echo "$@" >>"$STUB/asked"
+echo $$ >>"$STUB/pids"
+while :; do
+	case $1 in --nodelist=*) node=${1#*=} ;; --*) ;; *) break ;; esac
+	shift
+done
+case $node in
+nowhere) echo "srun: error: Unable to create step for job 7: Requested node configuration is not available" >&2; exit 1 ;;
+down)
+	echo "srun: cluster configuration lacks support for cpu binding" >&2
+	echo "srun: error: Task launch for StepId=7.0 failed on node down: Communication connection failure" >&2
+	echo "srun: Job step aborted" >&2
+	exit 1 ;;
+busy) echo "srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)" >&2; exec sleep 1000 ;;
+stuck) trap '' TERM; sleep 1000; exit 1 ;;
+noisy) echo "a prolog's greeting" ;;
+esac
+"$@"
+s=$?
+[ $s -lt 128 ] || echo "srun: error: $node: task 0: Killed" >&2
+exit $s
+`
+
+// job is a Slurm job with that srun, for the time of a test.
+func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "srun"), []byte(stub), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STUB", dir)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("SLURM_JOB_ID", "7")
+	t.Setenv("HOME", filepath.Join(dir, "home"))
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
+	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	carrier, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client = remote.New(carrier, remote.Options{Timeout: timeout})
+	t.Cleanup(func() {
+		client.Close()
+		pids, err := os.ReadFile(filepath.Join(dir, "pids"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, pid := range strings.Fields(string(pids)) {
+			var number int
+			fmt.Sscan(pid, &number)
+			fixture.Gone(t, number)
+		}
+		fixture.NoLeaks(t)
+	})
+	return client, dir
+}
+
+func TestTalk(t *testing.T) {
+	client, dir := job(t, time.Minute)
+	for i, node := range []string{"w1", "root@w1", "noisy"} {
+		agent, trace, err := client.Reach(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trace.Carrier != "srun" || trace.Delivered != (i == 0) || trace.Port != 0 || !strings.HasPrefix(trace.Path, dir) {
+			t.Errorf("%s: %+v", node, trace)
+		}
+		if noise := strings.Join(trace.Noise, "|"); (noise == "a prolog's greeting") != (node == "noisy") {
+			t.Errorf("%s: noise %q", node, noise)
+		}
+		long, answer := strings.Repeat("x", 100_000), ""
+		err = agent.Call(t.Context(), "echo", long, func(_ string, body json.RawMessage) { answer += string(body) })
+		if err != nil || !strings.Contains(answer, long) {
+			t.Errorf("%s: %v, answered %d bytes", node, err, len(answer))
+		}
+		if err := agent.Close(); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
+	for line := range strings.Lines(string(asked)) {
+		if !strings.Contains(line, "--overlap --nodes=1 --ntasks=1 ") || strings.Contains(line, "root@") {
+			t.Errorf("srun %s", line)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	const soon = 2 * time.Second
+	for _, test := range []struct {
+		node    string
+		cause   remote.Cause
+		message string
+		waits   bool
+	}{
+		{"nowhere", remote.NotInJob, "Unable to create step for job 7: Requested node configuration is not available", false},
+		{"down", remote.StepFailed, "Task launch for StepId=7.0 failed on node down: Communication connection failure", false},
+		{"busy", remote.StepFailed, "s: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)", true},
+		{"stuck", remote.Frozen, "and it says nothing either", true},
+	} {
+		t.Run(test.node, func(t *testing.T) {
+			client, _ := job(t, soon)
+			began := time.Now()
+			_, _, err := client.Reach(t.Context(), test.node)
+			failure, is := errors.AsType[*remote.Error](err)
+			if !is || failure.Host != test.node || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
+				t.Errorf("%v", err)
+			}
+			if took := time.Since(began); took > soon+closeGrace+fixture.Slack || test.waits != (took >= soon) {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// A task that is killed is told as what it is, and not as a step that Slurm refuses.
+func TestKilled(t *testing.T) {
+	client, _ := job(t, time.Minute)
+	agent, _, err := client.Reach(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = agent.Call(t.Context(), "killed", nil, func(string, json.RawMessage) {})
+	failure, is := errors.AsType[*remote.Error](err)
+	if !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
+		t.Errorf("%v", err)
+	}
+	agent.Close()
+}
+
+func TestInterrupted(t *testing.T) {
+	client, _ := job(t, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	_, _, err := client.Reach(ctx, "busy")
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Interrupted {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOutsideAJob(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "")
+	if _, err := New(); err == nil || !strings.Contains(err.Error(), "salloc") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,121 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
+	"preflight/facts"
+)
+
+func recorded(t *testing.T, fleet fleettest.Fleet, render func(*bytes.Buffer, checks.Report) error) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	if err := render(&text, engine.Evaluate(nil, fleet.Fleet, fleet.Launch, checks.Policy{})); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+func normalizedTo(text *bytes.Buffer, r checks.Report) error { return Normalized(text, r) }
+
+func wholeTo(text *bytes.Buffer, r checks.Report) error { return JSON(text, r) }
+
+// changed are two looks at a fleet between which much has changed.
+func changed() (before, after fleettest.Fleet) {
+	before, after = fleettest.Healthy(4), fleettest.Healthy(4)
+	w2, w3 := &after.Nodes[1], &after.Nodes[2]
+	w2.Host.Hostname, w2.Host.Kernel = "w2-old", "6.8.0"
+	w2.Net.Interfaces[1].Name, w2.Net.TCP["net.ipv4.tcp_rmem"] = "enp4s0", "4096 1 2"
+	w2.Python.Packages["apex"] = "0.1"
+	delete(w2.Python.Packages, "numpy")
+	w3.NVML.Cards = w3.NVML.Cards[:7]
+	w3.Net.Interfaces[1].MTU, w3.SHM.Size = 9000, 1<<30
+	w3.IB.Devices[1].Ports[0].Rate = 100e9
+	w3.Env.Vars = append(w3.Env.Vars, facts.Setting{Name: "NCCL_IB_TC", Value: "106"})
+	w3.Python.Torch = nil
+	w3.Host.MachineID = "machine-other"
+	return before, after
+}
+
+func differing(t *testing.T, text []byte, after fleettest.Fleet) []checks.Change {
+	t.Helper()
+	was, err := Read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agreement.Changes(was.Fleet, after.Fleet)
+}
+
+// TestAcceptedAll: a baseline that takes every change is what a new one would be.
+func TestAcceptedAll(t *testing.T) {
+	before, after := changed()
+	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
+		was := recorded(t, before, render)
+		later := engine.Evaluate(nil, after.Fleet, after.Launch, checks.Policy{})
+		got, err := Accepted(was, later, differing(t, was, after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := differing(t, got, after); len(left) > 0 {
+			t.Errorf("%s: left are %v", name, left)
+		}
+		if want := string(recorded(t, after, render)); name == "normalized" && want != string(got) {
+			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, string(got)))
+		}
+	}
+}
+
+// TestAcceptedOne: one change is taken and every other one is left, whatever the layout.
+func TestAcceptedOne(t *testing.T) {
+	before, after := changed()
+	before.Nodes, after.Nodes = before.Nodes[:3], append(after.Nodes[:0:0], after.Nodes[1:]...) // w1 has gone, w4 is new
+	later := engine.Evaluate(nil, after.Fleet, after.Launch, checks.Policy{})
+	tidy := recorded(t, before, normalizedTo)
+	for name, was := range map[string][]byte{"as written": tidy, "laid out otherwise": bytes.ReplaceAll(tidy, []byte("\n "), []byte("\r\n\t "))} {
+		all := differing(t, was, after)
+		if len(all) < 15 {
+			t.Fatalf("only %d changes", len(all))
+		}
+		for _, c := range all {
+			got, err := Accepted(was, later, []checks.Change{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest := differing(t, got, after)
+			for _, left := range rest {
+				if cmp.Equal(left, c) {
+					t.Errorf("%s: %s %s is left", name, c.Node, c.Fact)
+				}
+			}
+			torch := strings.HasPrefix(c.Fact, "python.torch.") // its facts come and go together
+			if n := len(rest); n != len(all)-1 && !torch {
+				t.Errorf("%s: %s %s: %d changes are left of %d", name, c.Node, c.Fact, n, len(all))
+			}
+			if lines := changedLines(was, got); lines > 3 && c.Fact != "" && string(c.Before) != `"present"` && string(c.After) != `"present"` && !strings.HasPrefix(c.Fact, "env.") && !torch {
+				t.Errorf("%s: %s %s: %d lines changed", name, c.Node, c.Fact, lines)
+			}
+		}
+		if same, err := Accepted(was, later, nil); err != nil || !bytes.Equal(same, was) {
+			t.Errorf("%s: nothing was to be accepted, and the text is another: %v", name, err)
+		}
+	}
+}
+
+// changedLines are how many lines two texts do not share at their beginning and their end.
+func changedLines(a, b []byte) int {
+	one, other := strings.Split(string(a), "\n"), strings.Split(string(b), "\n")
+	for len(one) > 0 && len(other) > 0 && one[0] == other[0] {
+		one, other = one[1:], other[1:]
+	}
+	for len(one) > 0 && len(other) > 0 && one[len(one)-1] == other[len(other)-1] {
+		one, other = one[:len(one)-1], other[:len(other)-1]
+	}
+	return max(len(one), len(other))
+}

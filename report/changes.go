@@ -1,0 +1,189 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/facts"
+)
+
+// Row is one change and the nodes that it happened on. Fact is "" for the node itself,
+// values are for a person.
+type Row struct {
+	Nodes               []string
+	Fact, Before, After string
+	Verdict             checks.Verdict // "" where nobody judges it
+	Cause               string         // the check that finds what it comes from, "" for none
+}
+
+// Rows folds the changes of each node, unless all are asked for, and then those that
+// several nodes share.
+func (c Changed) Rows(all bool) []Row { return folded(rowsOf(c.Changes, all)) }
+
+// rowsOf are those of single nodes.
+func rowsOf(changes []checks.Change, all bool) (rows []Row) {
+	for _, node := range GroupBy(changes, func(c checks.Change) string { return c.Node }) {
+		own := node.All
+		if !all {
+			own = agreement.FoldChanges(agreement.WithoutEchoes(own))
+		}
+		for _, c := range own {
+			row := Row{Nodes: []string{node.Key}, Fact: c.Fact, Before: Value(c.Fact, c.Before), After: Value(c.Fact, c.After)}
+			if !all {
+				row.After, row.Before = agreement.InWords(c, Value)
+				row.After, row.Before = Escape(row.After), Escape(row.Before)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// folded puts the nodes together that share a change.
+func folded(each []Row) (rows []Row) {
+	type shared struct {
+		fact, before, after, cause string
+		verdict                    checks.Verdict
+	}
+	for _, alike := range GroupBy(each, func(r Row) shared { return shared{r.Fact, r.Before, r.After, r.Cause, r.Verdict} }) {
+		row := alike.All[0]
+		for _, other := range alike.All[1:] {
+			row.Nodes = append(row.Nodes, other.Nodes...)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func hasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
+
+// drift writes the findings that tell of changes as one table, as a diff of two runs is: the
+// gravest first, each of which may have its cause in another finding of the report.
+func (p *page) drift(findings []checks.Finding) {
+	var rows []Row
+	var nodes, fixes []string
+	for _, f := range findings {
+		rows = append(rows, p.driftRows(f)...)
+		nodes = append(nodes, f.Nodes...)
+		if f.SharesCause == "" {
+			fixes = append(fixes, f.Fix...)
+		} else {
+			fixes = append(fixes, f.Fix[len(f.Fix)-1]) // how it is accepted; the others stand with the cause
+		}
+	}
+	rows = folded(rows)
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(p.place(a), p.place(b)))
+	})
+	slices.Reverse(fixes)
+	fixes = Map(GroupBy(fixes, func(fix string) string { return fix }), func(g Group[string, string]) string { return g.Key })
+	slices.Reverse(fixes) // the last of those alike stays
+	p.line("\n%s  %s  %s since the baseline", p.colored(findings[0].Verdict, Word(findings[0].Verdict)), findings[0].Check, Plural(len(rows), "change"))
+	shown := rows
+	if !p.style.Verbose {
+		shown = rows[:min(len(rows), mostChanges)]
+	}
+	p.changes(shown)
+	if hidden := len(rows) - len(shown); hidden > 0 {
+		p.line("%s", p.faint(Plural(hidden, "more change")+": -v shows them"))
+	}
+	p.commands("fix", fixes)
+	p.field("symptom", findings[0].WouldSee)
+}
+
+// place is that of a row's first node in the fleet; what is in no fleet comes last.
+func (p *page) place(r Row) int {
+	at := slices.IndexFunc(p.report.Nodes, func(node facts.Node) bool { return node.Name == r.Nodes[0] })
+	if at < 0 {
+		return len(p.report.Nodes)
+	}
+	return at
+}
+
+// mostChanges are how many a table has unless all are asked for: a page.
+const mostChanges = 30
+
+// driftRows are those of one finding, each with its weight.
+func (p *page) driftRows(f checks.Finding) (rows []Row) {
+	changes := f.Changes
+	if !p.style.Verbose {
+		changes = nil
+		for _, node := range GroupBy(f.Changes, func(c checks.Change) string { return c.Node }) {
+			changes = append(changes, agreement.WithoutEchoes(node.All)...)
+		}
+	}
+	for _, alike := range GroupBy(changes, func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }) {
+		for _, row := range rowsOf(alike.All, p.style.Verbose) {
+			row.Verdict, row.Cause = f.Verdict, f.SharesCause
+			if !alike.Key {
+				row.Verdict = checks.Warn
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// leastValue is to how many characters a value is cut, at most, for a table to fit its page.
+const leastValue = 12
+
+// changes draws one row for each, with a column of weights and one of causes where any has
+// one. Values are cut to what is left of the page; where that is too little, a row is two
+// lines.
+func (p *page) changes(rows []Row) {
+	header := []string{"nodes", "fact", "before", "after"}
+	weighed := slices.ContainsFunc(rows, func(r Row) bool { return r.Verdict != "" })
+	if weighed {
+		header = slices.Insert(header, 0, "")
+	}
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Cause != "" }) {
+		header = append(header, "see")
+	}
+	cells := Map(rows, func(r Row) []string {
+		row := []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After, r.Cause}
+		if weighed {
+			row = slices.Insert(row, 0, Word(r.Verdict))
+		}
+		return row[:len(header)]
+	})
+	before := slices.Index(header, "before")
+	if !p.style.Verbose && !fitted(cells, before, p.width()) {
+		cells = Map(cells, func(row []string) []string {
+			to := row[before] + " → " + row[before+1]
+			if cause := strings.Join(row[before+2:], ""); cause != "" {
+				to += ", see " + cause
+			}
+			return []string{strings.Join(row[:before], "  "), to}
+		})
+		p.line("%s", p.stacked(nil, cells))
+		return
+	}
+	p.line("%s", p.table(header, header, cells))
+}
+
+// fitted cuts two columns, the first of them and the one behind, so that a table fits a page,
+// and says whether it does: not where that leaves too little to tell anything.
+func fitted(cells [][]string, first, width int) bool {
+	widths := make([]int, len(cells[0]))
+	total := 0
+	for column := range widths {
+		for _, row := range cells {
+			widths[column] = max(widths[column], lipgloss.Width(row[column]), len("before"))
+		}
+		total += widths[column] + 2
+	}
+	left := width - total + widths[first] + widths[first+1]
+	if left < 2*leastValue && total > width {
+		return false
+	}
+	before := min(widths[first], max(left/2, left-widths[first+1]))
+	for _, row := range cells {
+		row[first], row[first+1] = Shorten(row[first], before), Shorten(row[first+1], left-before)
+	}
+	return true
+}
