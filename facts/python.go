@@ -21,7 +21,7 @@ type Python struct {
 	Shadowed []string `json:"shadowed,omitempty"`
 	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
 	// and takes the name of a module that is installed, of those the launch imports.
-	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path" lasting:"no"`
+	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
 	Torch   *Torch   `json:"torch"` // nil when torch is not installed
 	// Ops are DeepSpeed's extensions and whether the installed package brings them
 	// compiled, by its own account; nil where it gives none.
@@ -43,8 +43,8 @@ const (
 
 // Shadow is a file or a package that python imports in place of an installed module.
 type Shadow struct {
-	Module string `json:"module"` // "random"
 	Path   string `json:"path"`   // what is imported
+	Module string `json:"module"` // "random"
 	In     string `json:"in"`     // why it comes first: script, workdir, PYTHONPATH
 	Hides  string `json:"hides"`  // what would be imported otherwise
 	// Copy is whether it is a package with most of what the hidden one holds.
@@ -104,6 +104,6 @@ type Toolchain struct {
 	Lock       string `json:"lock,omitempty" fact:"own"` // a lock left behind there, which a build waits for without end
 	// Builds are the directories there that the ops of the launch are compiled in, by op,
 	// and Built the ops that lie there compiled.
-	Builds []Place  `json:"builds,omitempty" fact:"key=role" lasting:"no"`
+	Builds []Place  `json:"builds,omitempty" fact:"key=role"`
 	Built  []string `json:"built,omitempty" fact:"volatile"`
 }

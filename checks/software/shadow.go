@@ -83,7 +83,7 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	name := path.Base(s.Path)
 	where := map[string]string{
 		facts.InScriptDir:  "beside the script",
-		facts.InWorkDir:    "in the working directory, where python -m looks first",
+		facts.InWorkDir:    "in the working directory, where python -m looks first,",
 		facts.InPythonPath: "in PYTHONPATH",
 	}[s.In]
 	if script := ranks.ScriptAt(p, node); script != nil && s.In == facts.InScriptDir && script.Path == s.Path {
