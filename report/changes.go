@@ -66,12 +66,11 @@ func hasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 // gravest first, each of which may have its cause in another finding of the report.
 func (p *page) drift(findings []checks.Finding) {
 	var rows []Row
-	var nodes, fixes []string
+	var fixes, notes []string
 	for _, f := range findings {
 		rows = append(rows, p.driftRows(f)...)
-		nodes = append(nodes, f.Nodes...)
 		if f.SharesCause == "" {
-			fixes = append(fixes, f.Fix...)
+			fixes, notes = append(fixes, f.Fix...), union(notes, f.Notes)
 		} else {
 			fixes = append(fixes, f.Fix[len(f.Fix)-1]) // how it is accepted; the others stand with the cause
 		}
@@ -92,7 +91,7 @@ func (p *page) drift(findings []checks.Finding) {
 	if hidden := len(rows) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(Plural(hidden, "more change")+": -v shows them"))
 	}
-	p.commands("fix", fixes)
+	p.wayOut(fixes, notes)
 	p.field("symptom", findings[0].WouldSee)
 }
 

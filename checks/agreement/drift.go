@@ -71,7 +71,7 @@ func drifted(view checks.View) []checks.Finding {
 		case before == nil:
 			findings = append(findings, nodeFinding(view, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "new since the baseline", Changes: []checks.Change{newNode(node.Name)},
-				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.accept(view)},
+				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.anew(view)},
 			})...)
 		case !before.Reached:
 			findings = append(findings, checks.UnknownFor(node, "the baseline has not seen this node: it was not reached then"))
@@ -190,7 +190,7 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 	}
 	return nodeFinding(view, checks.Finding{
 		Nodes: names, Summary: "another name than the baseline has for the same machine", Changes: changes,
-		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.accept(view)},
+		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.anew(view)},
 	})
 }
 
@@ -227,7 +227,7 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 		Remedy: []fix.Command{
 			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
 			fix.Here("$EDITOR {hostfile}   # missing by mistake: add %s", fix.Text(hostfile.Fold(names))),
-			b.accept(view),
+			b.anew(view),
 		},
 	})
 }

@@ -45,7 +45,6 @@ func isGone(c *checks.Check, s facts.Section) bool {
 func LastingLaunch(p launch.Prediction) launch.Prediction {
 	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
 	p.Script, p.Arguments, p.Files, p.Config = "", nil, nil, nil
-	p.AsksFirst, p.SlurmJob = false, false
 	return p
 }
 

@@ -135,17 +135,17 @@ func TestAnyOneDrift(t *testing.T) {
 	}
 }
 
-// TestDriftExplained: what another check of the same run finds on the node is named before
+// TestDriftExplained: what another check of the same run finds on the node is named beside
 // the command that would write it into the baseline, and nowhere else.
 func TestDriftExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		fixture string
 		only    []string
-		want    string // the fix that names the checks, "" for none
+		want    string // the note that names the checks, "" for none
 	}{
-		"a lost GPU":                       {"gpu-lost", []string{gpu.Healthy.ID, gpu.Count.ID}, "# see gpu-healthy in this report first"},
+		"a lost GPU":                       {"gpu-lost", []string{gpu.Healthy.ID, gpu.Count.ID}, "see gpu-healthy in this report first"},
 		"nobody looked at its health":      {"gpu-lost", []string{gpu.Count.ID}, ""},
-		"a small /dev/shm":                 {"shm-smaller", []string{host.SHMSize.ID}, "# see shm-size in this report first"},
+		"a small /dev/shm":                 {"shm-smaller", []string{host.SHMSize.ID}, "see shm-size in this report first"},
 		"something else is wrong with it":  {"shm-smaller", []string{gpu.Healthy.ID}, ""},
 		"another driver, which works well": {"driver", []string{gpu.DriverLoads.ID, gpu.Healthy.ID}, ""},
 	} {
@@ -157,8 +157,8 @@ func TestDriftExplained(t *testing.T) {
 			if f.Check != agreement.Drift.ID {
 				continue
 			}
-			text := strings.Join(f.Fix, "\n")
-			if strings.Contains(text, "# see ") != (c.want != "") || strings.Contains(text, "preflight checks gpu-healthy") && c.want != "" || !strings.Contains(text, c.want) {
+			text := strings.Join(slices.Concat(f.Notes, f.Fix), "\n")
+			if strings.Contains(text, "in this report first") != (c.want != "") || strings.Contains(text, "preflight checks gpu-healthy") && c.want != "" || !strings.Contains(text, c.want) {
 				t.Errorf("%s: the fix is\n%s", name, text)
 			}
 			if last := f.Fix[len(f.Fix)-1]; !strings.HasPrefix(last, "preflight snapshot ") {
