@@ -135,6 +135,9 @@ type Prediction struct {
 	// whether nobody said which: see [Prediction.Resolved].
 	Accelerator        string `json:"accelerator"`
 	AcceleratorAssumed bool   `json:"accelerator_open,omitempty"`
+	// CPUTyped is whether DS_ACCELERATOR=cpu is set where the launch is typed. It need not
+	// reach the ranks, but says what is meant where they have nothing else.
+	CPUTyped bool `json:"-"`
 	WorkDir            string `json:"workdir"` // absolute, on the launching machine and on every node
 	// Interpreter is the python every node will run, "" when
 	// nothing here says which; InterpreterFrom says how we know.
@@ -247,6 +250,7 @@ func (r runner) prediction() Prediction {
 		SlurmJob:           r.has("SLURM_JOB_ID"),
 		Accelerator:        cmp.Or(r.Accelerator, "cuda"),
 		AcceleratorAssumed: r.Accelerator == "",
+		CPUTyped:           r.typedFor("cpu"),
 		WorkDir:            r.WorkDir,
 		Rendezvous:         cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
 		RdzvEndpoint:       r.RdzvEndpoint,

@@ -76,7 +76,8 @@ func (o Options) isTorchrun() bool { return Prediction{Rendezvous: o.Rendezvous}
 // Resolved is the prediction once the nodes have shown what they have. Where nobody
 // said which accelerator is meant, DS_ACCELERATOR of the ranks' environment does; and
 // where no node that was reached has one, DeepSpeed takes the CPU, and so does whatever
-// torchrun starts: its ranks talk by gloo.
+// torchrun starts: its ranks talk by gloo. Nobody has said then that this is meant, unless
+// where the launch is typed.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func (p Prediction) Resolved(nodes []facts.Node) Prediction {
@@ -98,7 +99,7 @@ func (p Prediction) Resolved(nodes []facts.Node) Prediction {
 		seen = true
 	}
 	if seen {
-		p.Accelerator = "cpu"
+		p.Accelerator, p.AcceleratorAssumed = "cpu", !p.CPUTyped
 	}
 	return p
 }

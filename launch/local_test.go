@@ -104,4 +104,14 @@ func TestSettled(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
+	for _, typed := range []bool{false, true} {
+		p := open
+		p.CPUTyped = typed
+		if got := p.Resolved([]facts.Node{node(0)}); got.Accelerator != "cpu" || got.AcceleratorAssumed == typed {
+			t.Errorf("DS_ACCELERATOR=cpu where it is typed %v: %s, nobody said so %v", typed, got.Accelerator, got.AcceleratorAssumed)
+		}
+		if got := p.Resolved([]facts.Node{node(8)}); got.Accelerator != "cuda" {
+			t.Errorf("with accelerators: %s", got.Accelerator)
+		}
+	}
 }

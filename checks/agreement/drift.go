@@ -148,8 +148,11 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.accept(view))
 		return []checks.Finding{f}
 	}
-	if unseen := unseenOnHead(b.Head, view.Head); len(unseen) > 0 {
-		u := unseen[0]
+	for _, u := range unseenOnHead(b.Head, view.Head) {
+		if u.ByChoice {
+			left.note(fmt.Sprintf("launching machine: %s (%s)", u.Section, u.Reason))
+			continue
+		}
 		summary := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
 		if u.Earlier {
 			summary = "the baseline has not seen this of the " + summary

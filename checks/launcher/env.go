@@ -246,7 +246,7 @@ func unexported(view checks.View) []checks.Finding {
 		}
 		var without []string
 		for _, node := range view.Nodes {
-			if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value {
+			if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value && !takesCPU(view.Launch, node, setting) {
 				without = append(without, node.Name)
 			}
 		}
@@ -262,6 +262,15 @@ func unexported(view checks.View) []checks.Finding {
 		})
 	}
 	return findings
+}
+
+// takesCPU is whether DeepSpeed comes to what the variable says by itself: where it sees no
+// accelerator it takes the CPU.
+//
+// Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
+func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool {
+	devices, seen := launch.Accelerators(node)
+	return setting.Name == "DS_ACCELERATOR" && setting.Value == "cpu" && seen && devices == 0 && !hostfile.Before(p.DeepSpeed, "0.14.1")
 }
 
 // matters says whether ranks behave differently by a variable that DeepSpeed does
