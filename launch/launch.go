@@ -137,8 +137,8 @@ type Prediction struct {
 	AcceleratorAssumed bool   `json:"accelerator_open,omitempty"`
 	// CPUTyped is whether DS_ACCELERATOR=cpu is set where the launch is typed. It need not
 	// reach the ranks, but says what is meant where they have nothing else.
-	CPUTyped bool `json:"-"`
-	WorkDir            string `json:"workdir"` // absolute, on the launching machine and on every node
+	CPUTyped bool   `json:"-"`
+	WorkDir  string `json:"workdir"` // absolute, on the launching machine and on every node
 	// Interpreter is the python every node will run, "" when
 	// nothing here says which; InterpreterFrom says how we know.
 	Interpreter     string `json:"interpreter"`
