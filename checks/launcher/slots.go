@@ -198,6 +198,8 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 			if view.Launch.Accelerator != "cpu" && !hasDevices(view, host.Name, processes) {
 				f.Verdict = checks.Fail
 			}
+		case view.Launch.Accelerator == "cpu":
+			continue // a slot is no more than a process
 		default:
 			f.Summary = "torchrun starts fewer processes than the host has slots"
 			f.WouldSee = "no message: accelerators that idle"

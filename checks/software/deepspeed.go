@@ -26,7 +26,7 @@ var DeepSpeedSame = checks.Check{
 	Needs:     []facts.Section{facts.SectionPython},
 	DependsOn: []string{"torch-same"},
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
-		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives. An old release does not import beside a new torch, pydantic or python, " +
+		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives; on the CPU, a script that does not import deepspeed minds none of that, and it is warned of. An old release does not import beside a new torch, pydantic or python, " +
 		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
 		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
@@ -36,13 +36,33 @@ var DeepSpeedSame = checks.Check{
 func judgeDeepSpeed(view checks.View) []checks.Finding {
 	switch {
 	case !isNowhere(view, "deepspeed"):
-		return slices.Concat(judgePackage(view, "deepspeed"), deepspeedOnHead(view), deepspeedImports(view))
+		return slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
 	case !launchesDeepSpeed(view):
 		return ranks.Nowhere(view, "deepspeed")
 	}
 	findings := nowhere(view, "deepspeed")
 	for i, f := range findings { // whoever cannot tell of torch cannot tell of what is installed beside it
 		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
+	}
+	return findings
+}
+
+// deepspeedVersions compares those of the nodes. Where ranks talk by gloo and the script is
+// known to leave DeepSpeed alone, its releases differ in what starts the ranks only.
+func deepspeedVersions(view checks.View) []checks.Finding {
+	findings := judgePackage(view, "deepspeed")
+	calls := func(n *facts.Node) bool {
+		script := ranks.ScriptAt(view.Launch, n)
+		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
+	}
+	if ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
+		return findings
+	}
+	for i := range findings {
+		if findings[i].WouldSee == "" { // there is one
+			findings[i].Verdict = checks.Warn
+			findings[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+		}
 	}
 	return findings
 }

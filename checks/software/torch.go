@@ -41,8 +41,20 @@ func judgeTorch(view checks.View) []checks.Finding {
 	nodes = compare.AsStated(view, compare.AsStated(view, nodes, compare.PackagePath("torch")), "python.torch.version")
 	findings := wanted.findings(view, nodes)
 	for i := range findings {
-		if findings[i].WouldSee == "" {
-			findings[i].WouldSee = protocolsWouldSee(view, nodes)
+		if findings[i].WouldSee != "" {
+			continue // there is none
+		}
+		mismatch, several := storeMismatch(view, nodes)
+		switch {
+		case mismatch != "":
+			findings[i].WouldSee = mismatch
+		case !ranks.UsesNCCL(view):
+			findings[i].Verdict = checks.Warn
+			findings[i].WouldSee = "nothing, by luck: gloo's ranks of these releases meet and reduce; a hang where they order their collectives differently"
+		case several:
+			findings[i].WouldSee = "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
+		default:
+			findings[i].WouldSee = "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
 		}
 	}
 	if findings != nil {
@@ -83,24 +95,22 @@ func torchRelease(node *facts.Node) string {
 	return public
 }
 
-// protocolsWouldSee is what torch of different releases dies with: by the store
-// protocols of the clients and of rank 0's server, where these differ.
-func protocolsWouldSee(view checks.View, nodes []*facts.Node) string {
+// storeMismatch is what torch of different releases dies with where ranks meet: by the
+// store protocols of the clients and of rank 0's server, "" where these understand each
+// other; and whether there are several.
+func storeMismatch(view checks.View, nodes []*facts.Node) (died string, several bool) {
 	torch := func(n *facts.Node) facts.Generation { return launch.StoreGeneration(n.Python.Torch.Version) }
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n.Python.Torch == nil })
-	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
 	generations := compare.GroupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
+	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
+	if at < 0 {
+		return "", false // without a server nobody gets that far
+	}
 	for _, clients := range generations {
-		if at < 0 {
-			break // without a server nobody gets that far
-		}
 		if mixed := launch.StoreMismatch(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
 			return fmt.Sprintf("client of %s (torch %s) against the server on %s (torch %s): %s",
-				hostfile.Fold(clients.Nodes), clients.Value, nodes[at].Name, torch(nodes[at]), mixed)
+				hostfile.Fold(clients.Nodes), clients.Value, nodes[at].Name, torch(nodes[at]), mixed), true
 		}
 	}
-	if len(generations) > 1 && at >= 0 {
-		return "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
-	}
-	return "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
+	return "", len(generations) > 1
 }
