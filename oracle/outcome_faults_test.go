@@ -4,6 +4,7 @@ package oracle_test
 
 import (
 	"context"
+	"slices"
 
 	"preflight/testhosts"
 )
@@ -162,8 +163,8 @@ var faults = []planted{
 	{name: "compiled-home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), files: offload, arguments: compiles, dies: "c10d"},
 	{name: "compiled-home-full", steps: change("nodes", (*testhosts.Node).FullHome), files: offload, arguments: compiles, dies: "pdsh"},
 	{name: "compiled-no-ninja", steps: append(sh("nodes", `alone "$bin"; rm "$bin/ninja"`), change("nodes", hide("/usr/bin/ninja"))...), files: offload, arguments: compiles, dies: "pdsh"},
-	// Whoever was killed while it compiled is not waited for: torch locks a file of its own, which the kernel unlocks.
-	{name: "compiled-locked", steps: sh("nodes", "d=/root/.cache/torch_extensions/py311_cpu/cpu_adam; mkdir -p $d; touch $d/lock"), files: offload, arguments: compiles, trains: "static"},
+	// What was left of who was killed while it compiled: torch 2.15 locks the file and not by the file.
+	{name: "compiled-locked", steps: append(slices.Clone(sharedExtensions), sh("w2", `mkdir -p "$dir/extensions/cpu_adam"; touch "$dir/extensions/cpu_adam/lock"`)...), files: offload, arguments: compiles, trains: "pdsh"},
 
 	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "stale-ranks", steps: sh("w2", "echo export RANK=7 WORLD_SIZE=9 MASTER_ADDR=10.77.250.1 >>/root/.bashrc"), trains: "pdsh"},
