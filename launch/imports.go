@@ -24,6 +24,9 @@ func (p Prediction) imports() []string {
 	case !p.NoPython:
 		packages = []string{"torch"}
 	}
+	if p.Program == ProgramAccelerate && p.Torchrun() { // it is typed on each
+		packages = append(packages, "accelerate")
+	}
 	if p.Config != nil && !slices.Contains(packages, "deepspeed") {
 		packages = append(packages, "deepspeed")
 	}

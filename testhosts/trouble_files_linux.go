@@ -127,9 +127,10 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 	return func() error { return n.inside(func() error { return os.Remove(path) }) }, nil
 }
 
-// OtherPackage installs the metadata of a Python package, and nothing else of
-// it, in root's user site of /usr/bin/python3: enough for whoever asks which
-// version is there. It comes before the system's own.
+// OtherPackage installs the metadata of a Python package, and of the package itself
+// no more than an empty module where there is none, in root's user site of
+// /usr/bin/python3: enough for whoever asks which version is there. It comes before
+// the system's own.
 func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	site, err := n.userSite()
 	if err != nil {
@@ -140,7 +141,21 @@ func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	if err := n.WriteFile(filepath.Join(dir, "METADATA"), []byte(metadata), 0o644); err != nil {
 		return nil, err
 	}
-	return func() error { return n.inside(func() error { return os.RemoveAll(dir) }) }, nil
+	planted := []string{dir}
+	if module := filepath.Join(site, name, "__init__.py"); !n.has(module) {
+		if err := n.WriteFile(module, nil, 0o644); err != nil {
+			return nil, err
+		}
+		planted = append(planted, module)
+	}
+	return func() error {
+		return n.inside(func() (err error) {
+			for _, path := range planted {
+				err = errors.Join(err, os.RemoveAll(path))
+			}
+			return err
+		})
+	}, nil
 }
 
 // CUDATorch is OtherPackage for a torch, with what it says of its build for a CUDA.

@@ -45,7 +45,8 @@ var PackagesSame = checks.Check{
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
-		"load a checkpoint or order their collectives differently. Which packages have a check of their own is left to it.",
+		"load a checkpoint or order their collectives differently. A node without one that the launch itself imports, as accelerate launch does accelerate, fails. " +
+		"Which packages have a check of their own is left to it.",
 	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
 	Run:      judgePackages,
 }
@@ -59,22 +60,45 @@ func judgePackages(view checks.View) []checks.Finding {
 		}
 	}
 	var all []compare.Comparison
+	var findings []checks.Finding
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) && !strings.HasPrefix(name, "nvidia-nccl") {
-			version := compare.Among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
-			all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
+		if hasOwnCheck(name) {
+			continue
+		}
+		among := nodes
+		if slices.Contains(view.Launch.Imports, name) { // who lacks it cannot take part
+			wanted := requiredPackage(view, name)
+			have, lack := wanted.split(nodes)
+			if lack != nil {
+				f := wanted.absent(have, lack)
+				f.Verdict = checks.Fail
+				findings = append(findings, f)
+			}
+			among = have
+		}
+		version := compare.Among(among, name, func(n *facts.Node) string { return n.Python.Packages[name] })
+		all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
+	}
+	for _, name := range view.Launch.Imports {
+		if !hasOwnCheck(name) && len(nodes) > 0 && !names[name] && view.Launch.Interpreter != "" {
+			f := nowhere(view, name)[0]
+			f.Verdict = checks.Fail
+			findings = append(findings, f)
 		}
 	}
-	if len(all) == 0 {
+	if len(all) == 0 && findings == nil {
 		return ranks.Nowhere(view, "any of the other packages")
 	}
-	var findings []checks.Finding
 	for _, d := range compare.Differences(all...) {
 		f := d.Finding("packages")
 		f.Remedy = remedy.PipFix(view, d)
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+func hasOwnCheck(name string) bool {
+	return slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) || strings.HasPrefix(name, "nvidia-nccl")
 }
 
 // judgePackage compares one package that some node has.
@@ -142,22 +166,16 @@ type required struct {
 	Install func(version string) fix.Command
 	Remove  []fix.Command // what takes it away, nil for nothing
 	Lacking string        // what a rank without it dies with
+
+	Imported bool // the launch imports it on every node, whatever its script is
 }
 
-// findings compares the versions. A node that has none is wrong unless most
-// have none, and then the few that have it are the odd ones; those that have it
+// findings compares the versions. A node that has none is wrong, unless most
+// have none and the launch itself does without: then the few that have it are the odd ones; those that have it
 // are compared among themselves. What ranks of unlike versions die with is left
 // to the caller.
 func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Finding {
-	var have []*facts.Node
-	var held, lack []string
-	for _, node := range nodes {
-		if r.Version(node) == "" {
-			lack = append(lack, node.Name)
-			continue
-		}
-		have, held = append(have, node), append(held, node.Name)
-	}
+	have, lack := r.split(nodes)
 	if len(have) == 0 {
 		return nil
 	}
@@ -165,7 +183,11 @@ func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Findi
 	look := []fix.Command{remedy.Pip(view).List()} // where no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
-	case len(lack) > len(have):
+	case len(lack) > len(have) && !r.Imported:
+		var held []string
+		for _, node := range have {
+			held = append(held, node.Name)
+		}
 		evenOut := look
 		if r.Remove != nil {
 			evenOut = append(slices.Clone(r.Remove), r.Install(most.Value).At(lack...).Remark("or: on every node"))
@@ -179,13 +201,7 @@ func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Findi
 			Remedy:   evenOut,
 		}}
 	case lack != nil:
-		findings = append(findings, checks.Finding{
-			Nodes:    lack,
-			Summary:  r.Name + " is not installed",
-			Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
-			WouldSee: r.Lacking,
-			Remedy:   []fix.Command{r.Install(most.Value)},
-		})
+		findings = append(findings, r.absent(have, lack))
 	}
 	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
 		f := d.Finding(r.Name + " versions")
@@ -196,6 +212,29 @@ func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Findi
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+func (r required) split(nodes []*facts.Node) (have []*facts.Node, lack []string) {
+	for _, node := range nodes {
+		if r.Version(node) == "" {
+			lack = append(lack, node.Name)
+		} else {
+			have = append(have, node)
+		}
+	}
+	return have, lack
+}
+
+// absent is of those that lack what others have.
+func (r required) absent(have []*facts.Node, lack []string) checks.Finding {
+	most := compare.GroupBy(have, r.Version)[0]
+	return checks.Finding{
+		Nodes:    lack,
+		Summary:  r.Name + " is not installed",
+		Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
+		WouldSee: r.Lacking,
+		Remedy:   []fix.Command{r.Install(most.Value)},
+	}
 }
 
 // requiredPackage is a python package with its name on the package index.
@@ -212,6 +251,8 @@ func requiredPackage(view checks.View, name string) required {
 		},
 		Remove:  []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))},
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
+
+		Imported: slices.Contains(view.Launch.Imports, name),
 	}
 }
 

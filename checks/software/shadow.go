@@ -40,17 +40,23 @@ func judgeShadows(view checks.View) []checks.Finding {
 	}
 	var findings []checks.Finding
 	for _, node := range nodes {
-		said := map[string]bool{}
+		said := map[string]int{} // findings, by what lies in the way of several
 		for _, s := range node.Python.Shadows {
 			f, matters := judgeShadow(view, node, s)
-			if !matters || said[s.Path] {
+			if !matters {
 				continue
 			}
-			said[s.Path] = true
 			if having[s.Path] < len(nodes) {
 				f.Summary += ", and not on every node"
 			}
-			findings = append(findings, f)
+			at, again := said[s.Path]
+			switch {
+			case !again:
+				said[s.Path] = len(findings)
+				findings = append(findings, f)
+			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // the directory is the script's, and the launcher's as well
+				findings[at] = f
+			}
 		}
 	}
 	return findings

@@ -25,6 +25,10 @@ var interesting = []string{
 	"transformer-engine", "transformer-engine-", "transformers", "triton", "trl", "vllm", "wandb", "xformers",
 }
 
+// launched are those that a launch imports, each a module of its own name: metadata alone,
+// which pip goes by and a copy or a removal broken off leaves, imports nothing.
+var launched = []string{"accelerate", "deepspeed", "mpi4py", "torch"}
+
 func isInteresting(name string) bool {
 	return slices.ContainsFunc(interesting, func(entry string) bool {
 		return name == entry || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
@@ -68,6 +72,11 @@ func readSite(ctx context.Context, sysPath []string) site {
 		s.dirs = append(s.dirs, dir)
 		for _, entry := range entriesOf(dir) {
 			s.add(dir, entry)
+		}
+	}
+	for _, name := range launched {
+		if s.find(name, "__init__.py") == "" {
+			delete(s.installed, name)
 		}
 	}
 	return s

@@ -76,6 +76,7 @@ Requires-Dist: filelock
 Requires-Dist: nvidia-nccl-cu12==2.21.5; platform_system == "Linux" and platform_machine == "x86_64"
 
 Requires-Dist: nvidia-nccl-cu12==9.9.9
+-- site/torch/__init__.py --
 -- site/torch/version.py --
 from typing import Optional
 __all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
@@ -91,6 +92,9 @@ not an ELF file: NCCL version 2.21.5+cuda12.4
 -- site/unheard_of-1.0.dist-info/METADATA --
 -- site/numpy-1.26.4.dist-info/METADATA --
 -- src/numpy-2.0.0.dist-info/METADATA --
+-- src/deepspeed/__init__.py --
+-- site/accelerate-1.14.0.dist-info/METADATA --
+-- site/accelerate/__pycache__/left.pyc --
 -- src/deepspeed.egg-info/PKG-INFO --
 Metadata-Version: 2.1
 Version: 0.15.4+master
