@@ -38,7 +38,7 @@ func lacksDaemon(view checks.View, node *facts.Node, daemon string) checks.Findi
 	}
 	packages := fix.Install(fix.On, remedy.SystemOf(node), "mpich", "mpich")
 	if path.Base(daemon) == "orted" {
-		f.WouldSee = fmt.Sprintf("bash: line 1: %s: command not found, and ORTE was unable to reliably start one or more daemons", daemon)
+		f.WouldSee = "ORTE was unable to reliably start one or more daemons."
 		packages = fix.Install(fix.On, remedy.SystemOf(node), "openmpi-bin", "openmpi")
 	}
 	switch {

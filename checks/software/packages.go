@@ -45,7 +45,8 @@ var PackagesSame = checks.Check{
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
-		"load a checkpoint or order their collectives differently. Which packages have a check of their own is left to it.",
+		"load a checkpoint or order their collectives differently. Which packages have a check of their own is left to it. Without mpi4py a node fails " +
+		"where the launcher has DeepSpeed ask MPI for ranks and their meeting point.",
 	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
 	Run:      judgePackages,
 }
@@ -60,21 +61,52 @@ func judgePackages(view checks.View) []checks.Finding {
 	}
 	var all []compare.Comparison
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) && !strings.HasPrefix(name, "nvidia-nccl") {
+		if !slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) && !strings.HasPrefix(name, "nvidia-nccl") && !(name == mpi4py && view.Launch.DiscoversMaster()) {
 			version := compare.Among(nodes, name, func(n *facts.Node) string { return n.Python.Packages[name] })
 			all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
 		}
 	}
-	if len(all) == 0 {
+	findings := lacksMPI4Py(view, nodes)
+	if len(all) == 0 && findings == nil {
 		return ranks.Nowhere(view, "any of the other packages")
 	}
-	var findings []checks.Finding
 	for _, d := range compare.Differences(all...) {
 		f := d.Finding("packages")
 		f.Remedy = remedy.PipFix(view, d)
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+const mpi4py = "mpi4py"
+
+// lacksMPI4Py is of nodes without the package that DeepSpeed asks MPI by. Whether a
+// script that names no DeepSpeed has it ask is not known.
+//
+// Source: deepspeed/comm/comm.py, mpi_discovery, 0.6.0 to 0.19.8.
+func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
+	if !view.Launch.DiscoversMaster() {
+		return nil
+	}
+	f := checks.Finding{
+		Verdict: checks.Warn, Summary: mpi4py + " is not installed",
+		Want:     fmt.Sprintf("mpi4py, by which DeepSpeed asks MPI for ranks and their meeting point under --launcher %s", view.Launch.Launcher),
+		WouldSee: "ModuleNotFoundError: No module named 'mpi4py'",
+		Remedy:   []fix.Command{remedy.Pip(view).Run("install mpi4py   # built with the MPI of the launch")},
+	}
+	for _, node := range nodes {
+		if node.Python.Packages[mpi4py] != "" {
+			continue
+		}
+		f.Nodes = append(f.Nodes, node.Name)
+		if view.Launch.Interpreter != "" && callsDeepSpeed(view, node) {
+			f.Verdict = checks.Fail
+		}
+	}
+	if f.Nodes == nil {
+		return nil
+	}
+	return []checks.Finding{f}
 }
 
 // judgePackage compares one package that some node has.
