@@ -81,7 +81,7 @@ func judgePackages(view checks.View) []checks.Finding {
 const mpi4py = "mpi4py"
 
 // lacksMPI4Py is of nodes without the package that DeepSpeed asks MPI by. Whether a
-// script that names no DeepSpeed has it ask is not known.
+// script that names no DeepSpeed has it ask is not known where no node has the package.
 //
 // Source: deepspeed/comm/comm.py, mpi_discovery, 0.6.0 to 0.19.8.
 func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
@@ -89,22 +89,24 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 		return nil
 	}
 	f := checks.Finding{
-		Verdict: checks.Warn, Summary: mpi4py + " is not installed",
+		Verdict: checks.Fail, Summary: mpi4py + " is not installed",
 		Want:     fmt.Sprintf("mpi4py, by which DeepSpeed asks MPI for ranks and their meeting point under --launcher %s", view.Launch.Launcher),
-		WouldSee: "ModuleNotFoundError: No module named 'mpi4py'",
+		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", mpi4py),
 		Remedy:   []fix.Command{remedy.Pip(view).Run("install mpi4py   # built with the MPI of the launch")},
 	}
+	asks := false
 	for _, node := range nodes {
-		if node.Python.Packages[mpi4py] != "" {
-			continue
+		if node.Python.Packages[mpi4py] == "" {
+			f.Nodes = append(f.Nodes, node.Name)
 		}
-		f.Nodes = append(f.Nodes, node.Name)
-		if view.Launch.Interpreter != "" && callsDeepSpeed(view, node) {
-			f.Verdict = checks.Fail
-		}
+		asks = asks || view.Launch.Interpreter != "" && callsDeepSpeed(view, node)
 	}
-	if f.Nodes == nil {
+	switch {
+	case f.Nodes == nil:
 		return nil
+	case len(f.Nodes) == len(nodes) && !asks:
+		f.Verdict, f.WouldSee = checks.Unknown, ""
+		f.Summary = fmt.Sprintf("no node has %s, and whether the script has DeepSpeed ask MPI is not known; --skip packages-same is for one that does without", mpi4py)
 	}
 	return []checks.Finding{f}
 }
