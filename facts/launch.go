@@ -54,6 +54,14 @@ type Files struct {
 	Sources *Sources `json:"sources,omitempty"` // nil when no script was named or found
 	// Repository is the git work tree that the script lies in, nil for none.
 	Repository *Repository `json:"repository,omitempty"`
+	// Daemon is what the launcher starts here, nil where nobody asked.
+	Daemon *Daemon `json:"daemon,omitempty" fact:"own"`
+}
+
+// Daemon is the program of a launcher that starts the ranks of a node.
+type Daemon struct {
+	Asked string `json:"asked"` // a name to be found in PATH, or a path
+	Path  string `json:"path"`  // where it is, "" for nowhere
 }
 
 // WorkDir is the directory that the launcher changes to.
@@ -148,6 +156,9 @@ type PDSH struct {
 type MPIRun struct {
 	Version string `json:"version"` // "Open MPI 4.1.4", or the first line of what is said by an MPI that nobody here knows
 	Options string `json:"options"` // whose it takes: OptionsOpenMPI, OptionsHydra, "" where that is not known
+	// Daemon is what it starts on every other node: a name to be found in PATH there, or a
+	// path; "" where that is not known.
+	Daemon string `json:"daemon,omitempty"`
 }
 
 // The options that an mpirun takes.

@@ -31,6 +31,9 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		Modules:     launch.Modules(job.scriptImports()),
 		Exports:     map[string]string{},
 	}
+	if job.Head != nil {
+		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head)
+	}
 	for _, export := range prediction.Exports {
 		if slices.Contains(probe.Heeded, export.Name) {
 			options.Exports[export.Name] = export.Value

@@ -23,13 +23,13 @@ func (r *run) noLogins() string {
 	switch by := r.Prediction.StartedBy(); {
 	case !by.SSH:
 		return r.Prediction.WithoutSSH("")
-	case !by.NodesLogIn && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
+	case !r.Prediction.NodesStartOthers() && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
 		return fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only %s tries it", by.Name, len(r.fleet.Nodes), checkLogins)
 	}
 	return ""
 }
 
-// logins has every node log in to its peers by its own ssh, as MPI launchers do.
+// logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
 // What a node does not come to within the limit is not known.
 func (r *run) logins(ctx context.Context, d Drill) {
 	n := len(r.members)

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/facts"
@@ -28,19 +29,24 @@ type Launcher struct {
 	// Allocation is the variable that lists the nodes it may start on, "" for any.
 	Allocation string
 
-	// SSH is whether ranks are started over ssh, and NodesLogIn whether the nodes log in
-	// to each other for it, not the launching machine alone.
-	SSH, NodesLogIn bool
+	// SSH is whether ranks are started over ssh.
+	SSH bool
 	// SrunInJob is whether it starts them by srun instead where it finds itself in a Slurm
-	// job: [Prediction.StartedBy] then has neither SSH nor NodesLogIn.
+	// job: [Prediction.StartedBy] then is without SSH.
 	SrunInJob bool
 	// InSession is whether ranks live in a login session, which ends when they do.
 	InSession bool
 	// Tree is up to how many hosts the launching machine starts all of them by itself;
 	// of more, some nodes start others, and look their names up for it. 0 is of those
-	// where no node does. Open MPI: routed_radix.c, radix 64; srun: slurm.conf(5),
+	// where no node does, as Hydra of MPICH and MVAPICH. treeOption is what word of
+	// --launcher_args stands before another width.
+	//
+	// Source: Open MPI 4.1, orte/mca/routed/radix/routed_radix_component.c, radix 64, by
+	// which orte/mca/plm/rsh/plm_rsh_module.c starts; MPICH 4.0,
+	// src/pm/hydra/tools/bootstrap/external/external_common_launch.c; srun: slurm.conf(5),
 	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT.
-	Tree int
+	Tree       int
+	treeOption string
 	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
 	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
@@ -118,28 +124,28 @@ var Launchers = []Launcher{
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
-		SSH: true, NodesLogIn: true, SrunInJob: true, Tree: 64, MPIDiscovery: true, Environment: EnvironmentExported,
+		SSH: true, SrunInJob: true, Tree: 64, treeOption: "routed_radix", MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,
 	},
 	{
 		Name: "mpich", since: "0.8.2", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, SrunInJob: true,
+		SSH: true, SrunInJob: true,
 		NoWorkDir: mpirunWorkDir, helperSince: "0.13.2", exportsSince: "0.9.2",
 		wholeHostfile: true, evenName: "MPICH", evenSince: "0.9.3", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mpichCommand, notes: runner.mpichNotes,
 	},
 	{
 		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, Tree: 127,
+		SSH: true, Tree: 127, treeOption: "-branch-count",
 		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
 		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
 		command: runner.impiCommand,
 	},
 	{
 		Name: "mvapich", Programs: []string{"mpiname", "mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, NodesLogIn: true, MPIDiscovery: true,
+		SSH: true, MPIDiscovery: true,
 		NoWorkDir: mpirunWorkDir, presets: mvapichPresets,
 		wholeHostfile: true, evenName: "mvapich", argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.mvapichCommand,
@@ -193,9 +199,22 @@ func (p Prediction) StartedBy() Launcher {
 	}
 	by := launcherNamed(p.Launcher)
 	if p.SlurmJob && by.SrunInJob {
-		by.SSH, by.NodesLogIn = false, false
+		by.SSH = false
 	}
 	return by
+}
+
+// NodesStartOthers is whether the hosts are more than the launching machine starts by
+// itself, so that some nodes reach for others.
+func (p Prediction) NodesStartOthers() bool {
+	by := p.StartedBy()
+	tree := by.Tree
+	if i := slices.Index(p.LauncherArgs, by.treeOption); by.treeOption != "" && i >= 0 && i+1 < len(p.LauncherArgs) {
+		if width, err := strconv.Atoi(p.LauncherArgs[i+1]); err == nil && width > 0 {
+			tree = width
+		}
+	}
+	return tree > 0 && len(p.Hosts) > tree
 }
 
 // WithoutSSH is why ranks start on a node though nobody could log in there by ssh, "" where

@@ -74,7 +74,7 @@ func TestMadeUpLauncher(t *testing.T) {
 // A launcher knows what it runs, and its notes bear its name.
 func TestLaunchers(t *testing.T) {
 	for _, l := range Launchers {
-		if len(l.Programs) == 0 || l.command == nil || l.NoWorkDir == "" || l.argsSince == "" || l.NodesLogIn && !l.SSH || strings.ToLower(l.Name) != l.Name {
+		if len(l.Programs) == 0 || l.command == nil || l.NoWorkDir == "" || l.argsSince == "" || strings.ToLower(l.Name) != l.Name {
 			t.Errorf("%s lacks something", l.Name)
 		}
 	}
@@ -115,7 +115,7 @@ func TestWithoutSSH(t *testing.T) {
 			if first != c.first || other != c.other {
 				t.Errorf("first host: %q, want %q; another: %q, want %q", first, c.first, other, c.other)
 			}
-			if by := p.StartedBy(); by.NodesLogIn && !by.SSH || by.SSH != (c.other == "") {
+			if by := p.StartedBy(); by.SSH != (c.other == "") {
 				t.Errorf("%+v", by)
 			}
 		})

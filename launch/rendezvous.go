@@ -68,7 +68,7 @@ func (p Prediction) EndpointHost() string {
 	switch {
 	case p.Torchrun():
 		return p.Endpoint(nil).Host
-	case p.discoversMaster():
+	case p.DiscoversMaster():
 		return ""
 	}
 	return p.MasterAddr
@@ -100,8 +100,8 @@ func (p Prediction) staticEndpoint() Endpoint {
 	return Endpoint{Host: host, Port: port, Rule: rule}
 }
 
-// discoversMaster is whether the ranks themselves find out where their rendezvous is.
-func (p Prediction) discoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
+// DiscoversMaster is whether the ranks themselves find out where their rendezvous is.
+func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
 // deepspeedEndpoint is --master_addr, else the first word that `ssh first
 // hostname -I` prints, whatever prints it: what start-up files print comes before
@@ -113,7 +113,7 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	asks := "DeepSpeed takes the first word that `hostname -I` prints on " + first.Name
 	port := p.MasterPort
 	switch {
-	case p.discoversMaster():
+	case p.DiscoversMaster():
 		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 takes the first word of its own `hostname -I`", p.Launcher)
 		port = DefaultMasterPort
 	case p.MasterAddr != "":

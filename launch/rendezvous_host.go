@@ -108,7 +108,7 @@ func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqd
 // where torchrun meets a second time, that of group rank 0; all of them where the launcher
 // has the nodes start each other. A node's own hostname is another matter.
 func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
-	if tree := p.StartedBy().Tree; tree > 0 && len(p.Hosts) > tree {
+	if p.NodesStartOthers() {
 		return func(string) bool { return true }
 	}
 	meeting, second := p.EndpointHost(), ""

@@ -32,8 +32,9 @@ var Ready = checks.Check{
 		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
 		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over up to 16 nodes, an echo in " +
 		"place of the training, and what it gets is held against preflight's own logins; over more it is run with --only launcher-ready alone, and otherwise " +
-		"nothing is said of what it would get. Of the MPI launchers only their programs here are looked at, and whose mpirun it is, by what it says of itself: " +
-		"Open MPI's and that of MPICH, MVAPICH and Intel MPI take other options, and DeepSpeed starts whichever is in PATH. Whether orted or hydra's proxy is in PATH of a session on every node, and whether mpiname says MVAPICH2-GDR, is not.",
+		"nothing is said of what it would get. Of the MPI launchers their programs here are looked at, and whose mpirun it is, by what it says of itself: " +
+		"Open MPI's and that of MPICH, MVAPICH and Intel MPI take other options, and DeepSpeed starts whichever is in PATH. What that starts on every node over ssh has to be there, Open MPI's orted in PATH of a session that is not interactive and Hydra's proxy " +
+		"where it is here; and Hydra's nodes have to resolve the hostname of the launching machine. What Open MPI 5 and Intel MPI start on the nodes, and whether mpiname says MVAPICH2-GDR, is not looked at.",
 	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
 }
@@ -154,7 +155,7 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	case by.Allocation != "":
 		return append(outsideAllocation(view, by), fewCPUs(view, by)...)
 	case by.Program() == "mpirun":
-		return otherMPI(view, by)
+		return slices.Concat(otherMPI(view, by), daemons(view), callsBack(view))
 	}
 	return nil
 }
@@ -272,24 +273,29 @@ func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 }
 
 // openMPIInterface judges the eth0 that DeepSpeed names to Open MPI unless
-// --launcher_args does. It is a warning: where Open MPI goes over UCX it asks
-// nobody for that name.
+// --launcher_args does. A node without it dies, for TCP is all that Open MPI has there;
+// it is a warning where there is an RDMA adapter or another way was chosen: over UCX or
+// libfabric nobody asks for that name.
 func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
+		verdict, wouldSee := checks.Fail, "WARNING: An invalid value was given for btl_tcp_if_include. … At least one pair of MPI processes are unable to reach each other for MPI communications."
+		if node.IB == nil || len(node.IB.Devices) > 0 || view.Launch.ChoosesTransport(view.Head) {
+			verdict, wouldSee = checks.Warn, "WARNING: An invalid value was given for btl_tcp_if_include. … Value: eth0 Message: Unknown interface name"
+		}
 		switch {
 		case !node.Reached:
 		case node.Net == nil:
 			findings = append(findings, checks.UnknownFor(node, "whether it has an eth0, which DeepSpeed names to Open MPI, was not seen"))
 		case !slices.ContainsFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == "eth0" && i.Up }):
 			findings = append(findings, checks.Finding{
-				Verdict:  checks.Warn,
+				Verdict:  verdict,
 				Nodes:    []string{node.Name},
 				Summary:  "DeepSpeed has Open MPI use eth0, and no such interface is up here",
 				Got:      "--mca btl_tcp_if_include eth0",
 				Want:     "an interface of the network between the nodes, or that network itself",
 				Remedy:   []fix.Command{fix.Here("ssh {node} ip -br address"), fix.Here("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", fix.Name(peerNetwork(node)))},
-				WouldSee: "WARNING: An invalid value was given for btl_tcp_if_include. … Value: eth0 Message: Unknown interface name",
+				WouldSee: wouldSee,
 			})
 		}
 	}

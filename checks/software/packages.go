@@ -45,8 +45,8 @@ var PackagesSame = checks.Check{
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
-		"load a checkpoint or order their collectives differently. A node without one that the launch itself imports, as accelerate launch does accelerate, fails. " +
-		"Which packages have a check of their own is left to it.",
+		"load a checkpoint or order their collectives differently. A node without one that the launch itself imports, as accelerate launch does accelerate, fails, " +
+		"and without mpi4py where the launcher has DeepSpeed ask MPI for ranks and their meeting point. Which packages have a check of their own is left to it.",
 	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
 	Run:      judgePackages,
 }
@@ -62,7 +62,7 @@ func judgePackages(view checks.View) []checks.Finding {
 	var all []compare.Comparison
 	var findings []checks.Finding
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if hasOwnCheck(name) {
+		if hasOwnCheck(name) || name == mpi4py && view.Launch.DiscoversMaster() {
 			continue
 		}
 		among := nodes
@@ -86,6 +86,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			findings = append(findings, f)
 		}
 	}
+	findings = append(findings, lacksMPI4Py(view, nodes)...)
 	if len(all) == 0 && findings == nil {
 		return ranks.Nowhere(view, "any of the other packages")
 	}
@@ -99,6 +100,39 @@ func judgePackages(view checks.View) []checks.Finding {
 
 func hasOwnCheck(name string) bool {
 	return slices.Contains([]string{"torch", "deepspeed", "protobuf"}, name) || strings.HasPrefix(name, "nvidia-nccl")
+}
+
+const mpi4py = "mpi4py"
+
+// lacksMPI4Py is of nodes without the package that DeepSpeed asks MPI by. Whether a
+// script that names no DeepSpeed has it ask is not known where no node has the package.
+//
+// Source: deepspeed/comm/comm.py, mpi_discovery, 0.6.0 to 0.19.8.
+func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
+	if !view.Launch.DiscoversMaster() {
+		return nil
+	}
+	f := checks.Finding{
+		Verdict: checks.Fail, Summary: mpi4py + " is not installed",
+		Want:     fmt.Sprintf("mpi4py, by which DeepSpeed asks MPI for ranks and their meeting point under --launcher %s", view.Launch.Launcher),
+		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", mpi4py),
+		Remedy:   []fix.Command{remedy.Pip(view).Run("install mpi4py   # built with the MPI of the launch")},
+	}
+	asks := false
+	for _, node := range nodes {
+		if node.Python.Packages[mpi4py] == "" {
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+		asks = asks || view.Launch.Interpreter != "" && callsDeepSpeed(view, node)
+	}
+	switch {
+	case f.Nodes == nil:
+		return nil
+	case len(f.Nodes) == len(nodes) && !asks:
+		f.Verdict, f.WouldSee = checks.Unknown, ""
+		f.Summary = fmt.Sprintf("no node has %s, and whether the script has DeepSpeed ask MPI is not known; --skip packages-same is for one that does without", mpi4py)
+	}
+	return []checks.Finding{f}
 }
 
 // judgePackage compares one package that some node has.

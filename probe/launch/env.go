@@ -40,7 +40,7 @@ var (
 		"USE_LIBUV", "VIRTUAL_ENV", "WORLD_SIZE",
 	}
 	allowedPrefixes = []string{
-		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
+		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "HYDRA_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
 		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
 	}
 	// secretWords never leave the machine, whatever family a name is of. The

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -36,15 +37,19 @@ const (
 
 // CollectFiles looks at what the launch opens by path: the working directory,
 // the files that its command names and, since a script imports its neighbours,
-// the sources and the repository around it. Where no file is named, the working
-// directory is all.
+// the sources and the repository around it; and at the program that the launcher
+// starts here.
 func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) {
 	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
+	var all sync.WaitGroup
+	defer all.Wait()
+	if o.Daemon != "" {
+		all.Go(func() { files.Daemon = findDaemon(ctx, o.Daemon) })
+	}
 	if len(o.Files) == 0 {
 		return files, ctx.Err()
 	}
 	script := machine.ScriptDirectory(o)
-	var all sync.WaitGroup
 	all.Go(func() { files.Files = readFiles(ctx, o, readFile) })
 	if script != "" {
 		all.Go(func() { files.Sources = sources(ctx, o, script) })
@@ -57,6 +62,21 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	})
 	all.Wait()
 	return files, ctx.Err()
+}
+
+// findDaemon looks in PATH of this session, which is that of the launcher's: not
+// interactive. It is nil where a directory of PATH does not answer.
+func findDaemon(ctx context.Context, asked string) *facts.Daemon {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	daemon, err := machine.Within(ctx, func() (*facts.Daemon, error) {
+		path, _ := exec.LookPath(asked) // however it fails, a shell finds none either
+		return &facts.Daemon{Asked: asked, Path: path}, nil
+	})
+	if err != nil {
+		return nil
+	}
+	return daemon
 }
 
 // workDir tries what the launcher's cd needs: a directory that we may search.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -216,5 +217,25 @@ func TestFilesAreReadInTurn(t *testing.T) {
 func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
 	if longest := max(readLimit+machine.LastWords, sourcesLimit, gitLimit); longest+machine.LastWords >= FilesLimit {
 		t.Errorf("a part of the section may take %s, all of it %s", longest, FilesLimit)
+	}
+}
+
+// The launcher's daemon is looked for in PATH of this session, or where it is named.
+func TestDaemon(t *testing.T) {
+	bin := t.TempDir()
+	orted := filepath.Join(bin, "orted")
+	fixture.Program(t, orted, "#!/bin/sh\n")
+	t.Setenv("PATH", bin)
+	for asked, want := range map[string]*facts.Daemon{
+		"": nil, "orted": {Asked: "orted", Path: orted}, orted: {Asked: orted, Path: orted},
+		"hydra_pmi_proxy": {Asked: "hydra_pmi_proxy"}, bin: {Asked: bin}, "/nonexistent/orted": {Asked: "/nonexistent/orted"},
+	} {
+		files, err := CollectFiles(t.Context(), machine.Options{Daemon: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, files.Daemon); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", asked, diff)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/hostsys"
 	"preflight/probe/machine"
 )
@@ -36,6 +37,7 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 		// However it ends, what it prints is the answer.
 		stdout, _, _ := hostsys.Child{Path: path, Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
 		launcher.MPIRun = parseMPIRun(stdout)
+		launcher.MPIRun.Daemon = mpiDaemon(ctx, launcher.MPIRun.Version, launcher.Backends)
 	}
 	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
 	return launcher, ctx.Err()
@@ -98,6 +100,44 @@ func parseMPIRun(output string) *facts.MPIRun {
 	}
 	first, _, _ := strings.Cut(output, "\n")
 	return &facts.MPIRun{Version: first}
+}
+
+// mpiDaemon is what an mpirun starts on the nodes: Open MPI's orted from PATH there, or
+// from its own directories where it was built to name them; Hydra's proxy from the
+// directory that mpirun was found in. Of others it is not known.
+//
+// Source: open-mpi/ompi 4.1, orte/tools/orterun/orterun.c, want_prefix_by_default;
+// pmodels/mpich 4.0, src/pm/hydra/pm/pmiserv/pmiserv_utils.c, base_path.
+func mpiDaemon(ctx context.Context, version string, programs map[string]string) string {
+	switch {
+	case strings.HasPrefix(version, "Hydra "):
+		return filepath.Join(filepath.Dir(programs["mpirun"]), "hydra_pmi_proxy")
+	case !strings.HasPrefix(version, "Open MPI ") || !hostfile.Before(strings.TrimPrefix(version, "Open MPI "), "5"): // whose prted is another's matter
+		return ""
+	}
+	// Without an answer there is no prefix in it.
+	built, _, _ := hostsys.Child{Path: programs["ompi_info"], Args: []string{"--parsable", "--path", "prefix", "--config"}, Limit: machine.VersionLimit}.Run(ctx)
+	return parseDaemon(built)
+}
+
+func parseDaemon(ompiInfo string) string {
+	prefix, byDefault := "", ""
+	for line := range strings.Lines(ompiInfo) {
+		line = strings.TrimSpace(line)
+		if value, isPrefix := strings.CutPrefix(line, "path:prefix:"); isPrefix {
+			prefix = value
+		}
+		if value, isDefault := strings.CutPrefix(line, "mpirun:prefix_by_default:"); isDefault {
+			byDefault = value
+		}
+	}
+	switch byDefault {
+	case "yes":
+		return filepath.Join(prefix, "bin", "orted")
+	case "no":
+		return "orted"
+	}
+	return ""
 }
 
 // scriptInterpreter is the python that a launcher script will run, "" when the

@@ -45,6 +45,26 @@ func TestParseMPIRun(t *testing.T) {
 	}
 }
 
+// TestMPIDaemon reads what ompi_info of Debian's openmpi-bin 4.1.4 prints, and of one that
+// was built to name its directories.
+func TestMPIDaemon(t *testing.T) {
+	for built, want := range map[string]string{
+		"path:prefix:/usr\nconfig:user:buildd\nmpirun:prefix_by_default:no\n":      "orted",
+		"path:prefix:/opt/openmpi\nconfig:user:me\nmpirun:prefix_by_default:yes\n": "/opt/openmpi/bin/orted",
+		"path:prefix:/usr\n": "", "": "",
+	} {
+		if got := parseDaemon(built); got != want {
+			t.Errorf("%q: %q, want %q", built, got, want)
+		}
+	}
+	programs := map[string]string{"mpirun": "/opt/mpich/bin/mpirun", "ompi_info": "/nonexistent/ompi_info"}
+	for version, want := range map[string]string{"Hydra 4.0.2": "/opt/mpich/bin/hydra_pmi_proxy", "Intel MPI 2021.18.1": "", "Open MPI 5.0.3": "", "Open MPI 4.1.4": "", "": ""} {
+		if got := mpiDaemon(t.Context(), version, programs); got != want {
+			t.Errorf("%q starts %q, want %q", version, got, want)
+		}
+	}
+}
+
 func TestParseShebang(t *testing.T) {
 	tests := []struct{ name, script, want string }{
 		{"virtual environment", "#!/opt/venv/bin/python\nimport sys\n", "/opt/venv/bin/python"},

@@ -22,6 +22,8 @@ type Options struct {
 	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
 	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
 	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
+	CallBack    string   `json:"call_back,omitempty"`   // name of the launching machine that its launcher tells the nodes to call
+	Daemon      string   `json:"daemon,omitempty"`      // program that the launcher starts on the nodes, a path or a name in PATH
 	MasterPort  int      `json:"master_port,omitempty"` // 0 when unknown
 	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
 	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed

@@ -53,7 +53,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	fqdn := ""
 	var asking sync.WaitGroup
 	asking.Go(func() { fqdn = known.Canonical(ctx, own) })
-	wanted := append([]string{own, o.Master}, sampleNames(o.Names, own)...)
+	wanted := append([]string{own, o.Master, o.CallBack}, sampleNames(o.Names, own)...)
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return known.LookupNetIP(ctx, "ip", name)
 	}, wanted, known.AtOnce())

@@ -171,8 +171,9 @@ hosts: files
 -- etc/hosts --
 127.0.1.1 OWN.cluster OWN
 10.0.0.2 w2
+10.0.0.4 login
 `, "OWN", own))
-	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2"})
+	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2", CallBack: "login"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +183,7 @@ hosts: files
 		Lookups: []facts.Lookup{
 			{Name: own, Addresses: []string{"127.0.1.1"}},
 			{Name: "w2", Addresses: []string{"10.0.0.2"}},
+			{Name: "login", Addresses: []string{"10.0.0.4"}},
 			{Name: "10.0.0.3", Addresses: []string{"10.0.0.3"}},
 		},
 		Asked:      2,

@@ -1,0 +1,99 @@
+package launcher
+
+import (
+	"fmt"
+	"path"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+)
+
+// daemons judges what mpirun starts on every node: what is not there ends the launch with
+// Open MPI, and leaves Hydra waiting for it.
+func daemons(view checks.View) (findings []checks.Finding) {
+	daemon := view.Launch.Daemon(view.Head)
+	if daemon == "" {
+		return nil
+	}
+	for _, node := range otherNodes(view) {
+		switch {
+		case node.Files == nil || node.Files.Daemon == nil || node.Files.Daemon.Asked != daemon:
+			findings = append(findings, checks.UnknownFor(node, "whether it has "+daemon+", which mpirun starts there, was not seen"))
+		case node.Files.Daemon.Path == "":
+			findings = append(findings, lacksDaemon(view, node, daemon))
+		}
+	}
+	return findings
+}
+
+func lacksDaemon(view checks.View, node *facts.Node, daemon string) checks.Finding {
+	f := checks.Finding{
+		Nodes: []string{node.Name}, Summary: fmt.Sprintf("there is no %s, which mpirun of the launching machine starts here", daemon),
+		Want: "the same MPI where the launching machine has it", WouldSee: fmt.Sprintf("a hang, after: bash: line 1: %s: No such file or directory", daemon),
+		Remedy: []fix.Command{fix.On("ls -l %s", fix.Path(path.Dir(daemon)))},
+	}
+	packages := fix.Install(fix.On, remedy.SystemOf(node), "mpich", "mpich")
+	if path.Base(daemon) == "orted" {
+		f.WouldSee = "ORTE was unable to reliably start one or more daemons."
+		packages = fix.Install(fix.On, remedy.SystemOf(node), "openmpi-bin", "openmpi")
+	}
+	switch {
+	case daemon == "orted":
+		f.Summary = "orted, which mpirun starts here, is not in PATH of a session that is not interactive"
+		f.Want = "the same Open MPI as on the launching machine, its bin in that PATH"
+		f.Remedy = append([]fix.Command{fix.On("ls /opt/*/bin/orted /usr/local/bin/orted   # its directory goes into PATH in ~/.bashrc, above where that returns for sessions that are not interactive"),
+			fix.Here("deepspeed --launcher_args '--prefix DIR' …   # where orted is DIR/bin/orted on every node")}, packages...)
+	case path.Dir(daemon) == "/usr/bin":
+		f.Remedy = packages
+	}
+	return f
+}
+
+// callsBack judges the name of the launching machine that Hydra hands to the nodes, by which
+// they call it: without an answer they wait for ever.
+func callsBack(view checks.View) (findings []checks.Finding) {
+	name := view.Launch.CallBack(view.Head)
+	if name == "" {
+		return nil
+	}
+	for _, node := range otherNodes(view) {
+		f := checks.Finding{
+			Nodes: []string{node.Name}, Summary: fmt.Sprintf("does not resolve %s, the launching machine's name, by which mpirun has it call back", name),
+			Want: "the name in DNS, or in /etc/hosts of every node", WouldSee: "a hang, after: HYDU_sock_connect: unable to get host address for " + name,
+			Remedy: []fix.Command{
+				fix.On("echo ADDRESS %s | sudo tee -a /etc/hosts   # the launching machine's, as the nodes reach it", fix.Host(name)),
+				fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # whose address is then handed out instead of the name"),
+			},
+		}
+		lookup, asked := names.LookupOf(node, name)
+		switch {
+		case !asked || lookup.Unanswered:
+			findings = append(findings, checks.UnknownFor(node, "whether it resolves "+name+", by which mpirun has it call back, was not seen"))
+		case len(lookup.Addresses) == 0:
+			f.Got = lookup.Error
+			findings = append(findings, f)
+		case names.IsLoopback(lookup.Addresses[0]):
+			f.Summary = fmt.Sprintf("takes %s, the launching machine's name, by which mpirun has it call back, for its own loopback", name)
+			f.Got = lookup.Addresses[0]
+			f.WouldSee = "a hang, after: unable to connect to server " + name
+			f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s leads to the launching machine", fix.Text(name))
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+// otherNodes are those that were reached and are not the launching machine.
+func otherNodes(view checks.View) (others []*facts.Node) {
+	here, _ := ranks.HeadNode(view)
+	for _, node := range view.Nodes {
+		if node.Reached && (here == nil || node.Name != here.Name) {
+			others = append(others, node)
+		}
+	}
+	return others
+}
