@@ -25,6 +25,8 @@ func TestImports(t *testing.T) {
 		{"MPICH's, by a helper", Prediction{Launcher: "mpich", Script: "train.py", DeepSpeed: "0.13.2"}, all},
 		{"MPICH's, before there was one", Prediction{Launcher: "mpich", Script: "train.py", DeepSpeed: "0.13.1"}, "torch"},
 		{"torchrun", Prediction{Rendezvous: RendezvousC10d, Script: "train.py"}, "torch"},
+		{"accelerate, torchrun's", Prediction{Program: ProgramAccelerate, Rendezvous: RendezvousStatic, Script: "train.py"}, "torch accelerate"},
+		{"accelerate by deepspeed's pdsh", Prediction{Program: ProgramAccelerate, Launcher: "pdsh", Script: "train.py"}, all},
 		{"torchrun without a command", Prediction{Rendezvous: RendezvousStatic}, "torch"},
 		{"torchrun of what takes a configuration", Prediction{Rendezvous: RendezvousC10d, Script: "train.py", Config: &dsconfig.Config{}}, all},
 	} {
