@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/launch/dsconfig"
 	"preflight/launch/nccl"
@@ -84,7 +85,8 @@ func TestNotTried(t *testing.T) {
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, ""},
 		{"many nodes under pdsh", nodes(64), pdsh, "", nil, "logins rehearsal"},
-		{"many nodes under MPI", nodes(64), launch.Prediction{Launcher: "openmpi"}, "", nil, "rehearsal"},
+		{"nodes that mpirun starts by itself", nodes(64), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 64)}, "", nil, "logins rehearsal"},
+		{"nodes that start others", nodes(65), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 65)}, "", nil, "rehearsal"},
 		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "mesh rehearsal rendezvous"},
 		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "logins mesh rendezvous"},
 		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "rehearsal rendezvous"},

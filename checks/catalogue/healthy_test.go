@@ -23,7 +23,14 @@ func TestNothingIsFoundOnHealthyFleets(t *testing.T) {
 						fleet.Head.Launcher.Backends[program] = "/usr/bin/" + program
 					}
 					if by.MPIRun != "" {
-						fleet.Head.Launcher.MPIRun = &facts.MPIRun{Version: "1.0", Options: by.MPIRun}
+						fleet.Head.Launcher.MPIRun = &facts.MPIRun{Version: "1.0", Options: by.MPIRun, Daemon: "/usr/bin/daemon"}
+					}
+					daemon, callBack := fleet.Launch.Daemon(fleet.Head), fleet.Launch.CallBack(fleet.Head)
+					for i := range fleet.Nodes {
+						fleet.Nodes[i].Files.Daemon = &facts.Daemon{Asked: daemon, Path: daemon}
+						if callBack != "" {
+							fleet.Nodes[i].Names.Lookups = append(fleet.Nodes[i].Names.Lookups, facts.Lookup{Name: callBack, Addresses: []string{fleet.Nodes[0].Address}})
+						}
 					}
 					report := judged(fleet, Catalogue...)
 					if len(report.Findings) > 0 || report.ExitCode != 0 {

@@ -196,7 +196,7 @@ func healthyPython() *facts.Python {
 		SysPath: []string{"/home/train/job", "/opt/conda/lib/python311.zip", "/opt/conda/lib/python3.11", site},
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "deepspeed": "0.16.2", "protobuf": "4.25.3", "transformers": "4.47.1", "accelerate": "1.2.1",
-			"numpy": "1.26.4", "triton": "3.1.0", "nvidia-nccl-cu12": "2.21.5",
+			"numpy": "1.26.4", "mpi4py": "4.0.1", "triton": "3.1.0", "nvidia-nccl-cu12": "2.21.5",
 			"hjson": "3.1.0", "packaging": "24.2", "psutil": "6.1.1", "py-cpuinfo": "9.0.0", "pydantic": "2.10.4", "tqdm": "4.67.1", "msgpack": "1.1.0", "einops": "0.8.0",
 		},
 		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 	"preflight/hostsys"
 	"preflight/probe/machine"
 )
@@ -112,13 +111,16 @@ func mpiDaemon(ctx context.Context, version string, programs map[string]string) 
 	switch {
 	case strings.HasPrefix(version, "Hydra "):
 		return filepath.Join(filepath.Dir(programs["mpirun"]), "hydra_pmi_proxy")
-	case !strings.HasPrefix(version, "Open MPI ") || !hostfile.Before(strings.TrimPrefix(version, "Open MPI "), "5"): // whose prted is another's matter
+	case !startsOrted.MatchString(version):
 		return ""
 	}
 	// Without an answer there is no prefix in it.
 	built, _, _ := hostsys.Child{Path: programs["ompi_info"], Args: []string{"--parsable", "--path", "prefix", "--config"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseDaemon(built)
 }
+
+// startsOrted is of Open MPI before 5, which starts PRRTE's prted.
+var startsOrted = regexp.MustCompile(`^Open MPI [1-4]\.`)
 
 func parseDaemon(ompiInfo string) string {
 	prefix, byDefault := "", ""
