@@ -44,7 +44,8 @@ type Launcher struct {
 	// Source: Open MPI 4.1, orte/mca/routed/radix/routed_radix_component.c, radix 64, by
 	// which orte/mca/plm/rsh/plm_rsh_module.c starts; MPICH 4.0,
 	// src/pm/hydra/tools/bootstrap/external/external_common_launch.c; srun: slurm.conf(5),
-	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT.
+	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT, by default 16 in 2021.6, whose
+	// log shows it (volcano-sh/volcano 2398).
 	Tree       int
 	treeOption string
 	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
@@ -138,7 +139,7 @@ var Launchers = []Launcher{
 	},
 	{
 		Name: "impi", since: "0.9.3", Programs: []string{"mpirun"}, MPIRun: facts.OptionsHydra,
-		SSH: true, Tree: 127, treeOption: "-branch-count",
+		SSH: true, Tree: 16, treeOption: "-branch-count",
 		NoWorkDir: mpirunWorkDir, overrides: impiOverrides,
 		wholeHostfile: true, evenName: "Intel MPI", argsSince: "0.6.6", forwards: append([]string{"--bind_cores_to_rank", "--bind_core_list"}, scriptOptions...),
 		command: runner.impiCommand,
