@@ -140,7 +140,7 @@ fuzz:
 # torchrun on real hosts, NCCL, and eight releases of DeepSpeed, whose launcher
 # starts real jobs too. Fetches about 7 GB from PyPI the first time.
 oracle: setup build
-	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 60m -run '$(ORACLE)' -v ./oracle; \
+	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 90m -run '$(ORACLE)' -v ./oracle $(OUTCOMES); \
 	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 
 # A cluster of N namespace hosts that stays up to play with (root, Linux).

@@ -144,7 +144,7 @@ var faults = []planted{
 	{name: "no-torch", steps: sh("everywhere", `alone "$site"; rm -r "$site/torch"`), dies: "c10d pdsh"},
 	{name: "no-deepspeed-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed"`), trains: "c10d", dies: "openmpi accelerate-pdsh"},
 	{name: "no-accelerate-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/accelerate"`), trains: "pdsh", dies: "accelerate"},
-	{name: "other-torch", steps: sh("w2", `mount --bind "$bin"/../../v24/lib/python*/site-packages "$site"`), dies: "pdsh"},
+	{name: "other-torch", steps: sh("w2", `mount --bind "$bin"/../../v24/lib/python*/site-packages "$site"`), trains: "pdsh"},
 	{name: "no-script-on-one", steps: sh("w2", `alone "$dir"; rm "$dir/train.py"`), dies: "c10d openmpi"},
 	{name: "no-script", steps: sh("everywhere", `alone "$dir"; rm "$dir/train.py"`), dies: "pdsh"},
 	{name: "no-python-on-one", steps: sh("w2", `alone "$bin"; rm "$bin/python"`), dies: "mpich"},

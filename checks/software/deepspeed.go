@@ -47,21 +47,27 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 	return findings
 }
 
-// deepspeedVersions compares those of the nodes. Where ranks talk by gloo and the script is
-// known to leave DeepSpeed alone, its releases differ in what starts the ranks only.
+// deepspeedVersions compares those of the nodes. A script that is known to leave DeepSpeed
+// alone does without, and where DeepSpeed starts gloo's ranks of it, releases differ in that
+// only.
 func deepspeedVersions(view checks.View) []checks.Finding {
 	findings := judgePackage(view, "deepspeed")
 	calls := func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
 		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
 	}
-	if ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
+	starts := slices.Contains(view.Launch.Imports, "deepspeed")
+	if starts && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
 		return findings
 	}
 	for i := range findings {
-		if findings[i].WouldSee == "" { // there is one
-			findings[i].Verdict = checks.Warn
-			findings[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+		f := &findings[i]
+		switch {
+		case !starts:
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: neither the launch nor the script imports deepspeed"
+		case f.WouldSee == "": // every node has one
+			f.Verdict = checks.Warn
+			f.WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
 		}
 	}
 	return findings
