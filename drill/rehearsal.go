@@ -56,7 +56,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	if cmd.ProcessState != nil {
 		result.ExitCode = cmd.ProcessState.ExitCode()
 	}
-	result.Problem = unfinished(ctx, err, seconds)
+	result.Problem = unfinished(ctx, err, min(seconds, r.Limit.Seconds()))
 	return result
 }
 
