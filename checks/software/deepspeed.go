@@ -47,24 +47,24 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 	return findings
 }
 
-// deepspeedVersions compares those of the nodes. A script that is known to leave DeepSpeed
-// alone does without, and where DeepSpeed starts gloo's ranks of it, releases differ in that
-// only.
+// deepspeedVersions compares those of the nodes. Where torchrun starts a script that does
+// not import it at its top, it is likely not needed; where DeepSpeed starts gloo's ranks of
+// one, releases differ in that only.
 func deepspeedVersions(view checks.View) []checks.Finding {
 	findings := judgePackage(view, "deepspeed")
 	calls := func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
 		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
 	}
-	starts := slices.Contains(view.Launch.Imports, "deepspeed")
-	if starts && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
+	torchrun := view.Launch.Torchrun()
+	if !torchrun && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
 		return findings
 	}
 	for i := range findings {
 		f := &findings[i]
 		switch {
-		case !starts:
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: neither the launch nor the script imports deepspeed"
+		case torchrun:
+			f.Verdict, f.WouldSee = checks.Warn, "nothing, unless the script imports deepspeed further on, or by another package"
 		case f.WouldSee == "": // every node has one
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
