@@ -36,6 +36,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
+	began := time.Now() // before the limit begins: who reached it took no less
 	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 
@@ -47,7 +48,6 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
 	cmd.WaitDelay = hostsys.Grace
 
-	began := time.Now()
 	err := hostsys.Run(cmd)
 	seconds := time.Since(began).Seconds()
 	out.flush()
