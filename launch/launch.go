@@ -237,6 +237,7 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 }
 
 func (r runner) prediction() Prediction {
+	typed, _ := Lookup(r.env, "DS_ACCELERATOR")
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
 		DeepSpeed:          r.DeepSpeed,
@@ -250,7 +251,7 @@ func (r runner) prediction() Prediction {
 		SlurmJob:           r.has("SLURM_JOB_ID"),
 		Accelerator:        cmp.Or(r.Accelerator, "cuda"),
 		AcceleratorAssumed: r.Accelerator == "",
-		CPUTyped:           r.typedFor("cpu"),
+		CPUTyped:           typed == "cpu",
 		WorkDir:            r.WorkDir,
 		Rendezvous:         cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
 		RdzvEndpoint:       r.RdzvEndpoint,

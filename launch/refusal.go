@@ -160,12 +160,6 @@ func (r runner) has(name string) bool {
 	return set
 }
 
-// typedFor is whether the shell that the launch is typed in names that accelerator.
-func (r runner) typedFor(accelerator string) bool {
-	named, _ := Lookup(r.env, "DS_ACCELERATOR")
-	return named == accelerator
-}
-
 func (r runner) splitLauncherArgs() ([]string, error) {
 	if r.dropsLauncherArgs() {
 		return nil, nil
