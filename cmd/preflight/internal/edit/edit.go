@@ -6,8 +6,7 @@ package edit
 
 import (
 	"bytes"
-	"strconv"
-	"strings"
+	"encoding/json"
 )
 
 // Value is one value of a text: an object, a list, or what is written as it stands.
@@ -100,11 +99,9 @@ func (r *reader) plain() []byte {
 }
 
 func unquoted(text []byte) string {
-	if plain := string(text); strings.HasPrefix(plain, `"`) {
-		if word, err := strconv.Unquote(plain); err == nil {
-			return word
-		}
-		return strings.Trim(plain, `"`)
+	var word string
+	if json.Unmarshal(text, &word) == nil {
+		return word
 	}
 	return string(text)
 }
