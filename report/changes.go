@@ -71,8 +71,8 @@ func (p *page) drift(findings []checks.Finding) {
 		rows = append(rows, p.driftRows(f)...)
 		if f.SharesCause == "" {
 			fixes, notes = append(fixes, f.Fix...), union(notes, f.Notes)
-		} else {
-			fixes = append(fixes, f.Fix[len(f.Fix)-1]) // how it is accepted; the others stand with the cause
+		} else { // the others stand with the cause; what is no text to paste is none of them
+			fixes = append(fixes, f.Fix[max(0, len(f.Fix)-1):]...) // how it is accepted
 		}
 	}
 	rows = folded(rows)
