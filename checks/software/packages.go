@@ -203,10 +203,10 @@ type required struct {
 	Imported bool // the launch imports it on every node, whatever its script is
 }
 
-// findings compares the versions. A node that has none is wrong, unless most
-// have none and the launch itself does without: then the few that have it are the odd ones; those that have it
-// are compared among themselves. What ranks of unlike versions die with is left
-// to the caller.
+// findings compares the versions. A node that has none is wrong, unless most have none and
+// the launch itself does without: then the few that have it are the odd ones. Those that
+// have it are compared among themselves; what ranks of unlike versions die with is left to
+// the caller.
 func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Finding {
 	have, lack := r.split(nodes)
 	if len(have) == 0 {
