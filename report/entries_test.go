@@ -151,6 +151,22 @@ WARN  w2      shm.mode       1777       0777
 	}
 }
 
+// TestDriftWithoutACommand: what would be pasted from a hostile host name is told in words, and
+// a finding that is left without a command is a row like any other.
+func TestDriftWithoutACommand(t *testing.T) {
+	changes := []checks.Change{{Node: "w1", Fact: "shm.size", Before: json.RawMessage("17179869184"), After: json.RawMessage("1073741824")}}
+	r := checks.Report{Verdict: checks.Fail, Findings: []checks.Finding{
+		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w1"}, Changes: changes, SharesCause: "shm-size", Notes: []string{"in words"}},
+	}}
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "FAIL  w1     shm.size  16 GiB  1.0 GiB  shm-size\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("lacks %q:\n%s", want, &out)
+	}
+}
+
 func TestFoldSiblings(t *testing.T) {
 	differs := func(fact, mine, others string) checks.FactDiff {
 		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(others, "w1", "w3"), group(mine, "w2")}}
