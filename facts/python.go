@@ -16,6 +16,9 @@ type Python struct {
 	// Packages are the distributions that matter, by normalised name; one
 	// that is absent is not in the map.
 	Packages map[string]string `json:"packages"`
+	// MetadataOnly are those a launch imports of which nothing but the metadata is left, by
+	// which pip takes them for installed.
+	MetadataOnly []string `json:"metadata_only"`
 	// Shadowed lists packages that lie in more than one directory of
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`

@@ -193,6 +193,8 @@ func healthyPython() *facts.Python {
 	site := "/opt/conda/lib/python3.11/site-packages"
 	return &facts.Python{
 		Path: "/opt/conda/bin/python", Found: true, Executable: "/opt/conda/bin/python", Version: "3.11.9", Prefix: "/opt/conda",
+		MetadataOnly: []string{},
+
 		SysPath: []string{"/home/train/job", "/opt/conda/lib/python311.zip", "/opt/conda/lib/python3.11", site},
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "deepspeed": "0.16.2", "protobuf": "4.25.3", "transformers": "4.47.1", "accelerate": "1.2.1",

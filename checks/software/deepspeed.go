@@ -28,7 +28,7 @@ var DeepSpeedSame = checks.Check{
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives; on the CPU, a script that does not import deepspeed minds none of that, and it is warned of. An old release does not import beside a new torch, pydantic or python, " +
 		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
-		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without.",
+		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without, but for a script that imports it at its top level.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
 	Run:      judgeDeepSpeed,
 }
@@ -51,23 +51,24 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 // not import it at its top, it is likely not needed; where DeepSpeed starts gloo's ranks of
 // one, releases differ in that only.
 func deepspeedVersions(view checks.View) []checks.Finding {
-	findings := judgePackage(view, "deepspeed")
+	absent, unlike := judgePackage(view, "deepspeed")
 	calls := func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
 		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
 	}
 	torchrun := view.Launch.Torchrun()
 	if !torchrun && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
-		return findings
+		return append(absent, unlike...)
 	}
-	for i := range findings {
-		f := &findings[i]
-		switch {
-		case torchrun:
-			f.Verdict, f.WouldSee = checks.Warn, "nothing, unless the script imports deepspeed further on, or by another package"
-		case f.WouldSee == "": // every node has one
-			f.Verdict = checks.Warn
-			f.WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+	for i := range unlike {
+		unlike[i].Verdict = checks.Warn
+		unlike[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+	}
+	findings := append(absent, unlike...)
+	if torchrun {
+		for i := range findings {
+			findings[i].Verdict = checks.Warn
+			findings[i].WouldSee = "nothing, unless the script imports deepspeed in a function or by another package: its top level does not"
 		}
 	}
 	return findings
@@ -82,7 +83,7 @@ func launchesDeepSpeed(view checks.View) bool {
 	case p.Config != nil:
 		return true
 	case p.Torchrun():
-		return false
+		return scriptCallsDeepSpeed(view)
 	}
 	return p.Script != "" || onHead(view, "deepspeed") != "" || head != nil && head.Launcher != nil && head.Launcher.DeepSpeed != ""
 }

@@ -49,7 +49,7 @@ except Exception:
 // working directory, so site directories, the user's included, count, and the
 // working directory comes first.
 func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error) {
-	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{}}
+	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, MetadataOnly: []string{}, NCCL: []facts.NCCLLibrary{}}
 	if !findInterpreter(o.Interpreter, python) {
 		return python, nil
 	}
@@ -71,7 +71,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 
 	site := readSite(ctx, python.SysPath)
-	python.Packages, python.Shadowed = site.versions(), site.shadowed()
+	python.Packages, python.MetadataOnly, python.Shadowed = site.versions(), site.bare, site.shadowed()
 	torchDir := site.find("torch", "version.py")
 	python.Torch = readTorch(torchDir, site.installed["torch"])
 	if python.Torch != nil && python.Packages["torch"] == "" {

@@ -111,6 +111,8 @@ Version: 0.15.4+master
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "nvidia-nccl-cu12": "2.21.5", "flash-attn": "2.6.3", "numpy": "2.0.0", "deepspeed": "0.15.4+master",
 		},
+		MetadataOnly: []string{"accelerate"},
+
 		Shadowed: []string{fmt.Sprintf("numpy 2.0.0 in %s hides 1.26.4 in %s", src, site)},
 		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
 		NCCL:     []facts.NCCLLibrary{{Path: filepath.Join(site, "nvidia/nccl/lib/libnccl.so.2"), Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
@@ -167,7 +169,7 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 		}
 		want := &facts.Python{
 			Path: tt.interpreter, Found: tt.found, Problem: tt.problem,
-			SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{},
+			SysPath: []string{}, Packages: map[string]string{}, MetadataOnly: []string{}, NCCL: []facts.NCCLLibrary{},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)
