@@ -36,7 +36,14 @@ var DeepSpeedSame = checks.Check{
 func judgeDeepSpeed(view checks.View) []checks.Finding {
 	switch {
 	case !isNowhere(view, "deepspeed"):
-		return slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
+		findings := slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
+		for i := range findings {
+			if view.Launch.Torchrun() && !mayCallDeepSpeed(view) {
+				findings[i].Verdict = checks.Warn
+				findings[i].WouldSee = "nothing, unless the script imports deepspeed in a function or by another package: its top level does not"
+			}
+		}
+		return findings
 	case !launchesDeepSpeed(view):
 		return ranks.Nowhere(view, "deepspeed")
 	}
@@ -47,31 +54,25 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 	return findings
 }
 
-// deepspeedVersions compares those of the nodes. Where torchrun starts a script that does
-// not import it at its top, it is likely not needed; where DeepSpeed starts gloo's ranks of
-// one, releases differ in that only.
-func deepspeedVersions(view checks.View) []checks.Finding {
-	absent, unlike := judgePackage(view, "deepspeed")
-	calls := func(n *facts.Node) bool {
+// mayCallDeepSpeed is whether a script imports it at its top, for all that is known.
+func mayCallDeepSpeed(view checks.View) bool {
+	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
 		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
-	}
-	torchrun := view.Launch.Torchrun()
-	if !torchrun && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
-		return append(absent, unlike...)
-	}
+	})
+}
+
+// deepspeedVersions compares those of the nodes. Where gloo's ranks of a script that does not
+// import it are started by DeepSpeed, its releases differ in what they start them with only.
+func deepspeedVersions(view checks.View) []checks.Finding {
+	absent, unlike := judgePackage(view, "deepspeed")
 	for i := range unlike {
-		unlike[i].Verdict = checks.Warn
-		unlike[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
-	}
-	findings := append(absent, unlike...)
-	if torchrun {
-		for i := range findings {
-			findings[i].Verdict = checks.Warn
-			findings[i].WouldSee = "nothing, unless the script imports deepspeed in a function or by another package: its top level does not"
+		if !ranks.UsesNCCL(view) && !mayCallDeepSpeed(view) {
+			unlike[i].Verdict = checks.Warn
+			unlike[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
 		}
 	}
-	return findings
+	return append(absent, unlike...)
 }
 
 // launchesDeepSpeed is whether the launch is DeepSpeed's, or may be. That a hostfile is to be
