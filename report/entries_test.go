@@ -130,7 +130,7 @@ func TestDriftIsOneTable(t *testing.T) {
 	if err := Text(&out, r, Style{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := `FAIL  this launch will not work: 2 problems on all 3 nodes
+	want := `FAIL  this launch will not work: 1 problem on w1; not as agreed: 1 problem on w2
 3 nodes, 1 check failed
 
 FAIL  gpu-driver-same  w1: drivers differ

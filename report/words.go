@@ -94,29 +94,31 @@ func (w Words) briefly(names []string) string {
 func (w Words) Conclusion() string {
 	r := w.report
 	count := map[checks.Verdict]int{}
-	failing := map[string]bool{}
+	breaking, disagreeing := tallied{}, tallied{}
 	for _, f := range r.Findings {
-		if !w.countsElsewhere(f) {
-			count[f.Verdict]++
+		if w.countsElsewhere(f) {
+			continue
 		}
-		for _, node := range f.Nodes {
-			failing[node] = failing[node] || f.Verdict == checks.Fail
+		count[f.Verdict]++
+		if f.Verdict != checks.Fail {
+			continue
 		}
-	}
-	var failed []string
-	for _, node := range r.Nodes {
-		if failing[node.Name] {
-			failed = append(failed, node.Name)
+		if check, _ := catalogue.Lookup(f.Check); check.Agreed {
+			disagreeing.add(f)
+		} else {
+			breaking.add(f)
 		}
 	}
 	var text string
 	switch {
 	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
 		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
+	case r.Verdict == checks.Fail && breaking.findings == 0:
+		text = "not as agreed: " + w.problems(disagreeing)
 	case r.Verdict == checks.Fail:
-		text = failure(r) + ": " + Plural(count[checks.Fail], "problem")
-		if len(failed) > 0 {
-			text += " on " + w.briefly(failed)
+		text = "this launch will not work: " + w.problems(breaking)
+		if disagreeing.findings > 0 {
+			text += "; not as agreed: " + w.problems(disagreeing)
 		}
 	case r.Verdict == checks.Unknown:
 		text = "cannot tell whether this launch will work"
@@ -139,16 +141,35 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
-// failure is what the findings that fail a run say of the launch.
-func failure(r checks.Report) string {
-	breaks := func(f checks.Finding) bool {
-		check, _ := catalogue.Lookup(f.Check)
-		return f.Verdict == checks.Fail && !check.Agreed
+// tallied are findings of a kind, and the nodes that they are about.
+type tallied struct {
+	findings int
+	nodes    map[string]bool
+}
+
+func (t *tallied) add(f checks.Finding) {
+	t.findings++
+	if t.nodes == nil {
+		t.nodes = map[string]bool{}
 	}
-	if slices.ContainsFunc(r.Findings, breaks) {
-		return "this launch will not work"
+	for _, node := range f.Nodes {
+		t.nodes[node] = true
 	}
-	return "not as agreed"
+}
+
+// problems says how many there are, and on which of the fleet's nodes.
+func (w Words) problems(t tallied) string {
+	var names []string
+	for _, node := range w.report.Nodes {
+		if t.nodes[node.Name] {
+			names = append(names, node.Name)
+		}
+	}
+	text := Plural(t.findings, "problem")
+	if len(names) > 0 {
+		text += " on " + w.briefly(names)
+	}
+	return text
 }
 
 // Summary counts nodes, checks and what is waived, and says how long the run took and

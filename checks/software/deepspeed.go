@@ -28,7 +28,7 @@ var DeepSpeedSame = checks.Check{
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives; on the CPU, a script that does not import deepspeed minds none of that, and it is warned of. An old release does not import beside a new torch, pydantic or python, " +
 		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
-		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without, but for a script that imports it at its top level.",
+		"of another nobody can tell if the launching machine has a deepspeed; if it has none either, it is a remark, for files of hosts may be torchrun's, whose ranks do without, but for a script that imports it at its top level.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
 	Run:      judgeDeepSpeed,
 }
@@ -45,7 +45,12 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		}
 		return findings
 	case !launchesDeepSpeed(view):
-		return ranks.Nowhere(view, "deepspeed")
+		findings := ranks.Nowhere(view, "deepspeed")
+		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // a file of hosts may be torchrun's
+			findings[0].Verdict = checks.Pass
+			findings[0].Summary += ", nor has the launching machine: name the launch that is meant behind --"
+		}
+		return findings
 	}
 	findings := nowhere(view, "deepspeed")
 	for i, f := range findings { // whoever cannot tell of torch cannot tell of what is installed beside it
