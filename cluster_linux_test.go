@@ -91,6 +91,9 @@ func TestCluster(t *testing.T) {
 	for _, fault := range planted {
 		t.Run(fault.name, func(t *testing.T) {
 			plantOn(t, cluster, fault.node, fault.plant)
+			if fault.check == "disk-space" {
+				deliver(t, cluster, binary(t)) // to where it goes now
+			}
 			inTime(t, nodeDeadline+slack, func() {
 				report := judge(t, cluster)
 				want := []string{fmt.Sprintf("%s %s [%s]", fault.verdict, fault.check, fault.node)}
