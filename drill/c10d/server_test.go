@@ -72,14 +72,14 @@ func TestWatchKeyIsAcknowledged(t *testing.T) {
 // A store keeps to its size, and those who would fill it are hung up on.
 func TestStoreIsBounded(t *testing.T) {
 	server, address := serve(t, facts.GenerationPings)
-	const stored = maxStore/maxValue - 2 // from this side, so that little has to travel
+	const stored = maxStore/maxValue - 4 // from this side, so that less has to travel
 	for i := range stored {
 		if err := server.Set(fmt.Sprint("stored", i), make([]byte, maxValue)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var all sync.WaitGroup
-	for i := range 4 {
+	for i := range 6 { // of which each takes twice its room until it is answered
 		client := dial(t, address, facts.GenerationPings)
 		all.Go(func() {
 			if err := client.Set(patient(t), fmt.Sprint(i), make([]byte, maxValue)); err == nil {
