@@ -19,6 +19,10 @@ type Python struct {
 	// Shadowed lists packages that lie in more than one directory of
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
+	// ScriptError is what the interpreter says of a script that is not its language, which
+	// it reads and does not run: "invalid syntax (train.py, line 3)". It is "" where it
+	// reads it, and where there is no script to ask about.
+	ScriptError string `json:"script_error"`
 	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
 	// and takes the name of a module that is installed, of those the launch imports.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`

@@ -139,6 +139,32 @@ func TestCollectPythonOfThisMachine(t *testing.T) {
 	}
 }
 
+// The interpreter itself says whether it reads the script, and runs none of it.
+func TestScriptError(t *testing.T) {
+	for name, want := range map[string]string{
+		"good.py":    "",
+		"cut.py":     "'(' was never closed (cut.py, line 2)",
+		"archive.py": "",
+		"run.sh":     "",
+		"none.py":    "",
+	} {
+		o := fixture.Write(t, machine.Options{}, map[string]string{
+			"/srv/good.py":    "import sys\nsys.exit(3)\n",
+			"/srv/cut.py":     "import sys; print('here')\nimport_(\n",
+			"/srv/archive.py": "PK\x03\x04\x00",
+			"/srv/run.sh":     "exec (\n",
+		})
+		o.Interpreter, o.Files = "/usr/bin/python3", []facts.LaunchFile{{Path: "/srv/" + name, Role: facts.RoleScript}}
+		got, err := CollectPython(t.Context(), o)
+		if err != nil || got.Problem != "" {
+			t.Fatalf("%s: %+v, %v", name, got, err)
+		}
+		if got.ScriptError != want {
+			t.Errorf("%s: %q, want %q", name, got.ScriptError, want)
+		}
+	}
+}
+
 func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 	dangling := filepath.Join(t.TempDir(), "python")
 	if err := os.Symlink("/opt/gone/bin/python3.11", dangling); err != nil {
