@@ -52,25 +52,33 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 // one, releases differ in that only.
 func deepspeedVersions(view checks.View) []checks.Finding {
 	findings := judgePackage(view, "deepspeed")
-	calls := func(n *facts.Node) bool {
-		script := ranks.ScriptAt(view.Launch, n)
-		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
-	}
 	torchrun := view.Launch.Torchrun()
-	if !torchrun && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
+	if !torchrun && ranks.UsesNCCL(view) || mayCallDeepSpeed(view) {
 		return findings
 	}
 	for i := range findings {
 		f := &findings[i]
 		switch {
 		case torchrun:
-			f.Verdict, f.WouldSee = checks.Warn, "nothing, unless the script imports deepspeed further on, or by another package"
+			f.Verdict, f.WouldSee = checks.Warn, notCalled
 		case f.WouldSee == "": // every node has one
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
 		}
 	}
 	return findings
+}
+
+// notCalled is what becomes of a deepspeed that fails whoever imports it, and torchrun's
+// ranks do not at their start.
+const notCalled = "nothing, unless the script imports deepspeed further on, or by another package"
+
+// mayCallDeepSpeed is whether a script imports deepspeed at its top, or was not read.
+func mayCallDeepSpeed(view checks.View) bool {
+	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool {
+		script := ranks.ScriptAt(view.Launch, n)
+		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
+	})
 }
 
 // launchesDeepSpeed is whether the launch is DeepSpeed's, or may be. That a hostfile is to be
@@ -149,7 +157,19 @@ var requirements = []struct{ name, since, until string }{
 	{name: "msgpack", since: "0.15.2"}, {name: "einops", since: "0.16.1"},
 }
 
+// deepspeedImports are the nodes whose deepspeed fails whoever imports it, which is warned
+// of where likely nobody does.
 func deepspeedImports(view checks.View) []checks.Finding {
+	findings := deepspeedBreaks(view)
+	if view.Launch.Torchrun() && !mayCallDeepSpeed(view) {
+		for i := range findings {
+			findings[i].Verdict, findings[i].WouldSee = checks.Warn, notCalled
+		}
+	}
+	return findings
+}
+
+func deepspeedBreaks(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range ranks.Answering(view) {
 		python := node.Python
