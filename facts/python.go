@@ -60,6 +60,9 @@ type Torch struct {
 	Version string `json:"version"` // "2.5.1+cu124"
 	CUDA    string `json:"cuda"`    // "12.4", "" for a CPU build
 	HIP     string `json:"hip,omitempty"`
+	// Unloadable is what the loader says of torch's libraries where it does not load them:
+	// "libstdc++.so.6: file too short"; "" where it does, and where it was not asked.
+	Unloadable string `json:"unloadable"`
 	// NCCLWheel is the version of the nvidia-nccl wheel torch asks for, ""
 	// when it carries its own.
 	NCCLWheel string `json:"nccl_wheel,omitempty"`

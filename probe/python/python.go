@@ -86,6 +86,9 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	python.Packages, python.Shadowed = site.versions(), site.shadowed()
 	torchDir := site.find("torch", "version.py")
 	python.Torch = readTorch(torchDir, site.installed["torch"])
+	if python.Torch != nil && torchDir != "" {
+		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
+	}
 	if python.Torch != nil && python.Packages["torch"] == "" {
 		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
 	}
