@@ -48,6 +48,11 @@ type Launcher struct {
 	// log shows it (volcano-sh/volcano 2398).
 	Tree       int
 	treeOption string
+	// SessionDirectory is whether it starts nothing on a node where it cannot make a
+	// directory of its own below TMPDIR, or /tmp.
+	//
+	// Source: Open MPI 4.1, orte/util/session_dir.c, orte_session_dir.
+	SessionDirectory bool
 	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
 	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
@@ -125,7 +130,7 @@ var Launchers = []Launcher{
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
-		SSH: true, SrunInJob: true, Tree: 64, treeOption: "routed_radix", MPIDiscovery: true, Environment: EnvironmentExported,
+		SSH: true, SrunInJob: true, Tree: 64, treeOption: "routed_radix", SessionDirectory: true, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,

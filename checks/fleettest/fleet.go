@@ -167,7 +167,7 @@ func healthyDisk() *facts.Disk {
 		ofHome("workdir", "/home/train/job"), ofHome("home", "/home/train"), ofHome("hf-cache", "/home/train/.cache/huggingface"),
 		ofHome("triton-cache", "/home/train/.triton"), ofHome("torch-extensions", "/home/train/.cache/torch_extensions"),
 		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
-		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
+		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26), place("var-tmp", "/var/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
 	}}
 }
 

@@ -24,6 +24,7 @@ var TorchSame = checks.Check{
 	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
 		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +
 		"A CPU build among CUDA builds cannot join at all; builds for different CUDA releases are warned of. " +
+		"A torch whose libraries the loader refuses, for want of one, of address space or by LD_LIBRARY_PATH, fails on its node. " +
 		"Where no node has torch, the launch fails if its command is one of torchrun, deepspeed or accelerate; without a command, or where another interpreter may be meant, nobody can tell.",
 	WouldSee: "a hang or Connection reset by peer in init_process_group, or a failure at the first collective",
 	Run:      judgeTorch,
@@ -35,6 +36,24 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return nowhere(view, "torch")
 	}
+	return append(unloadable(nodes), unlikeTorch(view, nodes)...)
+}
+
+// unloadable are the nodes whose torch is there and is not loaded by whoever imports it.
+func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
+	for _, node := range nodes {
+		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" {
+			findings = append(findings, checks.Finding{
+				Nodes: []string{node.Name}, Summary: "torch is there and cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
+				Remedy: []fix.Command{fix.On("%s -c 'import torch'", fix.Path(node.Python.Path)), fix.On("env | grep ^LD_; ulimit -v")},
+			})
+		}
+	}
+	return findings
+}
+
+// unlikeTorch compares releases, and builds where those agree.
+func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torchRelease
 	wanted.Install = func(pip fix.Pip, release string) fix.Command { return installTorch(pip, nodes, release) }
