@@ -48,9 +48,27 @@ func (p *page) diff(diffs []checks.FactDiff) {
 
 // Unshown are the differences between the nodes that no finding shows, folded for a person.
 func (w Words) Unshown() []checks.FactDiff {
-	return slices.DeleteFunc(Folded(w.report.Diff), func(d checks.FactDiff) bool {
+	diffs := slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
+	return slices.DeleteFunc(Folded(agreement.WithoutEchoedDiffs(diffs)), func(d checks.FactDiff) bool {
 		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
 	})
+}
+
+// isCovered is whether the nodes agree on a fact but for those on which findings cover it.
+func (w Words) isCovered(d checks.FactDiff) bool {
+	covered := map[string]bool{}
+	for _, f := range w.report.Findings {
+		if slices.ContainsFunc(f.Covers, func(of string) bool { return d.Fact == of || strings.HasPrefix(d.Fact, of+".") }) {
+			for _, node := range f.Nodes {
+				covered[node] = true
+			}
+		}
+	}
+	open := func(g checks.FactGroup) bool {
+		return slices.ContainsFunc(g.Nodes, func(node string) bool { return !covered[node] })
+	}
+	first := slices.IndexFunc(d.Groups, open)
+	return len(covered) > 0 && (first < 0 || !slices.ContainsFunc(d.Groups[first+1:], open))
 }
 
 // shows is whether a finding is about a fact, or tells of some node that is unlike most what

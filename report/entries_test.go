@@ -208,3 +208,30 @@ func TestChangesAreFolded(t *testing.T) {
 		}
 	}
 }
+
+// TestCoveredFactsAreNoDifference: what a finding has shown the cause of has no row, nor has
+// what repeats another fact.
+func TestCoveredFactsAreNoDifference(t *testing.T) {
+	odd := func(fact string, nodes ...string) checks.FactDiff {
+		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(`"a"`, "w1", "w2"), group(`"b"`, nodes...)}}
+	}
+	r := checks.Report{
+		Findings: []checks.Finding{
+			{Check: "gpu-driver-loads", Verdict: checks.Fail, Nodes: []string{"w3"}, Covers: []string{"nvml", "gpu.module"}},
+			{Check: "gpu-driver-loads", Verdict: checks.Fail, Nodes: []string{"w4"}, Covers: []string{"nvml", "gpu.module"}},
+		},
+		Diff: []checks.FactDiff{
+			odd("gpu.module", "w3"), odd("gpu.modules", "w3"), odd("nvml.cards.0.name", "w3", "w4"), odd("nvml.cards.1.name", "w3", "w5"),
+			odd("python.packages.torch", "w3"), odd("python.torch.version", "w3"),
+			{Fact: "nvml.driver", Groups: []checks.FactGroup{group(`""`, "w3", "w4"), group(`"550"`, "w1")}},
+			{Fact: "nvml.cuda", Groups: []checks.FactGroup{group(`"12.4"`, "w1"), group(`"12.2"`, "w2"), group(`""`, "w3")}},
+		},
+	}
+	var got []string
+	for _, d := range (Words{report: r}).Unshown() {
+		got = append(got, d.Fact)
+	}
+	if diff := cmp.Diff([]string{"gpu.modules", "nvml.cards.1.name", "python.packages.torch", "nvml.cuda"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
