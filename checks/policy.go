@@ -121,6 +121,7 @@ type Waiver struct {
 // Baseline is an earlier look at the fleet, which it is held against.
 type Baseline struct {
 	File  string // as the user named it, for the command that writes it anew
+	Via   string // what takes that to the nodes, as this run was told; "" for ssh
 	Head  *facts.Node
 	Nodes []facts.Node
 	// NotTried are the sections that nobody was to look at then, each with the reason.

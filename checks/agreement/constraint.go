@@ -134,7 +134,24 @@ func (c constraint) possible(about facts.Description) error {
 }
 
 func (c constraint) possibleNumber(about facts.Description) error {
-	low, high := leastOf(about), math.Inf(1)
+	low, high := c.span(about)
+	whole := isWhole(about)
+	excluded := slices.ContainsFunc(c.bounds, func(b bound) bool { return b.op == "!=" && low == high && b.number == low })
+	beyond := slices.ContainsFunc(c.bounds, func(b bound) bool {
+		return b.op == "<" && !whole && b.number <= low || b.op == ">" && math.IsInf(b.number, 1)
+	})
+	switch {
+	case low <= high && !excluded && !beyond:
+		return nil
+	case whole:
+		return fmt.Errorf("%q cannot be: no whole number from %v on is so", c.text, leastOf(about))
+	}
+	return fmt.Errorf("%q cannot be: no number from %v on is so", c.text, leastOf(about))
+}
+
+// span is from the least to the greatest number that the bounds let through.
+func (c constraint) span(about facts.Description) (low, high float64) {
+	low, high = leastOf(about), math.Inf(1)
 	whole := isWhole(about)
 	for _, b := range c.bounds {
 		above, below := b.number, b.number
@@ -153,17 +170,7 @@ func (c constraint) possibleNumber(about facts.Description) error {
 			high = min(high, below)
 		}
 	}
-	excluded := slices.ContainsFunc(c.bounds, func(b bound) bool { return b.op == "!=" && low == high && b.number == low })
-	beyond := slices.ContainsFunc(c.bounds, func(b bound) bool {
-		return b.op == "<" && !whole && b.number <= low || b.op == ">" && math.IsInf(b.number, 1)
-	})
-	switch {
-	case low <= high && !excluded && !beyond:
-		return nil
-	case whole:
-		return fmt.Errorf("%q cannot be: no whole number from %v on is so", c.text, leastOf(about))
-	}
-	return fmt.Errorf("%q cannot be: no number from %v on is so", c.text, leastOf(about))
+	return low, high
 }
 
 // leastOf is the least that a number can be. The kernel says -1 of what hangs at no NUMA

@@ -8,6 +8,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -81,6 +82,7 @@ func drifted(view checks.View) []checks.Finding {
 		}
 	}
 	findings = slices.Concat(findings, baseline.renamed(view, was), baseline.lost(view, was), baseline.headChanged(view, &left))
+	baseline.accept(view, findings)
 	return append(findings, left.finding()...)
 }
 
@@ -136,7 +138,6 @@ func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	case t.undo != nil:
 		f.Remedy = append(t.undo(d), f.Remedy...)
 	}
-	f.Remedy = append(f.Remedy, b.accept(d.view))
 	return f
 }
 
@@ -145,7 +146,7 @@ func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Finding {
 	if changes := b.judged(view, headChanges(b.Head, view.Head), left); len(changes) > 0 {
 		f := b.finding(view, view.Head, changes)
-		f.Nodes, f.Summary, f.Remedy = nil, "the launching machine changed since the baseline", append(f.Remedy, b.accept(view))
+		f.Nodes, f.Summary = nil, "the launching machine changed since the baseline"
 		return []checks.Finding{f}
 	}
 	for _, u := range unseenOnHead(b.Head, view.Head) {
@@ -248,14 +249,34 @@ func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// accept is the way out where single changes were meant.
-func (b baseline) accept(view checks.View) fix.Command {
-	return fix.Here("preflight snapshot %s --accept FACT -o %s   # for each FACT that was meant to change", b.hosts(view), fix.Path(b.File))
+// accept gives the findings of single changes the way out where these were meant: with the name
+// of what changed where that is one fact, for a report of several is read by one such line.
+func (b baseline) accept(view checks.View, findings []checks.Finding) {
+	isOfFacts := func(f checks.Finding) bool { return f.Fact != "" && !isAnotherMachine(f.Changes[0]) }
+	var changed []string
+	for _, f := range findings {
+		if isOfFacts(f) {
+			for _, c := range WithoutEchoes(f.Changes) {
+				changed = append(changed, c.Fact)
+			}
+		}
+	}
+	slices.Sort(changed)
+	changed = slices.Compact(changed)
+	way := fix.Here("preflight snapshot %s%s --accept FACT -o %s   # for each FACT that was meant to change", b.hosts(view), remedy.Again(view), fix.Path(b.File))
+	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // by which --accept means several
+		way = fix.Here("preflight snapshot %s%s --accept %s -o %s   # if this was meant", b.hosts(view), remedy.Again(view), fix.Word(changed[0]), fix.Path(b.File))
+	}
+	for i := range findings {
+		if isOfFacts(findings[i]) {
+			findings[i].Remedy = append(findings[i].Remedy, way)
+		}
+	}
 }
 
 // anew is the way out where all of it was meant: it writes the baseline again.
 func (b baseline) anew(view checks.View) fix.Command {
-	return fix.Here("preflight snapshot %s --normalize -o %s   # if this was meant", b.hosts(view), fix.Path(b.File))
+	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if this was meant", b.hosts(view), remedy.Again(view), fix.Path(b.File))
 }
 
 // hosts are the options that name the same nodes.

@@ -48,12 +48,14 @@ func undoPackages(d topicChange) []fix.Command {
 	return remedy.PipFix(d.view, unlike)
 }
 
+const setMTU = "sudo ip link set dev %s mtu %s   # until the next boot"
+
 // undoMTU sets the MTU that an interface had. One that came or went has none to go back to.
 func undoMTU(d topicChange) (commands []fix.Command) {
 	for _, c := range d.changes {
 		if !c.Came() && !c.Gone() {
 			name := mtuFact.FindStringSubmatch(c.Fact)[1]
-			commands = append(commands, fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Number(sizeIn(c.Before))))
+			commands = append(commands, fix.On(setMTU, fix.Name(name), fix.Number(sizeIn(c.Before))))
 		}
 	}
 	return commands

@@ -1,7 +1,9 @@
 package agreement
 
 import (
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -74,7 +76,7 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 			Summary: s.Fact + " is not what the policy states",
 			Got:     m.got,
 			Want:    s.wanted(),
-			Remedy:  []fix.Command{s.fix(view), s.otherwise()},
+			Remedy:  append(s.fix(view, m), s.otherwise()),
 		})
 	}
 	return findings
@@ -97,22 +99,64 @@ func (s *statement) otherwise() fix.Command {
 	return fix.Here("$EDITOR %s   # if this was meant: change what %s states", fix.Path(file), fix.Text(file+line))
 }
 
-// fix is the policy's own, else what installs such a package, else where a command would
-// come from: what to do to a node is the team's to say, and only they know it.
-func (s *statement) fix(view checks.View) fix.Command {
+// fix is the policy's own, else what gives the fact such a value, else where a command would
+// come from: what else to do to a node is the team's to say, and only they know it.
+func (s *statement) fix(view checks.View, m miss) []fix.Command {
+	if s.Fix != "" {
+		return []fix.Command{fix.Stated(s.Fix)}
+	}
+	way := s.install(view)
+	if at := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == m.node }); way == nil && at >= 0 {
+		way = s.give(&view.All[at], m.fact)
+	}
+	if way == nil {
+		return []fix.Command{fix.Note("no command is known; a fix: at %s would stand here", fix.Text(s.At))}
+	}
+	return way
+}
+
+// install has pip see to it that a package is as stated.
+func (s *statement) install(view checks.View) []fix.Command {
 	name, isPackage := strings.CutPrefix(s.Fact, compare.PackagePath(""))
 	wanted := strings.ReplaceAll(s.Is[0], " ", "")
 	switch {
-	case s.Fix != "":
-		return fix.Stated(s.Fix)
 	case !isPackage || strings.Contains(name, "*"):
-		return fix.Note("no command is known; a fix: at %s would stand here", fix.Text(s.At))
+		return nil
 	case wanted == absentWord:
-		return remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))
+		return []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))}
 	case !operator.MatchString(wanted):
 		wanted = "==" + wanted + s.allowed[0].bounds[0].further()
 	}
-	return remedy.Pip(view).Run("install %s", fix.Package(name+wanted))
+	return []fix.Command{remedy.Pip(view).Run("install %s", fix.Package(name+wanted))}
+}
+
+// give sets what a command sets: the checks of the same defect, which leave a node to the
+// policy that misses it, print the same ones.
+func (s *statement) give(node *facts.Node, fact string) []fix.Command {
+	amount, stated := s.nearest()
+	takes := func(value int64) bool { return s.takes(strconv.FormatInt(value, 10)) }
+	switch name := mtuFact.FindStringSubmatch(fact); {
+	case name != nil && name[1] != "*" && stated:
+		return []fix.Command{fix.On(setMTU, fix.Name(name[1]), fix.Number(amount))}
+	case fact == "shm.size" && stated:
+		return remedy.SizeSHM(node, amount, "")
+	case strings.HasPrefix(fact, "limits.memlock.") && takes(-1):
+		return remedy.RaiseMemlock(node)
+	case strings.HasPrefix(fact, "limits.nofile.") && takes(remedy.ManyFiles):
+		return remedy.RaiseOpenFiles(node)
+	}
+	return nil
+}
+
+// nearest is a number as stated, the least where there is one.
+func (s *statement) nearest() (amount int64, is bool) {
+	low, high := s.allowed[0].span(s.about)
+	for _, number := range []float64{low, high} {
+		if number > leastOf(s.about) && number < math.MaxInt64 && s.takes(strconv.FormatInt(int64(number), 10)) {
+			return int64(number), true
+		}
+	}
+	return 0, false
 }
 
 // demanded is whether the policy insists on a look: it names the nodes, or says that

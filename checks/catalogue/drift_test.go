@@ -179,3 +179,13 @@ func TestDriftExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestWrittenAnewByTheSameWay: a baseline that srun took us to is written by srun.
+func TestWrittenAnewByTheSameWay(t *testing.T) {
+	fleet := fleettest.Healthy(2)
+	was := checks.Baseline{File: "golden.json", Via: "srun", Nodes: fleettest.Healthy(1).Nodes}
+	report := engine.Evaluate([]checks.Check{agreement.Drift}, fleet.Fleet, fleet.Launch, checks.Policy{Baseline: &was})
+	if len(report.Findings) != 1 || !slices.ContainsFunc(report.Findings[0].Fix, func(line string) bool { return strings.Contains(line, "--via srun --normalize") }) {
+		t.Errorf("%+v", report.Findings)
+	}
+}

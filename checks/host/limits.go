@@ -8,8 +8,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/compare"
-	"preflight/checks/fix"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/launch/nccl"
 )
@@ -44,7 +44,7 @@ var MemlockLimit = checks.Check{
 				Summary: "the limit on locked memory is too low for RDMA",
 				Got:     bytesText(soft),
 				Want:    "unlimited",
-				Remedy:  raiseMemlock(node),
+				Remedy:  remedy.RaiseMemlock(node),
 			}
 			if soft >= littleMemlock {
 				f.Verdict, f.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
@@ -63,7 +63,7 @@ func memlockWithoutRDMA(v checks.View) []checks.Finding {
 		if !d.Split {
 			f := d.Finding("limits on locked memory")
 			odd := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
-			f.Verdict, f.Remedy = checks.Warn, raiseMemlock(v.Nodes[odd])
+			f.Verdict, f.Remedy = checks.Warn, remedy.RaiseMemlock(v.Nodes[odd])
 			findings = append(findings, f)
 		}
 	}
@@ -85,13 +85,6 @@ func usesRDMA(node *facts.Node, v checks.View) bool {
 		return network.Plugin != "" && len(node.IB.Devices) > 0
 	}
 	return true
-}
-
-func raiseMemlock(node *facts.Node) []fix.Command {
-	if ranks.ContainerOf(node) == "kubernetes" {
-		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
-	}
-	return raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
 }
 
 // fewFiles is the kernel's default soft limit. A rank that cannot have even
@@ -117,7 +110,7 @@ var OpenFilesLimit = checks.Check{
 			Summary: "the limit on open files is low",
 			Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
 			Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
-			Remedy:  raiseLimit(node, "nofile", fix.Code("nofile=1048576:1048576"), "1048576", "LimitNOFILE=1048576", fix.On("ulimit -Sn; ulimit -Hn   # in a new session")),
+			Remedy:  remedy.RaiseOpenFiles(node),
 		}
 		if below(limit.Hard, fewFiles) {
 			f.Verdict, f.Summary = checks.Fail, "the limit on open files is too low to connect to the peers"
@@ -138,18 +131,4 @@ func limitText(limit int64) string {
 		return "unlimited"
 	}
 	return fmt.Sprint(limit)
-}
-
-// raiseLimit sets a limit: a container's where it is started; that of ssh sessions by PAM,
-// and where sshd does without it by the unit that starts sshd. "*" is nobody's limit but
-// ordinary users'.
-func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
-	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
-		return []fix.Command{fix.Here("%s run --ulimit %s …   # start the container of {node} anew with this option", fix.Name(container), ulimit)}
-	}
-	return []fix.Command{
-		fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value)),
-		fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item)),
-		show,
-	}
 }

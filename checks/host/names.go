@@ -45,10 +45,11 @@ func judgeNames(view checks.View) []checks.Finding {
 	return findings
 }
 
-// unanswered is what a node got no answer for in time: not known where the launch looks
-// it up, and else no more than a name service that is slow.
+// unanswered is what a node got no answer for: not known where the launch looks
+// it up, and else no more than a name service that is slow or down.
 func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
 	var late []string
+	why := ""
 	for _, lookup := range node.Names.Lookups {
 		name := hostfile.Bare(lookup.Name)
 		switch {
@@ -56,7 +57,7 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node):
 			return names.Unanswered(node)
 		default:
-			late = append(late, name)
+			late, why = append(late, name), cmp.Or(why, lookup.Error)
 		}
 	}
 	if late == nil {
@@ -65,8 +66,8 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
 		Nodes:    []string{node.Name},
-		Summary:  "its name service gave no answer in time",
-		Got:      "none for " + hostfile.Fold(late),
+		Summary:  "its name service gave no answer",
+		Got:      strings.TrimSuffix("none for "+hostfile.Fold(late)+": "+why, ": "),
 		WouldSee: "nothing: no rank of this launch looks these names up",
 		Remedy:   []fix.Command{fix.On("time getent ahosts %s", fix.Host(late[0]))},
 	}}

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -182,19 +183,49 @@ func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
 }
 
-// Unanswered says which names a node got no answer for in time: they may well
+// Unanswered says which names a node got no answer for, and why not: they may well
 // resolve, so nothing is judged by them.
 func Unanswered(node *facts.Node) []checks.Finding {
-	var names []string
+	var asked, whys []string
+	isOwn := false
+	byWhy := map[string][]string{}
 	for _, lookup := range node.Names.Lookups {
-		if lookup.Unanswered {
-			names = append(names, hostfile.Bare(lookup.Name))
+		if !lookup.Unanswered {
+			continue
 		}
+		name, why := hostfile.Bare(lookup.Name), cmp.Or(lookup.Error, "no answer in time")
+		if byWhy[why] == nil {
+			whys = append(whys, why)
+		}
+		asked, byWhy[why] = append(asked, name), append(byWhy[why], name)
+		isOwn = isOwn || name == node.Names.Own
 	}
-	if names == nil {
+	if asked == nil {
 		return nil
 	}
-	return []checks.Finding{checks.UnknownFor(node, "names: no answer for "+hostfile.Fold(names)+" in time")}
+	var parts []string
+	for _, why := range whys {
+		parts = append(parts, hostfile.Fold(byWhy[why])+": "+why)
+	}
+	f := checks.UnknownFor(node, "names: cannot tell what a name leads to: "+strings.Join(parts, "; "))
+	f.Remedy = []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(asked[0]))}
+	if isOwn {
+		if listed := hostfile.Bare(node.Name); listed != node.Names.Own && !isAddress(listed) {
+			f.Remedy = append(f.Remedy, fix.On("sudo hostnamectl set-hostname %s   # if another hostname was not meant", fix.Host(listed)))
+		}
+		f.Remedy = append(f.Remedy, nameInHosts(node))
+	}
+	return []checks.Finding{f}
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+// nameInHosts has a node know its own name without asking anybody.
+func nameInHosts(node *facts.Node) fix.Command {
+	return fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))
 }
 
 // SplitName is a name that no majority of the nodes takes for one address.
@@ -246,7 +277,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 		case len(lookup.Addresses) == 0 && lookup.Name == own:
 			f.Summary = "its own hostname does not resolve"
 			f.Got = lookup.Error
-			f.Remedy = []fix.Command{fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))}
+			f.Remedy = []fix.Command{nameInHosts(node)}
 		default:
 			continue
 		}

@@ -113,6 +113,11 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that reports it
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
+		if takesOwnName {
+			for _, f := range names.Unanswered(node) {
+				return m, f.Summary // in the words of host-names
+			}
+		}
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)

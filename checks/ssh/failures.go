@@ -170,7 +170,8 @@ var failures = map[string]map[string]failure{
 			fix: []fix.Command{
 				fix.Here("ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write"),
 				fix.Here("chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there"),
-				fix.Console("sudo passwd -S {user}; sudo usermod -U {user}   # there, if it says L: sshd without PAM lets nobody into a locked account"),
+				fix.Console("sudo passwd -S {user}   # there: with L sshd without PAM lets nobody into the account"),
+				fix.Console("sudo usermod -p '*' {user}   # there, if it says L: open for keys, closed for passwords; -U unlocks no account without one"),
 				remedy.LastLogin,
 			},
 		},

@@ -81,6 +81,9 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 // baselineOf is a saved run as drift compares with it.
 func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Baseline {
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
+	if c.Via != viaAuto {
+		baseline.Via = c.Via
+	}
 	if p.HostsFile == "" {
 		return baseline
 	}

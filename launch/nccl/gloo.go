@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -51,7 +52,7 @@ func ownName(node *facts.Node) Choice {
 	own := node.Names.Own
 	addresses, known := launch.LookedUp(node.Names, own)
 	if !known {
-		return Choice{Rule: fmt.Sprintf("not known: what its own name %s resolves to was not seen", own)}
+		return Choice{Rule: fmt.Sprintf("not known: what its own name %s resolves to was not seen%s", own, unanswered(node.Names, own))}
 	}
 	held := launch.HeldAddresses(node)
 	for _, address := range addresses {
@@ -65,6 +66,16 @@ func ownName(node *facts.Node) Choice {
 	}
 	return Choice{Interface: loopbackName(node.Net), Address: "127.0.0.1",
 		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own)}
+}
+
+// unanswered is why a node got no answer for a name, as what follows a statement.
+func unanswered(names *facts.Names, host string) string {
+	for _, lookup := range names.Lookups {
+		if hostfile.Bare(lookup.Name) == host && lookup.Unanswered && lookup.Error != "" {
+			return ": " + lookup.Error
+		}
+	}
+	return ""
 }
 
 func loopbackName(net *facts.Net) string {

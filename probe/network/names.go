@@ -128,10 +128,15 @@ func lookupProblem(err error) string {
 		return fmt.Sprintf("no answer from name server %s within %s", dns.Server, lookupLimit)
 	case dns.IsTimeout:
 		return fmt.Sprintf("no answer from the name service within %s", lookupLimit)
-	case dns.Server != "":
-		return fmt.Sprintf("name server %s: %s", dns.Server, dns.Err)
 	}
-	return dns.Err
+	problem := dns.Err
+	if dns.Server != "" {
+		problem = fmt.Sprintf("name server %s: %s", dns.Server, dns.Err)
+	}
+	if dns.IsTemporary {
+		problem += " (Temporary failure in name resolution)" // as getaddrinfo has it, EAI_AGAIN
+	}
+	return problem
 }
 
 // hostsTraps are the lines of /etc/hosts that give the machine's own name a

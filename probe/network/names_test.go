@@ -152,7 +152,7 @@ func TestLookupProblem(t *testing.T) {
 		{&net.DNSError{Err: "no such host", IsNotFound: true, Server: "10.0.0.53:53"}, "no such host"},
 		{&net.DNSError{Err: "i/o timeout", IsTimeout: true, Server: "10.0.0.53:53"}, "no answer from name server 10.0.0.53:53 within 3s"},
 		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, "no answer from the name service within 3s"},
-		{&net.DNSError{Err: "server misbehaving", Server: "10.0.0.53:53", IsTemporary: true}, "name server 10.0.0.53:53: server misbehaving"},
+		{&net.DNSError{Err: "server misbehaving", Server: "10.0.0.53:53", IsTemporary: true}, "name server 10.0.0.53:53: server misbehaving (Temporary failure in name resolution)"},
 		{fmt.Errorf("asked: %w", context.DeadlineExceeded), "no answer from the name service within 3s"},
 		{errors.New("getent: symbol lookup error"), "getent: symbol lookup error"},
 	}

@@ -1,0 +1,40 @@
+package remedy
+
+import (
+	"strconv"
+
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+// RaiseMemlock lifts the limit on locked memory.
+func RaiseMemlock(node *facts.Node) []fix.Command {
+	if ranks.ContainerOf(node) == "kubernetes" {
+		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
+	}
+	return raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
+}
+
+// ManyFiles is what RaiseOpenFiles makes the limit, soft and hard.
+const ManyFiles = 1 << 20
+
+// RaiseOpenFiles makes room for the files and sockets of any launch.
+func RaiseOpenFiles(node *facts.Node) []fix.Command {
+	limit := strconv.Itoa(ManyFiles)
+	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
+}
+
+// raiseLimit sets a limit: a container's where it is started; that of ssh sessions by PAM,
+// and where sshd does without it by the unit that starts sshd. "*" is nobody's limit but
+// ordinary users'.
+func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
+	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
+		return []fix.Command{fix.Here("%s run --ulimit %s …   # start the container of {node} anew with this option", fix.Name(container), ulimit)}
+	}
+	return []fix.Command{
+		fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value)),
+		fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item)),
+		show,
+	}
+}
