@@ -71,8 +71,8 @@ func (w Words) isCovered(d checks.FactDiff) bool {
 	return len(covered) > 0 && (first < 0 || !slices.ContainsFunc(d.Groups[first+1:], open))
 }
 
-// shows is whether a finding is about a fact, or tells of some node that is unlike most what
-// it has there: the value, or the name of what only some have, stands among what was got, of
+// shows is whether a finding is about a fact, or tells of some node that is unlike most, or
+// of all that are most, what it has there: the value, or the name of what only some have, stands among what was got, of
 // a section that its check looks at.
 func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
@@ -82,11 +82,14 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Verdict == checks.Unknown || !slices.Contains(check.Needs, compare.SectionOf(d.Fact)) {
 		return false
 	}
-	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool {
-		isOf := func(node string) bool { return slices.Contains(f.Nodes, node) }
-		entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
-		return slices.ContainsFunc(g.Nodes, isOf) && (hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry))
-	})
+	entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
+	tells := func(g checks.FactGroup) bool { return hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry) }
+	named := func(node string) bool { return slices.Contains(f.Nodes, node) }
+	unnamed := func(node string) bool { return !named(node) }
+	if most := d.Groups[0]; !slices.ContainsFunc(most.Nodes, unnamed) && tells(most) {
+		return true
+	}
+	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool { return slices.ContainsFunc(g.Nodes, named) && tells(g) })
 }
 
 // hasWord is whether a text has a word, or several, with nothing of another one around.

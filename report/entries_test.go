@@ -235,3 +235,23 @@ func TestCoveredFactsAreNoDifference(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestWhatMostHaveIsShownWhereAllOfThemAreNamed: of two nodes that differ nobody is most.
+func TestWhatMostHaveIsShownWhereAllOfThemAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		named []string
+		shown int
+	}{"the one of two": {[]string{"w1"}, 0}, "all of most": {[]string{"w1", "w2"}, 0}, "one of most": {[]string{"w1"}, 1}} {
+		most := []string{"w1"}
+		if name != "the one of two" {
+			most = []string{"w1", "w2"}
+		}
+		r := checks.Report{
+			Findings: []checks.Finding{{Check: "shm-size", Verdict: checks.Warn, Nodes: c.named, Got: "64 MiB"}},
+			Diff:     []checks.FactDiff{{Fact: "shm.size", Groups: []checks.FactGroup{group("67108864", most...), group("17179869184", "w3")}}},
+		}
+		if got := len((Words{report: r}).Unshown()); got != c.shown {
+			t.Errorf("%s: %d differences are shown, want %d", name, got, c.shown)
+		}
+	}
+}
