@@ -83,7 +83,9 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 		return false
 	}
 	entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
-	tells := func(g checks.FactGroup) bool { return hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry) }
+	tells := func(g checks.FactGroup) bool {
+		return hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry)
+	}
 	named := func(node string) bool { return slices.Contains(f.Nodes, node) }
 	unnamed := func(node string) bool { return !named(node) }
 	if most := d.Groups[0]; !slices.ContainsFunc(most.Nodes, unnamed) && tells(most) {
