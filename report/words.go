@@ -93,12 +93,9 @@ func (w Words) briefly(names []string) string {
 // Conclusion is the verdict as a sentence, and whom it is about.
 func (w Words) Conclusion() string {
 	r := w.report
-	count := map[checks.Verdict]int{}
+	count := w.Counted()
 	failing := map[string]bool{}
 	for _, f := range r.Findings {
-		if !w.countsElsewhere(f) {
-			count[f.Verdict]++
-		}
 		for _, node := range f.Nodes {
 			failing[node] = failing[node] || f.Verdict == checks.Fail
 		}
@@ -133,6 +130,17 @@ func (w Words) Conclusion() string {
 }
 
 // countsElsewhere is whether another finding tells of the cause of one, and is as grave.
+// Counted is how many findings there are of each verdict, one cause counted once.
+func (w Words) Counted() map[checks.Verdict]int {
+	count := map[checks.Verdict]int{}
+	for _, f := range w.report.Findings {
+		if !w.countsElsewhere(f) {
+			count[f.Verdict]++
+		}
+	}
+	return count
+}
+
 func (w Words) countsElsewhere(f checks.Finding) bool {
 	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
 		return other.Check == f.SharesCause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)

@@ -13,11 +13,9 @@ type tally struct {
 	Words   string // "7 problems"
 }
 
-func tallied(findings []finding, unknowns []unknown) (all []tally) {
-	count := map[checks.Verdict]int{checks.Unknown: len(unknowns)}
-	for _, f := range findings {
-		count[f.Verdict]++
-	}
+func tallied(w report.Words, unknowns []unknown) (all []tally) {
+	count := w.Counted()
+	count[checks.Unknown] = len(unknowns)
 	for _, v := range []struct {
 		verdict checks.Verdict
 		noun    string
