@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -49,9 +50,61 @@ func (p *page) diff(diffs []checks.FactDiff) {
 // Unshown are the differences between the nodes that no finding shows, folded for a person.
 func (w Words) Unshown() []checks.FactDiff {
 	diffs := slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
-	return slices.DeleteFunc(Folded(agreement.WithoutEchoedDiffs(diffs)), func(d checks.FactDiff) bool {
+	return slices.DeleteFunc(w.foldRenamed(Folded(agreement.WithoutEchoedDiffs(diffs))), func(d checks.FactDiff) bool {
 		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
 	})
+}
+
+// foldRenamed makes one row of an interface that has another name on some nodes, known by the
+// networks that its addresses are in, as MAC addresses are one's own.
+func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
+	gone := map[string]bool{}
+	folded := slices.Clone(diffs)
+	for i, usual := range diffs {
+		for _, other := range diffs {
+			if gone[usual.Fact] || gone[other.Fact] || !w.isRenamed(usual, other) {
+				continue
+			}
+			gone[other.Fact] = true
+			folded[i].Groups = slices.Clone(usual.Groups)
+			for n, d := range []checks.FactDiff{usual, other} {
+				folded[i].Groups[n].Value, _ = json.Marshal(strings.TrimPrefix(d.Fact, interfacePath)) // a text has no error
+			}
+		}
+	}
+	return slices.DeleteFunc(folded, func(d checks.FactDiff) bool { return gone[d.Fact] })
+}
+
+const interfacePath = "net.interfaces."
+
+// isRenamed is whether most nodes have one interface and all others have another, of the
+// same networks.
+func (w Words) isRenamed(usual, other checks.FactDiff) bool {
+	isEntry := func(d checks.FactDiff) bool { return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d) }
+	if !isEntry(usual) || !isEntry(other) || Absent(usual.Groups[0]) || !Absent(other.Groups[0]) ||
+		!slices.Equal(usual.Groups[0].Nodes, other.Groups[0].Nodes) || !slices.Equal(usual.Groups[1].Nodes, other.Groups[1].Nodes) {
+		return false
+	}
+	networks := w.networksOf(strings.TrimPrefix(usual.Fact, interfacePath))
+	return networks != nil && slices.Equal(networks, w.networksOf(strings.TrimPrefix(other.Fact, interfacePath)))
+}
+
+// networksOf are those that an interface of a name has addresses of, on any node.
+func (w Words) networksOf(name string) (networks []string) {
+	for _, node := range w.report.Nodes {
+		if node.Net == nil {
+			continue
+		}
+		for _, nic := range node.Net.Interfaces {
+			for _, address := range nic.Addresses {
+				if prefix, err := netip.ParsePrefix(address); err == nil && nic.Name == name && !prefix.Addr().IsLinkLocalUnicast() {
+					networks = append(networks, prefix.Masked().String())
+				}
+			}
+		}
+	}
+	slices.Sort(networks)
+	return slices.Compact(networks)
 }
 
 // isCovered is whether the nodes agree on a fact but for those on which findings cover it.

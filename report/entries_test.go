@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -206,6 +207,29 @@ func TestChangesAreFolded(t *testing.T) {
 		if got := strings.Contains(out.String(), "nvml.cards.[0-1] "); got == style.Verbose {
 			t.Errorf("verbose %t:\n%s", style.Verbose, out.String())
 		}
+	}
+}
+
+// TestRenamedInterfaceIsOneDifference, where its addresses tell.
+func TestRenamedInterfaceIsOneDifference(t *testing.T) {
+	diffs := func(usual, other string) []checks.FactDiff {
+		return []checks.FactDiff{
+			{Fact: "net.interfaces." + other, Groups: []checks.FactGroup{group("null", "w1", "w2"), group(`"present"`, "w3")}},
+			{Fact: "net.interfaces." + usual, Groups: []checks.FactGroup{group(`"present"`, "w1", "w2"), group("null", "w3")}},
+		}
+	}
+	var w Words
+	for i, name := range []string{"eth0", "eth0", "enp4s0"} {
+		nic := facts.Interface{Name: name, Addresses: []string{fmt.Sprintf("10.0.0.%d/24", i+1), "fe80::1/64"}}
+		mgmt := facts.Interface{Name: "mgmt" + fmt.Sprint(i/2), Addresses: []string{fmt.Sprintf("10.%d.0.9/24", 1+i/2)}}
+		w.report.Nodes = append(w.report.Nodes, facts.Node{Name: fmt.Sprint("w", i+1), Facts: facts.Facts{Net: &facts.Net{Interfaces: []facts.Interface{nic, mgmt}}}})
+	}
+	want := []checks.FactDiff{{Fact: "net.interfaces.eth0", Groups: []checks.FactGroup{group(`"eth0"`, "w1", "w2"), group(`"enp4s0"`, "w3")}}}
+	if diff := cmp.Diff(want, w.foldRenamed(diffs("eth0", "enp4s0"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(diffs("mgmt0", "mgmt1"), w.foldRenamed(diffs("mgmt0", "mgmt1"))); diff != "" {
+		t.Errorf("of other networks (-want +got):\n%s", diff)
 	}
 }
 

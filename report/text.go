@@ -169,12 +169,12 @@ func (p *page) faint(text string) string {
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
 func (p *page) findings(all []checks.Finding) {
-	changed := slices.IndexFunc(all, hasChanges)
+	drift, at := p.Drift(p.style.Verbose)
 	for i, f := range all {
 		switch {
-		case i == changed:
-			p.drift(slices.DeleteFunc(slices.Clone(all), func(f checks.Finding) bool { return !hasChanges(f) }))
-		case f.Verdict != checks.Unknown && !hasChanges(f):
+		case i == at:
+			p.drift(drift)
+		case f.Verdict != checks.Unknown && !HasChanges(f):
 			p.finding(f)
 		}
 	}

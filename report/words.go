@@ -93,31 +93,27 @@ func (w Words) briefly(names []string) string {
 // Conclusion is the verdict as a sentence, and whom it is about.
 func (w Words) Conclusion() string {
 	r := w.report
-	count := map[checks.Verdict]int{}
-	breaking, disagreeing := tallied{}, tallied{}
+	count := w.Counted()
+	var breaking, disagreeing []checks.Finding
 	for _, f := range r.Findings {
-		if w.countsElsewhere(f) {
-			continue
-		}
-		count[f.Verdict]++
-		if f.Verdict != checks.Fail {
+		if w.countsElsewhere(f) || f.Verdict != checks.Fail {
 			continue
 		}
 		if check, _ := catalogue.Lookup(f.Check); check.Agreed {
-			disagreeing.add(f)
+			disagreeing = append(disagreeing, f)
 		} else {
-			breaking.add(f)
+			breaking = append(breaking, f)
 		}
 	}
 	var text string
 	switch {
 	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
 		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
-	case r.Verdict == checks.Fail && breaking.findings == 0:
+	case r.Verdict == checks.Fail && breaking == nil:
 		text = "not as agreed: " + w.problems(disagreeing)
 	case r.Verdict == checks.Fail:
 		text = "this launch will not work: " + w.problems(breaking)
-		if disagreeing.findings > 0 {
+		if disagreeing != nil {
 			text += "; not as agreed: " + w.problems(disagreeing)
 		}
 	case r.Verdict == checks.Unknown:
@@ -134,6 +130,17 @@ func (w Words) Conclusion() string {
 	return text
 }
 
+// Counted is how many findings there are of each verdict, one cause counted once.
+func (w Words) Counted() map[checks.Verdict]int {
+	count := map[checks.Verdict]int{}
+	for _, f := range w.report.Findings {
+		if !w.countsElsewhere(f) {
+			count[f.Verdict]++
+		}
+	}
+	return count
+}
+
 // countsElsewhere is whether another finding tells of the cause of one, and is as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
 	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
@@ -141,31 +148,15 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
-// tallied are findings of a kind, and the nodes that they are about.
-type tallied struct {
-	findings int
-	nodes    map[string]bool
-}
-
-func (t *tallied) add(f checks.Finding) {
-	t.findings++
-	if t.nodes == nil {
-		t.nodes = map[string]bool{}
-	}
-	for _, node := range f.Nodes {
-		t.nodes[node] = true
-	}
-}
-
 // problems says how many there are, and on which of the fleet's nodes.
-func (w Words) problems(t tallied) string {
+func (w Words) problems(found []checks.Finding) string {
 	var names []string
 	for _, node := range w.report.Nodes {
-		if t.nodes[node.Name] {
+		if slices.ContainsFunc(found, func(f checks.Finding) bool { return slices.Contains(f.Nodes, node.Name) }) {
 			names = append(names, node.Name)
 		}
 	}
-	text := Plural(t.findings, "problem")
+	text := Plural(len(found), "problem")
 	if len(names) > 0 {
 		text += " on " + w.briefly(names)
 	}
