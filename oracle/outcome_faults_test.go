@@ -82,6 +82,7 @@ var faults = []planted{
 	{name: "hostname-localhost-first", steps: sh("w1", "hostname localhost"), dies: "pdsh c10d"},
 	{name: "hostname-localhost-last", steps: sh("w2", "hostname localhost"), dies: "pdsh"},
 	{name: "own-name-ipv6-loopback", steps: sh("w2", "echo '::1 w2' >>/etc/hosts"), dies: "pdsh"},
+	{name: "names-of-unused-ipv6", steps: sh("everywhere", "echo fd00::1 w1 >>/etc/hosts; echo fd00::2 w2 >>/etc/hosts"), trains: "pdsh c10d"},
 	{name: "names-in-capitals", files: map[string]string{"hostfile": "W1 slots=1\nW2 slots=1\n"}, trains: "pdsh"},
 	{name: "hostfile-of-addresses", files: map[string]string{"hostfile": "10.77.1.1 slots=1\n10.77.1.2 slots=1\n"}, trains: "openmpi"},
 	{name: "hostfile-line-ends", files: map[string]string{"hostfile": "w1 slots=1\r\nw2 slots=1\r\n"}, trains: "pdsh"},
@@ -108,6 +109,7 @@ var faults = []planted{
 	{name: "interface-renamed", steps: change("w2", renameNIC), trains: "c10d pdsh", dies: "openmpi"},
 	{name: "docker0-first", steps: change("w1", (*testhosts.Node).AddDocker0First), trains: "c10d", dies: "openmpi"},
 	{name: "docker0-first-on-last", steps: change("w2", (*testhosts.Node).AddDocker0First), trains: "pdsh static"},
+	{name: "docker0-everywhere", steps: change("nodes", (*testhosts.Node).AddDocker0), trains: "pdsh openmpi"},
 	{name: "store-dropped", steps: change("w1", drop("29400,29500")), dies: "pdsh c10d static"},
 	{name: "all-but-store-dropped", steps: change("w1", drop("1:21,23:29499,29501:65535")), dies: "static"},
 	{name: "ephemeral-dropped-at-first", steps: change("w1", drop(testhosts.Ephemeral)), dies: "pdsh"},
@@ -117,6 +119,7 @@ var faults = []planted{
 	{name: "no-routes", steps: change("w2", (*testhosts.Node).LoseRoutes), dies: "pdsh static"},
 	{name: "narrow-path", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.NarrowPath(1300) }), dies: "static"},
 	{name: "mtu-smaller", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) }), trains: "static"},
+	{name: "mtu-larger", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), trains: "static"},
 
 	{name: "master-port-held", steps: change("w1", hold(29500)), trains: "c10d", dies: "pdsh static openmpi"},
 	{name: "master-port-held-at-last", steps: change("w2", hold(29500)), trains: "pdsh"},
