@@ -80,25 +80,24 @@ func isTemporary(place facts.Place) bool { return place.Role == "tmp" }
 // torch/distributed/elastic/multiprocessing/api.py, DefaultLogsSpecs.
 func lacksTemporary(v checks.View, node *facts.Node) (wouldSee string) {
 	var needed []string
-	switch {
-	case v.Launch.StartedBy().SessionDirectory:
-		needed, wouldSee = []string{"tmp"}, "A call to mkdir was unable to create the desired directory: …/ompi.{node}.0"
+	space := int64(4 << 10) // the page that the four bytes take
+	switch session := v.Launch.StartedBy().SessionSpace; {
+	case session > 0:
+		space, needed, wouldSee = session, []string{"tmp"}, "A call to mkdir was unable to create the desired directory: …/ompi.{node}.0, or PMIX ERROR: OUT-OF-RESOURCE"
 	case v.Launch.Torchrun():
 		needed, wouldSee = []string{"tmp", "var-tmp", "workdir"}, "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', …]"
 	default:
 		return ""
 	}
 	places := slices.DeleteFunc(slices.Clone(node.Disk.Places), func(p facts.Place) bool { return !slices.Contains(needed, p.Role) })
-	if len(places) < len(needed) || slices.ContainsFunc(places, takesFiles) {
+	takes := func(place facts.Place) bool {
+		hasInodes := place.FreeInodes > 0 || !slices.Contains(ranks.CountInodes, place.FSType)
+		return place.Problem != "" || place.Writable && !place.ReadOnly && place.Free >= space && hasInodes
+	}
+	if len(places) < len(needed) || slices.ContainsFunc(places, takes) {
 		return ""
 	}
 	return wouldSee
-}
-
-// takesFiles is whether a file, if only a small one, can be written to a place.
-func takesFiles(place facts.Place) bool {
-	const page = 4096
-	return place.Problem != "" || place.Writable && !place.ReadOnly && place.Free >= page && (place.FreeInodes > 0 || !slices.Contains(ranks.CountInodes, place.FSType))
 }
 
 func fileSystems(places []facts.Place) [][]facts.Place {

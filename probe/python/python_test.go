@@ -176,14 +176,14 @@ func TestUnloadable(t *testing.T) {
 func TestScriptError(t *testing.T) {
 	for name, want := range map[string]string{
 		"good.py":    "",
-		"cut.py":     "'(' was never closed (cut.py, line 2)",
+		"cut.py":     "invalid syntax (cut.py, line 2)",
 		"archive.py": "",
 		"run.sh":     "",
 		"none.py":    "",
 	} {
 		o := fixture.Write(t, machine.Options{}, map[string]string{
 			"/srv/good.py":    "import sys\nsys.exit(3)\n",
-			"/srv/cut.py":     "import sys; print('here')\nimport_(\n",
+			"/srv/cut.py":     "import sys; print('here')\ndef :\n",
 			"/srv/archive.py": "PK\x03\x04\x00",
 			"/srv/run.sh":     "exec (\n",
 		})
