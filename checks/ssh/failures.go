@@ -170,8 +170,8 @@ var failures = map[string]map[string]failure{
 			fix: []fix.Command{
 				fix.Here("ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write"),
 				fix.Here("chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there"),
-				fix.Console("sudo passwd -S {user}   # there: with L sshd without PAM lets nobody into the account"),
-				fix.Console("sudo usermod -p '*' {user}   # there, if it says L: open for keys, closed for passwords; -U unlocks no account without one"),
+				fix.Console("sudo passwd -S {user}   # there: L is a locked account, into which sshd without PAM lets nobody"),
+				fix.Console("sudo passwd -u {user} || sudo usermod -p '*' {user}   # there, if it says L; the * is for one that never had a password: it takes keys and no password"),
 				remedy.LastLogin,
 			},
 		},
