@@ -259,6 +259,15 @@ var failures = map[string]map[string]failure{
 			got:     "{tried}",
 			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
 		},
+		"no-programs": {
+			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
+			got:     "{tried}",
+			fix: []fix.Command{
+				fix.On("echo $PATH; /bin/grep -ns PATH= ~/.bashrc ~/.bash_profile ~/.profile ~/.zshenv ~/.ssh/environment /etc/environment /etc/bash.bashrc /etc/zshenv"),
+				fix.Note("in that file on {nodes} let the line add to PATH, as in PATH=/opt:$PATH"),
+			},
+			wouldSee: "bash: line 1: …: command not found, of whatever the ranks start by its name",
+		},
 		"disk-full": {
 			summary:  "has no space left in any directory we may write",
 			got:      "{tried}",
