@@ -33,7 +33,7 @@ func (f *Facts) Lasting() map[string]any {
 	}
 	if f.Python != nil {
 		python := *f.Python
-		python.SysPath = f.Python.InstalledPath(f.WorkDir())
+		python.SysPath = f.Python.InstalledPath(f.LaunchedFrom()...)
 		most.Python = &python
 	}
 	for _, section := range Momentary {
@@ -71,6 +71,15 @@ func (f *Facts) WorkDir() string {
 		return ""
 	}
 	return f.Files.WorkDir.Path
+}
+
+// LaunchedFrom are the directories that a launch may have its interpreter begin in: where it
+// works, or home, where a login begins and stays if that directory is not there.
+func (f *Facts) LaunchedFrom() (directories []string) {
+	if f.Host != nil {
+		directories = append(directories, f.Host.Home)
+	}
+	return append(directories, f.WorkDir())
 }
 
 // InstalledPath is sys.path without the directories that launches were started from: the

@@ -113,6 +113,8 @@ func (e *ending) explainDirectories() *Error {
 	all := strings.Join(e.tried, "; ")
 	cause, text := NoDirectory, "no private directory for our binary: "
 	switch {
+	case noProgram.MatchString(all):
+		cause, text = NoPrograms, "PATH leads to no mkdir, ls and the like: "
 	case containsAny(all, fullWords):
 		cause, text = DiskFull, "no space for our binary: "
 	case strings.Contains(all, noexecMark):
@@ -243,6 +245,10 @@ var lostShell = regexp.MustCompile(`^/[^ ;]+: (No such file or directory|Permiss
 
 // notText matches what escape makes of bytes that are in no text.
 var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
+
+// noProgram is what a shell says of what deliver.sh runs first in any directory: dash, bash
+// and busybox's ash.
+var noProgram = regexp.MustCompile(`\b(mkdir|ls|cat): (command )?not found`)
 
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"

@@ -64,6 +64,7 @@ const (
 	NotInJob       Cause = "not-in-job"   // Slurm's job has not this node
 	StepFailed     Cause = "step-failed"  // Slurm starts nothing there, or took the step away
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
+	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
 	NoExec         Cause = "noexec"       // Detail tried
 	NoUnpacker     Cause = "no-unpacker"  // no gzip there

@@ -128,6 +128,16 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
+// TestNoPrograms: where a start-up file has spoiled PATH no directory is to blame.
+func TestNoPrograms(t *testing.T) {
+	fixture.NoLeaks(t)
+	n := &fixture.Node{Home: t.TempDir(), Env: []string{"PATH=/opt"}}
+	_, _, err := start(t, n, 20*time.Second)
+	if err == nil || err.Stage != StageDeliver || err.Cause != NoPrograms {
+		t.Fatalf("got %v, want deliver: %s", err, NoPrograms)
+	}
+}
+
 // What another user could have put in the place of our binary is not run, and
 // does not stand in the way.
 func TestPlantedBinaryIsNotRun(t *testing.T) {

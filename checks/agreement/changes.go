@@ -192,7 +192,7 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 		}
 	case facts.SectionPython:
 		delete(values, "python.sys_path")
-		if paths := node.Python.InstalledPath(node.WorkDir(), other.WorkDir()); len(paths) > 0 {
+		if paths := node.Python.InstalledPath(append(node.LaunchedFrom(), other.LaunchedFrom()...)...); len(paths) > 0 {
 			values["python.sys_path"] = string(quoted(paths))
 		}
 	}

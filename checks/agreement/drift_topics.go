@@ -31,6 +31,9 @@ type topicChange struct {
 	changes      []checks.Change
 }
 
+// NodesTopic is that of nodes which came, went or have another name.
+const NodesTopic = "nodes"
+
 // topics are tried in this order, and together take every fact: what is left over is
 // the last one's.
 var topics = []topic{
@@ -51,7 +54,7 @@ var topics = []topic{
 	{"compilers", "the compilers", regexp.MustCompile(`^toolchain\.`), nil},
 	{"ssh", "the way in by ssh", regexp.MustCompile(`^ssh\.`), nil},
 	{"launcher", "the launching machine", regexp.MustCompile(`^launcher\.`), nil},
-	{"nodes", "the nodes", regexp.MustCompile(`^(name)?$`), nil},
+	{NodesTopic, "the nodes", regexp.MustCompile(`^(name)?$`), nil},
 	{"others", "something else", regexp.MustCompile(``), nil},
 }
 

@@ -3,6 +3,7 @@ package agreement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,7 +46,10 @@ func PathPattern(path, star string) *regexp.Regexp {
 // unknownFact names the fact that was likely meant: one with the same last word
 // ("gpu.driver" for nvml.driver) before one that is spelt alike.
 func unknownFact(path string) error {
-	var paths, namesakes []string
+	if slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) {
+		return &UnknownFactError{fmt.Sprintf("%q is each node's own, so that nothing can be stated of it: --baseline holds every node to what it had", path)}
+	}
+	paths, namesakes := slices.Collect(maps.Keys(shorthands)), []string{}
 	last := path[strings.LastIndexByte(path, '.')+1:]
 	for _, d := range knownFacts() {
 		paths = append(paths, d.Path)

@@ -77,7 +77,7 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	planned := proof.Attended(m.view.All, proof.RendezvousOf)
 	switch {
 	case shared:
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, an address that other nodes hold too", m.place(holder)), "each node calls itself there")}
+		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, %s", m.place(holder), alsoHeld(m.view, address.String(), []string{m.first.Name})), "each node calls itself there")}
 	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():

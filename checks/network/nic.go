@@ -67,7 +67,11 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 		f.Nodes = append(f.Nodes, m.node.Name)
 		addresses = append(addresses, m.choice.Address)
 	}
-	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, choiceText(first.choice, addresses), first.fault)
+	fault := first.fault
+	if fault == heldTwice {
+		fault = alsoHeld(p.view, first.choice.Address, f.Nodes)
+	}
+	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, choiceText(first.choice, addresses), fault)
 	if first.choice.Error != "" {
 		f.Summary, f.WouldSee = p.library+" finds no interface to use", first.choice.Error
 	}
@@ -79,7 +83,12 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	}
 	f.Want, f.Remedy = p.remedy(first.node)
 	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
-		f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, strings.TrimPrefix(f.Want, peer.Interface))
+		if reason, is := strings.CutPrefix(f.Want, peer.Interface); is {
+			f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, reason)
+		}
+	}
+	if first.fault == heldTwice && first.choice.Interface == names.PeerInterface(first.node) {
+		f.Remedy = append(f.Remedy, takeAway(p.view, first.choice.Address)...)
 	}
 	return f
 }

@@ -159,7 +159,7 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	case at.Name != "" && !at.Up:
 		return "which is down"
 	case p.shared[address] > 1:
-		return "an address that other nodes hold too"
+		return heldTwice
 	case address.Is6() && address.IsLinkLocalUnicast():
 		return "which has a link-local address only"
 	case address.Is6() && !p.isIPv6:

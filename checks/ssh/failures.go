@@ -170,8 +170,8 @@ var failures = map[string]map[string]failure{
 			fix: []fix.Command{
 				fix.Here("ls -ld ~{user} ~{user}/.ssh ~{user}/.ssh/authorized_keys   # on {node}'s console: sshd ignores keys that others may write"),
 				fix.Here("chmod go-w ~{user} && chmod 700 ~{user}/.ssh && chmod 600 ~{user}/.ssh/authorized_keys   # there"),
-				fix.Console("sudo passwd -S {user}   # there: with L sshd without PAM lets nobody into the account"),
-				fix.Console("sudo usermod -p '*' {user}   # there, if it says L: open for keys, closed for passwords; -U unlocks no account without one"),
+				fix.Console("sudo passwd -S {user}   # there: L is a locked account, into which sshd without PAM lets nobody"),
+				fix.Console("sudo passwd -u {user} || sudo usermod -p '*' {user}   # there, if it says L; the * is for one that never had a password: it takes keys and no password"),
 				remedy.LastLogin,
 			},
 		},
@@ -258,6 +258,15 @@ var failures = map[string]map[string]failure{
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",
 			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
+		},
+		"no-programs": {
+			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
+			got:     "{tried}",
+			fix: []fix.Command{
+				fix.On("echo $PATH; /bin/grep -ns PATH= ~/.bashrc ~/.bash_profile ~/.profile ~/.zshenv ~/.ssh/environment /etc/environment /etc/bash.bashrc /etc/zshenv"),
+				fix.Note("in that file on {nodes} let the line add to PATH, as in PATH=/opt:$PATH"),
+			},
+			wouldSee: "bash: line 1: …: command not found, of whatever the ranks start by its name",
 		},
 		"disk-full": {
 			summary:  "has no space left in any directory we may write",

@@ -47,6 +47,7 @@ var met = map[string]facts.SSH{
 	"not-in-job":               {Stage: "session"},
 	"step-failed":              {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
+	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
 	"no-unpacker":              {Stage: "deliver"},

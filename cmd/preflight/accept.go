@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -169,7 +170,7 @@ func (c Config) onlyHosts(saved *checks.Report) error {
 func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
 	var names []string
 	for _, c := range changes {
-		names = append(names, c.Fact)
+		names = append(names, cmp.Or(c.Fact, agreement.NodesTopic))
 	}
 	for _, scope := range scopes {
 		if !slices.ContainsFunc(changes, scope.Covers) {
@@ -178,8 +179,7 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 	}
 	if err != nil {
 		slices.Sort(names)
-		names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
-		if names == nil {
+		if names = slices.Compact(names); names == nil {
 			return nil, usage.WithHint(err, "nothing has changed there that could be accepted")
 		}
 		return nil, usage.WithHint(err, "changed are %s", compare.List(names))

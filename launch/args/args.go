@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
+
 	"preflight/launch"
 )
 
@@ -128,7 +130,31 @@ func script(name string, words []string) (program, error) {
 	case "env":
 		return program{}, &launch.UsageError{Program: name, Message: "variables are set before preflight itself, which hands them on: NAME=value preflight … -- deepspeed …"}
 	}
-	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts: begin the command with " + understood}
+	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts" + wayOut(name)}
+}
+
+// wayOut is what to type in place of a program that is not understood, as the rest of a
+// sentence.
+func wayOut(name string) string {
+	var launchers []string
+	for _, l := range launch.Launchers {
+		if len(l.Programs) > 0 && l.Programs[len(l.Programs)-1] == name {
+			launchers = append(launchers, l.Name)
+		}
+	}
+	if launchers != nil {
+		way := fmt.Sprintf(": begin the command with %s; or leave it out, and say who starts the ranks where: preflight -H hostfile --launcher %s", understood, launchers[0])
+		if others := launchers[1:]; len(others) > 0 {
+			way += ", or " + strings.Join(others, ", ") + ", whose " + name + " it is"
+		}
+		return way
+	}
+	for _, meant := range []string{launch.ProgramDeepSpeed, launch.ProgramTorchrun, launch.ProgramAccelerate} {
+		if levenshtein.ComputeDistance(name, meant) <= 2 {
+			return fmt.Sprintf(": did you mean %q?", meant)
+		}
+	}
+	return ": begin the command with " + understood
 }
 
 func module(python, name string, words []string) (program, error) {

@@ -41,7 +41,10 @@ func TestParsePrograms(t *testing.T) {
 func TestParseRefusesPrograms(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"", "preflight: no command was given: begin it with "},
-		{"srun deepspeed train.py", "srun: preflight cannot judge what this starts: begin the command with "},
+		{"make train", "make: preflight cannot judge what this starts: begin the command with "},
+		{"srun deepspeed train.py", "srun: preflight cannot judge what this starts: begin the command with " + understood + "; or leave it out, and say who starts the ranks where: preflight -H hostfile --launcher slurm"},
+		{"/opt/mpi/bin/mpirun -n 4 python train.py", "mpirun: preflight cannot judge what this starts: begin the command with " + understood + "; or leave it out, and say who starts the ranks where: preflight -H hostfile --launcher openmpi, or mpich, impi, mvapich, whose mpirun it is"},
+		{"depspeed train.py", `depspeed: preflight cannot judge what this starts: did you mean "deepspeed"?`},
 		{"env A=b deepspeed train.py", "env: variables are set before preflight itself"},
 		{"python train.py", "python: train.py would be one process that meets nobody: start it by "},
 		{"python -m pkg.train", "python: -m pkg.train would be one process that meets nobody: start it by "},

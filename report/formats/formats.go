@@ -36,9 +36,9 @@ type Format struct {
 	AddedTo string // the environment variable of a file that it is put behind others in
 }
 
-// All are the formats. Text is the first: it is drawn where nobody asks for another.
+// All are the formats, Text the first.
 var All = []Format{
-	{Name: "text", Is: "text", Start: textStart, Render: report.Text},
+	{Name: Text, Is: "text", Start: textStart, Render: report.Text},
 	{Name: "json", Is: "JSON", Endings: []string{"json"}, Start: jsonStart, Render: plain(report.JSON[checks.Report]), Facts: true},
 	{Name: "junit", Is: "JUnit XML", Endings: []string{"xml"}, Start: begins(ci.JUnitStart), Render: plain(ci.JUnit)},
 	{Name: "markdown", Is: "Markdown", Endings: []string{"md"}, Start: ci.MarkdownStart, Render: plain(ci.Markdown), AddedTo: "GITHUB_STEP_SUMMARY"},
@@ -49,6 +49,9 @@ var All = []Format{
 	{Name: GoodHosts, Is: "a hostfile of the good nodes", Start: begins(ci.GoodHostsStart), Render: plain(ci.GoodHosts), Hosts: true},
 	{Name: BadHosts, Is: "a list of the bad nodes", Start: begins(ci.BadHostsStart), Render: plain(ci.BadHosts), Hosts: true},
 }
+
+// Text is the format that is drawn where nobody asks for another.
+const Text = "text"
 
 // The lists of hosts, by the flags that ask for them.
 const (

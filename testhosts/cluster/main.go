@@ -95,6 +95,10 @@ func (c command) up(ctx context.Context) error {
 		return err
 	}
 	last := cluster.Nodes[len(cluster.Nodes)-1].Name
+	judge := "bin/preflight -H " + testhosts.HostfilePath + " --accelerator cpu"
+	if cluster.Nodes[0].Command(ctx, "python3", "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)").Run() != nil {
+		judge += " --skip torch-same   # they have none"
+	}
 	fmt.Printf(`cluster %s is up after %.1fs: w1 to %s with a real sshd each, and %s to launch from
 
   judge it      %s
@@ -104,7 +108,7 @@ func (c command) up(ctx context.Context) error {
   end it        %s
 
 `, cluster.Name, time.Since(began).Seconds(), last, cluster.Head.Name,
-		c.call("exec head -- bin/preflight -H "+testhosts.HostfilePath+" --accelerator cpu --skip torch-same   # they have none"),
+		c.call("exec head -- "+judge),
 		c.call("exec head -- bash"), c.call("fault shm-small "+last), c.call("heal "+last), c.call("down"))
 	return nil
 }

@@ -35,6 +35,8 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 			return o.unknownFormat(written.Formats)
 		case o.isBareFormat():
 			return usage.WithHint(fmt.Errorf("%s names a format and no file", o.Asked), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.Path, o.Path, o.Path)
+		case o.hasStrangeEnding():
+			return usage.WithHint(fmt.Errorf("%s: no format ends in %s", o.Asked, filepath.Ext(o.Path)), "formats are %s, as in -o %s=%s; text ends in %s or in nothing", strings.Join(written.Formats, ", "), formats.Text, o.Path, strings.Join(textEndings, ", "))
 		case o.Printed() && o.row().Unread && onTerminal:
 			return usage.WithHint(fmt.Errorf("%s is not readable on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
 		}

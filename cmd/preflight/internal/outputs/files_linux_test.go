@@ -83,6 +83,27 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 	}
 }
 
+// TestStrangeEndings: what is called by a format that there is not does not get text.
+func TestStrangeEndings(t *testing.T) {
+	dir := t.TempDir() + "/"
+	for value, refuse := range map[string]bool{
+		"x.foo": true, "report.sarif": true, "text=x.foo": false, "report": false, "report.txt": false, "today.log": false,
+		"run.2026-11-22": false, "x.json": false, "junit=x.foo": false,
+	} {
+		format, path, named := strings.Cut(value, "=")
+		asked := dir + value
+		if named {
+			asked = format + "=" + dir + path
+		}
+		if err := Writable(Of("text", "-o", []string{asked}), Run(), nil, false); (err != nil) != refuse {
+			t.Errorf("-o %s: %v", value, err)
+		}
+		if err := Writable(Of("junit", "-o", []string{asked}), Run(), nil, false); err != nil {
+			t.Errorf("--format junit -o %s: %v", value, err)
+		}
+	}
+}
+
 // TestNoPageOnATerminal: nobody reads HTML there.
 func TestNoPageOnATerminal(t *testing.T) {
 	for _, c := range []struct {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +49,20 @@ var followedByFormat = regexp.MustCompile(`,[A-Za-z]+=`)
 // isBareFormat is whether a format was named where a file was to be.
 func (o Output) isBareFormat() bool {
 	return !o.row().Hosts && strings.HasSuffix(o.Asked, " "+o.Path) && slices.Contains(formats.Names(), o.Path)
+}
+
+// textEndings are those of plain text, beside none at all.
+var textEndings = []string{".txt", ".text", ".log", ".out"}
+
+// formatEnding is an ending by which a file is known for one of a format. A date or a number
+// is none.
+var formatEnding = regexp.MustCompile(`^\.[A-Za-z]+$`)
+
+// hasStrangeEnding is whether a file's ending promises another format than the text it would
+// get for want of any that ends so: report.sarif.
+func (o Output) hasStrangeEnding() bool {
+	ending := strings.ToLower(filepath.Ext(o.Path))
+	return o.Format == formats.Text && strings.HasSuffix(o.Asked, " "+o.Path) && formatEnding.MatchString(ending) && !slices.Contains(textEndings, ending)
 }
 
 // Of are where a report goes: every -o, which names a path, to be written in the format

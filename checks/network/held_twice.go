@@ -1,0 +1,61 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch/nccl"
+)
+
+// heldTwice is a fault of an address: who else holds it [alsoHeld] says.
+const heldTwice = "an address that other nodes hold too"
+
+// alsoHeld is heldTwice with those that hold the address beside some nodes.
+func alsoHeld(view checks.View, address string, beside []string) string {
+	var others []string
+	for _, node := range holders(view, address) {
+		if !slices.Contains(beside, node.Name) {
+			others = append(others, node.Name)
+		}
+	}
+	switch len(others) {
+	case 0:
+		return heldTwice
+	case 1:
+		return fmt.Sprintf("an address that %s holds too", others[0])
+	}
+	return fmt.Sprintf("an address that %s hold too", hostfile.Fold(others))
+}
+
+func holders(view checks.View, address string) (nodes []*facts.Node) {
+	wanted, err := netip.ParseAddr(address)
+	for _, node := range view.Everywhere() {
+		if err == nil && slices.Contains(names.AddressesOf(node), wanted) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// takeAway has an address taken from the machines that the others reach at another one, on
+// few of them: where all have it, as docker0's, it is none to meet at.
+func takeAway(view checks.View, address string) (commands []fix.Command) {
+	for _, node := range holders(view, address) {
+		held, network, known := names.HolderOf(node, address)
+		if peer := nccl.PeerAddress(node).Address; !known || peer == "" || peer == address {
+			continue
+		}
+		commands = append(commands, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", fix.Host(address), fix.Number(network.Bits()), fix.Name(held.Name)).At(node.Name))
+	}
+	if len(commands) > compare.MostListed {
+		return nil
+	}
+	return commands
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/cmd/preflight/internal/usage"
+)
+
+// TestAcceptRefused: what could have been meant is said, a node that is new by its topic.
+func TestAcceptRefused(t *testing.T) {
+	scope, err := agreement.ReadScope("shm.size")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, changes := range map[string][]checks.Change{
+		"changed are nodes":              {{Node: "w4"}},
+		"changed are host.kernel, nodes": {{Node: "w4"}, {Node: "w1", Fact: "host.kernel"}},
+		"nothing has changed there":      nil,
+	} {
+		_, err := covered(changes, []agreement.Scope{scope}, "golden.json")
+		if refused, is := errors.AsType[*usage.Error](err); !is || !strings.Contains(refused.Hint, want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
