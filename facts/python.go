@@ -29,6 +29,9 @@ type Python struct {
 	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
 	// and takes the name of a module that is installed, of those the launch imports.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
+	// Unfound are the modules that the interpreter finds nowhere, of those the launch may
+	// import; nil where it was not asked. What is installed is told by Packages.
+	Unfound []string `json:"unfound" fact:"own" lasting:"no"`
 	Torch   *Torch   `json:"torch"` // nil when torch is not installed
 	// Ops are DeepSpeed's extensions and whether the installed package brings them
 	// compiled, by its own account; nil where it gives none.

@@ -44,10 +44,45 @@ func ImportedBy(module string) Imported {
 	return NotImported
 }
 
+// Requirement is a module that a package does not come up without, and that is of another
+// package.
+type Requirement struct {
+	Of, Since, Until     string // the package, from which release on, and before which
+	Module, Distribution string
+	// Late is when an import that succeeds is made up for, "" where it does not.
+	Late string
+}
+
+// Requirements has none that DeepSpeed itself asks for: it brings sympy by torch's optimizers.
+//
+// Source: each was taken away from torch 2.4.1 and 2.15.0, which do without filelock,
+// jinja2, networkx, fsspec, numpy and setuptools, from the accelerate launch of 1.15.0,
+// which does without huggingface_hub and psutil, and from pydantic 2.14.3. pydantic asks
+// for typing-inspection from 2.11 on. DeepSpeed 0.15.1, 0.15.2, 0.19.6 and 0.19.7 are not
+// imported without sympy, and 0.19.8 is.
+var Requirements = []Requirement{
+	{Of: "torch", Since: "2.4", Module: "typing_extensions", Distribution: "typing-extensions"},
+	{Of: "torch", Since: "2.4", Module: "sympy", Distribution: "sympy", Late: "as an optimizer is made"},
+	{Of: "torch", Since: "2.4", Module: "mpmath", Distribution: "mpmath", Late: "as an optimizer is made"},
+	{Of: "deepspeed", Since: "0.15.1", Until: "0.19.8", Module: "sympy", Distribution: "sympy"},
+	{Of: "deepspeed", Since: "0.15.1", Until: "0.19.8", Module: "mpmath", Distribution: "mpmath"},
+	{Of: "pydantic", Since: "2", Module: "annotated_types", Distribution: "annotated-types"},
+	{Of: "pydantic", Since: "2", Module: "pydantic_core", Distribution: "pydantic-core"},
+	{Of: "pydantic", Since: "2.11", Module: "typing_inspection", Distribution: "typing-inspection"},
+	{Of: "accelerate", Since: "1.15", Module: "numpy", Distribution: "numpy"},
+	{Of: "accelerate", Since: "1.15", Module: "packaging", Distribution: "packaging"},
+	{Of: "accelerate", Since: "1.15", Module: "safetensors", Distribution: "safetensors"},
+	{Of: "accelerate", Since: "1.15", Module: "yaml", Distribution: "pyyaml"},
+}
+
 // Modules are those that the launch imports, as far as is known, sorted: the nodes look
-// whether something takes their names. The script is the launching machine's.
+// whether they are found, and whether something takes their names. The script is the
+// launching machine's.
 func Modules(scriptImports []string) []string {
 	all := slices.Clone(scriptImports)
+	for _, r := range Requirements {
+		all = append(all, r.Module)
+	}
 	for _, names := range imported {
 		all = append(all, names...)
 	}

@@ -170,6 +170,19 @@ var faults = []planted{
 	// DeepSpeed's own, which torchrun does without.
 	{name: "no-psutil-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/psutil*`), trains: "c10d", dies: "pdsh"},
 	{name: "no-numpy-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/numpy*`), trains: "c10d", dies: "pdsh"},
+	// What others bring: torch itself imports no more of it than typing_extensions.
+	{name: "no-typing-extensions-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/typing_extensions*`), dies: "c10d pdsh"},
+	{name: "no-extras-of-torch-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/filelock* "$site"/jinja2* "$site"/networkx* "$site"/fsspec*`), trains: "c10d pdsh"},
+	{name: "no-sympy-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/sympy* "$site"/mpmath*`), trains: "c10d pdsh"},
+	{name: "no-pydantic-core-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/pydantic_core*`), trains: "c10d", dies: "pdsh"},
+	{name: "no-yaml-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), trains: "c10d", dies: "accelerate"},
+	// And what the script imports.
+	{name: "script-import-missing-on-one", files: importing("import yaml\n"), steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), dies: "c10d pdsh"},
+	{name: "script-import-missing", files: importing("from unheard_of import this\n"), dies: "static openmpi"},
+	{name: "script-import-tried", files: importing("try:\n    import yaml\nexcept ImportError:\n    yaml = None\n"), steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), trains: "c10d pdsh"},
+	{name: "script-import-beside", files: beside(importing("import helpers, parts.one\n")), trains: "c10d pdsh"},
+	{name: "script-import-beside-missing-on-one", files: beside(importing("import helpers\n")), steps: sh("w2", `alone "$dir"; rm "$dir/helpers.py"`), dies: "c10d"},
+	{name: "script-import-elsewhere", files: importing("import sys\nsys.path.append('other')\nimport one\n"), steps: sh("nodes", `mkdir -p "$dir/other"; touch "$dir/other/one.py"`), trains: "c10d"},
 	{name: "torch-without-library", steps: sh("w2", `alone "$site"; rm "$site/torch/lib/libtorch_cpu.so"`), dies: "c10d"},
 	{name: "library-in-the-way", steps: sh("w2", "mkdir /root/lib; echo none >/root/lib/libstdc++.so.6; echo export LD_LIBRARY_PATH=/root/lib >>/root/.bashrc"), dies: "pdsh openmpi"},
 	{name: "address-space", steps: change("w2", limit("as", 2<<30)), dies: "pdsh"},
@@ -290,6 +303,17 @@ with socket.socket() as server:
         accepted, _ = server.accept()
         accepted.close()
 '`
+
+// importing is the training with lines before it.
+func importing(lines string) map[string]string {
+	return map[string]string{"train.py": lines + string(training)}
+}
+
+// beside adds modules beside the script, one of them in a directory without __init__.py.
+func beside(files map[string]string) map[string]string {
+	files["helpers.py"], files["parts/one.py"] = "", ""
+	return files
+}
 
 // compiles is a training that needs what DeepSpeed compiles for this configuration.
 var (

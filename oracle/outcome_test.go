@@ -108,7 +108,11 @@ func (o *rehearsal) raise(t *testing.T) {
 	}
 	maps.Copy(files, o.files)
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o644); err != nil {
+		path := filepath.Join(o.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,7 +193,7 @@ func healthyPython() *facts.Python {
 	site := "/opt/conda/lib/python3.11/site-packages"
 	return &facts.Python{
 		Path: "/opt/conda/bin/python", Found: true, Executable: "/opt/conda/bin/python", Version: "3.11.9", Prefix: "/opt/conda",
-		MetadataOnly: []string{},
+		MetadataOnly: []string{}, Unfound: []string{},
 
 		SysPath: []string{"/home/train/job", "/opt/conda/lib/python311.zip", "/opt/conda/lib/python3.11", site},
 		Packages: map[string]string{

@@ -188,6 +188,8 @@ func deepspeedImports(view checks.View) []checks.Finding {
 				missing = append(missing, r.name)
 			}
 		}
+		findings = append(findings, lacksRequirements(view, node, "pydantic")...)
+		findings = append(findings, lacksRequirements(view, node, "deepspeed")...)
 		if missing != nil {
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},

@@ -24,7 +24,7 @@ var TorchSame = checks.Check{
 	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
 		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +
 		"A CPU build among CUDA builds cannot join at all; builds for different CUDA releases are warned of. " +
-		"A torch whose libraries the loader refuses, for want of one, of address space or by LD_LIBRARY_PATH, fails on its node. " +
+		"A torch whose libraries the loader refuses, for want of one, of address space or by LD_LIBRARY_PATH, fails on its node, and so does one without a package that it imports, as typing-extensions. " +
 		"Where no node has torch, the launch fails if its command is one of torchrun, deepspeed or accelerate; without a command, or where another interpreter may be meant, nobody can tell.",
 	WouldSee: "a hang or Connection reset by peer in init_process_group, or a failure at the first collective",
 	Run:      judgeTorch,
@@ -36,7 +36,11 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return nowhere(view, "torch")
 	}
-	return append(unloadable(nodes), unlikeTorch(view, nodes)...)
+	findings := append(unloadable(nodes), unlikeTorch(view, nodes)...)
+	for _, node := range nodes {
+		findings = append(findings, lacksRequirements(view, node, "torch")...)
+	}
+	return findings
 }
 
 // unloadable are the nodes whose torch is there and is not loaded by whoever imports it.

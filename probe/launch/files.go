@@ -161,7 +161,8 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	switch {
 	case named.Role == facts.RoleScript && file.Size <= scriptSize:
 		if text, err := readOrdinary(path, scriptSize); err == nil {
-			file.Imports, file.Code = imports(string(text)), codeDigest(text)
+			file.Imports, file.Needs = imports(string(text), isIn(o.At(machine.ScriptDirectory(o))))
+			file.Code = codeDigest(text)
 			file.MakesGloo = o.Head && makesGloo(text)
 		}
 	case named.Role == facts.RoleConfig && o.Head:

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,30 +20,52 @@ var (
 	quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
 )
 
-// imports are the packages that a script names at its top level, sorted. The text is
-// scanned and never run: what else python would make of it does not matter.
-func imports(script string) []string {
-	var names []string
+// elsewhere is what may have python look elsewhere for what is imported behind it, install
+// it, or not get there.
+var elsewhere = regexp.MustCompile(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark)\.|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
+
+// imports are the packages that a script names at its top level, sorted, and which of them
+// python needs to find where it always looks. The text is scanned and never run: what else
+// python would make of it does not matter.
+func imports(script string, isBeside func(module string) bool) (names, needs []string) {
 	var inText string // the quotes that end a text of several lines, "" outside of one
+	movable := false  // what comes now may be found elsewhere
 	script = strings.ReplaceAll(strings.TrimPrefix(script, "\ufeff"), "\\\n", " ")
 	for line := range strings.Lines(script) {
 		if inText, line = outsideTexts(inText, strings.TrimRight(line, "\r\n")); line == "" {
 			continue
 		}
+		movable = movable || elsewhere.MatchString(line)
 		for _, statement := range strings.Split(line, ";") {
 			found := importLine.FindStringSubmatch(strings.TrimPrefix(statement, " "))
 			if found == nil || strings.HasPrefix(line, " ") {
 				continue
 			}
 			for _, module := range strings.Split(cmp.Or(found[1], found[2]), ",") {
-				if name := moduleName.FindString(strings.TrimSpace(module)); name != "" && !slices.Contains(names, name) {
-					names = append(names, name)
+				name := moduleName.FindString(strings.TrimSpace(module))
+				if name == "" || slices.Contains(names, name) {
+					continue
+				}
+				names = append(names, name)
+				if movable = movable || isBeside(name); !movable {
+					needs = append(needs, name)
 				}
 			}
 		}
 	}
 	slices.Sort(names)
-	return names
+	slices.Sort(needs)
+	return names, needs
+}
+
+// isIn is whether a directory holds a module, or a directory of its name.
+func isIn(dir string) func(module string) bool {
+	return func(module string) bool {
+		return slices.ContainsFunc([]string{"", ".py", ".pyc", ".so"}, func(suffix string) bool {
+			_, err := os.Stat(filepath.Join(dir, module+suffix))
+			return err == nil
+		})
+	}
 }
 
 // outsideTexts is what of a line is neither text nor comment, and what ends the text

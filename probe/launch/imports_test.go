@@ -3,6 +3,8 @@ package launch
 import (
 	"strings"
 	"testing"
+
+	"preflight/probe/fixture"
 )
 
 func TestImports(t *testing.T) {
@@ -18,7 +20,28 @@ func TestImports(t *testing.T) {
 		"a text within quotes":   {"x = \"'''\"\nimport torch\ny = '''a''' + '''\nimport no\n'''\nimport json", "json torch"},
 		"no import":              {"important = 1\nimport_torch()\nfrom_here = 2\n", ""},
 	} {
-		if got := strings.Join(imports(test.script), " "); got != test.want {
+		names, _ := imports(test.script, func(string) bool { return false })
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	dir := fixture.Plant(t, "-- helpers.py --\n-- parts/one.py --\n")
+	for name, test := range map[string]struct{ script, want string }{
+		"plain":                      {"import yaml, torch.nn\nprint(1)\nfrom transformers import x\n", "torch transformers yaml"},
+		"behind a module beside":     {"import yaml\nimport helpers\nimport torch\n", "yaml"},
+		"behind a directory beside":  {"from parts import one\nimport torch\n", ""},
+		"behind another path":        {"import sys\nsys.path.append('x')\nimport torch\n", "sys"},
+		"on the line of another":     {"import sys; sys.path.append('x'); import torch\n", ""},
+		"behind what installs":       {"import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip'])\nimport yaml\n", "subprocess sys"},
+		"behind what may end it":     {"import sys, os\nif x:\n    sys.exit(1)\nimport yaml\n", "os sys"},
+		"behind a text that says so": {"\"\"\"sys.path is left alone\"\"\"\nimport yaml  # not sys.path\n", "yaml"},
+		"tried":                      {"try:\n    import yaml\nexcept ImportError:\n    yaml = None\nimport torch\n", "torch"},
+	} {
+		_, needs := imports(test.script, isIn(dir))
+		if got := strings.Join(needs, " "); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

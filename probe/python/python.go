@@ -23,7 +23,8 @@ import (
 // askPython is all that is ever run in the launch's interpreter. It imports
 // nothing but sys, understands Python 2 (which `python` may be), and marks its
 // lines, since sitecustomize and .pth files may print as well. The scripts it is
-// given are compiled and not run; NUL is in what runs and is no text, as .pyc and .zip.
+// given behind modules and directories are compiled and not run; NUL is in what runs and is
+// no text, as .pyc and .zip. The modules are found and not imported, in the directories too.
 const askPython = `import sys
 out = getattr(sys.stdout, "buffer", sys.stdout)
 def say(key, value):
@@ -37,7 +38,7 @@ for path in sys.path:
 say("builtin", " ".join(sys.builtin_module_names))
 say("loaded", " ".join(name for name in sys.modules if "." not in name))
 try:
-    for script in sys.argv[1:]:
+    for script in sys.argv[3:]:
         with open(script, "rb") as f:
             text = f.read()
         if b"\0" not in text:
@@ -50,6 +51,13 @@ except Exception:
 try:
     import _imp
     say("builtin", " ".join(_imp._frozen_module_names()))
+except Exception:
+    pass
+try:
+    sys.path[:0] = [path for path in sys.argv[2].split(":") if path]
+    if sys.version_info >= (3, 4):
+        say("unfound", " ".join(name for name in sys.argv[1].split()
+            if name not in sys.modules and all(finder.find_spec(name, None) is None for finder in sys.meta_path)))
 except Exception:
     pass
 `
@@ -71,7 +79,8 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 	// -B because a probe must not leave .pyc files behind. -I, -S and -E would
 	// each hide what the launch will see.
-	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython}, scripts(o)...), Dir: dir}
+	searched := strings.Join([]string{machine.ScriptDirectory(o), o.Getenv("PYTHONPATH")}, ":")
+	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython, strings.Join(o.Modules, " "), searched}, scripts(o)...), Dir: dir}
 	stdout, stderr, err := interpreter.Run(ctx)
 	own, complete := parseAnswer(stdout, dir, python)
 	if !complete {
@@ -160,6 +169,8 @@ func parseAnswer(output, dir string, python *facts.Python) (own ownModules, comp
 			python.Prefix = value
 		case "refuses":
 			python.ScriptError = value
+		case "unfound":
+			python.Unfound = append([]string{}, strings.Fields(value)...)
 		case "path":
 			if value == "" {
 				value = dir

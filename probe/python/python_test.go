@@ -295,3 +295,32 @@ func TestReadOps(t *testing.T) {
 		t.Errorf("in an empty directory: %v", got)
 	}
 }
+
+// The real interpreter finds modules as it would import them, the script's directory first.
+func TestUnfound(t *testing.T) {
+	const interpreter = "/usr/bin/python3"
+	root := fixture.Plant(t, `
+-- job/train.py --
+import helpers, plugins.one, unheard_of
+raise SystemExit("the script was run")
+-- job/helpers.py --
+raise SystemExit("a module was imported")
+-- job/plugins/one.py --
+-- path/elsewhere.py --
+`)
+	got, err := CollectPython(t.Context(), machine.Options{
+		Interpreter: interpreter, WorkDir: t.TempDir(),
+		Files:   []facts.LaunchFile{{Path: filepath.Join(root, "job/train.py"), Role: facts.RoleScript}},
+		Exports: map[string]string{"PYTHONPATH": filepath.Join(root, "path")},
+		Modules: []string{"elsewhere", "email", "helpers", "json", "os", "plugins", "sys", "unheard_of"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"unheard_of"}, got.Unfound); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got.ScriptError != "" || got.Problem != "" {
+		t.Errorf("%+v", got)
+	}
+}
