@@ -140,6 +140,9 @@ type Finding struct {
 	// Facts are several that it is about and that weigh alike, Fact the first of them, nil
 	// for one: what covers the finding has to cover each.
 	Facts []string `json:"-"`
+	// Covers are facts, and what holds facts, that are on these nodes what they are because of
+	// it: nobody need be told of them besides.
+	Covers []string `json:"-"`
 	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
 	At string `json:"at,omitempty"`
 	// Changes are what it tells of a baseline and of now, node by node: what is found there by

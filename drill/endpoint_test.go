@@ -37,6 +37,31 @@ func TestIdentifyStores(t *testing.T) {
 	}
 }
 
+// TestIdentifyWaitsForAPreflight: its store is not the one that ranks are to meet at, and it
+// leaves the port to that.
+func TestIdentifyWaitsForAPreflight(t *testing.T) {
+	for _, g := range []facts.Generation{facts.GenerationValidates, facts.GenerationPings} {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		ports := make(chan int)
+		ended := make(chan error)
+		go func() {
+			ended <- Host{Token: "t", Node: "w1", Generation: g}.Serve(ctx, func(s Serving) { ports <- s.Port })
+		}()
+		port := <-ports
+		if got := Identify(t.Context(), at(port), 4*time.Second); !got.Preflight || got.Store != g || got.Waited == 0 || got.Failed != "" {
+			t.Errorf("%s, while it is there: %+v", g, got)
+		}
+		time.AfterFunc(time.Second, leave)
+		if got := Identify(t.Context(), at(port), 10*time.Second); got.Preflight || got.Outcome != facts.PathRefused || got.Waited == 0 {
+			t.Errorf("%s, when it has left: %+v", g, got)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestIdentifyWhatIsNoStore(t *testing.T) {
 	httpServer := func(conn net.Conn) { // answers what is no request at once
 		_, _ = conn.Read(make([]byte, 100))

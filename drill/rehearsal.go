@@ -46,7 +46,6 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that somebody could be asked at
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
-	cmd.WaitDelay = hostsys.Grace
 
 	err := hostsys.Run(cmd)
 	seconds := time.Since(began).Seconds()

@@ -30,6 +30,9 @@ const letGoTime = 200 * time.Millisecond
 // (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
 const counter = "init/"
 
+// ownKey is in every store that a preflight serves, and in no other.
+const ownKey = "preflight"
+
 // The keys of ours that a rendezvous needs, for a token. The first is there from
 // the start and shows whose store it is: a store that lacks it may be a running
 // job's, which a newcomer's ADD would mislead.
@@ -77,9 +80,11 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 		return err
 	}
 	server := c10d.NewServer(h.Generation)
-	if err := server.Set(storeKey(h.Token), []byte(h.Node)); err != nil {
-		listener.Close()
-		return err
+	for _, key := range []string{ownKey, storeKey(h.Token)} {
+		if err := server.Set(key, []byte(h.Node)); err != nil {
+			listener.Close()
+			return err
+		}
 	}
 	ready(Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited})
 	return server.Serve(ctx, listener)

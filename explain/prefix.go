@@ -111,16 +111,22 @@ var (
 	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|-)?$`)
 	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
 	dates   = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
+	// hostNames is what hosts of a cluster are by their names. What else is, a run or a job,
+	// has the word for it.
+	hostNames = regexp.MustCompile(`^[A-Za-z][\w.-]*\d[\w.-]*$|^\d[\d.]+$`)
+	runs      = regexp.MustCompile(`(?i)^(?:attempt|epoch|err(?:or)?s?|exp(?:eriment)?|iter|job|log|out(?:put)?|part|phase|results?|round|run|seed|slurm|stage|step|task|test|train(?:ing)?|trial|try|v|version)s?[-_.]?[\d.]+$`)
 )
 
 // nodeOfFile guesses the node of a log that is one of several from its name:
-// logs/w3.log, train-w3.out, w3/stdout. Torchrun's attempt_0/3/stderr.log tells none.
+// logs/w3.log, train-w3.out, w3/stdout. Torchrun's attempt_0/3/stderr.log tells none, nor
+// do errors.txt and job-17/output.
 func nodeOfFile(name string) string {
 	for range 2 {
 		folder, file := path.Split(name)
 		file = fileEndings.ReplaceAllString(file, "")
 		if !nobodys.MatchString(file) {
-			if file = fileWords.ReplaceAllString(file, ""); ranks.MatchString(file) || dates.MatchString(file) {
+			file = fileWords.ReplaceAllString(file, "")
+			if !hostNames.MatchString(file) || ranks.MatchString(file) || dates.MatchString(file) || runs.MatchString(file) {
 				return ""
 			}
 			return file

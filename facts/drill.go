@@ -173,6 +173,10 @@ type Endpoint struct {
 	Store Generation `json:"store,omitempty"`
 	// Keys is how many keys the store holds.
 	Keys int64 `json:"keys,omitempty"`
+	// Preflight is whether the store is that of another preflight, which did not leave the
+	// port in time, and Waited for how long one was waited for.
+	Preflight bool    `json:"preflight,omitempty"`
+	Waited    float64 `json:"waited,omitempty" unit:"s"`
 	// Greeting is the first line of whoever spoke first, escaped: an ssh
 	// server, for one.
 	Greeting string `json:"greeting,omitempty"`

@@ -76,10 +76,12 @@ type WorkDir struct {
 // File is one path and what is there.
 type File struct {
 	LaunchFile
-	Exists  bool   `json:"exists"`            // false only where nothing is, true where that could not be seen
-	Kind    string `json:"kind,omitempty"`    // file, directory, other
-	Size    int64  `json:"size" unit:"bytes"` // of a file
-	Digest  string `json:"digest,omitempty"`  // SHA-256 in hex; "" for what is no file, or too large to read
+	Exists bool   `json:"exists"`            // false only where nothing is, true where that could not be seen
+	Kind   string `json:"kind,omitempty"`    // file, directory, other
+	Size   int64  `json:"size" unit:"bytes"` // of a file
+	Digest string `json:"digest,omitempty"`  // SHA-256 in hex; "" for what is no file, or too large to read
+	// Code is the digest of a script without comments and blank lines: what is read of it.
+	Code    string `json:"code,omitempty"`
 	Exec    bool   `json:"exec"`              // executable for us
 	Problem string `json:"problem,omitempty"` // why it cannot be read: "permission denied"
 	// Imports are the packages that a script names at its top level, sorted; none where

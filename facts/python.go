@@ -16,9 +16,16 @@ type Python struct {
 	// Packages are the distributions that matter, by normalised name; one
 	// that is absent is not in the map.
 	Packages map[string]string `json:"packages"`
+	// MetadataOnly are those a launch imports of which nothing but the metadata is left, by
+	// which pip takes them for installed.
+	MetadataOnly []string `json:"metadata_only"`
 	// Shadowed lists packages that lie in more than one directory of
 	// sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
+	// ScriptError is what the interpreter says of a script that is not its language, which
+	// it reads and does not run: "invalid syntax (train.py, line 3)". It is "" where it
+	// reads it, and where there is no script to ask about.
+	ScriptError string `json:"script_error"`
 	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
 	// and takes the name of a module that is installed, of those the launch imports.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
@@ -56,6 +63,9 @@ type Torch struct {
 	Version string `json:"version"` // "2.5.1+cu124"
 	CUDA    string `json:"cuda"`    // "12.4", "" for a CPU build
 	HIP     string `json:"hip,omitempty"`
+	// Unloadable is what the loader says of torch's libraries where it does not load them:
+	// "libstdc++.so.6: file too short"; "" where it does, and where it was not asked.
+	Unloadable string `json:"unloadable"`
 	// NCCLWheel is the version of the nvidia-nccl wheel torch asks for, ""
 	// when it carries its own.
 	NCCLWheel string `json:"nccl_wheel,omitempty"`

@@ -7,20 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
 	// MaxOutput caps what is kept of each of a child's two streams; the rest is
 	// read and dropped, so that a chatty child cannot block or fill us.
 	MaxOutput = 256 << 10
-	// Grace is how long the pipes of a killed child may stay open, in case a
+	// Grace is how long the pipes of a child that has ended may stay open, in case a
 	// grandchild of another process group holds them.
 	Grace = 200 * time.Millisecond
+	// pipeSize is the most that lies in a pipe unread: pipe(7), and as much on macOS.
+	pipeSize = 64 << 10
 )
 
 // Child is a program that must be run because only it knows the answer. Its
@@ -59,7 +65,6 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 	cmd.Dir, cmd.Env = c.Dir, c.Env
 	cmd.Stdout, cmd.Stderr = stdout, &errs
 	cmd.Cancel = func() error { return KillGroup(cmd) }
-	cmd.WaitDelay = Grace
 	err = Run(cmd)
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -70,13 +75,83 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 // Run is [exec.Cmd.Run] for a program that dies with us even when we are killed
 // (on Linux; elsewhere only its closed pipes tell it). It leads a process group
 // of its own, or a session where its SysProcAttr asks for one.
+//
+// All that it has written is read, however late we come to it; [exec.ErrWaitDelay]
+// says that somebody else still held its pipes after Grace. What exec.Cmd has for
+// that, WaitDelay, loses what is unread by then.
 func Run(cmd *exec.Cmd) error {
+	var read errgroup.Group
+	var ours, theirs []*os.File
+	defer func() {
+		for _, file := range slices.Concat(ours, theirs) {
+			file.Close()
+		}
+	}()
+	for _, stream := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
+		if *stream == nil {
+			continue
+		}
+		from, into, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		to := *stream
+		*stream = into
+		ours, theirs = append(ours, from), append(theirs, into)
+		read.Go(func() error { return readOut(from, to) })
+	}
 	// Linux kills the child when the thread that forked it ends, so that thread
 	// has to outlive the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ownGroup(cmd)
-	return cmd.Run()
+	err := cmd.Start()
+	for _, file := range theirs {
+		file.Close()
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	for _, file := range ours {
+		_ = file.SetReadDeadline(time.Now().Add(Grace)) // of a pipe, it can be set
+	}
+	return cmp.Or(err, read.Wait())
+}
+
+// readOut copies a program's pipe to its end, or to where it was when the deadline
+// came that is set once the program has ended.
+func readOut(pipe *os.File, to io.Writer) error {
+	_, err := io.Copy(to, pipe)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	_ = pipe.SetReadDeadline(time.Time{})
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	left := make([]byte, pipeSize)
+	for size := 0; size < len(left); {
+		n := 0
+		_ = raw.Read(func(fd uintptr) bool { // without waiting
+			n, err = syscall.Read(int(fd), left[size:])
+			return true
+		})
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case n > 0:
+			size += n
+			if _, err := to.Write(left[size-n : size]); err != nil {
+				return err
+			}
+			continue
+		case err == nil:
+			return nil
+		}
+		break
+	}
+	return exec.ErrWaitDelay
 }
 
 // Start is Run for a program that goes on beside us. The channel is closed when

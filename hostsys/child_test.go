@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,6 +85,31 @@ func TestChildIsHeardWhileItSpeaks(t *testing.T) {
 	}()
 	if _, err := (Child{Path: path}).Stream(ctx, out); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+}
+
+// late takes a while before it takes anything.
+type late struct{ Output }
+
+func (l *late) Write(p []byte) (int, error) {
+	if l.String() == "" {
+		time.Sleep(3 * Grace)
+	}
+	return l.Output.Write(p)
+}
+
+// What a child said is heard, though it ended long before we came to it; who goes on
+// holding its pipes is not waited for.
+func TestChildIsHeardLate(t *testing.T) {
+	for left, want := range map[string]error{"": nil, "setsid sleep 300 & echo $! >&2; ": exec.ErrWaitDelay} {
+		var out late
+		said, err := Child{Path: script(t, "brief", left+`echo begun; sleep 0.1; head -c 60000 /dev/zero`)}.Stream(t.Context(), &out)
+		if size := len(out.String()); size != len("begun\n")+60000 || !errors.Is(err, want) {
+			t.Errorf("%q: %d bytes, %v; want %v", left, size, err, want)
+		}
+		if pid, err := strconv.Atoi(strings.TrimSpace(said)); err == nil {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 

@@ -48,6 +48,12 @@ type Launcher struct {
 	// log shows it (volcano-sh/volcano 2398).
 	Tree       int
 	treeOption string
+	// SessionSpace is how many bytes it takes of TMPDIR, or /tmp, on every node where it is
+	// to start anything, 0 for none.
+	//
+	// Source: Open MPI 4.1, orte/util/session_dir.c, orte_session_dir; the segments that its
+	// PMIx maps there, openpmix 3.2, src/mca/common/dstore/dstore_common.h. Tried with 4.1.4.
+	SessionSpace int64
 	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
 	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
@@ -125,7 +131,7 @@ var Launchers = []Launcher{
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
-		SSH: true, SrunInJob: true, Tree: 64, treeOption: "routed_radix", MPIDiscovery: true, Environment: EnvironmentExported,
+		SSH: true, SrunInJob: true, Tree: 64, treeOption: "routed_radix", SessionSpace: 4<<10 + 4<<20 + 4<<20, MPIDiscovery: true, Environment: EnvironmentExported,
 		NoWorkDir: mpirunWorkDir, presets: openMPIPresets,
 		wholeHostfile: true, argsSince: "0.6.6", forwards: scriptOptions,
 		command: runner.openMPICommand, refuses: runner.openMPIRefuses, notes: runner.openMPINotes,

@@ -79,6 +79,16 @@ var faults = []planted{
 	{name: "master-of-last-option", options: []string{"--master_addr", "10.77.1.2"}, dies: "pdsh"},
 	{name: "master-of-nobody", master: "10.77.250.1", dies: "static"},
 
+	{name: "hostname-localhost-first", steps: sh("w1", "hostname localhost"), dies: "pdsh c10d"},
+	{name: "hostname-localhost-last", steps: sh("w2", "hostname localhost"), dies: "pdsh"},
+	{name: "own-name-ipv6-loopback", steps: sh("w2", "echo '::1 w2' >>/etc/hosts"), dies: "pdsh"},
+	{name: "names-of-unused-ipv6", steps: sh("everywhere", "echo fd00::1 w1 >>/etc/hosts; echo fd00::2 w2 >>/etc/hosts"), trains: "pdsh c10d"},
+	{name: "names-in-capitals", files: map[string]string{"hostfile": "W1 slots=1\nW2 slots=1\n"}, trains: "pdsh"},
+	{name: "hostfile-of-addresses", files: map[string]string{"hostfile": "10.77.1.1 slots=1\n10.77.1.2 slots=1\n"}, trains: "openmpi"},
+	{name: "hostfile-line-ends", files: map[string]string{"hostfile": "w1 slots=1\r\nw2 slots=1\r\n"}, trains: "pdsh"},
+	{name: "two-names-of-one", steps: twoNames, files: map[string]string{"hostfile": "w1 slots=1\nw1b slots=1\nw2 slots=1\n"}, trains: "pdsh"},
+	{name: "slots-unlike", files: map[string]string{"hostfile": "w1 slots=2\nw2 slots=1\n"}, trains: "pdsh openmpi"},
+
 	// NCCL would have it.
 	{name: "shm-small", steps: change("w2", shrinkSHM), trains: "c10d mpich"},
 	{name: "shm-read-only", steps: change("w2", (*testhosts.Node).ReadOnlySHM), trains: "pdsh openmpi"},
@@ -99,6 +109,7 @@ var faults = []planted{
 	{name: "interface-renamed", steps: change("w2", renameNIC), trains: "c10d pdsh", dies: "openmpi"},
 	{name: "docker0-first", steps: change("w1", (*testhosts.Node).AddDocker0First), trains: "c10d", dies: "openmpi"},
 	{name: "docker0-first-on-last", steps: change("w2", (*testhosts.Node).AddDocker0First), trains: "pdsh static"},
+	{name: "docker0-everywhere", steps: change("nodes", (*testhosts.Node).AddDocker0), trains: "pdsh openmpi"},
 	{name: "store-dropped", steps: change("w1", drop("29400,29500")), dies: "pdsh c10d static"},
 	{name: "all-but-store-dropped", steps: change("w1", drop("1:21,23:29499,29501:65535")), dies: "static"},
 	{name: "ephemeral-dropped-at-first", steps: change("w1", drop(testhosts.Ephemeral)), dies: "pdsh"},
@@ -108,6 +119,7 @@ var faults = []planted{
 	{name: "no-routes", steps: change("w2", (*testhosts.Node).LoseRoutes), dies: "pdsh static"},
 	{name: "narrow-path", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.NarrowPath(1300) }), dies: "static"},
 	{name: "mtu-smaller", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) }), trains: "static"},
+	{name: "mtu-larger", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }), trains: "static"},
 
 	{name: "master-port-held", steps: change("w1", hold(29500)), trains: "c10d", dies: "pdsh static openmpi"},
 	{name: "master-port-held-at-last", steps: change("w2", hold(29500)), trains: "pdsh"},
@@ -118,6 +130,16 @@ var faults = []planted{
 	{name: "no-key", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), dies: "openmpi mpich"},
 	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", untold: "nothing is seen of w2, and no login is needed there"},
 	{name: "launching-machine-unknown", steps: sh("nodes", "echo hosts: files >/etc/nsswitch.conf; sed -i /-head/d /etc/hosts"), trains: "openmpi", dies: "mpich"},
+	{name: "sshd-stopped", steps: change("w2", (*testhosts.Node).StopSSHD), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "frozen", steps: change("w2", (*testhosts.Node).Freeze), dies: "pdsh"},
+	{name: "host-key-changed", steps: change("w2", (*testhosts.Node).ChangeHostKey), dies: "pdsh"},
+	{name: "shell-exits", steps: sh("w2", "echo exit >>/root/.bashrc"), dies: "pdsh openmpi"},
+	{name: "shell-strict", steps: sh("w2", "echo set -eu >>/root/.bashrc"), trains: "mpich"},
+	{name: "shell-other-python", steps: sh("w2", "mkdir /root/bin; ln -s /bin/false /root/bin/python; ln -s /bin/false /root/bin/python3; echo 'export PATH=/root/bin:$PATH' >>/root/.bashrc"), trains: "pdsh"},
+	{name: "login-shell-tcsh", steps: sh("w2", "sed -i '/^root:/s,:[^:]*$,:/bin/tcsh,' /etc/passwd"), trains: "pdsh openmpi"}, // it exports nothing, and goes on
+	{name: "login-shell-fish", steps: sh("w2", "sed -i '/^root:/s,:[^:]*$,:/usr/bin/fish,' /etc/passwd"), trains: "pdsh mpich"},
+	{name: "login-slow", steps: sh("w2", "echo sleep 12 >>/root/.bashrc"), trains: "pdsh"},
+	{name: "pdsh-time-limit", env: []string{"PDSH_COMMAND_TIMEOUT=3"}, dies: "pdsh"},
 	{name: "noise", steps: change("w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome") }), trains: "pdsh mpich"},
 
 	{name: "mpirun-of-mpich", steps: sh("everywhere", "ln -sf /usr/bin/mpirun.mpich /etc/alternatives/mpirun"), dies: "openmpi"},
@@ -145,9 +167,31 @@ var faults = []planted{
 	{name: "no-deepspeed-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed"`), trains: "c10d", dies: "openmpi accelerate-pdsh"},
 	{name: "no-accelerate-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/accelerate"`), trains: "pdsh", dies: "accelerate"},
 	{name: "other-torch", steps: sh("w2", `mount --bind "$bin"/../../v24/lib/python*/site-packages "$site"`), trains: "pdsh"},
+	// DeepSpeed's own, which torchrun does without.
+	{name: "no-psutil-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/psutil*`), trains: "c10d", dies: "pdsh"},
+	{name: "no-numpy-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/numpy*`), trains: "c10d", dies: "pdsh"},
+	{name: "torch-without-library", steps: sh("w2", `alone "$site"; rm "$site/torch/lib/libtorch_cpu.so"`), dies: "c10d"},
+	{name: "library-in-the-way", steps: sh("w2", "mkdir /root/lib; echo none >/root/lib/libstdc++.so.6; echo export LD_LIBRARY_PATH=/root/lib >>/root/.bashrc"), dies: "pdsh openmpi"},
+	{name: "address-space", steps: change("w2", limit("as", 2<<30)), dies: "pdsh"},
+	{name: "python-home-here", env: []string{"PYTHONHOME=/nowhere"}, dies: "pdsh"},
+	{name: "python-path-of-one", steps: sh("w2", "mkdir -p /root/old/torch; echo 'raise ImportError' >/root/old/torch/__init__.py; echo export PYTHONPATH=/root/old >>/root/.bashrc"), trains: "pdsh mpich"},
+
+	{name: "script-broken", steps: sh("everywhere", `alone "$dir"; echo 'import (' >>"$dir/train.py"`), dies: "c10d pdsh"},
+	{name: "script-broken-on-one", steps: sh("w2", `alone "$dir"; echo 'import (' >>"$dir/train.py"`), dies: "c10d pdsh"},
+	{name: "script-of-other-comments", steps: sh("w2", `alone "$dir"; echo '# changed' >>"$dir/train.py"`), trains: "c10d pdsh"},
+	{name: "no-workdir-on-one", steps: sh("w2", `cd /; umount "$dir"; rmdir "$dir"`), dies: "pdsh"},
+	{name: "workdir-read-only", steps: sh("w2", `mount -o remount,ro,bind "$dir"`), trains: "pdsh openmpi c10d"},
 	{name: "no-script-on-one", steps: sh("w2", `alone "$dir"; rm "$dir/train.py"`), dies: "c10d openmpi"},
 	{name: "no-script", steps: sh("everywhere", `alone "$dir"; rm "$dir/train.py"`), dies: "pdsh"},
 	{name: "no-python-on-one", steps: sh("w2", `alone "$bin"; rm "$bin/python"`), dies: "mpich"},
+
+	// Python goes on to the next directory; Open MPI has its own below the first.
+	{name: "tmp-read-only", steps: sh("w2", "mount -o remount,ro /tmp"), trains: "c10d pdsh mpich", dies: "openmpi"},
+	{name: "tmp-full", steps: sh("w2", "mount -o remount,size=1m /tmp"), trains: "c10d pdsh", dies: "openmpi"},
+	{name: "tmp-without-inodes", steps: sh("w2", `mount -o "remount,nr_inodes=$(($(df --output=iused /tmp | tail -n 1)))" /tmp`), trains: "static", dies: "openmpi"},
+	{name: "tmp-noexec", steps: sh("w2", "mount -o remount,noexec /tmp"), trains: "c10d openmpi"},
+	{name: "temporary-nowhere", steps: sh("w2", `mount -o remount,ro /tmp; mount -o remount,ro /var/tmp; mount -o remount,ro,bind "$dir"`), trains: "pdsh", dies: "c10d accelerate"},
+	{name: "tmpdir-missing", steps: sh("w2", "echo export TMPDIR=/root/nowhere >>/root/.bashrc"), trains: "openmpi mpich"},
 
 	{name: "home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), trains: "pdsh c10d"},
 	{name: "home-noexec", steps: change("w2", (*testhosts.Node).NoExecHome), trains: "openmpi"},
@@ -222,6 +266,12 @@ func hide(path string) func(*testhosts.Node) (testhosts.Undo, error) {
 func limit(resource string, value int64) func(*testhosts.Node) (testhosts.Undo, error) {
 	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.Limit(resource, value) }
 }
+
+// twoNames has a second name lead to w1, of the same host key.
+var twoNames = sh("everywhere", `
+echo 10.77.1.1 w1b >>/etc/hosts
+sed -n 's/^w1,10.77.1.1/w1b/p' /root/.ssh/known_hosts >/root/w1b
+cat /root/w1b >>/root/.ssh/known_hosts`)
 
 // inLargerNetwork has every name lead to an address in 192.168.0.0/16.
 var inLargerNetwork = sh("everywhere", `

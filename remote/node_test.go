@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,10 +114,25 @@ func connect(t *testing.T, n *fixture.Node) *testConnection {
 	return client
 }
 
+// testBinary is packed once for all clients, before any limit begins: with many tests at
+// once, each for itself would have the processors busy with nothing else.
+var testBinary = sync.OnceValues(func() (func(goos, arch string) ([]*Binary, error), error) {
+	binaries := New(nowhere{}, Options{}).options.Binaries
+	found, err := binaries("linux", runtime.GOARCH)
+	if err == nil {
+		_, err = found[0].Gzip()
+	}
+	return binaries, err
+})
+
 // testClient delivers the test binary.
 func testClient(t *testing.T) *Client {
 	t.Helper()
-	c := New(nowhere{}, Options{})
+	binaries, err := testBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(nowhere{}, Options{Binaries: binaries})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -123,10 +140,10 @@ func testClient(t *testing.T) *Client {
 // start bootstraps an agent on n within limit.
 func start(t *testing.T, n *fixture.Node, limit time.Duration) (*Agent, *Trace, *Error) {
 	t.Helper()
+	client, conn, trace := testClient(t), connect(t, n), &Trace{}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	trace := &Trace{}
-	agent, err := testClient(t).bootstrap(ctx, connect(t, n), "w1", trace)
+	agent, err := client.bootstrap(ctx, conn, "w1", trace)
 	if agent != nil {
 		t.Cleanup(func() { agent.Close() })
 	}

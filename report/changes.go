@@ -60,64 +60,88 @@ func folded(each []Row) (rows []Row) {
 	return rows
 }
 
-func hasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
+// HasChanges is whether a finding tells of changes since a baseline.
+func HasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 
-// drift writes the findings that tell of changes as one table, as a diff of two runs is: the
-// gravest first, each of which may have its cause in another finding of the report.
-func (p *page) drift(findings []checks.Finding) {
+// Drift is what all the findings say that tell of changes, as one: the check and the verdict
+// are the first one's.
+type Drift struct {
+	checks.Finding
+	Rows []Row // the gravest first, as a diff of two runs has them; folded unless all are asked for
+}
+
+// Drift is at which place of the findings it is told, -1 for none. Each of its rows may have
+// its cause in another finding of the report.
+func (w Words) Drift(all bool) (d Drift, at int) {
+	at = slices.IndexFunc(w.report.Findings, HasChanges)
+	if at < 0 {
+		return d, at
+	}
+	first := w.report.Findings[at]
+	d.Check, d.Verdict, d.WouldSee = first.Check, first.Verdict, first.WouldSee
 	var rows []Row
-	var fixes, notes []string
-	for _, f := range findings {
-		rows = append(rows, p.driftRows(f)...)
+	var fixes []string
+	for _, f := range w.report.Findings {
+		if !HasChanges(f) {
+			continue
+		}
+		rows = append(rows, driftRows(f, all)...)
+		d.Nodes, d.Changes = union(d.Nodes, f.Nodes), append(d.Changes, f.Changes...)
 		if f.SharesCause == "" {
-			fixes, notes = append(fixes, f.Fix...), union(notes, f.Notes)
+			fixes, d.Notes = append(fixes, f.Fix...), union(d.Notes, f.Notes)
 		} else { // the others stand with the cause; what is no text to paste is none of them
 			fixes = append(fixes, f.Fix[max(0, len(f.Fix)-1):]...) // how it is accepted
 		}
 	}
-	rows = folded(rows)
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(p.place(a), p.place(b)))
+	d.Rows = folded(rows)
+	slices.SortStableFunc(d.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(w.place(a), w.place(b)))
 	})
 	slices.Reverse(fixes)
 	fixes = Map(GroupBy(fixes, func(fix string) string { return fix }), func(g Group[string, string]) string { return g.Key })
 	slices.Reverse(fixes) // the last of those alike stays
-	p.line("\n%s  %s  %s since the baseline", p.colored(findings[0].Verdict, Word(findings[0].Verdict)), findings[0].Check, Plural(len(rows), "change"))
-	shown := rows
+	d.Fix, d.Summary = fixes, Plural(len(d.Rows), "change")+" since the baseline"
+	return d, at
+}
+
+// drift writes it as one table.
+func (p *page) drift(d Drift) {
+	p.line("\n%s  %s  %s", p.colored(d.Verdict, Word(d.Verdict)), d.Check, d.Summary)
+	shown := d.Rows
 	if !p.style.Verbose {
-		shown = rows[:min(len(rows), mostChanges)]
+		shown = shown[:min(len(shown), MostChanges)]
 	}
 	p.changes(shown)
-	if hidden := len(rows) - len(shown); hidden > 0 {
+	if hidden := len(d.Rows) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(Plural(hidden, "more change")+": -v shows them"))
 	}
-	p.wayOut(fixes, notes)
-	p.field("symptom", findings[0].WouldSee)
+	p.wayOut(d.Fix, d.Notes)
+	p.field("symptom", d.WouldSee)
 }
 
 // place is that of a row's first node in the fleet; what is in no fleet comes last.
-func (p *page) place(r Row) int {
-	at := slices.IndexFunc(p.report.Nodes, func(node facts.Node) bool { return node.Name == r.Nodes[0] })
+func (w Words) place(r Row) int {
+	at := slices.IndexFunc(w.report.Nodes, func(node facts.Node) bool { return node.Name == r.Nodes[0] })
 	if at < 0 {
-		return len(p.report.Nodes)
+		return len(w.report.Nodes)
 	}
 	return at
 }
 
-// mostChanges are how many a table has unless all are asked for: a page.
-const mostChanges = 30
+// MostChanges are how many a table has unless all are asked for: a page.
+const MostChanges = 30
 
 // driftRows are those of one finding, each with its weight.
-func (p *page) driftRows(f checks.Finding) (rows []Row) {
+func driftRows(f checks.Finding, all bool) (rows []Row) {
 	changes := f.Changes
-	if !p.style.Verbose {
+	if !all {
 		changes = nil
 		for _, node := range GroupBy(f.Changes, func(c checks.Change) string { return c.Node }) {
 			changes = append(changes, agreement.WithoutEchoes(node.All)...)
 		}
 	}
 	for _, alike := range GroupBy(changes, func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }) {
-		for _, row := range rowsOf(alike.All, p.style.Verbose) {
+		for _, row := range rowsOf(alike.All, all) {
 			row.Verdict, row.Cause = f.Verdict, f.SharesCause
 			if !alike.Key {
 				row.Verdict = checks.Warn
@@ -131,11 +155,10 @@ func (p *page) driftRows(f checks.Finding) (rows []Row) {
 // leastValue is to how many characters a value is cut, at most, for a table to fit its page.
 const leastValue = 12
 
-// changes draws one row for each, with a column of weights and one of causes where any has
-// one. Values are cut to what is left of the page; where that is too little, a row is two
-// lines.
-func (p *page) changes(rows []Row) {
-	header := []string{"nodes", "fact", "before", "after"}
+// ChangeTable has one row for each change, with a column of weights and one of causes where
+// any has one.
+func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
+	header = []string{"nodes", "fact", "before", "after"}
 	weighed := slices.ContainsFunc(rows, func(r Row) bool { return r.Verdict != "" })
 	if weighed {
 		header = slices.Insert(header, 0, "")
@@ -143,13 +166,19 @@ func (p *page) changes(rows []Row) {
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Cause != "" }) {
 		header = append(header, "see")
 	}
-	cells := Map(rows, func(r Row) []string {
-		row := []string{p.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After, r.Cause}
+	return header, Map(rows, func(r Row) []string {
+		row := []string{w.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After, r.Cause}
 		if weighed {
 			row = slices.Insert(row, 0, Word(r.Verdict))
 		}
 		return row[:len(header)]
 	})
+}
+
+// changes draws that table. Values are cut to what is left of the page; where that is too
+// little, a row is two lines.
+func (p *page) changes(rows []Row) {
+	header, cells := p.ChangeTable(rows)
 	before := slices.Index(header, "before")
 	if !p.style.Verbose && !fitted(cells, before, p.width()) {
 		cells = Map(cells, func(row []string) []string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -48,13 +49,83 @@ func (p *page) diff(diffs []checks.FactDiff) {
 
 // Unshown are the differences between the nodes that no finding shows, folded for a person.
 func (w Words) Unshown() []checks.FactDiff {
-	return slices.DeleteFunc(Folded(w.report.Diff), func(d checks.FactDiff) bool {
+	diffs := slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
+	return slices.DeleteFunc(w.foldRenamed(Folded(agreement.WithoutEchoedDiffs(diffs))), func(d checks.FactDiff) bool {
 		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
 	})
 }
 
-// shows is whether a finding is about a fact, or tells of some node that is unlike most what
-// it has there: the value, or the name of what only some have, stands among what was got, of
+// foldRenamed makes one row of an interface that has another name on some nodes, known by the
+// networks that its addresses are in, as MAC addresses are one's own.
+func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
+	gone := map[string]bool{}
+	folded := slices.Clone(diffs)
+	for i, usual := range diffs {
+		for _, other := range diffs {
+			if gone[usual.Fact] || gone[other.Fact] || !w.isRenamed(usual, other) {
+				continue
+			}
+			gone[other.Fact] = true
+			folded[i].Groups = slices.Clone(usual.Groups)
+			for n, d := range []checks.FactDiff{usual, other} {
+				folded[i].Groups[n].Value, _ = json.Marshal(strings.TrimPrefix(d.Fact, interfacePath)) // a text has no error
+			}
+		}
+	}
+	return slices.DeleteFunc(folded, func(d checks.FactDiff) bool { return gone[d.Fact] })
+}
+
+const interfacePath = "net.interfaces."
+
+// isRenamed is whether most nodes have one interface and all others have another, of the
+// same networks.
+func (w Words) isRenamed(usual, other checks.FactDiff) bool {
+	isEntry := func(d checks.FactDiff) bool { return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d) }
+	if !isEntry(usual) || !isEntry(other) || Absent(usual.Groups[0]) || !Absent(other.Groups[0]) ||
+		!slices.Equal(usual.Groups[0].Nodes, other.Groups[0].Nodes) || !slices.Equal(usual.Groups[1].Nodes, other.Groups[1].Nodes) {
+		return false
+	}
+	networks := w.networksOf(strings.TrimPrefix(usual.Fact, interfacePath))
+	return networks != nil && slices.Equal(networks, w.networksOf(strings.TrimPrefix(other.Fact, interfacePath)))
+}
+
+// networksOf are those that an interface of a name has addresses of, on any node.
+func (w Words) networksOf(name string) (networks []string) {
+	for _, node := range w.report.Nodes {
+		if node.Net == nil {
+			continue
+		}
+		for _, nic := range node.Net.Interfaces {
+			for _, address := range nic.Addresses {
+				if prefix, err := netip.ParsePrefix(address); err == nil && nic.Name == name && !prefix.Addr().IsLinkLocalUnicast() {
+					networks = append(networks, prefix.Masked().String())
+				}
+			}
+		}
+	}
+	slices.Sort(networks)
+	return slices.Compact(networks)
+}
+
+// isCovered is whether the nodes agree on a fact but for those on which findings cover it.
+func (w Words) isCovered(d checks.FactDiff) bool {
+	covered := map[string]bool{}
+	for _, f := range w.report.Findings {
+		if slices.ContainsFunc(f.Covers, func(of string) bool { return d.Fact == of || strings.HasPrefix(d.Fact, of+".") }) {
+			for _, node := range f.Nodes {
+				covered[node] = true
+			}
+		}
+	}
+	open := func(g checks.FactGroup) bool {
+		return slices.ContainsFunc(g.Nodes, func(node string) bool { return !covered[node] })
+	}
+	first := slices.IndexFunc(d.Groups, open)
+	return len(covered) > 0 && (first < 0 || !slices.ContainsFunc(d.Groups[first+1:], open))
+}
+
+// shows is whether a finding is about a fact, or tells of some node that is unlike most, or
+// of all that are most, what it has there: the value, or the name of what only some have, stands among what was got, of
 // a section that its check looks at.
 func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
@@ -64,11 +135,16 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Verdict == checks.Unknown || !slices.Contains(check.Needs, compare.SectionOf(d.Fact)) {
 		return false
 	}
-	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool {
-		isOf := func(node string) bool { return slices.Contains(f.Nodes, node) }
-		entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
-		return slices.ContainsFunc(g.Nodes, isOf) && (hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry))
-	})
+	entry := d.Fact[strings.LastIndexByte(d.Fact, '.')+1:]
+	tells := func(g checks.FactGroup) bool {
+		return hasWord(f.Got, Value(d.Fact, g.Value)) || oneValueOrNone(d) && hasWord(f.Got, entry)
+	}
+	named := func(node string) bool { return slices.Contains(f.Nodes, node) }
+	unnamed := func(node string) bool { return !named(node) }
+	if most := d.Groups[0]; !slices.ContainsFunc(most.Nodes, unnamed) && tells(most) {
+		return true
+	}
+	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool { return slices.ContainsFunc(g.Nodes, named) && tells(g) })
 }
 
 // hasWord is whether a text has a word, or several, with nothing of another one around.

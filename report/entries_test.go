@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestDriftIsOneTable(t *testing.T) {
 	if err := Text(&out, r, Style{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := `FAIL  this launch will not work: 2 problems on all 3 nodes
+	want := `FAIL  this launch will not work: 1 problem on w1; not as agreed: 1 problem on w2
 3 nodes, 1 check failed
 
 FAIL  gpu-driver-same  w1: drivers differ
@@ -148,6 +149,22 @@ WARN  w2      shm.mode       1777       0777
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDriftWithoutACommand: what would be pasted from a hostile host name is told in words, and
+// a finding that is left without a command is a row like any other.
+func TestDriftWithoutACommand(t *testing.T) {
+	changes := []checks.Change{{Node: "w1", Fact: "shm.size", Before: json.RawMessage("17179869184"), After: json.RawMessage("1073741824")}}
+	r := checks.Report{Verdict: checks.Fail, Findings: []checks.Finding{
+		{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w1"}, Changes: changes, SharesCause: "shm-size", Notes: []string{"in words"}},
+	}}
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "FAIL  w1     shm.size  16 GiB  1.0 GiB  shm-size\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("lacks %q:\n%s", want, &out)
 	}
 }
 
@@ -189,6 +206,76 @@ func TestChangesAreFolded(t *testing.T) {
 		}
 		if got := strings.Contains(out.String(), "nvml.cards.[0-1] "); got == style.Verbose {
 			t.Errorf("verbose %t:\n%s", style.Verbose, out.String())
+		}
+	}
+}
+
+// TestRenamedInterfaceIsOneDifference, where its addresses tell.
+func TestRenamedInterfaceIsOneDifference(t *testing.T) {
+	diffs := func(usual, other string) []checks.FactDiff {
+		return []checks.FactDiff{
+			{Fact: "net.interfaces." + other, Groups: []checks.FactGroup{group("null", "w1", "w2"), group(`"present"`, "w3")}},
+			{Fact: "net.interfaces." + usual, Groups: []checks.FactGroup{group(`"present"`, "w1", "w2"), group("null", "w3")}},
+		}
+	}
+	var w Words
+	for i, name := range []string{"eth0", "eth0", "enp4s0"} {
+		nic := facts.Interface{Name: name, Addresses: []string{fmt.Sprintf("10.0.0.%d/24", i+1), "fe80::1/64"}}
+		mgmt := facts.Interface{Name: "mgmt" + fmt.Sprint(i/2), Addresses: []string{fmt.Sprintf("10.%d.0.9/24", 1+i/2)}}
+		w.report.Nodes = append(w.report.Nodes, facts.Node{Name: fmt.Sprint("w", i+1), Facts: facts.Facts{Net: &facts.Net{Interfaces: []facts.Interface{nic, mgmt}}}})
+	}
+	want := []checks.FactDiff{{Fact: "net.interfaces.eth0", Groups: []checks.FactGroup{group(`"eth0"`, "w1", "w2"), group(`"enp4s0"`, "w3")}}}
+	if diff := cmp.Diff(want, w.foldRenamed(diffs("eth0", "enp4s0"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(diffs("mgmt0", "mgmt1"), w.foldRenamed(diffs("mgmt0", "mgmt1"))); diff != "" {
+		t.Errorf("of other networks (-want +got):\n%s", diff)
+	}
+}
+
+// TestCoveredFactsAreNoDifference: what a finding has shown the cause of has no row, nor has
+// what repeats another fact.
+func TestCoveredFactsAreNoDifference(t *testing.T) {
+	odd := func(fact string, nodes ...string) checks.FactDiff {
+		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(`"a"`, "w1", "w2"), group(`"b"`, nodes...)}}
+	}
+	r := checks.Report{
+		Findings: []checks.Finding{
+			{Check: "gpu-driver-loads", Verdict: checks.Fail, Nodes: []string{"w3"}, Covers: []string{"nvml", "gpu.module"}},
+			{Check: "gpu-driver-loads", Verdict: checks.Fail, Nodes: []string{"w4"}, Covers: []string{"nvml", "gpu.module"}},
+		},
+		Diff: []checks.FactDiff{
+			odd("gpu.module", "w3"), odd("gpu.modules", "w3"), odd("nvml.cards.0.name", "w3", "w4"), odd("nvml.cards.1.name", "w3", "w5"),
+			odd("python.packages.torch", "w3"), odd("python.torch.version", "w3"),
+			{Fact: "nvml.driver", Groups: []checks.FactGroup{group(`""`, "w3", "w4"), group(`"550"`, "w1")}},
+			{Fact: "nvml.cuda", Groups: []checks.FactGroup{group(`"12.4"`, "w1"), group(`"12.2"`, "w2"), group(`""`, "w3")}},
+		},
+	}
+	var got []string
+	for _, d := range (Words{report: r}).Unshown() {
+		got = append(got, d.Fact)
+	}
+	if diff := cmp.Diff([]string{"gpu.modules", "nvml.cards.1.name", "python.packages.torch", "nvml.cuda"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatMostHaveIsShownWhereAllOfThemAreNamed: of two nodes that differ nobody is most.
+func TestWhatMostHaveIsShownWhereAllOfThemAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		named []string
+		shown int
+	}{"the one of two": {[]string{"w1"}, 0}, "all of most": {[]string{"w1", "w2"}, 0}, "one of most": {[]string{"w1"}, 1}} {
+		most := []string{"w1"}
+		if name != "the one of two" {
+			most = []string{"w1", "w2"}
+		}
+		r := checks.Report{
+			Findings: []checks.Finding{{Check: "shm-size", Verdict: checks.Warn, Nodes: c.named, Got: "64 MiB"}},
+			Diff:     []checks.FactDiff{{Fact: "shm.size", Groups: []checks.FactGroup{group("67108864", most...), group("17179869184", "w3")}}},
+		}
+		if got := len((Words{report: r}).Unshown()); got != c.shown {
+			t.Errorf("%s: %d differences are shown, want %d", name, got, c.shown)
 		}
 	}
 }

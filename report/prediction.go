@@ -162,7 +162,11 @@ func (f Prediction) headline() string {
 	return text + ", " + f.started()
 }
 
+// program is what is started, with the release that is known of DeepSpeed alone.
 func (f Prediction) program() string {
+	if f.Program != launch.ProgramDeepSpeed {
+		return f.Program
+	}
 	return strings.TrimSpace(f.Program + " " + f.DeepSpeed)
 }
 

@@ -111,3 +111,12 @@ func TestRefused(t *testing.T) {
 		t.Errorf("one (-want +got)\n%s", diff)
 	}
 }
+
+// TestReleaseIsOfDeepSpeed: no other program is shown with it.
+func TestReleaseIsOfDeepSpeed(t *testing.T) {
+	for program, want := range map[string]string{launch.ProgramDeepSpeed: "deepspeed 0.19.8", launch.ProgramTorchrun: "torchrun", launch.ProgramAccelerate: "accelerate"} {
+		if got := NewPrediction(launch.Prediction{Program: program, DeepSpeed: "0.19.8"}, nil).program(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -81,10 +81,12 @@ func (p *page) inBrief(r checks.Report) {
 	p.line("")
 	p.throughput(r.Nodes) // which was asked for
 	type row struct{ label, text string }
-	rows := []row{{labels[checks.Pass], tally(p.Reasons(checks.Pass))}}
-	for _, remark := range p.Reasons(checks.Pass) {
-		if remark.Text != "" {
-			rows = append(rows, row{"remark", p.because(remark)})
+	rows := []row{{labels[checks.Pass], ""}}
+	for _, passed := range p.Reasons(checks.Pass) {
+		if passed.Text == "" {
+			rows[0].text = tally([]Reason{passed})
+		} else {
+			rows = append(rows, row{"passed, but", p.because(passed)})
 		}
 	}
 	unknown, skipped, off := p.Reasons(checks.Unknown), []Reason{}, []Reason{}
@@ -167,12 +169,12 @@ func (p *page) faint(text string) string {
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
 func (p *page) findings(all []checks.Finding) {
-	changed := slices.IndexFunc(all, hasChanges)
+	drift, at := p.Drift(p.style.Verbose)
 	for i, f := range all {
 		switch {
-		case i == changed:
-			p.drift(slices.DeleteFunc(slices.Clone(all), func(f checks.Finding) bool { return !hasChanges(f) }))
-		case f.Verdict != checks.Unknown && !hasChanges(f):
+		case i == at:
+			p.drift(drift)
+		case f.Verdict != checks.Unknown && !HasChanges(f):
 			p.finding(f)
 		}
 	}

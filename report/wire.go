@@ -213,7 +213,12 @@ func sighted(e facts.Endpoint) string {
 	case e.Address != "":
 		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
 	}
+	if e.Waited > 0 {
+		way += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(e.Waited))
+	}
 	switch {
+	case e.Preflight:
+		return "another preflight's own store" + way
 	case e.Store != "":
 		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, Plural(int(e.Keys), "key"), way)
 	case e.Greeting != "":

@@ -93,30 +93,28 @@ func (w Words) briefly(names []string) string {
 // Conclusion is the verdict as a sentence, and whom it is about.
 func (w Words) Conclusion() string {
 	r := w.report
-	count := map[checks.Verdict]int{}
-	failing := map[string]bool{}
+	count := w.Counted()
+	var breaking, disagreeing []checks.Finding
 	for _, f := range r.Findings {
-		if !w.countsElsewhere(f) {
-			count[f.Verdict]++
+		if w.countsElsewhere(f) || f.Verdict != checks.Fail {
+			continue
 		}
-		for _, node := range f.Nodes {
-			failing[node] = failing[node] || f.Verdict == checks.Fail
-		}
-	}
-	var failed []string
-	for _, node := range r.Nodes {
-		if failing[node.Name] {
-			failed = append(failed, node.Name)
+		if check, _ := catalogue.Lookup(f.Check); check.Agreed {
+			disagreeing = append(disagreeing, f)
+		} else {
+			breaking = append(breaking, f)
 		}
 	}
 	var text string
 	switch {
 	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
 		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
+	case r.Verdict == checks.Fail && breaking == nil:
+		text = "not as agreed: " + w.problems(disagreeing)
 	case r.Verdict == checks.Fail:
-		text = failure(r) + ": " + Plural(count[checks.Fail], "problem")
-		if len(failed) > 0 {
-			text += " on " + w.briefly(failed)
+		text = "this launch will not work: " + w.problems(breaking)
+		if disagreeing != nil {
+			text += "; not as agreed: " + w.problems(disagreeing)
 		}
 	case r.Verdict == checks.Unknown:
 		text = "cannot tell whether this launch will work"
@@ -132,6 +130,17 @@ func (w Words) Conclusion() string {
 	return text
 }
 
+// Counted is how many findings there are of each verdict, one cause counted once.
+func (w Words) Counted() map[checks.Verdict]int {
+	count := map[checks.Verdict]int{}
+	for _, f := range w.report.Findings {
+		if !w.countsElsewhere(f) {
+			count[f.Verdict]++
+		}
+	}
+	return count
+}
+
 // countsElsewhere is whether another finding tells of the cause of one, and is as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
 	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
@@ -139,16 +148,19 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
-// failure is what the findings that fail a run say of the launch.
-func failure(r checks.Report) string {
-	breaks := func(f checks.Finding) bool {
-		check, _ := catalogue.Lookup(f.Check)
-		return f.Verdict == checks.Fail && !check.Agreed
+// problems says how many there are, and on which of the fleet's nodes.
+func (w Words) problems(found []checks.Finding) string {
+	var names []string
+	for _, node := range w.report.Nodes {
+		if slices.ContainsFunc(found, func(f checks.Finding) bool { return slices.Contains(f.Nodes, node.Name) }) {
+			names = append(names, node.Name)
+		}
 	}
-	if slices.ContainsFunc(r.Findings, breaks) {
-		return "this launch will not work"
+	text := Plural(len(found), "problem")
+	if len(names) > 0 {
+		text += " on " + w.briefly(names)
 	}
-	return "not as agreed"
+	return text
 }
 
 // Summary counts nodes, checks and what is waived, and says how long the run took and

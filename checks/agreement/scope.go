@@ -80,11 +80,20 @@ func toldBy(fact string) string {
 
 // WithoutEchoes are the changes of a node that are news beside each other.
 func WithoutEchoes(changes []checks.Change) []checks.Change {
+	return withoutEchoes(changes, func(c checks.Change) string { return c.Fact })
+}
+
+// WithoutEchoedDiffs are the differences between nodes that are, likewise.
+func WithoutEchoedDiffs(diffs []checks.FactDiff) []checks.FactDiff {
+	return withoutEchoes(diffs, func(d checks.FactDiff) string { return d.Fact })
+}
+
+func withoutEchoes[T any](all []T, factOf func(T) string) []T {
 	told := map[string]bool{}
-	for _, c := range changes {
-		told[c.Fact] = true
+	for _, one := range all {
+		told[factOf(one)] = true
 	}
-	return slices.DeleteFunc(slices.Clone(changes), func(c checks.Change) bool { of := toldBy(c.Fact); return of != c.Fact && told[of] })
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { of := toldBy(factOf(one)); return of != factOf(one) && told[of] })
 }
 
 // weight is how much a scope says of what it covers: a fact holds before what holds facts, and

@@ -49,6 +49,8 @@ type Pip struct {
 	// python 3.11). A variable says that it may: pip before 23.0.1 does not know the
 	// option, and passes over a variable that it does not know.
 	Managed bool
+	// Again installs what pip takes for installed, and leaves what that requires alone.
+	Again bool
 }
 
 // Run runs pip with what it is to do, "install %s".
@@ -63,7 +65,7 @@ func (p Pip) Run(code literal, args ...Arg) Command {
 // List shows what is installed.
 func (p Pip) List() Command { return On("%s -m pip list", Path(p.Python)) }
 
-// Requirement is a package in the very version that is wanted, "2.6.0+cu124".
+// Requirement is a package in the very version that is wanted, "2.6.0+cu124", "" for any.
 type Requirement struct{ Name, Version string }
 
 // pytorchLabel is what pytorch.org's own builds have behind the "+" of their versions.
@@ -94,13 +96,20 @@ func (p Pip) Install(wanted []Requirement) (commands []Command) {
 		if !slices.Contains(indexes, index) {
 			indexes = append(indexes, index)
 		}
-		packages[index] = append(packages[index], w.Name+"=="+w.Version)
+		if w.Version != "" {
+			w.Name += "==" + w.Version
+		}
+		packages[index] = append(packages[index], w.Name)
+	}
+	how := literal("install ")
+	if p.Again {
+		how = "install --force-reinstall --no-deps "
 	}
 	for _, index := range indexes {
 		if index == "" {
-			commands = append(commands, p.Run("install %s", List[Package](" ", packages[index])))
+			commands = append(commands, p.Run(how+"%s", List[Package](" ", packages[index])))
 		} else {
-			commands = append(commands, p.Run("install %s --index-url %s", List[Package](" ", packages[index]), Word(index)))
+			commands = append(commands, p.Run(how+"%s --index-url %s", List[Package](" ", packages[index]), Word(index)))
 		}
 	}
 	if built != nil {

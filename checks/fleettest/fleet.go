@@ -167,7 +167,7 @@ func healthyDisk() *facts.Disk {
 		ofHome("workdir", "/home/train/job"), ofHome("home", "/home/train"), ofHome("hf-cache", "/home/train/.cache/huggingface"),
 		ofHome("triton-cache", "/home/train/.triton"), ofHome("torch-extensions", "/home/train/.cache/torch_extensions"),
 		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
-		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
+		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26), place("var-tmp", "/var/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
 	}}
 }
 
@@ -193,6 +193,8 @@ func healthyPython() *facts.Python {
 	site := "/opt/conda/lib/python3.11/site-packages"
 	return &facts.Python{
 		Path: "/opt/conda/bin/python", Found: true, Executable: "/opt/conda/bin/python", Version: "3.11.9", Prefix: "/opt/conda",
+		MetadataOnly: []string{},
+
 		SysPath: []string{"/home/train/job", "/opt/conda/lib/python311.zip", "/opt/conda/lib/python3.11", site},
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "deepspeed": "0.16.2", "protobuf": "4.25.3", "transformers": "4.47.1", "accelerate": "1.2.1",

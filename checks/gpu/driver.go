@@ -41,6 +41,9 @@ const (
 	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
 )
 
+// ofDriver is what a driver that does not answer leaves unlike a node's whose driver does.
+var ofDriver = []string{"nvml", "gpu.devices", "gpu.doors", "gpu.fabric_manager", "gpu.libcuda", "gpu.module", "gpu.modules", "gpu.open_module"}
+
 // meantCPU is for a launch of which nobody said what it computes on.
 var meantCPU = fix.Here("preflight --accelerator cpu …   # if the CPU is meant")
 
@@ -57,6 +60,7 @@ func judgeDrivers(view checks.View) []checks.Finding {
 		switch failure := node.NVML.Failure; {
 		case failure != nil:
 			f := driverFailure(node, *failure)
+			f.Covers = ofDriver
 			if view.Launch.Accelerator == "cpu" { // nobody said so
 				f.WouldSee, f.Remedy = takesCPU, append(f.Remedy, meantCPU)
 				if displays {

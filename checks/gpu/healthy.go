@@ -82,11 +82,17 @@ func unusable(node *facts.Node) []checks.Finding {
 		}}
 	}
 	const unknown = "RuntimeError: CUDA error: unknown error"
-	return firstOf(node, failed, []cardRule{
+	findings := firstOf(node, failed, []cardRule{
 		rule("a GPU has fallen off the bus", unknown, []fix.Command{rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU")}, facts.FailureLost),
 		rule("a GPU works again only after a reset", busyCUDA, []fix.Command{resetGPU}, facts.FailureReset),
 		rule("the driver gives no answer for a GPU", unknown, []fix.Command{fix.On("nvidia-smi -q -i {gpus}"), rebootNode}),
 	})
+	for i := range findings {
+		for _, card := range failed {
+			findings[i].Covers = append(findings[i].Covers, fmt.Sprintf("nvml.cards.%d", card.Index), "nvml.topology")
+		}
+	}
+	return findings
 }
 
 // refusedCalls is of a GPU that answers, and of which some call fails all the same: a

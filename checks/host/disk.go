@@ -22,12 +22,19 @@ var DiskSpace = checks.Check{
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
 	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
-		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. Trouble with the working or the temporary directory " +
-		"fails the check, with the others it is a warning. Several directories on one file system are one f.",
+		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. It fails where the launch cannot start: " +
+		"Open MPI makes a directory in the temporary one of every node, and torchrun in that, in /var/tmp or, for want of both, in the working directory. " +
+		"All else is a warning, because nobody knows what the script writes. Several directories on one file system are one finding.",
 	WouldSee: "OSError: [Errno 28] No space left on device",
 	Run: checks.OnEach(func(v checks.View, node *facts.Node) (findings []checks.Finding) {
 		for _, group := range fileSystems(usedPlaces(v, node)) {
-			findings = append(findings, judgePlaces(node, group, v.Policy.DiskFree)...)
+			found := judgePlaces(node, group, v.Policy.DiskFree)
+			for i := range found {
+				if wouldSee := lacksTemporary(v, node); found[i].Verdict == checks.Warn && wouldSee != "" && slices.ContainsFunc(group, isTemporary) {
+					found[i].Verdict, found[i].WouldSee = checks.Fail, wouldSee
+				}
+			}
+			findings = append(findings, found...)
 		}
 		return findings
 	}),
@@ -47,8 +54,8 @@ var movedBy = map[string][]string{
 func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 	settings := ranks.Env(v, node)
 	return slices.DeleteFunc(slices.Clone(node.Disk.Places), func(place facts.Place) bool {
-		if strings.HasPrefix(place.Role, "offload-") {
-			return true // offload-path's
+		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
+			return true // offload-path's, and what is fallen back on
 		}
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
 			return true // deepspeed-ops says it
@@ -61,6 +68,36 @@ func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 		}
 		return false
 	})
+}
+
+func isTemporary(place facts.Place) bool { return place.Role == "tmp" }
+
+// lacksTemporary is what a launch says that does not start on a node for want of a directory
+// of temporary files, "" where it does: Open MPI takes the first and no other, torchrun's
+// logs whichever takes a file of four bytes. One that was not seen is there.
+//
+// Source: Python 3.11, Lib/tempfile.py, _get_default_tempdir; torch 2.15,
+// torch/distributed/elastic/multiprocessing/api.py, DefaultLogsSpecs.
+func lacksTemporary(v checks.View, node *facts.Node) (wouldSee string) {
+	var needed []string
+	space := int64(4 << 10) // the page that the four bytes take
+	switch session := v.Launch.StartedBy().SessionSpace; {
+	case session > 0:
+		space, needed, wouldSee = session, []string{"tmp"}, "A call to mkdir was unable to create the desired directory: …/ompi.{node}.0, or PMIX ERROR: OUT-OF-RESOURCE"
+	case v.Launch.Torchrun():
+		needed, wouldSee = []string{"tmp", "var-tmp", "workdir"}, "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', …]"
+	default:
+		return ""
+	}
+	places := slices.DeleteFunc(slices.Clone(node.Disk.Places), func(p facts.Place) bool { return !slices.Contains(needed, p.Role) })
+	takes := func(place facts.Place) bool {
+		hasInodes := place.FreeInodes > 0 || !slices.Contains(ranks.CountInodes, place.FSType)
+		return place.Problem != "" || place.Writable && !place.ReadOnly && place.Free >= space && hasInodes
+	}
+	if len(places) < len(needed) || slices.ContainsFunc(places, takes) {
+		return ""
+	}
+	return wouldSee
 }
 
 func fileSystems(places []facts.Place) [][]facts.Place {
@@ -84,9 +121,6 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 	f := checks.Finding{Verdict: checks.Warn}
 	for _, place := range places {
 		roles = append(roles, place.Role)
-		if place.Role == "workdir" || place.Role == "tmp" {
-			f.Verdict = checks.Fail
-		}
 	}
 	on := fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 	what := strings.Join(roles, ", ")
@@ -110,7 +144,6 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 		f.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
 		f.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
-		f.Verdict = checks.Warn
 		f.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
 		f.Got = on + ", noexec"
 		f.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"

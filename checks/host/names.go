@@ -326,7 +326,7 @@ var Distinct = checks.Check{
 	Needs:    []facts.Section{facts.SectionHost},
 	Volatile: true,
 	Doc: "Compares boot id, machine id and network namespace. DeepSpeed knows a duplicate only by its spelling: a name, its long form and its " +
-		"address are three nodes to it, and their ranks then meet on the same GPUs and ports. Containers with networks of their own on one " +
+		"address are three nodes to it, and their ranks then meet on the same GPUs, which fails; on processors they share them, and it is warned of. Containers with networks of their own on one " +
 		"machine share the boot id and are told apart by the namespace.",
 	WouldSee: "Duplicate GPU detected : rank 8 and rank 0 both on CUDA device 19000",
 	Run: func(v checks.View) []checks.Finding {
@@ -344,13 +344,17 @@ var Distinct = checks.Check{
 			if len(g.Nodes) < 2 {
 				continue
 			}
-			findings = append(findings, checks.Finding{
+			f := checks.Finding{
 				Nodes:   g.Nodes,
 				Summary: fmt.Sprintf("%d entries of the hostfile are one machine", len(g.Nodes)),
 				Got:     "boot id, machine id and network namespace of " + hostfile.Fold(g.Nodes) + " are the same",
 				Want:    "a machine of its own for every entry",
 				Remedy:  duplicateLines(g.Nodes, v),
-			})
+			}
+			if !ranks.UsesNCCL(v) {
+				f.Verdict, f.WouldSee = checks.Warn, "nothing but slow steps: ranks on processors share those of one machine"
+			}
+			findings = append(findings, f)
 		}
 		return findings
 	},

@@ -105,7 +105,13 @@ func programFindings(view checks.View) []checks.Finding {
 	if f, isOther := otherInterpreter(view); isOther {
 		return []checks.Finding{f}
 	}
-	if python == nil || !python.Found || python.Problem != "" || len(python.Packages) == 0 {
+	if python != nil && python.Found && python.Problem != "" {
+		return []checks.Finding{{
+			Nodes: []string{view.Head.Name}, Summary: python.Path + ", which " + p.Program + " runs under, is there and does not work", Got: python.Problem,
+			WouldSee: python.Problem, Remedy: []fix.Command{fix.Here("%s -V", fix.Path(python.Path)), fix.Here("env | grep ^PYTHON")},
+		}}
+	}
+	if python == nil || !python.Found || len(python.Packages) == 0 {
 		return nil
 	}
 	lacks := slices.DeleteFunc(p.TypedImports(), func(name string) bool { return python.Packages[name] != "" })

@@ -20,8 +20,9 @@ var ScriptSame = checks.Check{
 	Needs:     []facts.Section{facts.SectionFiles},
 	DependsOn: []string{"workdir-present"},
 	Volatile:  true,
-	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing that node's ranks die and the " +
-		"others wait; where one is another version its ranks call other collectives, which hangs or quietly trains something else. Compared are the script, the " +
+	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing, or a script that the interpreter " +
+		"does not read as Python, that node's ranks die and the others wait; where one is another version its ranks call other collectives, which hangs or quietly " +
+		"trains something else, so that only a script whose comments and blank lines alone differ is warned of. Compared are the script, the " +
 		"configuration and other arguments that are files, by their contents; the python files beside the script, which it imports; and the commit of the git " +
 		"repository around it. The launching machine's copy is the one that is meant, wherever any node has it too; otherwise it is what most nodes have.",
 	WouldSee: "a hang at a collective that the other ranks do not call, or wrong results without a word",
@@ -113,6 +114,11 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
 			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
 			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
+		case named.Role == facts.RoleScript && !view.Launch.NoPython && node.Python != nil && node.Python.ScriptError != "":
+			f.Summary = named.Path + " is no Python that the launch's interpreter reads"
+			f.Got = node.Python.ScriptError
+			f.WouldSee = "SyntaxError: " + node.Python.ScriptError
+			f.Remedy = []fix.Command{fix.On("%s -m py_compile %s", fix.Path(node.Python.Path), fix.Path(named.Path))}
 		default:
 			continue
 		}

@@ -208,7 +208,10 @@ func (w wording) weight() (checks.Verdict, string) {
 	for _, d := range w.deviations {
 		switch fileOf(w.view, d.Name).Role {
 		case facts.RoleScript:
-			return checks.Fail, ""
+			if !w.sameCode(d) {
+				return checks.Fail, ""
+			}
+			wouldSee = "nothing, as long as it is comments and blank lines alone that differ"
 		case facts.RoleConfig:
 			verdict, wouldSee = checks.Fail, "ranks that disagree on batch sizes or ZeRO stages: a hang, or tensors of unlike shape in one collective"
 		case facts.RoleArgument:
@@ -218,6 +221,18 @@ func (w wording) weight() (checks.Verdict, string) {
 		}
 	}
 	return verdict, wouldSee
+}
+
+// sameCode is whether a script differs in nothing that Python reads.
+func (w wording) sameCode(d compare.Deviation) bool {
+	codes := map[string]bool{}
+	for _, machine := range append(slices.Clone(w.view.Nodes), w.view.Head) {
+		file := ranks.FileAt(machine, fileOf(w.view, d.Name))
+		if has := contents(file); has != "" && (d.Want == "" || has == d.Want || has == d.Got) {
+			codes[file.Code] = true
+		}
+	}
+	return len(codes) == 1 && !codes[""]
 }
 
 // values are both sides of every deviation, but for the digest of many files.

@@ -28,7 +28,7 @@ var DeepSpeedSame = checks.Check{
 	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
 		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives; on the CPU, a script that does not import deepspeed minds none of that, and it is warned of. An old release does not import beside a new torch, pydantic or python, " +
 		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
-		"of another nobody can tell if the launching machine has a deepspeed, and torchrun's do without.",
+		"of another nobody can tell if the launching machine has a deepspeed; if it has none either, it is a remark, for files of hosts may be torchrun's, whose ranks do without, but for a script that imports it at its top level.",
 	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
 	Run:      judgeDeepSpeed,
 }
@@ -36,9 +36,21 @@ var DeepSpeedSame = checks.Check{
 func judgeDeepSpeed(view checks.View) []checks.Finding {
 	switch {
 	case !isNowhere(view, "deepspeed"):
-		return slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
+		findings := slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
+		for i := range findings {
+			if view.Launch.Torchrun() && !mayCallDeepSpeed(view) {
+				findings[i].Verdict = checks.Warn
+				findings[i].WouldSee = "nothing, unless the script imports deepspeed in a function or by another package: its top level does not"
+			}
+		}
+		return findings
 	case !launchesDeepSpeed(view):
-		return ranks.Nowhere(view, "deepspeed")
+		findings := ranks.Nowhere(view, "deepspeed")
+		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // a file of hosts may be torchrun's
+			findings[0].Verdict = checks.Pass
+			findings[0].Summary += ", nor has the launching machine: name the launch that is meant behind --"
+		}
+		return findings
 	}
 	findings := nowhere(view, "deepspeed")
 	for i, f := range findings { // whoever cannot tell of torch cannot tell of what is installed beside it
@@ -47,30 +59,25 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 	return findings
 }
 
-// deepspeedVersions compares those of the nodes. Where torchrun starts a script that does
-// not import it at its top, it is likely not needed; where DeepSpeed starts gloo's ranks of
-// one, releases differ in that only.
-func deepspeedVersions(view checks.View) []checks.Finding {
-	findings := judgePackage(view, "deepspeed")
-	calls := func(n *facts.Node) bool {
+// mayCallDeepSpeed is whether a script imports it at its top, for all that is known.
+func mayCallDeepSpeed(view checks.View) bool {
+	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
 		return script == nil || script.Imports == nil || callsDeepSpeed(view, n)
-	}
-	torchrun := view.Launch.Torchrun()
-	if !torchrun && ranks.UsesNCCL(view) || slices.ContainsFunc(ranks.Answering(view), calls) {
-		return findings
-	}
-	for i := range findings {
-		f := &findings[i]
-		switch {
-		case torchrun:
-			f.Verdict, f.WouldSee = checks.Warn, "nothing, unless the script imports deepspeed further on, or by another package"
-		case f.WouldSee == "": // every node has one
-			f.Verdict = checks.Warn
-			f.WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+	})
+}
+
+// deepspeedVersions compares those of the nodes. Where gloo's ranks of a script that does not
+// import it are started by DeepSpeed, its releases differ in what they start them with only.
+func deepspeedVersions(view checks.View) []checks.Finding {
+	absent, unlike := judgePackage(view, "deepspeed")
+	for i := range unlike {
+		if !ranks.UsesNCCL(view) && !mayCallDeepSpeed(view) {
+			unlike[i].Verdict = checks.Warn
+			unlike[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
 		}
 	}
-	return findings
+	return append(absent, unlike...)
 }
 
 // launchesDeepSpeed is whether the launch is DeepSpeed's, or may be. That a hostfile is to be
@@ -82,7 +89,7 @@ func launchesDeepSpeed(view checks.View) bool {
 	case p.Config != nil:
 		return true
 	case p.Torchrun():
-		return false
+		return scriptCallsDeepSpeed(view)
 	}
 	return p.Script != "" || onHead(view, "deepspeed") != "" || head != nil && head.Launcher != nil && head.Launcher.DeepSpeed != ""
 }

@@ -70,6 +70,11 @@ func callsDeepSpeed(view checks.View, node *facts.Node) bool {
 	return view.Launch.Config != nil || script != nil && slices.Contains(script.Imports, "deepspeed")
 }
 
+// scriptCallsDeepSpeed is whether that is known of any node's.
+func scriptCallsDeepSpeed(view checks.View) bool {
+	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return callsDeepSpeed(view, n) })
+}
+
 // toolkit is what ops of the GPU take besides: all but a few are linked with it.
 //
 // Source: deepspeed/op_builder/, cpu_adam.py and its like until 0.19.8.

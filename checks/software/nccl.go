@@ -51,10 +51,12 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	wanted := required{
 		Name:    "NCCL",
 		Version: nccl.Version,
-		Install: func(version string) fix.Command { return installNCCL(view, nodes, version) },
+		Install: func(pip fix.Pip, version string) fix.Command { return installNCCL(pip, nodes, version) },
+		IsBare:  hasNCCLWheel,
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
 	}
-	for _, f := range wanted.findings(view, nodes) {
+	absent, unlike := wanted.findings(view, nodes)
+	for _, f := range append(absent, unlike...) {
 		if !ranks.UsesNCCL(view) && !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return slices.Contains(f.Nodes, n.Name) && len(n.Python.NCCL) == 0 }) {
 			f.Verdict, f.WouldSee = checks.Warn, "nothing: with accelerator cpu ranks load NCCL and do not use it"
 		}
@@ -97,16 +99,26 @@ func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
 	}}
 }
 
+// hasNCCLWheel is whether pip takes a wheel of NCCL for installed.
+func hasNCCLWheel(node *facts.Node) bool {
+	for name := range node.Python.Packages {
+		if strings.HasPrefix(name, "nvidia-nccl") {
+			return true
+		}
+	}
+	return false
+}
+
 // installNCCL installs the wheel of the nodes that have the version by one.
-func installNCCL(view checks.View, nodes []*facts.Node, version string) fix.Command {
+func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 	for _, node := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
 			if strings.HasPrefix(name, "nvidia-nccl") && compare.Release(node.Python.Packages[name], 3) == compare.Release(version, 3) {
-				return requiredPackage(view, name).Install(node.Python.Packages[name])
+				return pip.Install([]fix.Requirement{{Name: name, Version: node.Python.Packages[name]}})[0]
 			}
 		}
 	}
-	return remedy.Pip(view).List()
+	return pip.List()
 }
 
 var NCCLLoaded = checks.Check{

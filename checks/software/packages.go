@@ -1,6 +1,7 @@
 package software
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,14 +29,14 @@ var ProtobufSame = checks.Check{
 			return ranks.Nowhere(view, "protobuf")
 		}
 		minor := func(n *facts.Node) string { return compare.Release(n.Python.Packages["protobuf"], 2) }
-		findings := judgePackage(view, "protobuf")
-		for i := range findings {
-			if findings[i].Verdict == "" && len(compare.GroupBy(ranks.Answering(view), minor)) == 1 {
-				findings[i].Verdict = checks.Warn
-				findings[i].WouldSee = "nothing as a rule"
+		absent, unlike := judgePackage(view, "protobuf")
+		for i := range unlike {
+			if len(compare.GroupBy(ranks.Answering(view), minor)) == 1 {
+				unlike[i].Verdict = checks.Warn
+				unlike[i].WouldSee = "nothing as a rule"
 			}
 		}
-		return findings
+		return append(absent, unlike...)
 	},
 }
 
@@ -70,7 +71,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			wanted := requiredPackage(view, name)
 			have, lack := wanted.split(nodes)
 			if lack != nil {
-				f := wanted.absent(have, lack)
+				f := wanted.absent(view, have, lack)
 				f.Verdict = checks.Fail
 				findings = append(findings, f)
 			}
@@ -134,8 +135,8 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// judgePackage compares one package that some node has.
-func judgePackage(view checks.View, name string) []checks.Finding {
+// judgePackage compares one package that some node has: see [required.findings].
+func judgePackage(view checks.View, name string) (absent, unlike []checks.Finding) {
 	return requiredPackage(view, name).findings(view, compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
 }
 
@@ -152,20 +153,14 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	}
 	wanted := requiredPackage(view, name)
 	f := checks.Finding{Summary: name + " is installed on no node", WouldSee: wanted.Lacking}
-	for _, node := range nodes {
-		f.Nodes = append(f.Nodes, node.Name)
-	}
+	f.Nodes = namesOf(nodes)
 	python := compare.Shown(nodes[0].Python.Path)
 	if p.InterpreterFrom != "" {
 		python += fmt.Sprintf(" (from %s)", compare.Shown(p.InterpreterFrom))
 	}
-	install := remedy.Pip(view).Run("install %s", fix.Package(name))
-	if version := onHead(view, name); version != "" {
-		install = wanted.Install(version)
-	}
-	f.Remedy = []fix.Command{install}
-	if slices.Contains(p.Imports, name) && p.Interpreter != "" {
-		f.Got = "nothing of that name for " + python
+	f.Remedy = wanted.install(view, onHead(view, name), nodes)
+	if wanted.Imported && p.Interpreter != "" {
+		f.Got = cmp.Or(wanted.left(nodes), "nothing of that name") + " for " + python
 		f.Want = name + ", which the launch imports on every node"
 		return []checks.Finding{f}
 	}
@@ -196,34 +191,32 @@ func onHead(view checks.View, name string) string {
 type required struct {
 	Name    string
 	Version func(*facts.Node) string // "" where it is not installed
-	Install func(version string) fix.Command
+	Install func(pip fix.Pip, version string) fix.Command
+	// IsBare is of a node that has none, and whether pip takes what is left there for one.
+	IsBare  func(*facts.Node) bool
 	Remove  []fix.Command // what takes it away, nil for nothing
 	Lacking string        // what a rank without it dies with
 
-	Imported bool // the launch imports it on every node, whatever its script is
+	Imported bool // the launch imports it on every node, be it that its script does
 }
 
 // findings compares the versions. A node that has none is wrong, unless most have none and
 // the launch itself does without: then the few that have it are the odd ones. Those that
 // have it are compared among themselves; what ranks of unlike versions die with is left to
 // the caller.
-func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Finding {
+func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlike []checks.Finding) {
 	have, lack := r.split(nodes)
 	if len(have) == 0 {
-		return nil
+		return nil, nil
 	}
-	var findings []checks.Finding
 	look := []fix.Command{remedy.Pip(view).List()} // where no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
-		var held []string
-		for _, node := range have {
-			held = append(held, node.Name)
-		}
+		held, others := namesOf(have), namesOf(lack)
 		evenOut := look
 		if r.Remove != nil {
-			evenOut = append(slices.Clone(r.Remove), r.Install(most.Value).At(lack...).Remark("or: on every node"))
+			evenOut = append(slices.Clone(r.Remove), r.Install(remedy.Pip(view), most.Value).At(others...).Remark("or: on every node"))
 		}
 		return []checks.Finding{{
 			Nodes:    held,
@@ -232,25 +225,25 @@ func (r required) findings(view checks.View, nodes []*facts.Node) []checks.Findi
 			Want:     "on every node, or on none",
 			WouldSee: r.Lacking + ", on the others",
 			Remedy:   evenOut,
-		}}
+		}}, nil
 	case lack != nil:
-		findings = append(findings, r.absent(have, lack))
+		absent = []checks.Finding{r.absent(view, have, lack)}
 	}
 	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
 		f := d.Finding(r.Name + " versions")
 		f.Remedy = look
 		if !d.Split {
-			f.Remedy = []fix.Command{r.Install(d.Deviations[0].Want)}
+			f.Remedy = []fix.Command{r.Install(remedy.Pip(view), d.Deviations[0].Want)}
 		}
-		findings = append(findings, f)
+		unlike = append(unlike, f)
 	}
-	return findings
+	return absent, unlike
 }
 
-func (r required) split(nodes []*facts.Node) (have []*facts.Node, lack []string) {
+func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
 	for _, node := range nodes {
 		if r.Version(node) == "" {
-			lack = append(lack, node.Name)
+			lack = append(lack, node)
 		} else {
 			have = append(have, node)
 		}
@@ -259,15 +252,61 @@ func (r required) split(nodes []*facts.Node) (have []*facts.Node, lack []string)
 }
 
 // absent is of those that lack what others have.
-func (r required) absent(have []*facts.Node, lack []string) checks.Finding {
+func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Finding {
 	most := compare.GroupBy(have, r.Version)[0]
 	return checks.Finding{
-		Nodes:    lack,
+		Nodes:    namesOf(lack),
 		Summary:  r.Name + " is not installed",
+		Got:      r.left(lack),
 		Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
 		WouldSee: r.Lacking,
-		Remedy:   []fix.Command{r.Install(most.Value)},
+		Remedy:   r.install(view, most.Value, lack),
 	}
+}
+
+// install is how nodes that have none get a version of it, "" for any.
+func (r required) install(view checks.View, version string, nodes []*facts.Node) []fix.Command {
+	pip := remedy.Pip(view)
+	again := pip
+	again.Again = true
+	bare, none := r.bare(nodes)
+	switch {
+	case bare == nil:
+		return []fix.Command{r.Install(pip, version)}
+	case none == nil:
+		return []fix.Command{r.Install(again, version)}
+	}
+	return []fix.Command{r.Install(pip, version).At(none...), r.Install(again, version).At(bare...)}
+}
+
+// left says what is there of it on nodes that have none.
+func (r required) left(nodes []*facts.Node) string {
+	bare, none := r.bare(nodes)
+	switch {
+	case bare == nil:
+		return ""
+	case none == nil:
+		return "nothing but the metadata of " + r.Name
+	}
+	return fmt.Sprintf("nothing but the metadata of %s on %s", r.Name, hostfile.Fold(bare))
+}
+
+func (r required) bare(nodes []*facts.Node) (bare, none []string) {
+	for _, node := range nodes {
+		if r.IsBare(node) {
+			bare = append(bare, node.Name)
+		} else {
+			none = append(none, node.Name)
+		}
+	}
+	return bare, none
+}
+
+func namesOf(nodes []*facts.Node) (names []string) {
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
 }
 
 // requiredPackage is a python package with its name on the package index.
@@ -279,13 +318,14 @@ func requiredPackage(view checks.View, name string) required {
 	return required{
 		Name:    name,
 		Version: func(n *facts.Node) string { return n.Python.Packages[name] },
-		Install: func(version string) fix.Command {
-			return remedy.Pip(view).Install([]fix.Requirement{{Name: name, Version: version}})[0]
+		Install: func(pip fix.Pip, version string) fix.Command {
+			return pip.Install([]fix.Requirement{{Name: name, Version: version}})[0]
 		},
+		IsBare:  func(n *facts.Node) bool { return slices.Contains(n.Python.MetadataOnly, name) },
 		Remove:  []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))},
 		Lacking: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", module),
 
-		Imported: slices.Contains(view.Launch.Imports, name),
+		Imported: slices.Contains(view.Launch.Imports, name) || name == "deepspeed" && scriptCallsDeepSpeed(view),
 	}
 }
 

@@ -24,6 +24,7 @@ var TorchSame = checks.Check{
 	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
 		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +
 		"A CPU build among CUDA builds cannot join at all; builds for different CUDA releases are warned of. " +
+		"A torch whose libraries the loader refuses, for want of one, of address space or by LD_LIBRARY_PATH, fails on its node. " +
 		"Where no node has torch, the launch fails if its command is one of torchrun, deepspeed or accelerate; without a command, or where another interpreter may be meant, nobody can tell.",
 	WouldSee: "a hang or Connection reset by peer in init_process_group, or a failure at the first collective",
 	Run:      judgeTorch,
@@ -35,28 +36,44 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return nowhere(view, "torch")
 	}
+	return append(unloadable(nodes), unlikeTorch(view, nodes)...)
+}
+
+// unloadable are the nodes whose torch is there and is not loaded by whoever imports it.
+func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
+	for _, node := range nodes {
+		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" {
+			findings = append(findings, checks.Finding{
+				Nodes: []string{node.Name}, Summary: "torch is there and cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
+				Remedy: []fix.Command{fix.On("%s -c 'import torch'", fix.Path(node.Python.Path)), fix.On("env | grep ^LD_; ulimit -v")},
+			})
+		}
+	}
+	return findings
+}
+
+// unlikeTorch compares releases, and builds where those agree.
+func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torchRelease
-	wanted.Install = func(release string) fix.Command { return installTorch(view, nodes, release) }
+	wanted.Install = func(pip fix.Pip, release string) fix.Command { return installTorch(pip, nodes, release) }
 	nodes = compare.AsStated(view, compare.AsStated(view, nodes, compare.PackagePath("torch")), "python.torch.version")
-	findings := wanted.findings(view, nodes)
-	for i := range findings {
-		if findings[i].WouldSee != "" {
-			continue // there is none
-		}
+	absent, unlike := wanted.findings(view, nodes)
+	for i := range unlike {
 		mismatch, several := storeMismatch(view, nodes)
 		switch {
 		case mismatch != "":
-			findings[i].WouldSee = mismatch
+			unlike[i].WouldSee = mismatch
 		case !ranks.UsesNCCL(view):
-			findings[i].Verdict = checks.Warn
-			findings[i].WouldSee = "nothing, by luck: gloo's ranks of these releases meet and reduce; a hang where they order their collectives differently"
+			unlike[i].Verdict = checks.Warn
+			unlike[i].WouldSee = "nothing, by luck: gloo's ranks of these releases meet and reduce; a hang where they order their collectives differently"
 		case several:
-			findings[i].WouldSee = "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
+			unlike[i].WouldSee = "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
 		default:
-			findings[i].WouldSee = "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
+			unlike[i].WouldSee = "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
 		}
 	}
+	findings := append(absent, unlike...)
 	if findings != nil {
 		return findings // another release explains another build
 	}
@@ -68,7 +85,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 		}
 		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		if !d.Split {
-			f.Remedy = []fix.Command{installTorch(view, nodes, d.Deviations[0].Want)}
+			f.Remedy = []fix.Command{installTorch(remedy.Pip(view), nodes, d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
 	}
@@ -77,13 +94,13 @@ func judgeTorch(view checks.View) []checks.Finding {
 
 // installTorch installs the very build of the nodes that have the release, or
 // were built for what is wanted.
-func installTorch(view checks.View, nodes []*facts.Node, wanted string) fix.Command {
+func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 	for _, node := range nodes {
 		if torch := node.Python.Torch; torch != nil && (torchRelease(node) == wanted || ranks.TorchBuild(node) == wanted) {
-			return remedy.Pip(view).Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
+			return pip.Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
 		}
 	}
-	return remedy.Pip(view).List()
+	return pip.List()
 }
 
 // torchRelease is "" where there is no torch, as what package ranks says of a build is.

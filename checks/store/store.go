@@ -105,12 +105,18 @@ func (r *Report) conclude() {
 
 // answerOf tells machines apart that find different things.
 func answerOf(e *facts.Endpoint) string {
-	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
+	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Preflight, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
 }
 
 // atEndpoint says what is wrong where these nodes looked; nothing when a store
 // answered them.
 func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
+	if e.Preflight {
+		return []checks.Finding{{
+			Verdict: checks.Unknown, Nodes: nodes,
+			Summary: fmt.Sprintf("another preflight serves a store of its own there, and had not left within %s: ask again when it has ended", facts.Duration(e.Seconds)),
+		}}
+	}
 	if e.Failed == "" {
 		return nil
 	}

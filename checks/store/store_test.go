@@ -21,6 +21,8 @@ func shutOut(hop facts.Hop, outcome facts.PathOutcome) *facts.Endpoint {
 
 func TestJudgeEndpoint(t *testing.T) {
 	dropped := shutOut(facts.HopConnect, facts.PathDropped)
+	another := store("10.0.0.1")
+	another.Preflight, another.Seconds = true, 4
 	for _, c := range []struct {
 		name string
 		here *facts.Endpoint
@@ -34,6 +36,10 @@ func TestJudgeEndpoint(t *testing.T) {
 			[]string{"fail [] no answer from 10.0.0.1: a firewall drops what is sent to port 29500, or the machine is off"}, 1},
 		{"one node is shut out", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": dropped, "w3": store("10.0.0.1")},
 			[]string{"fail [w2] no answer from 10.0.0.1: a firewall drops what is sent to port 29500, or the machine is off"}, 1},
+		{"another preflight everywhere", another, map[string]*facts.Endpoint{"w1": another, "w2": another},
+			[]string{"unknown [w1 w2] another preflight serves a store of its own there, and had not left within 4 s: ask again when it has ended"}, 2},
+		{"another preflight, no node asked", another, nil,
+			[]string{"unknown [] another preflight serves a store of its own there, and had not left within 4 s: ask again when it has ended"}, 2},
 		{"nobody listens", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": shutOut(facts.HopConnect, facts.PathRefused), "w2": shutOut(facts.HopConnect, facts.PathRefused)},
 			[]string{"fail [w1 w2] nothing listens on port 29500 of 10.0.0.1: rank 0 has not come that far, has died, or serves elsewhere"}, 1},
 		{"another store than the others'", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1"), "w3": store("10.9.9.9")},

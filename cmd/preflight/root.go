@@ -233,6 +233,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		err = errors.New("-H and -w both say which hosts: give one")
 	case c.Hosts != "":
 		intent.Options.Unlisted = true
+		intent.Options.Filter.ForceMulti = true // who names a single node asks about that one, not about this machine
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))

@@ -323,7 +323,7 @@ func TestBroken(t *testing.T) {
 		{"no port", t.Context(), Peer{Name: "w2", Address: "127.0.0.1"}, "it is not known to listen"},
 		{"no address", t.Context(), Peer{Name: "w2", Address: "w2", Ports: []int{1}}, `it is called at "w2", which is no IP address`},
 		{"no interface", t.Context(), Peer{Name: "w2", Address: "fe80::1%none9", Ports: []int{1}}, "this machine has no interface none9"},
-		{"no time", ended, Peer{Name: "w2", Address: "192.0.2.1", Ports: []int{1}}, errNoTime.Error()},
+		{"no time", ended, Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{somebody(t, func(*net.TCPConn) {})}}, errNoTime.Error()},
 	}
 	for _, tt := range tests {
 		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{tt.peer}}.Run(tt.ctx)

@@ -27,6 +27,7 @@ func places(o machine.Options, home string) []facts.Place {
 	all := []facts.Place{
 		{Role: "workdir", Path: o.WorkDir},
 		{Role: "tmp", Path: cmp.Or(env("TMPDIR"), "/tmp")},
+		{Role: "var-tmp", Path: "/var/tmp"},
 		{Role: "home", Path: home},
 		{Role: "hf-cache", Path: cmp.Or(env("HF_HUB_CACHE"), env("HF_HOME"), filepath.Join(cache, "huggingface"))},
 		{Role: "triton-cache", Path: cmp.Or(env("TRITON_CACHE_DIR"), filepath.Join(cmp.Or(env("TRITON_HOME"), home), ".triton"))},

@@ -24,16 +24,16 @@ func TestPlaces(t *testing.T) {
 		want    map[string]string
 	}{
 		"nothing set": {"/srv", nil, map[string]string{
-			"workdir": "/srv", "tmp": "/tmp", "home": "/home/ml", "hf-cache": "/home/ml/.cache/huggingface",
+			"workdir": "/srv", "tmp": "/tmp", "var-tmp": "/var/tmp", "home": "/home/ml", "hf-cache": "/home/ml/.cache/huggingface",
 			"triton-cache": "/home/ml/.triton", "torch-extensions": "/home/ml/.cache/torch_extensions",
 		}},
 		"all set": {"", map[string]string{
 			"HOME": "/nfs/ml", "TMPDIR": "/local/tmp/", "HF_HUB_CACHE": "/hub", "HF_HOME": "/hf", "TRITON_CACHE_DIR": "/triton", "TORCH_EXTENSIONS_DIR": "/ext",
 		}, map[string]string{
-			"tmp": "/local/tmp", "home": "/nfs/ml", "hf-cache": "/hub", "triton-cache": "/triton", "torch-extensions": "/ext",
+			"tmp": "/local/tmp", "var-tmp": "/var/tmp", "home": "/nfs/ml", "hf-cache": "/hub", "triton-cache": "/triton", "torch-extensions": "/ext",
 		}},
 		"one level up": {"relative", map[string]string{"XDG_CACHE_HOME": "/cache", "HF_HOME": "~/hf", "TRITON_HOME": "/scratch"}, map[string]string{
-			"tmp": "/tmp", "home": "/home/ml", "hf-cache": "/home/ml/hf", "triton-cache": "/scratch/.triton", "torch-extensions": "/cache/torch_extensions",
+			"tmp": "/tmp", "var-tmp": "/var/tmp", "home": "/home/ml", "hf-cache": "/home/ml/hf", "triton-cache": "/scratch/.triton", "torch-extensions": "/cache/torch_extensions",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

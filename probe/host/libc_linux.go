@@ -23,7 +23,7 @@ var (
 // starting one: /bin/sh names its loader, and the loader carries the version.
 // It is "" when /bin/sh is static or the loader does not tell.
 func libc(o machine.Options) string {
-	loader := interpreterOf(o.At("/bin/sh"))
+	loader := machine.LoaderOf(o.At("/bin/sh"))
 	if loader == "" {
 		return ""
 	}
@@ -45,25 +45,6 @@ func parseLoader(name string, constants []byte) string {
 	}
 	if m := version.FindSubmatch(constants); m != nil {
 		return family + " " + string(m[1])
-	}
-	return ""
-}
-
-// interpreterOf is the loader an ELF program asks for, "" when it asks for none.
-func interpreterOf(path string) string {
-	program, err := elf.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer program.Close()
-	for _, part := range program.Progs {
-		if part.Type == elf.PT_INTERP {
-			name, err := io.ReadAll(io.LimitReader(part.Open(), 4096))
-			if err != nil {
-				return ""
-			}
-			return strings.TrimRight(string(name), "\x00")
-		}
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func TestParseLoader(t *testing.T) {
 }
 
 func TestLibcByTheNameOfAnOldLoader(t *testing.T) {
-	loader := interpreterOf("/bin/sh")
+	loader := machine.LoaderOf("/bin/sh")
 	if loader == "" {
 		t.Skip("SKIPPED: /bin/sh of this machine is static, so there is no loader to stand in for")
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -160,7 +161,7 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	switch {
 	case named.Role == facts.RoleScript && file.Size <= scriptSize:
 		if text, err := readOrdinary(path, scriptSize); err == nil {
-			file.Imports = imports(string(text))
+			file.Imports, file.Code = imports(string(text)), codeDigest(text)
 			file.MakesGloo = o.Head && makesGloo(text)
 		}
 	case named.Role == facts.RoleConfig && o.Head:
@@ -195,6 +196,20 @@ func digest(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// codeDigest is the digest of a script as far as Python reads it: without the lines that
+// are blank or a comment, and without the blanks at the end of the others. A line of a text
+// in quotes that looks like one is taken for one.
+func codeDigest(text []byte) string {
+	sum := sha256.New()
+	for line := range bytes.Lines(text) {
+		code := bytes.TrimSpace(line)
+		if len(code) > 0 && code[0] != '#' {
+			sum.Write(append(bytes.TrimRight(line, " \t\r\n"), '\n'))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // openOrdinary opens a file to read it. At a pipe, where somebody expects a file,

@@ -2,6 +2,25 @@ package launch
 
 import "testing"
 
+func TestCodeDigest(t *testing.T) {
+	const script = "import torch\n\nif torch:\n    run()\n"
+	for name, text := range map[string]string{
+		"comments":       "#!/usr/bin/python3\nimport torch\n# why\nif torch:\n    # how\n    run()\n",
+		"blanks":         "import torch  \n\n\nif torch:\n\n    run()\n\n",
+		"line ends":      "import torch\r\nif torch:\r\n    run()\r\n",
+		"without an end": "import torch\nif torch:\n    run()",
+	} {
+		if codeDigest([]byte(text)) != codeDigest([]byte(script)) {
+			t.Errorf("%s: other code", name)
+		}
+	}
+	for _, text := range []string{"", "import torch\n\nif torch:\n    stop()\n", "import torch\n\nif torch:\n  run()\n", "import torch\nrun()\n"} {
+		if codeDigest([]byte(text)) == codeDigest([]byte(script)) {
+			t.Errorf("%q is the same code", text)
+		}
+	}
+}
+
 func TestMakesGloo(t *testing.T) {
 	for _, c := range []struct {
 		text string

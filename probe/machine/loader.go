@@ -2,7 +2,9 @@ package machine
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,6 +29,25 @@ func Present(candidates []Candidate, at func(path string) string) []Candidate {
 		seen = append(seen, info)
 		return false
 	})
+}
+
+// LoaderOf is the loader an ELF program asks for, "" when it asks for none.
+func LoaderOf(path string) string {
+	program, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer program.Close()
+	for _, part := range program.Progs {
+		if part.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(io.LimitReader(part.Open(), 4096))
+			if err != nil {
+				return ""
+			}
+			return strings.TrimRight(string(name), "\x00")
+		}
+	}
+	return ""
 }
 
 // LoaderOrder lists where the loader looks for a library that a program asks for by

@@ -55,13 +55,15 @@ type site struct {
 	// source lies, for installs that hook the import system instead of
 	// extending sys.path.
 	editable map[string]string
+	// bare are those of launched that are there by their metadata alone.
+	bare []string
 }
 
 // readSite reads one directory listing for each entry of sys.path and opens a
 // metadata file only where the directory's name does not tell the version. An
 // entry that is missing, or a zip file, is normal and holds nothing for us.
 func readSite(ctx context.Context, sysPath []string) site {
-	s := site{installed: map[string][]installedPackage{}, editable: map[string]string{}}
+	s := site{installed: map[string][]installedPackage{}, editable: map[string]string{}, bare: []string{}}
 	seen := map[string]bool{}
 	for _, dir := range sysPath {
 		real, err := filepath.EvalSymlinks(dir) // lib64 is often a link to lib
@@ -75,8 +77,9 @@ func readSite(ctx context.Context, sysPath []string) site {
 		}
 	}
 	for _, name := range launched {
-		if s.find(name, "__init__.py") == "" {
+		if s.installed[name] != nil && s.find(name, "__init__.py") == "" {
 			delete(s.installed, name)
+			s.bare = append(s.bare, name)
 		}
 	}
 	return s

@@ -22,7 +22,8 @@ import (
 
 // askPython is all that is ever run in the launch's interpreter. It imports
 // nothing but sys, understands Python 2 (which `python` may be), and marks its
-// lines, since sitecustomize and .pth files may print as well.
+// lines, since sitecustomize and .pth files may print as well. The scripts it is
+// given are compiled and not run; NUL is in what runs and is no text, as .pyc and .zip.
 const askPython = `import sys
 out = getattr(sys.stdout, "buffer", sys.stdout)
 def say(key, value):
@@ -35,6 +36,17 @@ for path in sys.path:
     say("path", path)
 say("builtin", " ".join(sys.builtin_module_names))
 say("loaded", " ".join(name for name in sys.modules if "." not in name))
+try:
+    for script in sys.argv[1:]:
+        with open(script, "rb") as f:
+            text = f.read()
+        if b"\0" not in text:
+            compile(text, script, "exec", 0, 1)
+except SyntaxError:
+    error = sys.exc_info()[1]
+    say("refuses", "%s (%s, line %s)" % (error.msg, script.rsplit("/", 1)[-1], error.lineno))
+except Exception:
+    pass
 try:
     import _imp
     say("builtin", " ".join(_imp._frozen_module_names()))
@@ -49,7 +61,7 @@ except Exception:
 // working directory, so site directories, the user's included, count, and the
 // working directory comes first.
 func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error) {
-	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{}}
+	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, MetadataOnly: []string{}, NCCL: []facts.NCCLLibrary{}}
 	if !findInterpreter(o.Interpreter, python) {
 		return python, nil
 	}
@@ -59,7 +71,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 	// -B because a probe must not leave .pyc files behind. -I, -S and -E would
 	// each hide what the launch will see.
-	interpreter := hostsys.Child{Path: python.Path, Args: []string{"-B", "-c", askPython}, Dir: dir}
+	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython}, scripts(o)...), Dir: dir}
 	stdout, stderr, err := interpreter.Run(ctx)
 	own, complete := parseAnswer(stdout, dir, python)
 	if !complete {
@@ -71,9 +83,12 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 
 	site := readSite(ctx, python.SysPath)
-	python.Packages, python.Shadowed = site.versions(), site.shadowed()
+	python.Packages, python.MetadataOnly, python.Shadowed = site.versions(), site.bare, site.shadowed()
 	torchDir := site.find("torch", "version.py")
 	python.Torch = readTorch(torchDir, site.installed["torch"])
+	if python.Torch != nil && torchDir != "" {
+		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
+	}
 	if python.Torch != nil && python.Packages["torch"] == "" {
 		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
 	}
@@ -89,6 +104,16 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	python.Shadows = shadows(o, site, own, dir, python)
 	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
 	return python, ctx.Err()
+}
+
+// scripts are those of the launch that are Python by their names.
+func scripts(o machine.Options) (paths []string) {
+	for _, named := range o.Files {
+		if named.Role == facts.RoleScript && strings.HasSuffix(named.Path, ".py") {
+			paths = append(paths, o.At(named.Path))
+		}
+	}
+	return paths
 }
 
 // findInterpreter sets Path, Found and, where there is more to say, Problem.
@@ -133,6 +158,8 @@ func parseAnswer(output, dir string, python *facts.Python) (own ownModules, comp
 			python.Executable = value
 		case "prefix":
 			python.Prefix = value
+		case "refuses":
+			python.ScriptError = value
 		case "path":
 			if value == "" {
 				value = dir

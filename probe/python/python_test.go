@@ -111,6 +111,8 @@ Version: 0.15.4+master
 		Packages: map[string]string{
 			"torch": "2.5.1+cu124", "nvidia-nccl-cu12": "2.21.5", "flash-attn": "2.6.3", "numpy": "2.0.0", "deepspeed": "0.15.4+master",
 		},
+		MetadataOnly: []string{"accelerate"},
+
 		Shadowed: []string{fmt.Sprintf("numpy 2.0.0 in %s hides 1.26.4 in %s", src, site)},
 		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
 		NCCL:     []facts.NCCLLibrary{{Path: filepath.Join(site, "nvidia/nccl/lib/libnccl.so.2"), Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
@@ -136,6 +138,63 @@ func TestCollectPythonOfThisMachine(t *testing.T) {
 	}
 	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
 		t.Errorf("left behind in the working directory: %v, %v", left, err)
+	}
+}
+
+// The real loader is asked, in this session's environment.
+func TestUnloadable(t *testing.T) {
+	const interpreter = "/usr/bin/python3"
+	libraries, _ := filepath.Glob("/usr/lib/*/libstdc++.so.6")
+	if machine.LoaderOf(interpreter) == "" || len(libraries) == 0 {
+		t.Skip("SKIPPED: python3 here is started by no loader, or there is no library to load")
+	}
+	torch, broken := t.TempDir(), t.TempDir()
+	if err := os.Symlink(libraries[0], filepath.Join(torch, "_C.cpython-311-x86_64-linux-gnu.so")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", broken)
+	if got := unloadable(t.Context(), interpreter, torch, torch); got != "" {
+		t.Errorf("%q of what loads", got)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "libgcc_s.so.1"), []byte("none"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := unloadable(t.Context(), interpreter, torch, torch), broken+"/libgcc_s.so.1: file too short"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for said, want := range map[string]string{
+		"\tlibtorch_cpu.so => not found\n\tlibm.so.6 => /lib/libm.so.6 (0x7f)\n": "libtorch_cpu.so: not found",
+		"\tlibcudart.so.12 => not found\n":                                       "", // torch loads it by its path
+	} {
+		if got := refusal(said, ""); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// The interpreter itself says whether it reads the script, and runs none of it.
+func TestScriptError(t *testing.T) {
+	for name, want := range map[string]string{
+		"good.py":    "",
+		"cut.py":     "invalid syntax (cut.py, line 2)",
+		"archive.py": "",
+		"run.sh":     "",
+		"none.py":    "",
+	} {
+		o := fixture.Write(t, machine.Options{}, map[string]string{
+			"/srv/good.py":    "import sys\nsys.exit(3)\n",
+			"/srv/cut.py":     "import sys; print('here')\ndef :\n",
+			"/srv/archive.py": "PK\x03\x04\x00",
+			"/srv/run.sh":     "exec (\n",
+		})
+		o.Interpreter, o.Files = "/usr/bin/python3", []facts.LaunchFile{{Path: "/srv/" + name, Role: facts.RoleScript}}
+		got, err := CollectPython(t.Context(), o)
+		if err != nil || got.Problem != "" {
+			t.Fatalf("%s: %+v, %v", name, got, err)
+		}
+		if got.ScriptError != want {
+			t.Errorf("%s: %q, want %q", name, got.ScriptError, want)
+		}
 	}
 }
 
@@ -167,7 +226,7 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 		}
 		want := &facts.Python{
 			Path: tt.interpreter, Found: tt.found, Problem: tt.problem,
-			SysPath: []string{}, Packages: map[string]string{}, NCCL: []facts.NCCLLibrary{},
+			SysPath: []string{}, Packages: map[string]string{}, MetadataOnly: []string{}, NCCL: []facts.NCCLLibrary{},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.name, diff)

@@ -174,9 +174,17 @@ func TestKilled(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	client, _ := job(t, time.Minute)
+	client, dir := job(t, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
+	defer cancel()
+	go func() { // as soon as srun runs
+		for ctx.Err() == nil {
+			if pids, _ := os.ReadFile(filepath.Join(dir, "pids")); len(pids) > 0 {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	_, _, err := client.Reach(ctx, "busy")
 	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Interrupted {
 		t.Errorf("%v", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"preflight/checks"
@@ -43,8 +44,20 @@ var MarkdownStart = regexp.MustCompile(`^` + regexp.QuoteMeta(markdownMark) +
 func Markdown(w io.Writer, r checks.Report) error {
 	s := &summary{Words: report.WordsOf(r)}
 	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Summary()) + "\n")
-	s.table(r.Findings)
-	for _, f := range r.Findings {
+	drift, at := s.Drift(false)
+	findings := slices.DeleteFunc(slices.Clone(r.Findings), report.HasChanges)
+	if at >= 0 {
+		findings = slices.Insert(findings, at, drift.Finding)
+	}
+	s.table(findings)
+	for i, f := range findings {
+		if i == at {
+			s.add("\n**" + entities(f.Check) + "**: " + f.Summary + "\n\n")
+			s.changes(drift.Rows[:min(len(drift.Rows), report.MostChanges)])
+			if more := len(drift.Rows) - report.MostChanges; more > 0 {
+				s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", more))
+			}
+		}
 		s.remedy(f)
 	}
 	s.waivers(r.Waived)
@@ -64,14 +77,8 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 		text := c.Unchanged()
 		s.add("\n" + strings.ToUpper(text[:1]) + text[1:] + ".\n")
 	} else {
-		s.add("\n" + row("nodes", "fact", "before", "after") + row("---", "---", "---", "---"))
-	}
-	for _, r := range rows {
-		fact := ""
-		if r.Fact != "" {
-			fact = code(r.Fact)
-		}
-		s.add(row(prose(s.Nodes(r.Nodes)), fact, prose(r.Before), prose(r.After)))
+		s.add("\n")
+		s.changes(rows)
 	}
 	if unseen := c.Unseen(); unseen != nil {
 		s.add("\n" + row("nodes", "not compared", "why") + row("---", "---", "---"))
@@ -80,6 +87,20 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 		}
 	}
 	return s.writeTo(w, "row", "these changes", "preflight diff prints them all")
+}
+
+// changes is one row a change.
+func (s *summary) changes(rows []report.Row) {
+	header, cells := s.ChangeTable(rows)
+	fact := slices.Index(header, "fact")
+	s.add(row(header...) + strings.Repeat("| --- ", len(header)) + "|\n")
+	for _, texts := range cells {
+		written := report.Map(texts, prose)
+		if texts[fact] != "" {
+			written[fact] = code(texts[fact])
+		}
+		s.add(row(written...))
+	}
 }
 
 type summary struct {

@@ -13,6 +13,7 @@ import (
 	"preflight/facts"
 	"preflight/report"
 	"preflight/report/ci"
+	"preflight/report/internal/sample"
 )
 
 func TestChangesFormats(t *testing.T) {
@@ -87,5 +88,35 @@ not compared: anything on w4: not reached
 	}
 	if Wrote(bytes.NewReader(out.Bytes())) != Rendering {
 		t.Error("it is not known for a summary of ours, and would not be overwritten")
+	}
+}
+
+// TestDriftIsOneTableEverywhere: what people read has it once, beside the findings that share
+// its cause.
+func TestDriftIsOneTableEverywhere(t *testing.T) {
+	changed := func(verdict checks.Verdict, node, fact, cause string) checks.Finding {
+		return checks.Finding{
+			Check: "drift", Verdict: verdict, Nodes: []string{node}, SharesCause: cause, Summary: "told by its own", Fix: []string{"true # " + fact, "accept it"},
+			Changes: []checks.Change{{Node: node, Fact: fact, Before: json.RawMessage(`"earlier"`), After: json.RawMessage(`"a|b"`)}},
+		}
+	}
+	r := sample.Failing()
+	r.Checks = append(r.Checks, checks.Outcome{Check: "drift", Verdict: checks.Fail})
+	r.Findings = append(r.Findings, changed(checks.Fail, "w1", "shm.mode", ""), changed(checks.Warn, "w2", "host.kernel", ""), changed(checks.Fail, "w3", "nvml.driver", "gpu-driver-same"))
+	for name, row := range map[string][]string{
+		"text":     {"\nWARN  w2     host.kernel  earlier  a|b\n", "FAIL  drift  3 changes since the baseline\n"},
+		"markdown": {"\n| WARN | w2 | <code>host.kernel</code> | earlier | a&#124;b |  |\n", "\n| FAIL | <code>drift</code> | w[1-3] | 3 changes since the baseline |"},
+		"html":     {"<tr><td>WARN</td><td>w2</td><td>host.kernel</td><td>earlier</td><td>a|b</td><td></td></tr>", "<p>3 changes since the baseline</p>"},
+	} {
+		f, _ := Of(name)
+		text := rendered(t, f, r, report.Style{})
+		for _, part := range append(row, "see", "gpu-driver-same") {
+			if strings.Count(text, part) == 0 {
+				t.Errorf("%s lacks %q:\n%s", name, part, text)
+			}
+		}
+		if once := strings.Count(text, "accept it"); once != 1 || strings.Contains(text, "told by its own") || strings.Contains(text, "true # nvml.driver") {
+			t.Errorf("%s has %d commands to accept it, or what the table says:\n%s", name, once, text)
+		}
 	}
 }

@@ -33,7 +33,7 @@ func TestConclusion(t *testing.T) {
 		"a baseline":                {failed("drift"), "not as agreed: 1 problem on w1"},
 		"a policy and a baseline":   {failed("policy", "expectation", "drift"), "not as agreed: 3 problems on w1"},
 		"a baseline, and a warning": {warned, "not as agreed: 1 problem on w1"},
-		"a baseline, and more":      {failed("drift", "shm-size"), "this launch will not work: 2 problems on w1"},
+		"a baseline, and more":      {failed("drift", "shm-size"), "this launch will not work: 1 problem on w1; not as agreed: 1 problem on w1"},
 		"only warnings":             {sample.Strict(), "1 warning, and --strict makes warnings fail"},
 	} {
 		if got := report.WordsOf(c.report).Conclusion(); got != c.want {

@@ -69,7 +69,7 @@ func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	ctx, late := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, stopReading := context.WithCancel(ctx)
 	console := chromedp.Console(ctx)
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -81,15 +81,20 @@ func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 		}
 	})
 	t.Cleanup(func() {
-		late()
+		stopReading()
 		reading.Wait()
 	})
+	if err := chromedp.Do(ctx); err != nil { // the browser ends with the context that started it
+		t.Fatal(err)
+	}
 	return tab{t, ctx, t.TempDir()}
 }
 
 func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.context, steps...); err != nil {
+	ctx, cancel := context.WithTimeout(b.context, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -97,7 +102,9 @@ func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
 // get is what an action answers.
 func get[T any](b tab, action chromedp.Action[T]) T {
 	b.t.Helper()
-	answer, err := chromedp.Run(b.context, action)
+	ctx, cancel := context.WithTimeout(b.context, patience)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, action)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -116,8 +123,8 @@ func (b tab) have(script string) {
 	ask[bool](b, "(() => {"+script+"; return true })()")
 }
 
-// patience is how long a page on a busy machine may take to answer; one that never
-// does fails the test then, and what it shows instead is told.
+// patience is how long a page on a busy machine may take to answer, each time anew; one
+// that never does fails the test then, and what it shows instead is told.
 const patience = 30 * time.Second
 
 // await waits until an expression has the value that is wanted: a page answers a

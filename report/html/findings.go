@@ -13,11 +13,9 @@ type tally struct {
 	Words   string // "7 problems"
 }
 
-func tallied(findings []finding, unknowns []unknown) (all []tally) {
-	count := map[checks.Verdict]int{checks.Unknown: len(unknowns)}
-	for _, f := range findings {
-		count[f.Verdict]++
-	}
+func tallied(w report.Words, unknowns []unknown) (all []tally) {
+	count := w.Counted()
+	count[checks.Unknown] = len(unknowns)
 	for _, v := range []struct {
 		verdict checks.Verdict
 		noun    string
@@ -38,6 +36,10 @@ type finding struct {
 	Anchor string
 	Nodes  set
 	Open   bool
+
+	// Header and Rows are the table of what has changed, nil of what tells of no change.
+	Header []string
+	Rows   [][]string
 }
 
 // unknown is checks that could not look, for one reason.
@@ -56,12 +58,18 @@ func waiverAnchor(i int) string { return fmt.Sprintf("waived-%d", i+1) }
 
 // shown is what the page says of the findings, and of those that could not look.
 func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns []unknown) {
+	drift, at := w.Drift(false)
 	for i, f := range findings {
-		if f.Verdict == checks.Unknown {
+		one := finding{Finding: f, Anchor: findingAnchor(i)}
+		switch {
+		case i == at:
+			one.Finding = drift.Finding
+			one.Header, one.Rows = w.ChangeTable(drift.Rows)
+		case f.Verdict == checks.Unknown, report.HasChanges(f):
 			continue
 		}
-		open := f.Verdict == checks.Fail || len(findings) <= mostOpen
-		all = append(all, finding{Finding: f, Anchor: findingAnchor(i), Nodes: nodesOf(w, f), Open: open})
+		one.Nodes, one.Open = nodesOf(w, one.Finding), one.Verdict == checks.Fail || len(findings) <= mostOpen
+		all = append(all, one)
 	}
 	for i, u := range w.Unknowns() {
 		unknowns = append(unknowns, unknown{u, unknownAnchor(i)})

@@ -141,7 +141,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	for i, one := range r.Waived {
 		s.Waivers = append(s.Waivers, waiver{one, waiverAnchor(i), nodesOf(w, one.Finding)})
 	}
-	s.Tally = tallied(s.Shown, s.Unknowns)
+	s.Tally = tallied(w, s.Unknowns)
 	s.Odd, s.MoreOdd = oddOnes(w, r.Diff)
 	s.Meshes = meshes(w, r.Nodes)
 	s.Machines, s.MoreMachines = machines(w, r)

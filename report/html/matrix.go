@@ -79,7 +79,11 @@ func newPageData(r checks.Report) pageData {
 	}
 	w := report.WordsOf(r)
 	unknowns := w.Unknowns()
+	_, drift := w.Drift(false)
 	for i, f := range r.Findings {
+		if report.HasChanges(f) {
+			i = drift // all of which are shown there
+		}
 		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(w, unknowns, i, f))...)
 	}
 	d.Marks = append(d.Marks, waived...)

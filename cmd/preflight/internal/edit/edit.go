@@ -7,6 +7,7 @@ package edit
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // Value is one value of a text: an object, a list, or what is written as it stands.
@@ -130,9 +131,10 @@ func (v *Value) Text() []byte {
 func (v *Value) Plain() string { return unquoted(v.raw) }
 
 // Of is the entry of an object by its key, or of a list by what its entries have under a key
-// that tells them apart, -1 where there is none.
+// that tells them apart, -1 where there is none. Of several the last one counts, as for
+// whoever reads the text.
 func (v *Value) Of(name, by string) int {
-	for i, e := range v.Entries {
+	for i, e := range slices.Backward(v.Entries) {
 		if e.name(by) == name {
 			return i
 		}
@@ -167,7 +169,7 @@ func (v *Value) Take(name, by string, from *Value) {
 	mine, theirs := v.Of(name, by), from.Of(name, by)
 	switch {
 	case theirs < 0 && mine >= 0:
-		v.Entries = append(v.Entries[:mine:mine], v.Entries[mine+1:]...)
+		v.Entries = slices.DeleteFunc(v.Entries, func(e Entry) bool { return e.name(by) == name })
 		if len(v.Entries) == 0 {
 			v.tail = nil
 		}
@@ -182,6 +184,6 @@ func (v *Value) Take(name, by string, from *Value) {
 		if len(v.Entries) == 0 {
 			v.tail = from.tail
 		}
-		v.Entries = append(v.Entries[:at:at], append([]Entry{entry}, v.Entries[at:]...)...)
+		v.Entries = slices.Insert(v.Entries, at, entry)
 	}
 }
