@@ -31,7 +31,7 @@ type Python struct {
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
 	// Unfound are the modules that the interpreter finds nowhere, of those the launch may
 	// import; nil where it was not asked. What is installed is told by Packages.
-	Unfound []string `json:"unfound" fact:"own" lasting:"no"`
+	Unfound []string `json:"unfound" fact:"own"`
 	Torch   *Torch   `json:"torch"` // nil when torch is not installed
 	// Ops are DeepSpeed's extensions and whether the installed package brings them
 	// compiled, by its own account; nil where it gives none.

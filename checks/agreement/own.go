@@ -37,6 +37,7 @@ var NeverCompared = []Uncompared{
 	{"nvml.failure.text", "failure.kind is compared"},
 	{"nvml.hidden", "what a session is shown is in nvml.cards"},
 	{"nvml.unshown", "what a session is shown is in nvml.cards"},
+	{"python.unfound", "python.packages is compared, and what was asked about follows the script"},
 	{"ssh.cause", "whether a node is reached, and why not, is compared as such"},
 	{"ssh.detail.*", "whether a node is reached, and why not, is compared as such"},
 	{"ssh.message", "whether a node is reached, and why not, is compared as such"},
