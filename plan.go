@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 	"time"
 
 	"preflight/facts"
@@ -99,6 +101,10 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		return flags, err
 	}
 	options := beside(typed.Options, flags)
+	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // which is looked at as such
+	if isPath && !isPython && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {
+		options.TypedAs = command[0]
+	}
 	if typed.Hostfile != "" {
 		if p.Hostfile != "" || flags.Unlisted {
 			return flags, &launch.UsageError{Program: typed.Program,

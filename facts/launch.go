@@ -35,6 +35,7 @@ type ConfFile struct {
 const (
 	RoleScript   = "script"   // what the ranks run
 	RoleConfig   = "config"   // the DeepSpeed configuration
+	RoleProgram  = "program"  // what is typed on every node, by its path
 	RoleVenv     = "venv"     // what --venv_script has the nodes' shells read first
 	RoleArgument = "argument" // any other argument that looks like a path
 )
@@ -62,6 +63,8 @@ type Files struct {
 type Daemon struct {
 	Asked string `json:"asked"` // a name to be found in PATH, or a path
 	Path  string `json:"path"`  // where it is, "" for nowhere
+	// Unloadable is what the loader says of its libraries where it does not load them.
+	Unloadable string `json:"unloadable"`
 }
 
 // WorkDir is the directory that the launcher changes to.

@@ -44,6 +44,9 @@ func FilesNamed(o Options) []facts.LaunchFile {
 	default:
 		add(o.Script, facts.RoleScript)
 	}
+	if o.TypedAs != "" {
+		add(o.TypedAs, facts.RoleProgram)
+	}
 	if o.VenvScript != "" {
 		add(o.VenvScript, facts.RoleVenv)
 	}

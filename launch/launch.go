@@ -37,6 +37,8 @@ const (
 // Options is what the command line says of the launch.
 type Options struct {
 	Program string // "" is deepspeed
+	// TypedAs is the program's path where the command is typed on every node, and by a path.
+	TypedAs string
 	// HostsFile is the hostfile as it was named, which Open MPI is handed; "" for none.
 	HostsFile string
 	Hosts     []hostfile.Host // what the hostfile says, before the filter

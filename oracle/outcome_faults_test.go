@@ -148,6 +148,8 @@ var faults = []planted{
 	{name: "no-mpirun-needed", steps: sh("everywhere", "rm /etc/alternatives/mpirun"), trains: "pdsh"},
 	{name: "no-orted", steps: change("w2", hide("/usr/bin/orted")), dies: "openmpi"},
 	{name: "no-proxy-of-hydra", steps: change("w2", hide("/usr/bin/hydra_pmi_proxy")), dies: "mpich"},
+	{name: "no-library-of-orted", steps: sh("w2", `alone "$libraries"; rm "$libraries"/libopen-rte.so*`), trains: "pdsh", dies: "openmpi"},
+	{name: "no-libmpi", steps: sh("w2", `alone "$libraries"; rm "$libraries"/libmpi.so.*`), trains: "pdsh", dies: "openmpi"},
 	{name: "no-mpi4py", steps: sh("w2", `alone "$site"; rm -r "$site"/mpi4py*`), trains: "pdsh", dies: "openmpi"},
 	{name: "no-pdsh-needed", steps: change("everywhere", hide("/usr/bin/pdsh")), trains: "openmpi", dies: "pdsh accelerate-pdsh"},
 
@@ -162,6 +164,7 @@ var faults = []planted{
 	{name: "deepspeed-directory", steps: sh("w2", `alone "$dir"; mkdir "$dir/deepspeed"`), trains: "pdsh"},
 	{name: "tqdm-shadowed", files: map[string]string{"tqdm.py": ""}, trains: "c10d", dies: "pdsh"},
 
+	{name: "no-torchrun-on-one", steps: sh("w2", `alone "$bin"; rm "$bin/torchrun"`), trains: "pdsh", dies: "c10d"},
 	{name: "no-torch-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/torch"`), dies: "c10d mpich"},
 	{name: "no-torch", steps: sh("everywhere", `alone "$site"; rm -r "$site/torch"`), dies: "c10d pdsh"},
 	{name: "no-deepspeed-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed"`), trains: "c10d", dies: "openmpi accelerate-pdsh"},
@@ -223,6 +226,9 @@ var faults = []planted{
 	// What was left of who was killed while it compiled: torch 2.15 locks the file and not by the file.
 	{name: "compiled-locked", steps: append(slices.Clone(sharedExtensions), sh("w2", `mkdir -p "$dir/extensions/cpu_adam"; touch "$dir/extensions/cpu_adam/lock"`)...), files: offload, arguments: compiles, trains: "pdsh"},
 
+	{name: "loopback-down-on-one", steps: sh("w2", "ip link set lo down"), trains: "pdsh c10d openmpi"},
+	{name: "null-read-only", steps: sh("w2", "touch /root/null; mount --bind /root/null /dev/null; mount -o remount,ro,bind /dev/null"), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "processes-hidden", steps: sh("w2", "mount -o remount,hidepid=2 /proc"), trains: "pdsh"},
 	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "stale-ranks", steps: sh("w2", "echo export RANK=7 WORLD_SIZE=9 MASTER_ADDR=10.77.250.1 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "stale-master-here", env: []string{"MASTER_ADDR=10.77.250.1", "MASTER_PORT=1", "RANK=7"}, trains: "pdsh static"},

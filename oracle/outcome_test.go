@@ -120,7 +120,7 @@ func (o *rehearsal) raise(t *testing.T) {
 
 // tools are what the scripts that plant may use.
 const tools = `set -e
-dir=$1 bin=$2 site=$(echo "$2"/../lib/python*/site-packages)
+dir=$1 bin=$2 site=$(echo "$2"/../lib/python*/site-packages) libraries=/usr/lib/$(uname -m)-linux-gnu
 # alone DIRECTORY: what changes below it from now on changes for this machine alone
 alone() {
 	mkdir -p /root/.alone

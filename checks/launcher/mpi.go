@@ -25,6 +25,13 @@ func daemons(view checks.View) (findings []checks.Finding) {
 			findings = append(findings, checks.UnknownFor(node, "whether it has "+daemon+", which mpirun starts there, was not seen"))
 		case node.Files.Daemon.Path == "":
 			findings = append(findings, lacksDaemon(view, node, daemon))
+		case node.Files.Daemon.Unloadable != "":
+			f := lacksDaemon(view, node, daemon)
+			f.Summary = fmt.Sprintf("%s, which mpirun of the launching machine starts here, cannot be loaded", path.Base(daemon))
+			f.Want = "the same MPI as on the launching machine, with its libraries"
+			f.Got, f.WouldSee = node.Files.Daemon.Unloadable, fmt.Sprintf("%s: error while loading shared libraries: %s", daemon, node.Files.Daemon.Unloadable)
+			f.Remedy = []fix.Command{fix.On("ldd %s | grep 'not found'", fix.Path(node.Files.Daemon.Path)), fix.On("env | grep ^LD_")}
+			findings = append(findings, f)
 		}
 	}
 	return findings

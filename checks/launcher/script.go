@@ -23,7 +23,7 @@ var ScriptSame = checks.Check{
 	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing, or a script that the interpreter " +
 		"does not read as Python, that node's ranks die and the others wait; where one is another version its ranks call other collectives, which hangs or quietly " +
 		"trains something else, so that only a script whose comments and blank lines alone differ is warned of. Compared are the script, the " +
-		"configuration and other arguments that are files, by their contents; the python files beside the script, which it imports; and the commit of the git " +
+		"configuration and other arguments that are files, by their contents; a torchrun that is typed by its path is looked for; the python files beside the script, which it imports; and the commit of the git " +
 		"repository around it. The launching machine's copy is the one that is meant, wherever any node has it too; otherwise it is what most nodes have.",
 	WouldSee: "a hang at a collective that the other ranks do not call, or wrong results without a word",
 	Run:      judgeScript,
@@ -110,6 +110,10 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 		case file.Problem != "":
 			findings = append(findings, checks.UnknownFor(node, named.Path+": "+file.Problem))
 			continue
+		case named.Role == facts.RoleProgram && !file.Exec:
+			f.Summary = named.Path + " is not executable"
+			f.WouldSee = fmt.Sprintf("bash: %s: Permission denied", named.Path)
+			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
 		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
 			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
 			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
@@ -140,6 +144,7 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		case file == nil:
 		case file.Exists:
 			have++
+		case named.Role == facts.RoleProgram && node.Python != nil && !node.Python.Found: // of which python-same tells
 		case !explained[node.Name]:
 			lacking = append(lacking, node)
 		}
@@ -183,6 +188,8 @@ func missingError(view checks.View, named facts.LaunchFile) string {
 		return "ValueError: Expected a string path to an existing deepspeed config, or a dictionary or a valid base64. Received: " + name
 	case named.Role == facts.RoleVenv:
 		return fmt.Sprintf("bash: line 1: %s: No such file or directory, and the ranks go on without that environment", name)
+	case named.Role == facts.RoleProgram:
+		return fmt.Sprintf("bash: %s: No such file or directory, where the command is typed", named.Path)
 	case named.Role == facts.RoleArgument:
 		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s', where a rank of the node opens it", name)
 	case view.Launch.NoPython:

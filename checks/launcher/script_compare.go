@@ -28,6 +28,9 @@ const (
 func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 	var all []compare.Comparison
 	for _, named := range view.Launch.Files {
+		if named.Role == facts.RoleProgram { // pip writes it, on each node its own
+			continue
+		}
 		contentsOf := func(n *facts.Node) string { return contents(ranks.FileAt(n, named)) }
 		all = append(all, compare.Among(nil, shortName(view.Launch, named.Path), contentsOf))
 	}

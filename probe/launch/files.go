@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -72,12 +74,27 @@ func findDaemon(ctx context.Context, asked string) *facts.Daemon {
 	defer cancel()
 	daemon, err := machine.Within(ctx, func() (*facts.Daemon, error) {
 		path, _ := exec.LookPath(asked) // however it fails, a shell finds none either
-		return &facts.Daemon{Asked: asked, Path: path}, nil
+		return &facts.Daemon{Asked: asked, Path: path, Unloadable: daemonRefused(ctx, asked, path)}, nil
 	})
 	if err != nil {
 		return nil
 	}
 	return daemon
+}
+
+// daemonRefused is what the loader says of the libraries of a daemon. One of another prefix is
+// started with those of that prefix.
+//
+// Source: Open MPI 4.1, orte/mca/plm/rsh/plm_rsh_module.c, setup_launch, opal_prefix.
+func daemonRefused(ctx context.Context, asked, path string) string {
+	if path == "" {
+		return ""
+	}
+	env := os.Environ()
+	if prefix := filepath.Dir(filepath.Dir(path)); filepath.IsAbs(asked) {
+		env = append(env, strings.Join([]string{"LD_LIBRARY_PATH=" + filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"), os.Getenv("LD_LIBRARY_PATH")}, ":"))
+	}
+	return machine.Refused(ctx, machine.Linked{Program: path, Object: path, Env: env})
 }
 
 // workDir tries what the launcher's cd needs: a directory that we may search.

@@ -2,14 +2,19 @@ package machine
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
+
+	"preflight/hostsys"
 )
 
 // Candidate is a file that may be the library that is asked for, and what leads
@@ -48,6 +53,44 @@ func LoaderOf(path string) string {
 		}
 	}
 	return ""
+}
+
+// Linked is an object that a program loads, or a program itself.
+type Linked struct {
+	Program string // by whose loader
+	Object  string
+	Dir     string         // the working directory
+	Env     []string       // nil is this session's
+	Needed  *regexp.Regexp // of the names that the loader must find, nil for all
+}
+
+// loaderLimit is how long the loader may take, which is milliseconds.
+const loaderLimit = 2 * time.Second
+
+// Refused has the loader go through all that an object is linked to, as ldd(1) does, and is
+// what it says of a library that it cannot do with or does not find; "" where it loads, and
+// where no loader starts the program. Nothing of it is run.
+func Refused(ctx context.Context, l Linked) string {
+	loader := LoaderOf(l.Program)
+	if loader == "" {
+		return ""
+	}
+	list := hostsys.Child{Path: loader, Args: []string{"--list", l.Object}, Dir: l.Dir, Env: l.Env, Limit: loaderLimit}
+	stdout, stderr, _ := list.Run(ctx) // it ends with 1 for what is not found
+	return l.refusal(stdout, stderr)
+}
+
+var notFound = regexp.MustCompile(`(?m)^\s*(\S+) => not found`)
+
+func (l Linked) refusal(stdout, stderr string) string {
+	for _, missing := range notFound.FindAllStringSubmatch(stdout, -1) {
+		if l.Needed == nil || l.Needed.MatchString(missing[1]) {
+			return missing[1] + ": not found"
+		}
+	}
+	_, said, _ := strings.Cut(stderr, "error while loading shared libraries: ")
+	said, _, _ = strings.Cut(said, "\n")
+	return said
 }
 
 // LoaderOrder lists where the loader looks for a library that a program asks for by

@@ -8,10 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -44,36 +42,17 @@ func readTorch(dir string, installed []installedPackage) *facts.Torch {
 	return torch
 }
 
-// loaderLimit is how long the loader may take, which is milliseconds.
-const loaderLimit = 2 * time.Second
-
 // ownLibraries are those that torch brings itself. Of others the loader may find none at
 // once: torch/__init__.py loads CUDA's by their paths beforehand.
-var ownLibraries = regexp.MustCompile(`(?m)^\s*(lib(?:torch|c10)\S*) => not found`)
+var ownLibraries = regexp.MustCompile(`^lib(?:torch|c10)`)
 
-// unloadable has the loader that starts the interpreter go through all that torch's
-// extension module is linked to, as ldd(1) does, in this session's environment. Nothing of
-// it is run.
+// unloadable is what the loader refuses of all that torch's extension module is linked to.
 func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
 	modules, _ := filepath.Glob(filepath.Join(torchDir, "_C.*.so")) // the pattern is well-formed
-	loader := machine.LoaderOf(interpreter)
-	if len(modules) == 0 || loader == "" {
+	if len(modules) == 0 {
 		return ""
 	}
-	list := hostsys.Child{Path: loader, Args: []string{"--list", modules[0]}, Dir: dir, Limit: loaderLimit}
-	stdout, stderr, _ := list.Run(ctx) // it ends with 1 for what is not found
-	return refusal(stdout, stderr)
-}
-
-// refusal is what ld.so says of a library that it cannot do with, or of one of torch's own
-// that it does not find.
-func refusal(stdout, stderr string) string {
-	if missing := ownLibraries.FindStringSubmatch(stdout); missing != nil {
-		return missing[1] + ": not found"
-	}
-	_, said, _ := strings.Cut(stderr, "error while loading shared libraries: ")
-	said, _, _ = strings.Cut(said, "\n")
-	return said
+	return machine.Refused(ctx, machine.Linked{Program: interpreter, Object: modules[0], Dir: dir, Needed: ownLibraries})
 }
 
 // assignment is a line of torch/version.py: __version__ = '2.5.1+cu124' or
