@@ -90,8 +90,9 @@ type File struct {
 	// Imports are the packages that a script names at its top level, sorted; none where
 	// it was not read.
 	Imports []string `json:"imports,omitempty"`
-	// Needs are those of Imports that python looks for where it always does: no line before
-	// them changes where, or ends the script, and no module beside the script, which may.
+	// Needs are those of Imports, in the order of the script, that python looks for where it
+	// always does: no line before them changes where, or ends the script, and none imports a
+	// module beside the script, which may.
 	Needs []string `json:"needs,omitempty"`
 	// Text is the file itself, of a DeepSpeed configuration on the launching
 	// machine only. Values that may be secret are replaced by "…".

@@ -22,10 +22,10 @@ var (
 
 // elsewhere is what may have python look elsewhere for what is imported behind it, install
 // it, or not get there.
-var elsewhere = regexp.MustCompile(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark)\.|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
+var elsewhere = regexp.MustCompile(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
 
-// imports are the packages that a script names at its top level, sorted, and which of them
-// python needs to find where it always looks. The text is scanned and never run: what else
+// imports are the packages that a script names at its top level, sorted, and in its own order
+// those of them that python needs to find where it always looks. The text is scanned and never run: what else
 // python would make of it does not matter.
 func imports(script string, isBeside func(module string) bool) (names, needs []string) {
 	var inText string // the quotes that end a text of several lines, "" outside of one
@@ -54,7 +54,6 @@ func imports(script string, isBeside func(module string) bool) (names, needs []s
 		}
 	}
 	slices.Sort(names)
-	slices.Sort(needs)
 	return names, needs
 }
 

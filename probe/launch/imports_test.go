@@ -30,14 +30,15 @@ func TestImports(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	dir := fixture.Plant(t, "-- helpers.py --\n-- parts/one.py --\n")
 	for name, test := range map[string]struct{ script, want string }{
-		"plain":                      {"import yaml, torch.nn\nprint(1)\nfrom transformers import x\n", "torch transformers yaml"},
+		"plain":                      {"import yaml, torch.nn\nprint(1)\nfrom transformers import x\n", "yaml torch transformers"},
 		"behind a module beside":     {"import yaml\nimport helpers\nimport torch\n", "yaml"},
 		"behind a directory beside":  {"from parts import one\nimport torch\n", ""},
 		"behind another path":        {"import sys\nsys.path.append('x')\nimport torch\n", "sys"},
 		"on the line of another":     {"import sys; sys.path.append('x'); import torch\n", ""},
 		"behind what installs":       {"import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip'])\nimport yaml\n", "subprocess sys"},
-		"behind what may end it":     {"import sys, os\nif x:\n    sys.exit(1)\nimport yaml\n", "os sys"},
+		"behind what may end it":     {"import sys, os\nif x:\n    sys.exit(1)\nimport yaml\n", "sys os"},
 		"behind a text that says so": {"\"\"\"sys.path is left alone\"\"\"\nimport yaml  # not sys.path\n", "yaml"},
+		"behind what finds the root": {"import rootutils\nrootutils.setup_root(__file__, pythonpath=True)\nfrom src import x\n", ""},
 		"tried":                      {"try:\n    import yaml\nexcept ImportError:\n    yaml = None\nimport torch\n", "torch"},
 	} {
 		_, needs := imports(test.script, isIn(dir))
