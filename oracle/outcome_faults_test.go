@@ -149,7 +149,6 @@ var faults = []planted{
 	{name: "no-orted", steps: change("w2", hide("/usr/bin/orted")), dies: "openmpi"},
 	{name: "no-proxy-of-hydra", steps: change("w2", hide("/usr/bin/hydra_pmi_proxy")), dies: "mpich"},
 	{name: "no-library-of-orted", steps: sh("w2", `alone "$libraries"; rm "$libraries"/libopen-rte.so*`), trains: "pdsh", dies: "openmpi"},
-	{name: "no-libmpi", steps: sh("w2", `alone "$libraries"; rm "$libraries"/libmpi.so.*`), trains: "pdsh", dies: "openmpi"},
 	{name: "no-mpi4py", steps: sh("w2", `alone "$site"; rm -r "$site"/mpi4py*`), trains: "pdsh", dies: "openmpi"},
 	{name: "no-pdsh-needed", steps: change("everywhere", hide("/usr/bin/pdsh")), trains: "openmpi", dies: "pdsh accelerate-pdsh"},
 
