@@ -61,7 +61,7 @@ var rooms = []room{
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", []string{"facts"}, nil, looks},
+	{"probe/machine", []string{"facts", "hostsys"}, nil, looks},
 	{"probe/host", []string{"facts", "hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
 	{"probe/network", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
 	{"probe/gpu", []string{"facts", "hostsys", "probe/machine", "probe/nvml"}, nil, looks},

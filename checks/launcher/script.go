@@ -21,7 +21,7 @@ var ScriptSame = checks.Check{
 	DependsOn: []string{"workdir-present"},
 	Volatile:  true,
 	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing, or a script that the interpreter " +
-		"does not read as Python, that node's ranks die and the others wait; where one is another version its ranks call other collectives, which hangs or quietly " +
+		"does not read as Python, or that imports at its top what it does not find (before anything that may change where it looks), that node's ranks die and the others wait; where one is another version its ranks call other collectives, which hangs or quietly " +
 		"trains something else, so that only a script whose comments and blank lines alone differ is warned of. Compared are the script, the " +
 		"configuration and other arguments that are files, by their contents; a torchrun that is typed by its path is looked for; the python files beside the script, which it imports; and the commit of the git " +
 		"repository around it. The launching machine's copy is the one that is meant, wherever any node has it too; otherwise it is what most nodes have.",
@@ -43,6 +43,7 @@ func judgeScript(view checks.View) []checks.Finding {
 		findings = append(findings, lackFile(view, nodes, file, explained)...)
 		findings = append(findings, unreadable(view, nodes, file)...)
 	}
+	findings = append(findings, scriptImports(view)...)
 	compared := comparisons(view, nodes)
 	if len(view.Launch.Files) == 0 && len(compared) == 0 {
 		return checks.Skipped(fmt.Sprintf("%s is named by no path, and lies in no repository: what is installed is compared by packages-same", view.Launch.Script))

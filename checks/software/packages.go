@@ -47,7 +47,6 @@ var PackagesSame = checks.Check{
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
 		"load a checkpoint or order their collectives differently. A node without one that the launch itself imports, as accelerate launch does accelerate, fails, " +
-		"one whose python does not find what the script imports at its top (before anything that may change where python looks), " +
 		"and without mpi4py where the launcher has DeepSpeed ask MPI for ranks and their meeting point. Which packages have a check of their own is left to it.",
 	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
 	Run:      judgePackages,
@@ -67,7 +66,7 @@ func judgePackages(view checks.View) []checks.Finding {
 		if hasOwnCheck(name) || name == mpi4py && view.Launch.DiscoversMaster() {
 			continue
 		}
-		among := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(cannotImport(view, n), moduleOf(name)) })
+		among := nodes
 		if slices.Contains(view.Launch.Imports, name) { // who lacks it cannot take part
 			wanted := requiredPackage(view, name)
 			have, lack := wanted.split(nodes)
@@ -89,7 +88,6 @@ func judgePackages(view checks.View) []checks.Finding {
 		}
 	}
 	findings = append(findings, lacksMPI4Py(view, nodes)...)
-	findings = append(findings, scriptImports(view, nodes)...)
 	for _, node := range nodes {
 		if slices.Contains(view.Launch.Imports, "accelerate") {
 			findings = append(findings, lacksRequirements(view, node, "accelerate")...)
