@@ -41,10 +41,10 @@ func TestWhatMPIRunStarts(t *testing.T) {
 		if c.change != nil {
 			c.change(&p)
 		}
-		if daemon, callBack := p.Daemon(head), p.CallBack(head); daemon != c.daemon || callBack != c.callBack {
+		if daemon, callBack := p.Daemon(head), p.CallBack(head).Name; daemon != c.daemon || callBack != c.callBack {
 			t.Errorf("%s: it starts %q, want %q; nodes call %q, want %q", name, daemon, c.daemon, callBack, c.callBack)
 		}
-		if daemon, callBack := p.Daemon(nil), p.CallBack(nil); daemon != "" || callBack != "" {
+		if daemon, callBack := p.Daemon(nil), p.CallBack(nil).Name; daemon != "" || callBack != "" {
 			t.Errorf("%s: %q and %q of a launching machine that nobody looked at", name, daemon, callBack)
 		}
 	}
