@@ -120,6 +120,10 @@ var whyShut = map[facts.PathOutcome]string{
 // shut is of a node that reaches the launching machine nowhere, one of several.
 func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	first, ports := node.CallBack.Failed[0], c.ports()
+	// Of several addresses some may be of networks that the nodes are not on.
+	if i := slices.IndexFunc(node.CallBack.Failed, func(path facts.Path) bool { return path.Outcome != facts.PathUnroutable }); i > 0 {
+		first = node.CallBack.Failed[i]
+	}
 	var at, got []string
 	partly := false
 	for _, path := range node.CallBack.Failed {
