@@ -22,8 +22,7 @@ func Again(view checks.View) fix.Arg {
 	add(p.Launcher != "" && p.Launcher != launch.DefaultLauncher, fix.Code(" --launcher %s", fix.Word(p.Launcher)))
 	add(p.Torchrun(), fix.Code(" --rendezvous %s", fix.Word(p.Rendezvous)))
 	add(p.SSHPort != 0, fix.Code(" --ssh_port %s", fix.Number(p.SSHPort)))
-	// A command names its interpreter by the program that it starts.
-	add((p.InterpreterFrom == launch.FromFlag || p.Script != "") && path.IsAbs(p.Interpreter), fix.Code(" --python %s", fix.Path(p.Interpreter)))
+	add(p.InterpreterFrom == launch.FromFlag && path.IsAbs(p.Interpreter), fix.Code(" --python %s", fix.Path(p.Interpreter)))
 	_, noDriver := view.NotTried[facts.SectionNVML]
 	add(noDriver && p.Accelerator == "cpu", fix.Code(" --accelerator cpu"))
 	if b := view.Policy.Baseline; b != nil {
