@@ -51,14 +51,14 @@ func TestCallBack(t *testing.T) {
 		{"the name is unknown and not used", "openmpi", "w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.ForgetName(cluster.Head.Name) }, "", []string{}},
 	} {
 		t.Run(test.launcher+"/"+test.name, func(t *testing.T) {
-			if err := cluster.Head.WriteFile("/usr/local/bin/mpirun", []byte(mpiruns[test.launcher]), 0o755); err != nil {
+			if err := cluster.Head.WriteFile("/root/bin/mpirun", []byte(mpiruns[test.launcher]), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			if test.plant != nil {
 				plantOn(t, cluster, test.where, test.plant)
 			}
 			cmd := cluster.OnHead(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--format", "json", "--launcher", test.launcher, "--only", "launcher-callback")
-			cmd.Env = slices.Concat(cmd.Env, []string{"PATH=/usr/local/bin:/usr/bin:/bin", test.env})
+			cmd.Env = slices.Concat(cmd.Env, []string{"PATH=/root/bin:/usr/bin:/bin", test.env})
 			if diff := cmp.Diff(test.want, short(reported(t, cmd).Findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}

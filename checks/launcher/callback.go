@@ -10,15 +10,17 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/launch"
 )
 
 var CallBack = checks.Check{
-	ID:       "launcher-callback",
-	Title:    "what the launcher starts on the nodes reaches the launching machine",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionCallBack},
+	ID:        "launcher-callback",
+	Title:     "what the launcher starts on the nodes reaches the launching machine",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionCallBack},
+	DependsOn: []string{"node-mesh"},
 	Doc: "mpirun starts a program on every node, and that calls mpirun back, on a port that the kernel gives out on the launching machine, before any rank starts. " +
 		"Hydra, of MPICH, MVAPICH and Intel MPI, hands it the hostname of the launching machine, or with -iface an address; Open MPI all addresses, one of which has to answer. " +
 		"The launching machine listened on three ports of that range, and every node called it there. Nodes that call each other say nothing of it: the launching machine is none of them, as a rule, and has a " +
@@ -49,6 +51,9 @@ func judgeCallBack(view checks.View) (findings []checks.Finding) {
 		default:
 			findings = append(findings, c.misnamed(node, ""))
 		}
+	}
+	if here, isNode := ranks.HeadNode(view); isNode && shut != nil && view.Failing("node-mesh")[here.Name] {
+		return append(findings, checks.Skipped(fmt.Sprintf("the launching machine is %s, which some nodes do not reach: see node-mesh", here.Name))...)
 	}
 	for _, node := range shut {
 		findings = append(findings, c.shut(node, shut))
