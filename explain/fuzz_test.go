@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -32,7 +33,7 @@ func FuzzExplain(f *testing.F) {
 	f.Add([]byte("w1:1:1 [0] NCCL INFO NET/IB : Using [0]={[0] a:1/IB, [1] b:1/IB} [RO]; OOB e:1<0>\nw1:1:1 [0] NCCL INFO NCCL_X set by environment to 1."), []byte("NCCL version 2.21.5+cuda12.4"))
 	f.Add([]byte(" 5%|█ | 1/2 [0<1]\rboom\r\x1b[31m\x00Mar  1 10:00:00 w1 x: [E301 10:00:00.1 x] y"), []byte("a\r"))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
-		start := time.Now()
+		start := worked(t)
 		for _, logs := range [][][]byte{{one}, {one, two}} {
 			report := c.Explain(sourcesOf(logs))
 			if len(report.Unread) == 0 && report.Lines == 0 && strings.Trim(string(one), "\r\n\x00") != "" && !strings.Contains(string(one), "\x1b") {
@@ -40,10 +41,21 @@ func FuzzExplain(f *testing.F) {
 			}
 			texts(t, "report", reflect.ValueOf(report))
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := worked(t) - start; took > 10*time.Second {
 			t.Errorf("%d bytes took %v", len(one)+len(two), took)
 		}
 	})
+}
+
+// worked is how long this process has had a processor: how much else a machine does shows in
+// every other time.
+func worked(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func sourcesOf(logs [][]byte) []Source {
@@ -116,16 +128,17 @@ func TestHostile(t *testing.T) {
 					log.WriteString(" ")
 				}
 			}
-			start := time.Now()
+			start := worked(t)
 			report := signatures(t).Explain(sourcesOf([][]byte{[]byte(log.String())}))
 			if len(report.Unread) > 0 {
 				t.Fatal(report.Unread)
 			}
 			texts(t, "report", reflect.ValueOf(report))
-			if took := time.Since(start); took > 20*time.Second {
+			if took := worked(t) - start; took > 20*time.Second {
 				t.Errorf("took %v", took)
+			} else {
+				t.Log(took)
 			}
-			t.Logf("%v", time.Since(start))
 		})
 	}
 }

@@ -76,11 +76,11 @@ func TestPeel(t *testing.T) {
 func TestPeelHostile(t *testing.T) {
 	for _, unit := range []string{"w1: ", "[rank0]: ", "[1,1]<stdout>:", "1: ", "(pid=1) ", "w1:1:1 ", "[0] ", "w1 | ", "a", "(a ", "[", "10:00:00 ", " "} {
 		text := strings.Repeat(unit, longest/len(unit))
-		start := time.Now()
+		start := worked(t)
 		if message, _ := peel(text); !strings.HasSuffix(text, message) {
 			t.Errorf("%q: the message is not the end of the text", unit)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := worked(t) - start; took > 2*time.Second {
 			t.Errorf("%q: %v", unit, took)
 		}
 	}

@@ -135,6 +135,10 @@ func TestScenariosLeaveNothing(t *testing.T) {
 		}
 		return seen
 	}
+	// The first process of a machine sleeps once all else of it is up.
+	if _, err := w1.Run(t.Context(), "/bin/sh", "-c", `until grep -q sleep /proc/[0-9]*/comm; do :; done`); err != nil {
+		t.Fatal(err)
+	}
 	before := look()
 	for _, scenario := range gpus.Scenarios {
 		undo, err := w1.SetDriver(scenario.GPUs())
