@@ -38,10 +38,14 @@ type callers struct {
 func judgeCallBack(view checks.View) (findings []checks.Finding) {
 	c := callers{view, view.Launch.CallBack(view.Head)}
 	var shut []*facts.Node
+	isBroken := func(path facts.Path) bool { return path.Outcome == facts.PathBroken }
 	for _, node := range otherNodes(view) {
 		switch seen := node.CallBack; {
 		case len(seen.Reached) > 0:
 			findings = append(findings, c.waits(node)...)
+		case slices.ContainsFunc(seen.Failed, isBroken):
+			broken := seen.Failed[slices.IndexFunc(seen.Failed, isBroken)]
+			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("could not call the launching machine at %s: %s", broken.To, broken.Error)))
 		case len(seen.Failed) > 0 && names.IsLoopback(seen.Failed[0].To):
 			findings = append(findings, c.misnamed(node, seen.Failed[0].To))
 		case len(seen.Failed) > 0:
