@@ -82,6 +82,9 @@ func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
+	if plan.Prediction.StartedBy().MPIRun != "" { // which tells the nodes where to call back
+		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionNet})
+	}
 	return plan, err
 }
 

@@ -145,6 +145,19 @@ type Login struct {
 	Seconds float64 `json:"seconds" unit:"s"`
 }
 
+// CallBack is this node's calling the launching machine, as what an MPI launcher starts on it
+// does before anything else.
+type CallBack struct {
+	// Name is what it looked up for that, "" where the launcher hands out addresses.
+	Name string `json:"name,omitempty"`
+	// Reached are the addresses at which the launching machine answered, and Failed what
+	// became of the calls to the others, in the order in which they are tried.
+	Reached []string `json:"reached" fact:"own"`
+	Failed  []Path   `json:"failed,omitempty" fact:"own"`
+	// Error is why it called nobody, as that the name does not resolve.
+	Error string `json:"error,omitempty" fact:"own"`
+}
+
 // Throughput is what this node could send to its neighbour in the ring while
 // all others did the same.
 type Throughput struct {

@@ -63,6 +63,7 @@ const (
 	SectionRendezvous     Section = "rendezvous"
 	SectionPeerRendezvous Section = "peer_rendezvous"
 	SectionLogins         Section = "logins"
+	SectionCallBack       Section = "callback"
 	SectionThroughput     Section = "throughput"
 )
 
@@ -115,6 +116,7 @@ type Facts struct {
 	Rendezvous     *Rendezvous `json:"rendezvous,omitempty" lasting:"no"`
 	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty" lasting:"no"`
 	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`
+	CallBack       *CallBack   `json:"callback,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 }
 

@@ -57,6 +57,9 @@ var Drills = []Drill{
 		Section: facts.SectionLogins, Phase: Phase{"node logins", true}, Checks: []string{checkLogins}, Peers: true,
 		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noLogins, run: (*run).logins,
 	}, {
+		Section: facts.SectionCallBack, Phase: Phase{"call back", true}, Checks: []string{"launcher-callback"},
+		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noCallBack, run: (*run).callBack,
+	}, {
 		Section: facts.SectionRehearsal, Phase: Phase{"pdsh", false}, Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	},

@@ -75,6 +75,8 @@ func TestNotTried(t *testing.T) {
 	}
 	bare := &facts.Fleet{Head: &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{}}}, Nodes: make([]facts.Node, 4)}
 	pdsh := launch.Prediction{Launcher: "pdsh"}
+	mpi := nodes(4)
+	mpi.Head.Launcher.MPIRun = &facts.MPIRun{Options: facts.OptionsHydra}
 	for _, c := range []struct {
 		name   string
 		fleet  *facts.Fleet
@@ -83,19 +85,20 @@ func TestNotTried(t *testing.T) {
 		skip   []string
 		want   string // that is not tried beside throughput and, but where something is to be compiled, toolchain
 	}{
-		{"a few nodes", nodes(4), pdsh, "", nil, ""},
-		{"many nodes under pdsh", nodes(64), pdsh, "", nil, "logins rehearsal"},
-		{"nodes that mpirun starts by itself", nodes(64), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 64)}, "", nil, "logins rehearsal"},
-		{"nodes that start others", nodes(65), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 65)}, "", nil, "rehearsal"},
-		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "mesh rehearsal rendezvous"},
-		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "logins mesh rendezvous"},
-		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "rehearsal rendezvous"},
-		{"no pdsh", bare, pdsh, "", nil, "rehearsal"},
-		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, "", nil, "logins rehearsal"},
-		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, "", nil, "logins rehearsal"},
-		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, "", nil, "logins mesh rehearsal"},
-		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, "", nil, "nvml"},
-		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorAssumed: true}, "", nil, ""},
+		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
+		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
+		{"many nodes under pdsh", nodes(64), pdsh, "", nil, "callback logins rehearsal"},
+		{"nodes that mpirun starts by itself", nodes(64), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 64)}, "", nil, "callback logins rehearsal"},
+		{"nodes that start others", nodes(65), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 65)}, "", nil, "callback rehearsal"},
+		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "callback mesh rehearsal rendezvous"},
+		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "callback logins mesh rendezvous"},
+		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "callback rehearsal rendezvous"},
+		{"no pdsh", bare, pdsh, "", nil, "callback rehearsal"},
+		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, "", nil, "callback logins rehearsal"},
+		{"typed on every node", nodes(4), launch.Prediction{Rendezvous: "c10d"}, "", nil, "callback logins rehearsal"},
+		{"one node", nodes(1), launch.Prediction{Launcher: "pdsh", Local: true}, "", nil, "callback logins mesh rehearsal"},
+		{"on the CPU, as was asked for", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu"}, "", nil, "callback nvml"},
+		{"on the CPU, as nobody has a GPU", nodes(4), launch.Prediction{Launcher: "pdsh", Accelerator: "cpu", AcceleratorAssumed: true}, "", nil, "callback"},
 		{"ops to compile", nodes(4), launch.Prediction{Launcher: "pdsh", Config: &dsconfig.Config{Ops: []string{"cpu_adam"}}}, "", nil, "-toolchain"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,7 +126,7 @@ func TestNotTried(t *testing.T) {
 			want := append(strings.Fields(c.want), "throughput", "toolchain")
 			slices.Sort(want)
 			if c.want == "-toolchain" {
-				want = []string{"throughput"}
+				want = []string{"callback", "throughput"}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)

@@ -32,7 +32,7 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 		Exports:     map[string]string{},
 	}
 	if job.Head != nil {
-		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head)
+		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head).Name
 	}
 	for _, export := range prediction.Exports {
 		if slices.Contains(probe.Heeded, export.Name) {

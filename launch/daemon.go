@@ -25,30 +25,22 @@ func (p Prediction) Daemon(head *facts.Node) string {
 	if p.says("orte_launch_agent", "-launch-agent", "plm_rsh_agent", "plm") || isSet(head.Env, "OMPI_MCA_orte_launch_agent", "OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm") {
 		return ""
 	}
-	if i := slices.IndexFunc(p.LauncherArgs, isOption("-prefix")); i >= 0 && i+1 < len(p.LauncherArgs) {
-		return path.Join(p.LauncherArgs[i+1], "bin", "orted")
+	if prefix := p.said("-prefix"); prefix != "" {
+		return path.Join(prefix, "bin", "orted")
 	}
 	return mpirun.Daemon
-}
-
-// CallBack is the name by which the nodes call the launching machine back: Hydra hands them
-// its hostname. It is "" where none is, or an address.
-//
-// Source: pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c,
-// HYDU_sock_create_and_listen_portstr; Intel MPI 2021.6 prints --upstream-host. Open MPI
-// hands addresses.
-func (p Prediction) CallBack(head *facts.Node) string {
-	mpirun, runs := p.mpirun(head)
-	if !runs || mpirun.Options != facts.OptionsHydra || head.Host == nil || p.says("-iface", "-localhost") || isSet(head.Env, "HYDRA_IFACE", "I_MPI_HYDRA_IFACE") {
-		return ""
-	}
-	return head.Host.Hostname
 }
 
 // ChoosesTransport is whether somebody told Open MPI over what ranks talk: in
 // --launcher_args, or in the environment of its mpirun.
 func (p Prediction) ChoosesTransport(head *facts.Node) bool {
 	return p.says("pml", "mtl", "btl") || head != nil && isSet(head.Env, "OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl")
+}
+
+// StartsByMPIRun is whether the launch runs an mpirun that takes the options that it gets.
+func (p Prediction) StartsByMPIRun(head *facts.Node) bool {
+	_, runs := p.mpirun(head)
+	return runs
 }
 
 // mpirun is the one that the launch runs, if it does and takes the options that it gets.
@@ -63,6 +55,16 @@ func (p Prediction) mpirun(head *facts.Node) (mpirun *facts.MPIRun, runs bool) {
 // says is whether --launcher_args have one of these options, with one dash or two.
 func (p Prediction) says(options ...string) bool {
 	return slices.ContainsFunc(options, func(option string) bool { return slices.ContainsFunc(p.LauncherArgs, isOption(option)) })
+}
+
+// said is the word after one of these options in --launcher_args, "" where there is none.
+func (p Prediction) said(options ...string) string {
+	for _, option := range options {
+		if i := slices.IndexFunc(p.LauncherArgs, isOption(option)); i >= 0 && i+1 < len(p.LauncherArgs) {
+			return p.LauncherArgs[i+1]
+		}
+	}
+	return ""
 }
 
 func isOption(option string) func(string) bool {

@@ -48,6 +48,9 @@ type Launcher struct {
 	// log shows it (volcano-sh/volcano 2398).
 	Tree       int
 	treeOption string
+	// NoCallBack is why nothing that it starts has to reach the launching machine on a port
+	// of its own, "" where it does: see [Prediction.CallBack].
+	NoCallBack string
 	// SessionSpace is how many bytes it takes of TMPDIR, or /tmp, on every node where it is
 	// to start anything, 0 for none.
 	//
@@ -124,10 +127,11 @@ var Launchers = []Launcher{
 	{
 		Name: DefaultLauncher, Programs: []string{"pdsh"}, PDSH: true,
 		SSH: true, InSession: true, LaunchPy: true, Shell: true, Environment: EnvironmentExported,
-		NoWorkDir: "{node}: bash: line 1: cd: {dir}: {error}",
-		argsSince: "0.8.1",
-		forwards:  append([]string{"--ssh_port", "--venv_script", "--save_pid", "--enable_each_rank_log", "--elastic_training"}, scriptOptions...),
-		command:   runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, notes: runner.pdshNotes,
+		NoCallBack: "pdsh starts ranks over its own ssh connections: no node calls the launching machine",
+		NoWorkDir:  "{node}: bash: line 1: cd: {dir}: {error}",
+		argsSince:  "0.8.1",
+		forwards:   append([]string{"--ssh_port", "--venv_script", "--save_pid", "--enable_each_rank_log", "--elastic_training"}, scriptOptions...),
+		command:    runner.pdshCommand, environment: runner.pdshEnvironment, refuses: runner.pdshRefuses, notes: runner.pdshNotes,
 	},
 	{
 		Name: "openmpi", Programs: []string{"ompi_info", "mpirun"}, MPIRun: facts.OptionsOpenMPI,
@@ -160,7 +164,8 @@ var Launchers = []Launcher{
 	{
 		Name: "slurm", since: "0.7.4", Programs: []string{"sinfo", "srun"}, Allocation: "SLURM_JOB_NODELIST",
 		Tree: 50, MPIDiscovery: true, Environment: EnvironmentWhole,
-		NoWorkDir: "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
+		NoCallBack: "Slurm has its daemons call srun, on ports of its own configuration (SrunPortRange)",
+		NoWorkDir:  "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
 		allSlotsUntil: "0.19.7", argsSince: "0.8.1",
 		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, notes: runner.slurmNotes,
 	},

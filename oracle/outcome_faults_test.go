@@ -130,6 +130,8 @@ var faults = []planted{
 	{name: "no-key", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), dies: "openmpi mpich"},
 	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", untold: "nothing is seen of w2, and no login is needed there"},
 	{name: "launching-machine-unknown", steps: sh("nodes", "echo hosts: files >/etc/nsswitch.conf; sed -i /-head/d /etc/hosts"), trains: "openmpi", dies: "mpich"},
+	// What mpirun starts on the nodes calls it back.
+	{name: "head-firewalled", steps: change("head", drop("1024:65535")), trains: "pdsh", dies: "openmpi mpich"},
 	{name: "sshd-stopped", steps: change("w2", (*testhosts.Node).StopSSHD), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
 	{name: "frozen", steps: change("w2", (*testhosts.Node).Freeze), dies: "pdsh"},
 	{name: "host-key-changed", steps: change("w2", (*testhosts.Node).ChangeHostKey), dies: "pdsh"},

@@ -87,6 +87,7 @@ var Catalogue = []checks.Check{
 	network.MasterAddress,
 	network.MasterPortFree,
 	network.Rendezvous,
+	launcher.CallBack,
 	fabric.Links,
 	fabric.Same,
 

@@ -25,7 +25,7 @@ func TestNothingIsFoundOnHealthyFleets(t *testing.T) {
 					if by.MPIRun != "" {
 						fleet.Head.Launcher.MPIRun = &facts.MPIRun{Version: "1.0", Options: by.MPIRun, Daemon: "/usr/bin/daemon"}
 					}
-					daemon, callBack := fleet.Launch.Daemon(fleet.Head), fleet.Launch.CallBack(fleet.Head)
+					daemon, callBack := fleet.Launch.Daemon(fleet.Head), fleet.Launch.CallBack(fleet.Head).Name
 					for i := range fleet.Nodes {
 						fleet.Nodes[i].Files.Daemon = &facts.Daemon{Asked: daemon, Path: daemon}
 						if callBack != "" {

@@ -53,7 +53,7 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 	for _, lookup := range node.Names.Lookups {
 		name := hostfile.Bare(lookup.Name)
 		switch {
-		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head): // which launcher-ready judges
+		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // which launcher-callback judges
 		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node):
 			return names.Unanswered(node)
 		default:

@@ -6,7 +6,6 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/names"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
@@ -58,40 +57,6 @@ func lacksDaemon(view checks.View, node *facts.Node, daemon string) checks.Findi
 		f.Remedy = packages
 	}
 	return f
-}
-
-// callsBack judges the name of the launching machine that Hydra hands to the nodes, by which
-// they call it: without an answer they wait for ever.
-func callsBack(view checks.View) (findings []checks.Finding) {
-	name := view.Launch.CallBack(view.Head)
-	if name == "" {
-		return nil
-	}
-	for _, node := range otherNodes(view) {
-		f := checks.Finding{
-			Nodes: []string{node.Name}, Summary: fmt.Sprintf("does not resolve %s, the launching machine's name, by which mpirun has it call back", name),
-			Want: "the name in DNS, or in /etc/hosts of every node", WouldSee: "a hang, after: HYDU_sock_connect: unable to get host address for " + name,
-			Remedy: []fix.Command{
-				fix.On("echo ADDRESS %s | sudo tee -a /etc/hosts   # the launching machine's, as the nodes reach it", fix.Host(name)),
-				fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # whose address is then handed out instead of the name"),
-			},
-		}
-		lookup, asked := names.LookupOf(node, name)
-		switch {
-		case !asked || lookup.Unanswered:
-			findings = append(findings, checks.UnknownFor(node, "whether it resolves "+name+", by which mpirun has it call back, was not seen"))
-		case len(lookup.Addresses) == 0:
-			f.Got = lookup.Error
-			findings = append(findings, f)
-		case names.IsLoopback(lookup.Addresses[0]):
-			f.Summary = fmt.Sprintf("takes %s, the launching machine's name, by which mpirun has it call back, for its own loopback", name)
-			f.Got = lookup.Addresses[0]
-			f.WouldSee = "a hang, after: unable to connect to server " + name
-			f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s leads to the launching machine", fix.Text(name))
-			findings = append(findings, f)
-		}
-	}
-	return findings
 }
 
 // otherNodes are those that were reached and are not the launching machine.

@@ -34,7 +34,7 @@ var Ready = checks.Check{
 		"place of the training, and what it gets is held against preflight's own logins; over more it is run with --only launcher-ready alone, and otherwise " +
 		"nothing is said of what it would get. Of the MPI launchers their programs here are looked at, and whose mpirun it is, by what it says of itself: " +
 		"Open MPI's and that of MPICH, MVAPICH and Intel MPI take other options, and DeepSpeed starts whichever is in PATH. What that starts on every node over ssh has to be there, Open MPI's orted in PATH of a session that is not interactive and Hydra's proxy " +
-		"where it is here; and Hydra's nodes have to resolve the hostname of the launching machine. What Open MPI 5 and Intel MPI start on the nodes, and whether mpiname says MVAPICH2-GDR, is not looked at.",
+		"where it is here. What Open MPI 5 and Intel MPI start on the nodes, and whether mpiname says MVAPICH2-GDR, is not looked at.",
 	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
 }
@@ -161,7 +161,7 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	case by.Allocation != "":
 		return append(outsideAllocation(view, by), fewCPUs(view, by)...)
 	case by.Program() == "mpirun":
-		return slices.Concat(otherMPI(view, by), daemons(view), callsBack(view))
+		return append(otherMPI(view, by), daemons(view)...)
 	}
 	return nil
 }

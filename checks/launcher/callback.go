@@ -1,0 +1,203 @@
+package launcher
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var CallBack = checks.Check{
+	ID:        "launcher-callback",
+	Title:     "what the launcher starts on the nodes reaches the launching machine",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionCallBack},
+	DependsOn: []string{"node-mesh"},
+	Doc: "mpirun starts a program on every node, and that calls mpirun back, on a port that the kernel gives out on the launching machine, before any rank starts. " +
+		"Hydra, of MPICH, MVAPICH and Intel MPI, hands it the hostname of the launching machine, or with -iface an address; Open MPI all addresses, one of which has to answer. " +
+		"The launching machine listened on three ports of that range, and every node called it there. Nodes that call each other say nothing of it: the launching machine is none of them, as a rule, and has a " +
+		"firewall of its own. Under pdsh nobody calls it.",
+	WouldSee: "ORTE was unable to reliably start one or more daemons, or a hang of MPICH's mpirun",
+	Run:      judgeCallBack,
+}
+
+// callers are the nodes of a launch, and the launching machine as they call it.
+type callers struct {
+	view checks.View
+	back launch.CallBack
+}
+
+func judgeCallBack(view checks.View) (findings []checks.Finding) {
+	c := callers{view, view.Launch.CallBack(view.Head)}
+	var shut []*facts.Node
+	isBroken := func(path facts.Path) bool { return path.Outcome == facts.PathBroken }
+	for _, node := range otherNodes(view) {
+		switch seen := node.CallBack; {
+		case len(seen.Reached) > 0:
+			findings = append(findings, c.waits(node)...)
+		case slices.ContainsFunc(seen.Failed, isBroken):
+			broken := seen.Failed[slices.IndexFunc(seen.Failed, isBroken)]
+			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("could not call the launching machine at %s: %s", broken.To, broken.Error)))
+		case len(seen.Failed) > 0 && names.IsLoopback(seen.Failed[0].To):
+			findings = append(findings, c.misnamed(node, seen.Failed[0].To))
+		case len(seen.Failed) > 0:
+			shut = append(shut, node)
+		case seen.Error != "":
+			findings = append(findings, checks.UnknownFor(node, "could not call the launching machine: "+seen.Error))
+		default:
+			findings = append(findings, c.misnamed(node, ""))
+		}
+	}
+	if here, isNode := ranks.HeadNode(view); isNode && shut != nil && view.Failing("node-mesh")[here.Name] {
+		return append(findings, checks.Skipped(fmt.Sprintf("the launching machine is %s, which some nodes do not reach: see node-mesh", here.Name))...)
+	}
+	for _, node := range shut {
+		findings = append(findings, c.shut(node, shut))
+	}
+	return findings
+}
+
+// misnamed is of a node that does not resolve the name that it is handed, or takes it for
+// its own loopback.
+func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
+	name := node.CallBack.Name
+	f := checks.Finding{
+		Nodes: []string{node.Name}, Summary: fmt.Sprintf("does not resolve %s, the launching machine's name, by which mpirun has it call back", name),
+		Want: "the name in DNS, or in /etc/hosts of every node", WouldSee: "a hang, after: HYDU_sock_connect: unable to get host address for " + name,
+		Remedy: []fix.Command{fix.On("echo ADDRESS %s | sudo tee -a /etc/hosts   # the launching machine's, as the nodes reach it", fix.Host(name)), byInterface},
+	}
+	if loopback == "" {
+		lookup, _ := names.LookupOf(node, name)
+		f.Got = lookup.Error
+		return f
+	}
+	f.Summary = fmt.Sprintf("takes %s, the launching machine's name, by which mpirun has it call back, for its own loopback", name)
+	f.Got = loopback
+	f.WouldSee = "a hang, after: unable to connect to server " + name
+	f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s leads to the launching machine", fix.Text(name))
+	return f
+}
+
+// byInterface has Hydra hand out the address of an interface.
+var byInterface = fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # whose address is then handed out instead of the name")
+
+// waits is of a node that is answered at an address, after others at which it waits for an
+// answer until the kernel gives up: 127 s by Linux' default of net.ipv4.tcp_syn_retries.
+func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
+	answers := node.CallBack.Reached[0]
+	for _, path := range node.CallBack.Failed {
+		isFirst := slices.Index(c.back.Addresses, path.To) < slices.Index(c.back.Addresses, answers)
+		if path.Outcome != facts.PathDropped || !isFirst {
+			continue
+		}
+		on := "INTERFACE"
+		if held, _, known := names.HolderOf(c.view.Head, answers); known {
+			on = held.Name
+		}
+		findings = append(findings, checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{node.Name},
+			Summary:  fmt.Sprintf("gets no answer from %s, the address of the launching machine that mpirun has it try first", path.To),
+			Got:      fmt.Sprintf("%s answers, and is tried after two minutes", answers),
+			Want:     "only addresses handed out that the nodes reach",
+			WouldSee: "mpirun that does nothing for two minutes",
+			Remedy:   []fix.Command{fix.Here("deepspeed --launcher_args '--mca oob_tcp_if_include %s' …", fix.Name(on))},
+		})
+		break
+	}
+	return findings
+}
+
+// whyShut is what must be in the way, by what became of the call.
+var whyShut = map[facts.PathOutcome]string{
+	facts.PathDropped:    "a firewall drops the calls, there or on the way",
+	facts.PathRefused:    "a firewall answers with a reset, or the address is another machine's",
+	facts.PathRejected:   "a firewall or router rejects the calls",
+	facts.PathUnroutable: "it has no route there",
+	facts.PathReset:      "calls are accepted and then reset, by a firewall or proxy that looks into them",
+	facts.PathBlackhole:  "small messages pass, full packets do not: see path-mtu",
+	facts.PathStranger:   "another machine answers there",
+}
+
+// shut is of a node that reaches the launching machine nowhere, one of several.
+func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
+	first, ports := node.CallBack.Failed[0], c.ports()
+	// Of several addresses some may be of networks that the nodes are not on.
+	if i := slices.IndexFunc(node.CallBack.Failed, func(path facts.Path) bool { return path.Outcome != facts.PathUnroutable }); i > 0 {
+		first = node.CallBack.Failed[i]
+	}
+	var at, got []string
+	partly := false
+	for _, path := range node.CallBack.Failed {
+		at, got = append(at, path.To), append(got, fmt.Sprintf("%s: %s", path.To, path.Outcome))
+		partly = partly || len(path.Open) > 0
+	}
+	as := strings.Join(at, " or ")
+	if node.CallBack.Name != "" {
+		as = fmt.Sprintf("%s (%s)", node.CallBack.Name, as)
+	}
+	var otherwise []fix.Command
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("cannot call the launching machine back at %s on %s, as mpirun has it do: %s", as, ports, cmp.Or(whyShut[first.Outcome], "the calls fail")),
+		Got:      strings.Join(got, ", "),
+		Want:     fmt.Sprintf("TCP on %s of the launching machine open to the nodes", ports),
+		WouldSee: "after two minutes: A process or daemon was unable to complete a TCP connection to another process … ORTE was unable to reliably start one or more daemons.",
+		Remedy:   c.open(all),
+	}
+	if c.view.Launch.StartedBy().MPIRun == facts.OptionsHydra {
+		f.WouldSee = fmt.Sprintf("a hang, after: unable to connect to server %s at port … (check for firewalls!)", cmp.Or(node.CallBack.Name, first.To))
+		otherwise = append(otherwise, byInterface)
+	}
+	switch {
+	case partly:
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("reaches the launching machine at %s on some of %s only: whether mpirun is called back there is luck", as, ports)
+	case first.Outcome == facts.PathUnroutable:
+		f.Want = "a route to the launching machine"
+		f.Remedy = []fix.Command{fix.On("ip route get %s", fix.Host(first.To))}
+	}
+	f.Remedy = slices.Concat(f.Remedy, otherwise, []fix.Command{fix.Here("deepspeed --launcher=pdsh …   # which has no node call back")})
+	return f
+}
+
+// ports are those that mpirun listens on, one of them.
+func (c callers) ports() string {
+	if c.back.High == 0 {
+		return "ephemeral ports"
+	}
+	return fmt.Sprintf("ports %d-%d", c.back.Low, c.back.High)
+}
+
+// open lets the nodes in on the launching machine.
+func (c callers) open(nodes []*facts.Node) (commands []fix.Command) {
+	var networks []netip.Prefix
+	for _, node := range nodes {
+		if network, known := names.NetworkOf(node, node.Address); known && !slices.Contains(networks, network) {
+			networks = append(networks, network)
+		}
+	}
+	for _, network := range networks {
+		program := fix.Code("iptables")
+		if network.Addr().Is6() {
+			program = fix.Code("ip6tables")
+		}
+		from := fix.Name(network.String())
+		commands = append(commands,
+			fix.Here("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", program, from),
+			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # where firewalld rules", from),
+			fix.Here("sudo ufw allow proto tcp from %s   # where ufw rules", from),
+		)
+	}
+	if commands == nil {
+		commands = append(commands, fix.Here("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT"))
+	}
+	return commands
+}

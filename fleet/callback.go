@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"preflight/drill/mesh"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch"
+)
+
+func (r *run) noCallBack() string {
+	switch by := r.Prediction.StartedBy(); {
+	case r.Prediction.Local:
+		return "one active host: DeepSpeed starts the ranks itself"
+	case by.NoCallBack != "":
+		return by.NoCallBack
+	case by.Name == "":
+		return "every node is started by hand, and calls no launching machine"
+	case !r.Prediction.StartsByMPIRun(r.fleet.Head):
+		return "it is not known what mpirun starts on the nodes: see launcher-ready"
+	}
+	return ""
+}
+
+// anywhere is where mpirun listens: on all interfaces.
+const anywhere = "0.0.0.0"
+
+// callBack has the launching machine listen as mpirun does, and every member call it as what
+// mpirun starts there does.
+func (r *run) callBack(ctx context.Context, d Drill) {
+	back := r.Prediction.CallBack(r.fleet.Head)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener, err := mesh.Open(mesh.Listen{Token: r.token, Node: r.fleet.Head.Name, Addresses: []string{anywhere}, Low: back.Low, High: back.High})
+	why := ""
+	if err != nil {
+		why = err.Error()
+	} else {
+		go listener.Serve(ctx)
+		why = listener.Listening()[0].Error
+	}
+	if why != "" {
+		for _, m := range r.members {
+			m.miss(d.Section, "the launching machine does not listen: %s", why)
+		}
+		return
+	}
+	ports := listener.Listening()[0].Ports
+	r.each(ctx, Event{Phase: d.Phase}, d.Limit, func(ctx context.Context, i int, m *member) error {
+		to, known := back.Addresses, back.Addresses != nil
+		if back.Name != "" {
+			to, known = calledAt(m.Node, back.Name)
+		}
+		switch {
+		case !known && back.Name == "":
+			m.miss(d.Section, "which addresses of the launching machine mpirun hands out was not seen")
+			return nil
+		case !known:
+			m.miss(d.Section, "whether it resolves %s, by which mpirun has it call back, was not seen", back.Name)
+			return nil
+		}
+		turn := i % len(ports) // where not all ports are called, every one is by somebody
+		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
+		for _, address := range to {
+			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
+		}
+		seen, err := agent.Call.Ask(ctx, m.agent, calls)
+		told := facts.CallBack{Name: back.Name, Error: seen.Error}
+		told.Reached, told.Failed = r.answered(to, seen)
+		learn(m, &m.CallBack, d.Section, told, err)
+		return err
+	})
+}
+
+// calledAt is where a node calls a name that Hydra hands it: at the first IPv4 address of it,
+// or nowhere.
+//
+// Source: pmodels/mpich 4.0, src/mpl/src/sock/mpl_sockaddr.c, MPL_get_sockaddr, of AF_INET
+// unless it is told otherwise.
+func calledAt(node *facts.Node, name string) (addresses []string, known bool) {
+	all, known := launch.LookedUp(node.Names, name)
+	if i := slices.IndexFunc(all, netip.Addr.Is4); i >= 0 {
+		addresses = []string{all[i].String()}
+	}
+	return addresses, known
+}
+
+// answered is what a node says of the addresses that it was to call, and of no others.
+func (r *run) answered(called []string, seen facts.Mesh) (reached []string, failed []facts.Path) {
+	for _, address := range called {
+		i := slices.IndexFunc(seen.Failed, func(path facts.Path) bool { return path.To == address })
+		if i < 0 {
+			if _, answers := seen.Reached[r.fleet.Head.Name]; answers {
+				reached = append(reached, address)
+			}
+			continue
+		}
+		path := seen.Failed[i]
+		if path.Answered != "" && r.members.named(path.Answered) == nil {
+			path.Outcome, path.Answered = facts.PathStranger, ""
+		}
+		failed = append(failed, path)
+	}
+	return reached, failed
+}

@@ -1,0 +1,108 @@
+package launch
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+)
+
+// CallBack is how what mpirun starts on the nodes calls the launching machine back, before
+// anything else. The zero value is of a launch in which nobody does, or not known how.
+type CallBack struct {
+	// Name is what the nodes look up, "" where they are handed addresses.
+	Name string
+	// Addresses are tried one after the other, until one answers.
+	Addresses []string
+	// Low and High bound the ports that mpirun listens on, both included: those that it is
+	// told, or that the kernel gives out.
+	Low, High int
+}
+
+// CallBack is how the nodes call the launching machine back: Hydra hands them its hostname,
+// or the address of an interface that it is told, and Open MPI all addresses.
+//
+// Source: pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c,
+// HYDU_sock_create_and_listen_portstr; Intel MPI 2021.6 prints --upstream-host. open-mpi/ompi
+// 4.1, orte/mca/oob/tcp/oob_tcp_component.c, component_available and component_get_addr, and
+// oob_tcp_connection.c; of IPv6, which few builds have and which comes last, nothing is said.
+func (p Prediction) CallBack(head *facts.Node) (back CallBack) {
+	mpirun, runs := p.mpirun(head)
+	if !runs {
+		return back
+	}
+	if head.Net != nil {
+		back.Low, back.High = head.Net.EphemeralLow, head.Net.EphemeralHigh
+	}
+	if mpirun.Options == facts.OptionsOpenMPI {
+		back.Addresses = addressesIn(head.Net, p.mca(head, "oob_tcp_if_include"), p.mca(head, "oob_tcp_if_exclude"))
+		back.ports(cmp.Or(p.mca(head, "oob_tcp_static_ipv4_ports"), p.mca(head, "oob_tcp_dynamic_ipv4_ports")), "-")
+		return back
+	}
+	back.ports(variable(head.Env, portRanges...), ":")
+	if chosen := cmp.Or(p.said("-iface"), variable(head.Env, "HYDRA_IFACE", "I_MPI_HYDRA_IFACE")); chosen != "" {
+		if addresses := addressesIn(head.Net, chosen, ""); addresses != nil {
+			back.Addresses = addresses[:1]
+		}
+		return back
+	}
+	if back.Name = p.said("-localhost"); back.Name == "" && head.Host != nil {
+		back.Name = head.Host.Hostname
+	}
+	return back
+}
+
+// portRanges are what Hydra reads a range of ports from, LOW:HIGH; tried with 4.0.2.
+var portRanges = []string{"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE", "I_MPI_PORT_RANGE"}
+
+// ports takes a range of them, where it is one.
+func (back *CallBack) ports(text, between string) {
+	from, to, _ := strings.Cut(text, between)
+	low, err := strconv.Atoi(strings.TrimSpace(from))
+	high, wrong := strconv.Atoi(strings.TrimSpace(to))
+	if err == nil && wrong == nil && 0 < low && low <= high && high <= 65535 {
+		back.Low, back.High = low, high
+	}
+}
+
+// mca is a parameter of Open MPI, "" where nobody sets it.
+func (p Prediction) mca(head *facts.Node, name string) string {
+	return cmp.Or(p.said(name), variable(head.Env, "OMPI_MCA_"+name))
+}
+
+// variable is the first of these that is set, "" where none is.
+func variable(env *facts.Env, names ...string) string {
+	for _, name := range names {
+		if value, _ := Lookup(env, name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// addressesIn are the IPv4 addresses of the interfaces that are up, in the kernel's order, of
+// those that are in one list, where there is one, and in the other are not: of names and
+// networks, separated by commas. The loopback's are left out.
+func addressesIn(net *facts.Net, include, exclude string) (addresses []string) {
+	if net == nil {
+		return nil
+	}
+	for _, i := range net.Interfaces {
+		for _, text := range i.Addresses {
+			prefix, err := netip.ParsePrefix(text)
+			isListed := func(list string) bool {
+				return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
+					network, err := netip.ParsePrefix(entry)
+					return entry == i.Name || err == nil && network.Contains(prefix.Addr())
+				})
+			}
+			if err == nil && i.Up && !i.Loopback && prefix.Addr().Is4() && (include == "" || isListed(include)) && !isListed(exclude) {
+				addresses = append(addresses, prefix.Addr().String())
+			}
+		}
+	}
+	return addresses
+}
