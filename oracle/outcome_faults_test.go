@@ -227,7 +227,7 @@ var faults = []planted{
 	// What was left of who was killed while it compiled: torch 2.15 locks the file and not by the file.
 	{name: "compiled-locked", steps: append(slices.Clone(sharedExtensions), sh("w2", `mkdir -p "$dir/extensions/cpu_adam"; touch "$dir/extensions/cpu_adam/lock"`)...), files: offload, arguments: compiles, trains: "pdsh"},
 
-	{name: "loopback-down-on-one", steps: sh("w2", "ip link set lo down"), trains: "pdsh c10d"},
+	{name: "loopback-down-on-one", steps: sh("w2", "ip link set lo down"), trains: "pdsh c10d", dies: "openmpi"},
 	{name: "null-read-only", steps: sh("w2", "touch /root/null; mount --bind /root/null /dev/null; mount -o remount,ro,bind /dev/null"), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
 	{name: "processes-hidden", steps: sh("w2", "mount -o remount,hidepid=2 /proc"), trains: "pdsh"},
 	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},

@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -31,10 +32,18 @@ func daemons(view checks.View) (findings []checks.Finding) {
 			f.Got, f.WouldSee = node.Files.Daemon.Unloadable, fmt.Sprintf("%s: error while loading shared libraries: %s", daemon, node.Files.Daemon.Unloadable)
 			f.Remedy = []fix.Command{fix.On("ldd %s | grep 'not found'", fix.Path(node.Files.Daemon.Path)), fix.On("env | grep ^LD_")}
 			findings = append(findings, f)
+		case path.Base(daemon) == "orted" && node.Net != nil && slices.ContainsFunc(node.Net.Interfaces, isLoopbackDown):
+			findings = append(findings, checks.Finding{
+				Nodes: []string{node.Name}, Summary: "the loopback interface is down, over which ranks call the orted of their node",
+				Got: "lo is down", Want: "lo up", WouldSee: "a hang: the ranks there never get past MPI's init",
+				Remedy: []fix.Command{fix.On("sudo ip link set lo up")},
+			})
 		}
 	}
 	return findings
 }
+
+func isLoopbackDown(i facts.Interface) bool { return i.Loopback && !i.Up }
 
 func lacksDaemon(view checks.View, node *facts.Node, daemon string) checks.Finding {
 	f := checks.Finding{
