@@ -17,7 +17,8 @@ ARCHES  ?= amd64 arm64
 OUT     ?= bin
 NAME    ?= pf
 N       ?= 4
-FUZZTIME ?= 20s
+# In tries: Go's fuzzing until a time may end in an error of its own, "context deadline exceeded".
+FUZZTIME ?= 20000x
 ORACLE  ?= .
 
 .PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
