@@ -23,6 +23,8 @@ func standIn(site string) map[string]string {
 		"/root/.local/bin/deepspeed":          "#!/usr/bin/python3\nimport sys\nprint('started with', sys.argv[1:])\n",
 		site + "deepspeed/__init__.py":        "",
 		site + "deepspeed/launcher/launch.py": "",
+		site + "annotated_types.py":           "", // pydantic's
+		site + "pydantic_core.py":             "",
 	}
 	for _, installed := range []string{"deepspeed 0.19.8", "einops 0.8.1", "hjson 3.1.0", "msgpack 1.1.0", "numpy 2.1.0", "packaging 24.2", "psutil 6.1.0", "pydantic 2.10.0", "tqdm 4.67.0"} {
 		name, version, _ := strings.Cut(installed, " ")

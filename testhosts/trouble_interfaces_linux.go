@@ -3,6 +3,7 @@ package testhosts
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vishvananda/netlink"
 )
@@ -98,8 +99,27 @@ func (n *Node) plugIn(nic NIC) error {
 				return err
 			}
 		}
-		return netlink.LinkSetUp(link)
+		return errors.Join(netlink.LinkSetUp(link), untilUp(port))
 	})
+}
+
+// upTime is how long an interface may take until it is up.
+const upTime = 10 * time.Second
+
+// untilUp waits for the kernel, which takes up to a second and longer on a busy machine to
+// see that both ends of an interface are up: before, its bridge forwards nothing.
+func untilUp(port int) error {
+	for end := time.Now().Add(upTime); ; time.Sleep(5 * time.Millisecond) {
+		link, err := netlink.LinkByIndex(port)
+		switch {
+		case err != nil:
+			return err
+		case link.Attrs().OperState == netlink.OperUp:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%s is not up after %s", link.Attrs().Name, upTime)
+		}
+	}
 }
 
 // addLink adds an interface with an address and brings it up.
