@@ -11,19 +11,7 @@ import (
 	"preflight/launch"
 )
 
-func (r *run) noCallBack() string {
-	switch by := r.Prediction.StartedBy(); {
-	case r.Prediction.Local:
-		return "one active host: DeepSpeed starts the ranks itself"
-	case by.NoCallBack != "":
-		return by.NoCallBack
-	case by.Name == "":
-		return "every node is started by hand, and calls no launching machine"
-	case !r.Prediction.StartsByMPIRun(r.fleet.Head):
-		return "it is not known what mpirun starts on the nodes: see launcher-ready"
-	}
-	return ""
-}
+func (r *run) noCallBack() string { return r.Prediction.NoCallBack(r.fleet.Head) }
 
 // anywhere is where mpirun listens: on all interfaces.
 const anywhere = "0.0.0.0"

@@ -55,6 +55,22 @@ func (p Prediction) CallBack(head *facts.Node) (back CallBack) {
 	return back
 }
 
+// NoCallBack is why no node calls the launching machine back, or nobody knows how, "" where
+// they do.
+func (p Prediction) NoCallBack(head *facts.Node) string {
+	switch by := p.StartedBy(); {
+	case p.Local:
+		return "one active host: DeepSpeed starts the ranks itself"
+	case by.NoCallBack != "":
+		return by.NoCallBack
+	case by.Name == "":
+		return "every node is started by hand, and calls no launching machine"
+	case !p.StartsByMPIRun(head):
+		return "it is not known what mpirun starts on the nodes: see launcher-ready"
+	}
+	return ""
+}
+
 // portRanges are what Hydra reads a range of ports from, LOW:HIGH; tried with 4.0.2.
 var portRanges = []string{"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE", "I_MPI_PORT_RANGE"}
 

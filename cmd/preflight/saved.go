@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -146,6 +147,14 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	catalogue := catalogue.Catalogue
 	if saved.Normalized {
 		catalogue = agreement.Lasting(catalogue)
+	}
+	_, said := saved.NotTried[facts.SectionCallBack]
+	if reason := saved.Launch.NoCallBack(saved.Head); reason != "" && !said { // as by runs before there was the drill
+		saved.NotTried = maps.Clone(saved.NotTried)
+		if saved.NotTried == nil {
+			saved.NotTried = map[facts.Section]string{}
+		}
+		saved.NotTried[facts.SectionCallBack] = reason
 	}
 	judged := engine.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
