@@ -140,10 +140,7 @@ var importBreaks = []importBreak{
 }
 
 func (b importBreak) strikes(deepspeed, other string) bool {
-	within := func(version, from, until string) bool {
-		return (from == "" || !hostfile.Before(version, from)) && (until == "" || hostfile.Before(version, until))
-	}
-	return other != "" && within(deepspeed, b.since, b.before) && within(other, b.from, b.until)
+	return other != "" && hostfile.Within(deepspeed, b.since, b.before) && hostfile.Within(other, b.from, b.until)
 }
 
 // requirements are the distributions that `import deepspeed` cannot do without,
@@ -184,7 +181,7 @@ func deepspeedImports(view checks.View) []checks.Finding {
 		}
 		var missing []string
 		for _, r := range requirements {
-			if (importBreak{since: r.since, before: r.until}).strikes(deepspeed, "any") && python.Packages[r.name] == "" {
+			if hostfile.Within(deepspeed, r.since, r.until) && python.Packages[r.name] == "" {
 				missing = append(missing, r.name)
 			}
 		}
