@@ -17,6 +17,7 @@ import (
 // scriptImports are of nodes whose python does not find what the script imports.
 func scriptImports(view checks.View) (findings []checks.Finding) {
 	nodes := slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil || n.Python.Problem != "" })
+	pip := remedy.Pip(view)
 	for _, lacking := range compare.GroupBy(nodes, func(n *facts.Node) string { return strings.Join(cannotImport(view, n), " ") }) {
 		modules := strings.Fields(lacking.Value)
 		if len(modules) == 0 {
@@ -36,7 +37,7 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 				known = append(known, fix.Requirement{Name: name, Version: version})
 			}
 		}
-		f.Remedy = append(remedy.Pip(view).Install(known), fix.On("%s -c %s", fix.Path(nodes[0].Python.Path), fix.Text("import "+strings.Join(modules, ", "))))
+		f.Remedy = append(pip.Install(known), fix.On("%s -c %s", fix.Path(pip.Python), fix.Word("import "+strings.Join(modules, ", "))))
 		if typedWithPythonPath(view) {
 			f.Verdict = checks.Warn
 			f.WouldSee += ", unless PYTHONPATH, which this shell has, is set where the command is typed there"
