@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
 	"preflight/testhosts"
@@ -115,7 +116,9 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("the main job: %w", err)
 	}
-	if err := config.write(saved); err != nil {
+	// A file has not all of a finding that the report draws by, so it is judged again.
+	judged := rejudge(saved, checks.DefaultPolicy())
+	if err := config.write(judged); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(demoFaults))
