@@ -33,7 +33,7 @@ var judging = []string{
 // Of ours, what a finished report is made of.
 var finished = []string{
 	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/store",
-	"explain", "facts", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
+	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
 }
 
 const (
@@ -56,7 +56,8 @@ var rooms = []room{
 	{"launch/dsconfig", []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
-	{"remote", []string{"hostfile", "hostsys"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"facts/bounded", nil, acts, "it counts values and knows none"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,7 +12,8 @@ var recordedFields = remembered(func(field reflect.StructField) bool {
 })
 
 // Unrecorded are the facts that a saved node's facts lack, as JSON's maps and lists, by their
-// paths or that of what holds them. What JSON leaves out where it is empty nobody can tell
+// paths or that of what holds them, with * for the name of an entry: however many entries a
+// file has, there are no more of these than there are facts. What JSON leaves out where it is empty nobody can tell
 // from what was not known, and is not among them: a new fact has no omitempty.
 func Unrecorded(saved map[string]any) map[string]bool {
 	var lacking map[string]bool
@@ -34,12 +34,12 @@ func unrecorded(path string, of reflect.StructField, value any, visit func(path 
 	for kind.Kind() == reflect.Pointer {
 		kind = kind.Elem()
 	}
-	key, keyed := strings.CutPrefix(of.Tag.Get("fact"), "key=")
+	keyed := strings.HasPrefix(of.Tag.Get("fact"), "key=")
 	switch seen := value.(type) {
 	case []any:
 		for _, entry := range seen {
 			if fields, is := entry.(map[string]any); is && keyed {
-				unrecordedOf(join(path, fmt.Sprint(fields[key])), kind.Elem(), fields, visit)
+				unrecordedOf(join(path, "*"), kind.Elem(), fields, visit)
 			}
 		}
 	case map[string]any:
@@ -66,13 +66,25 @@ func unrecordedOf(path string, kind reflect.Type, fields map[string]any, visit f
 
 // Records is whether the file that the node was read from, if any, has a fact.
 func (n *Node) Records(path string) bool {
-	if n.Unrecorded == nil {
-		return true
-	}
-	for at := len(path); at > 0; at = strings.LastIndexByte(path[:at], '.') {
-		if n.Unrecorded[path[:at]] {
+	for lacking := range n.Unrecorded {
+		if Covers(lacking, path) {
 			return false
 		}
 	}
 	return true
+}
+
+// Covers is whether a path is one of [Unrecorded], or of what that holds.
+func Covers(unrecorded, path string) bool {
+	before, after, named := strings.Cut(unrecorded, "*")
+	rest, begins := strings.CutPrefix(path, before)
+	if !begins || !named {
+		return begins && (rest == "" || rest[0] == '.')
+	}
+	for end := 1; end < len(rest); end++ { // names may have dots in them
+		if Covers(after, rest[end:]) {
+			return true
+		}
+	}
+	return false
 }

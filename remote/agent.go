@@ -8,11 +8,17 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"preflight/facts/bounded"
 )
 
 // DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
 // zero. It matters only where the end of our connection does not reach the node.
 const DefaultAgentLife = 15 * time.Minute
+
+// DefaultValues is how many values one answer may have when Options.Values is
+// zero: some twenty times what a node of eight GPUs has to say.
+const DefaultValues = 1 << 15
 
 // Agent is our binary at work on a node. Its methods are safe for concurrent
 // use.
@@ -22,6 +28,7 @@ type Agent struct {
 	// Uncertainty: half of the time between our last word and the hello.
 	Offset, Uncertainty time.Duration
 
+	values  int           // of an answer
 	command *command      // its stdout belongs to the goroutine of listen
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
@@ -49,12 +56,13 @@ var errClosed = errors.New("the agent was closed")
 
 // agent makes an Agent of a delivery that was greeted, and tells it who it is
 // and how long it may live.
-func (d *delivery) agent(hello Hello, life time.Duration) *Agent {
+func (d *delivery) agent(hello Hello, o Options) *Agent {
 	half := time.Since(d.wrote) / 2
 	a := &Agent{
 		Hello:       hello,
 		Offset:      hello.Time.Sub(d.wrote.Add(half)),
 		Uncertainty: half,
+		values:      o.Values,
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },
@@ -67,7 +75,7 @@ func (d *delivery) agent(hello Hello, life time.Duration) *Agent {
 	go a.listen(d.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: life.Seconds()}})
+	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds()}})
 	return a
 }
 
@@ -123,13 +131,16 @@ func (a *Agent) Close() error {
 // first, the method on the node is told to stop and Call returns at once.
 //
 // The error is an *Error when the node is lost, late or interrupted; any other
-// is the method's own. Parts are what a stranger sent: valid JSON, no more.
+// is the method's own, or says of what a part had too much that each was not
+// called with. Parts are what a stranger sent: valid JSON of no more than
+// Options.Values values together, and no more than that.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	text, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
-	began := time.Now()
+	began, values := time.Now(), a.values
+	var excess error
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
@@ -139,14 +150,18 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	for {
 		select {
 		case p := <-c.parts:
-			if !p.Done {
-				each(p.Part, p.Body)
-				continue
-			}
-			if p.Err != "" {
+			switch {
+			case p.Done && p.Err != "":
 				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
+			case p.Done:
+				return excess
 			}
-			return nil
+			if left, err := bounded.Check(p.Body, values); err != nil {
+				excess = fmt.Errorf("the agent sent %w", err)
+			} else {
+				values = left
+				each(p.Part, p.Body)
+			}
 		case <-a.dead:
 			return a.err
 		case <-ctx.Done():

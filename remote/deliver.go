@@ -66,7 +66,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	hello, err := d.dialogue()
 	trace.Noise = d.stdout.noise.kept()
 	if err == nil {
-		agent := d.agent(hello, c.options.AgentLife)
+		agent := d.agent(hello, c.options)
 		if dog.dismiss() {
 			trace.Path, trace.Delivered, trace.Started = hello.Path, d.pushed, time.Since(began)
 			return agent, nil

@@ -13,6 +13,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/facts"
+	"preflight/facts/bounded"
 	"preflight/hostfile"
 )
 
@@ -27,6 +28,12 @@ func JSON[Report any](w io.Writer, r Report) error {
 // runner of CI would be misled by.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 
+// What a file may hold for its size. A report of ours has some 20 bytes for every value.
+const (
+	bytesOfValue = 8
+	leastValues  = 1 << 14
+)
+
 // Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
 // says what is there instead, and in which line.
 func Read(in io.Reader) (checks.Report, error) {
@@ -34,6 +41,9 @@ func Read(in io.Reader) (checks.Report, error) {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return r, err
+	}
+	if _, err := bounded.Check(text, leastValues+len(text)/bytesOfValue); err != nil {
+		return r, fmt.Errorf("not a preflight report: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	err = decoder.Decode(&r)
@@ -67,20 +77,29 @@ func Read(in io.Reader) (checks.Report, error) {
 	return r, nil
 }
 
-// unrecorded notes what the file does not say of its nodes.
+// unrecorded notes what the file does not say of its nodes, one of them after the other: a
+// large file is not held twice.
 func unrecorded(text []byte, fleet *facts.Fleet) error {
 	var saved struct {
-		Head  struct{ Facts map[string]any }
-		Nodes []struct{ Facts map[string]any }
+		Head  json.RawMessage
+		Nodes []json.RawMessage
 	}
 	if err := json.Unmarshal(text, &saved); err != nil {
 		return err
 	}
 	if fleet.Head != nil {
-		fleet.Head.Unrecorded = facts.Unrecorded(saved.Head.Facts)
+		saved.Nodes = append(saved.Nodes, saved.Head)
 	}
-	for i := range fleet.Nodes {
-		fleet.Nodes[i].Unrecorded = facts.Unrecorded(saved.Nodes[i].Facts)
+	for i, raw := range saved.Nodes {
+		var node struct{ Facts map[string]any }
+		if err := json.Unmarshal(raw, &node); err != nil {
+			return err
+		}
+		if i < len(fleet.Nodes) {
+			fleet.Nodes[i].Unrecorded = facts.Unrecorded(node.Facts)
+		} else {
+			fleet.Head.Unrecorded = facts.Unrecorded(node.Facts)
+		}
 	}
 	return nil
 }

@@ -2,9 +2,7 @@ package agreement
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"strings"
 
 	"preflight/checks/compare"
 	"preflight/facts"
@@ -80,9 +78,11 @@ func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompare
 		values := valuesOf(side.has, side.lacks, section)
 		var paths []string
 		for lacking := range side.lacks.Unrecorded {
-			holds := func(path string) bool { return path == lacking || strings.HasPrefix(path, lacking+".") }
-			if slices.ContainsFunc(slices.Collect(maps.Keys(values)), holds) {
-				paths = append(paths, lacking)
+			for path := range values {
+				if facts.Covers(lacking, path) {
+					paths = append(paths, lacking)
+					break
+				}
 			}
 		}
 		if paths != nil {
