@@ -181,6 +181,9 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 
 // late is the failure of a call whose ctx ended.
 func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
+	if failure := a.stoodStill(); failure != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failure
+	}
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])

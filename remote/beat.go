@@ -68,11 +68,21 @@ func (a *Agent) pause() time.Duration {
 	return a.paused
 }
 
+// stoodStill is the failure of whatever went wrong while we were suspended for so long
+// that agents end for it, nil if we were not: no deadline of ours says anything then.
+func (a *Agent) stoodStill() *Error {
+	paused := a.pause()
+	if paused <= patience*a.every/2 {
+		return nil
+	}
+	return a.fail(Unheard, map[string]string{"after": InSeconds(paused)}, fmt.Errorf("this machine stood still for %s", InSeconds(paused)))
+}
+
 // unheard is the failure of an agent that says it ended because we were silent. We
 // know whether we were: if not, what we sent was lost.
 func (a *Agent) unheard(seconds float64) *Error {
-	if paused := a.pause(); paused > patience*a.every/2 {
-		return a.fail(Unheard, map[string]string{"after": InSeconds(paused)}, fmt.Errorf("it heard nothing from this machine, which stood still for %s, and ended", InSeconds(paused)))
+	if failure := a.stoodStill(); failure != nil {
+		return failure
 	}
 	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
 }

@@ -313,7 +313,7 @@ var failures = map[string]map[string]failure{
 		},
 		"unheard": {
 			verdict: checks.Unknown,
-			summary: "our program ended there because nothing came from this machine, which was suspended for {after}",
+			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
 			got:     "{message}",
 			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
 		},
