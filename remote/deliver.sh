@@ -46,11 +46,11 @@ faults() {
 	set -- $e;
 	case "$*" in
 		"drwx------ "*|"drwx------. "*) ;;
-		*) echo "in a directory that is not private: $*"; return ;;
+		*) echo "in a directory that is not private: $1"; return ;;
 	esac;
 	case "$*" in
 		*" . -rwx------ 1 "*|*" . -rwx------. 1 "*) ;;
-		*) e="$*"; echo "not a private file: ${e#*" . "}"; return ;;
+		*) e="$*"; set -- ${e#*" . "}; echo "not a private file: $1, $2 names"; return ;;
 	esac;
 	set -- $(openssl dgst -sha256 -r <$image 2>/dev/null || sha256sum <$image 2>/dev/null);
 	case ${1:-} in

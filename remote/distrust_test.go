@@ -63,13 +63,13 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 			must(os.Rename(path, path+"-elsewhere"))
 			must(os.Symlink(path+"-elsewhere", path))
 		}, "a symbolic link", false},
-		"another name": {func(path string) { must(os.Link(path, filepath.Join(t.TempDir(), "mine"))) }, "not a private file: -rwx------ 2 ", false},
-		"anybody's":    {func(path string) { must(os.Chmod(path, 0o777)) }, "not a private file: -rwxrwxrwx 1 ", false},
-		"our group's":  {func(path string) { must(os.Chmod(path, 0o770)) }, "not a private file: -rwxrwx--- 1 ", false},
-		"not to run":   {func(path string) { must(os.Chmod(path, 0o600)) }, "not a private file: -rw------- 1 ", false},
+		"another name": {func(path string) { must(os.Link(path, filepath.Join(t.TempDir(), "mine"))) }, "not a private file: -rwx------, 2 names", false},
+		"anybody's":    {func(path string) { must(os.Chmod(path, 0o777)) }, "not a private file: -rwxrwxrwx, 1 names", false},
+		"our group's":  {func(path string) { must(os.Chmod(path, 0o770)) }, "not a private file: -rwxrwx---, 1 names", false},
+		"not to run":   {func(path string) { must(os.Chmod(path, 0o600)) }, "not a private file: -rw-------, 1 names", false},
 		"open directory": {func(path string) {
 			must(os.Chmod(filepath.Dir(path), 0o777))
-		}, "in a directory that is not private: drwxrwxrwx ", true},
+		}, "in a directory that is not private: drwxrwxrwx", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, path := warm(t)
