@@ -78,7 +78,7 @@ func ownHello() Hello {
 // returns nil.
 func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxRequest)
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
