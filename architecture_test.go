@@ -140,7 +140,7 @@ var programs = map[string][]string{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample", "secret/secrettest"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {

@@ -68,6 +68,10 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	if rest == "" || strings.HasPrefix(rest, Hidden) || strings.HasPrefix(rest, "//") {
 		return none
 	}
+	sentence := text[at] == ':' && !quoted // or YAML
+	if sentence && (plainly(name) || !NamedThroughout(name)) {
+		return none
+	}
 	if inner, end, is := quotedValue(rest); is {
 		if noSecret(rest[inner:end]) {
 			return none
@@ -90,8 +94,7 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	if end == 0 || noSecret(value) {
 		return none
 	}
-	if text[at] == ':' && !quoted && // a sentence, or YAML
-		(plainly(name) || !NamedThroughout(name) || len(nameWords(name)) == 1 && !looksSecret(value) && strings.TrimSpace(line) != value) {
+	if sentence && len(nameWords(name)) == 1 && !looksSecret(value) && strings.TrimSpace(line) != value {
 		return none
 	}
 	return span{from, from + end}
@@ -165,7 +168,7 @@ func looksSecret(value string) bool {
 // hideOptions hides the word behind an option that promises a secret, or behind what names
 // none and takes one: curl's user, sshpass' password, a line of netrc.
 func hideOptions(text string) string {
-	if strings.Contains(text, " -") || strings.HasPrefix(text, "-") {
+	if strings.Contains(text, "-") {
 		text = option.ReplaceAllStringFunc(text, func(found string) string {
 			part := option.FindStringSubmatch(found)
 			if hidesNext(part[2], part[4]) {
@@ -188,7 +191,7 @@ func hideOptions(text string) string {
 	return text
 }
 
-var option = regexp.MustCompile(`(^|[\s"'])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
+var option = regexp.MustCompile(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
 
 // hidesNext is whether a word behind an option is the secret that the option promises: not
 // a name for it in capitals, as help has.

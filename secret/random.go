@@ -3,6 +3,7 @@ package secret
 import (
 	"encoding/base64"
 	"math"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -112,31 +113,13 @@ func hasPlainPart(text string) bool {
 // random is whether a word looks as if it came from a generator. One that is a text in
 // base64 is as secret as the text.
 func random(text string) bool {
-	var lower, upper, digits, turns, letters int
-	var count [256]int
-	before := -1
-	for i := range len(text) {
-		c := text[i]
-		count[c]++
-		kind := -1
-		switch {
-		case c >= 'a' && c <= 'z':
-			kind, lower = 0, lower+1
-		case c >= 'A' && c <= 'Z':
-			kind, upper = 1, upper+1
-		case c >= '0' && c <= '9':
-			kind, digits = 2, digits+1
-		default:
-			continue
-		}
-		if before >= 0 && kind != before {
-			turns++
-		}
-		before = kind
-		letters++
-	}
-	if lower < 2 || upper < 2 || digits < 1 || float64(turns) < leastTurns*float64(letters) {
+	made := makeup(uuid.ReplaceAllString(text, ""))
+	if made.lower < 2 || made.upper < 2 || made.digits < 1 || float64(made.turns) < leastTurns*float64(made.lower+made.upper+made.digits) {
 		return false
+	}
+	var count [256]int
+	for i := range len(text) {
+		count[text[i]]++
 	}
 	bits := 0.0
 	for _, n := range count {
@@ -152,6 +135,35 @@ func random(text string) bool {
 		return Hide(plain) != plain
 	}
 	return true
+}
+
+var uuid = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`) // also of GPUs and their parts
+
+// characteristics are how many characters of a word are what, and how often one is followed
+// by another kind.
+type characteristics struct{ lower, upper, digits, turns int }
+
+func makeup(text string) (made characteristics) {
+	var before *int
+	for i := range len(text) {
+		var kind *int
+		switch c := text[i]; {
+		case c >= 'a' && c <= 'z':
+			kind = &made.lower
+		case c >= 'A' && c <= 'Z':
+			kind = &made.upper
+		case c >= '0' && c <= '9':
+			kind = &made.digits
+		default:
+			continue
+		}
+		*kind++
+		if before != nil && kind != before {
+			made.turns++
+		}
+		before = kind
+	}
+	return made
 }
 
 // fromBase64 is the text that a word is in base64, where that is a text.

@@ -35,7 +35,7 @@ type shape struct {
 	prefix string
 	of     *characters
 	least  int
-	number bool // one of them is a digit: what it begins with is that of words, too
+	wordy  bool // words begin like this, too: it is one unless there are digits, or capitals inside
 }
 
 // shapes are what is handed out with a beginning of its own.
@@ -130,13 +130,13 @@ func token(text string) (length, body int) {
 		if !strings.HasPrefix(text, s.prefix) {
 			continue
 		}
-		end, digits := len(s.prefix), 0
-		for ; end < len(text) && s.of[text[end]]; end++ {
-			if text[end] >= '0' && text[end] <= '9' {
-				digits++
-			}
+		end := len(s.prefix)
+		for end < len(text) && s.of[text[end]] {
+			end++
 		}
-		if end-len(s.prefix) >= s.least && (digits > 0 || !s.number) {
+		if size := end - len(s.prefix); size < s.least {
+			continue
+		} else if made := makeup(text[len(s.prefix):end]); !s.wordy || made.digits > 0 || 4*made.turns > size {
 			return end, len(s.prefix)
 		}
 	}
