@@ -79,6 +79,7 @@ const (
 	TooMuch        Cause = "too-much"     // Detail limit
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
+	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )
