@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
@@ -45,7 +46,10 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		f.Summary += fmt.Sprintf(", and port %d does not answer either", port)
 	}
 	f.Summary += ": " + cause
-	if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
+	if isWrongAnswer(facts.PathOutcome(s.How)) {
+		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT")}
+		f.Want = oneMachine
+	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
 	}
 	if m.sampled() == "" && !slices.ContainsFunc(s.Failed, m.isMade) {
@@ -61,6 +65,9 @@ var meshCauses = map[facts.PathOutcome]string{
 	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
 	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
 	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
+	// What one node says of another, which is not known to be so.
+	facts.PathStranger:    "another machine answers them, as the caller says, or they are translated on their way",
+	facts.PathMisdirected: "another machine answers them, as the caller says, or they are translated on their way",
 }
 
 // hostFirewalls is the same where another port of the callee does answer.
@@ -91,6 +98,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 var becomes = map[facts.PathOutcome]string{
 	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
 	facts.PathReset: "is reset", facts.PathSilent: "gets no answer",
+	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine",
 }
 
 // ports is the range that the nodes listened in.
