@@ -47,14 +47,16 @@ func misplaced(view checks.View) map[string]misplacement {
 // placement is where the ranks of the whole fleet will listen, and what is
 // known of these addresses.
 type placement struct {
-	view       checks.View
-	library    string // NCCL, or gloo where a slot is a process
-	choices    map[*facts.Node]nccl.Choice
-	shared     map[netip.Addr]int  // addresses that several machines hold
-	called     map[string]bool     // nodes that somebody else called at their rank address
-	answered   map[string]bool     // those of them that somebody got an answer from
-	unanswered map[string][]string // node → who got no answer there, and one at the address that leads to the peers
-	isIPv6     bool                // what most of the ranks' addresses are: ssh may well go by the other family
+	view    checks.View
+	library string // NCCL, or gloo where a slot is a process
+	choices map[*facts.Node]nccl.Choice
+	shared  map[netip.Addr]int // addresses that several machines hold
+	// holdsOthers are nodes that hold the addresses of several others besides.
+	holdsOthers map[string]map[netip.Addr]string
+	called      map[string]bool     // nodes that somebody else called at their rank address
+	answered    map[string]bool     // those of them that somebody got an answer from
+	unanswered  map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6      bool                // what most of the ranks' addresses are: ssh may well go by the other family
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -63,7 +65,8 @@ func newPlacement(view checks.View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
-		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
+		holdsOthers: launch.HoldsOthers(view.Everywhere()),
+		called:      map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
 	}
 	if !ranks.UsesNCCL(view) {
 		p.library = "gloo"
@@ -134,7 +137,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	default:
 		m.explainedBy = "nic-choice"
 	}
-	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" {
+	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" && !p.hasTwin(m) {
 		if caller := ranks.GlooMesh(p.view).Caller(node); caller != nil {
 			m.caller = caller.Name
 		} else {
@@ -154,6 +157,13 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	switch {
 	case address.IsLoopback():
 		return "which leads nowhere but to the node itself"
+	case p.holdsOthers[node.Name] != nil:
+		var others []string
+		for _, name := range p.holdsOthers[node.Name] {
+			others = append(others, name)
+		}
+		slices.Sort(others)
+		return fmt.Sprintf("and the node holds the addresses of %s besides: what it sends them ends at itself", hostfile.Fold(others))
 	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
 	case at.Name != "" && !at.Up:
@@ -170,6 +180,12 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 		return "a network inside the machine"
 	}
 	return ""
+}
+
+// hasTwin is whether another machine has the very address by which the node was reached, or
+// the node those of others: then no call of it is safe, whichever end makes it.
+func (p *placement) hasTwin(m misplacement) bool {
+	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node) || p.holdsOthers[m.node.Name] != nil
 }
 
 // isInside is whether an interface is of those that containers and virtual
