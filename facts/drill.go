@@ -58,9 +58,11 @@ type Path struct {
 	Error   string  `json:"error,omitempty"` // in the system's words
 	// Answered is the node that answered instead (misdirected).
 	Answered string `json:"answered,omitempty"`
-	// MAC is what the caller's neighbour table has of the address, "" where it has nothing or
-	// the same of another peer's, as where a router answers for both.
-	MAC string `json:"mac,omitempty"`
+	// MAC is what the caller's neighbour table has of the address, "" where it has nothing,
+	// and MACShared whether it has the same of another peer's, as where a router answers for
+	// both.
+	MAC       string `json:"mac,omitempty"`
+	MACShared bool   `json:"mac_shared,omitempty"`
 	// Open and Shut are the peer's other ports that were then tried; Control is
 	// whether its ssh port takes connections, nil when it was not tried.
 	Open    []int `json:"open,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -211,6 +212,11 @@ func (r *run) believable(plan *addressPlan, called []int, answer facts.Mesh) (re
 		}
 		if path.Answered != "" && r.members.named(path.Answered) == nil {
 			path.Outcome, path.Answered = facts.PathStranger, ""
+		}
+		if mac, err := net.ParseMAC(path.MAC); err != nil {
+			path.MAC = ""
+		} else {
+			path.MAC = mac.String()
 		}
 		failed = append(failed, path)
 	}

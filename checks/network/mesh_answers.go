@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -82,13 +81,6 @@ func mostlyAnswered(calls []proof.Attempt) string {
 	return ""
 }
 
-// another is a machine that callers of a node have in its place: their neighbour tables have
-// of its address a MAC that none of its interfaces has.
-type another struct {
-	of, mac string
-	calls   []proof.Attempt
-}
-
 // duplicates is about addresses that a second machine holds, where that is what most of a
 // suspect's failures come from. A MAC alone shows nothing: proxies answer for others, and
 // calls pass by them.
@@ -104,7 +96,7 @@ func (m *meshCalls) duplicates(s proof.Suspect) []checks.Finding {
 	}
 	var findings []checks.Finding
 	for _, calls := range proof.Gather(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
-		findings = append(findings, m.duplicate(another{calls[0].To, calls[0].Path.MAC, calls}))
+		findings = append(findings, m.duplicate(calls))
 	}
 	return findings
 }
@@ -124,10 +116,14 @@ func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
 	return count
 }
 
-// isAstray is whether a call went to a machine that has none of the callee's MACs.
+// isAstray is whether a call went to a machine that has none of the callee's MACs, and is no
+// router that answers for several.
 func (m *meshCalls) isAstray(call proof.Attempt) bool {
 	own := macsOf(m.nodes[call.To])
-	return call.Path.MAC != "" && len(own) > 0 && !slices.Contains(own, call.Path.MAC)
+	if call.Path.MAC == "" || len(own) == 0 || slices.Contains(own, call.Path.MAC) {
+		return false
+	}
+	return !call.Path.MACShared || m.withMAC(call.To, call.Path.MAC) != nil
 }
 
 func macsOf(node *facts.Node) (macs []string) {
@@ -142,53 +138,48 @@ func macsOf(node *facts.Node) (macs []string) {
 	return macs
 }
 
-// duplicate names both holders of an address: the node, and the machine that others have in
-// its place. Where one node alone says so, it may be that one: they are named both.
-func (m *meshCalls) duplicate(a another) checks.Finding {
-	node, call := m.nodes[a.of], a.calls[0]
-	address, callers := fix.Host(call.Path.To), callersOf(a.calls)
-	held, network, known := names.HolderOf(node, call.Path.To)
+// duplicate names both machines that answer for an address: the node, and the one that some
+// have in its place. Where one node alone says so, it may be that one: they are named both.
+func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
+	path, node := calls[0].Path, m.nodes[calls[0].To]
+	address, callers := fix.Host(path.To), callersOf(calls)
+	held, network, known := names.HolderOf(node, path.To)
 	own := macsOf(node)[0]
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of %s", hostfile.Fold(callers), where(path), path.MAC, node.Name),
+		Want:     oneMachine,
+		WouldSee: m.wouldSee(path),
+		Remedy:   []fix.Command{whoAnswers(calls[0])},
+	}
 	if known {
 		own = cmp.Or(held.MAC, own)
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -D -c 3 -I %s %s   # every other machine that answers", fix.Name(held.Name), address).At(node.Name))
 	}
-	f := checks.Finding{
-		Nodes:    []string{a.of},
-		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of %s", hostfile.Fold(callers), where(call.Path), a.mac, a.of),
-		Want:     oneMachine,
-		WouldSee: m.wouldSee(call.Path),
-		Remedy:   []fix.Command{whoAnswers(call)},
-	}
-	other := fmt.Sprintf("a machine that is no node of this launch (MAC %s)", a.mac)
-	if fellow := m.withMAC(a); fellow != nil {
-		other = fmt.Sprintf("%s (MAC %s)", fellow.Name, a.mac)
+	other := fmt.Sprintf("a machine that is no node of this launch (MAC %s)", path.MAC)
+	takeAway := fix.Note("find the machine that is not to have the address by its MAC in the switch's table, and take the address away there: ip addr del")
+	if fellow := m.withMAC(node.Name, path.MAC); fellow != nil {
+		other = fmt.Sprintf("%s (MAC %s)", fellow.Name, path.MAC)
 		f.Nodes = append(f.Nodes, fellow.Name)
+		if theirs, _, also := names.HolderOf(fellow, path.To); also && known {
+			takeAway = fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name)
+		}
 	}
-	f.Summary = fmt.Sprintf("two machines hold %s: %s (MAC %s) and %s", call.Path.To, a.of, own, other)
-	if len(callers) == 1 && len(m.names) > 1 {
+	f.Summary = fmt.Sprintf("two machines answer for %s: %s (MAC %s) and %s", path.To, node.Name, own, other)
+	if len(callers) == 1 {
 		f.Nodes = append(f.Nodes, callers[0])
 		f.Got += "; it alone says so"
 	}
-	if known {
-		f.Remedy = append(f.Remedy, fix.On("sudo arping -D -c 3 -I %s %s   # every other machine that answers holds it too", fix.Name(held.Name), address).At(a.of))
-	}
-	if fellow := m.withMAC(a); fellow != nil && known {
-		if theirs, _, also := names.HolderOf(fellow, call.Path.To); also {
-			f.Remedy = append(f.Remedy, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name))
-		}
-	} else {
-		f.Remedy = append(f.Remedy, fix.Note("find the machine that is not to have the address by its MAC, in the switch's table, and take the address from it: ip addr del"))
-	}
-	f.Remedy = append(f.Remedy, fix.On("sudo ip neigh flush to %s   # once it is taken away", address).At(callers...))
-	if !slices.ContainsFunc(a.calls, m.isMade) {
+	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # then, for what was learned", address).At(callers...))
+	if !slices.ContainsFunc(calls, m.isMade) {
 		f = oneWay(f)
 	}
 	return f
 }
 
-// withMAC is the node of this launch that has the MAC of the other machine, nil for none.
-func (m *meshCalls) withMAC(a another) *facts.Node {
+// withMAC is another node of this launch that has a MAC, nil for none.
+func (m *meshCalls) withMAC(but, mac string) *facts.Node {
 	return names.First(m.view.Everywhere(), func(node *facts.Node) bool {
-		return node.Name != a.of && slices.Contains(macsOf(node), strings.ToLower(a.mac))
+		return node.Name != but && slices.Contains(macsOf(node), mac)
 	})
 }

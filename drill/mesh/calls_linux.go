@@ -226,6 +226,7 @@ func (c *calling) mesh() facts.Mesh {
 			mesh.MSS = path.MSS
 		}
 	}
+	c.hardware(mesh.Failed)
 	return mesh
 }
 
