@@ -69,7 +69,7 @@ var lies = map[string]func(fleettest.Fleet, int){
 	},
 	"the others' MACs": func(fleet fleettest.Fleet, liar int) {
 		for peer := range fleet.Nodes {
-			next := fleet.Nodes[(peer+1)%len(fleet.Nodes)]
+			next := fleet.Nodes[(peer+2)%len(fleet.Nodes)]
 			say(fleet, liar, peer, facts.Path{Outcome: facts.PathStranger, MAC: next.Net.Interfaces[1].MAC})
 		}
 	},

@@ -33,10 +33,7 @@ var NodeMesh = checks.Check{
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
 		findings = append(findings, m.ownAddresses(found)...)
-		for _, s := range found {
-			findings = append(findings, m.judge(s)...)
-		}
-		return findings
+		return append(findings, m.judge(found)...)
 	},
 }
 
@@ -145,11 +142,12 @@ func where(path *facts.Path) string {
 // meshCalls is the whole mesh, each failed call where it is judged.
 type meshCalls struct {
 	view      checks.View
-	names     []string                // of the nodes that could be called, in hostfile order
-	nodes     map[string]*facts.Node  // the same by name
-	misplaced map[string]misplacement // nodes whose rank address is another check's subject
-	reached   map[string]int          // how many others each node reached
-	tried     int                     // calls from a node to another
+	names     []string                 // of the nodes that could be called, in hostfile order
+	nodes     map[string]*facts.Node   // the same by name
+	misplaced map[string]misplacement  // nodes whose rank address is another check's subject
+	reached   map[string]int           // how many others each node reached
+	tried     int                      // calls from a node to another
+	macs      map[string][]*facts.Node // nodes by each of their MACs, once somebody asks
 
 	calls      []proof.Attempt // between different nodes, to find suspects in
 	unroutable []proof.Attempt // the caller has no route

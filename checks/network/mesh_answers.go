@@ -18,16 +18,29 @@ func isWrongAnswer(outcome facts.PathOutcome) bool {
 	return outcome == facts.PathMisdirected || outcome == facts.PathStranger
 }
 
-// judge puts a suspect into words: what its callers' neighbour tables show of an address
-// first, then who answers there, then what is in the way.
-func (m *meshCalls) judge(s proof.Suspect) []checks.Finding {
-	if findings := m.duplicates(s); findings != nil {
-		return findings
+// judge puts suspects into words: first those whose callers' neighbour tables show another
+// machine, then who answers there, then what is in the way.
+func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
+	var astray []proof.Attempt
+	var findings []checks.Finding
+	for _, s := range found {
+		calls := m.astray(s)
+		switch {
+		case calls != nil:
+			astray = append(astray, calls...)
+		case isWrongAnswer(facts.PathOutcome(s.How)) && (s.Kind == proof.Inbound || s.Kind == proof.BothWays):
+			findings = append(findings, m.wrongAnswers(s)...)
+		default:
+			findings = append(findings, m.finding(s))
+		}
 	}
-	if isWrongAnswer(facts.PathOutcome(s.How)) && (s.Kind == proof.Inbound || s.Kind == proof.BothWays) {
-		return m.wrongAnswers(s)
+	slices.SortStableFunc(astray, func(a, b proof.Attempt) int {
+		return cmp.Compare(slices.Index(m.names, a.From), slices.Index(m.names, b.From))
+	})
+	for _, calls := range proof.Gather(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
+		findings = append(findings, m.duplicate(calls))
 	}
-	return []checks.Finding{m.finding(s)}
+	return findings
 }
 
 // wrongAnswers is about addresses at which, as several say, somebody else answers.
@@ -81,24 +94,19 @@ func mostlyAnswered(calls []proof.Attempt) string {
 	return ""
 }
 
-// duplicates is about addresses that a second machine holds, where that is what most of a
-// suspect's failures come from. A MAC alone shows nothing: proxies answer for others, and
+// astray are the calls of a suspect that went to another machine, none where they are not what
+// most of its failures come from. A MAC alone shows nothing: proxies answer for others, and
 // calls pass by them.
-func (m *meshCalls) duplicates(s proof.Suspect) []checks.Finding {
-	var astray []proof.Attempt
+func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
 	for _, call := range s.Failed {
 		if m.isAstray(call) {
 			astray = append(astray, call)
 		}
 	}
-	if len(astray) == 0 || s.Kind == proof.Outbound || 2*m.explainedBy(astray, s.Failed) < len(s.Failed) {
+	if s.Kind == proof.Outbound || 2*m.explainedBy(astray, s.Failed) < len(s.Failed) {
 		return nil
 	}
-	var findings []checks.Finding
-	for _, calls := range proof.Gather(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
-		findings = append(findings, m.duplicate(calls))
-	}
-	return findings
+	return astray
 }
 
 // explainedBy is how many of the failures are between the same two as one that went astray:
@@ -160,7 +168,9 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 	takeAway := fix.Note("find the machine that is not to have the address by its MAC in the switch's table, and take the address away there: ip addr del")
 	if fellow := m.withMAC(node.Name, path.MAC); fellow != nil {
 		other = fmt.Sprintf("%s (MAC %s)", fellow.Name, path.MAC)
-		f.Nodes = append(f.Nodes, fellow.Name)
+		if len(callers) > 1 {
+			f.Nodes = append(f.Nodes, fellow.Name)
+		}
 		if theirs, _, also := names.HolderOf(fellow, path.To); also && known {
 			takeAway = fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name)
 		}
@@ -179,7 +189,13 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 
 // withMAC is another node of this launch that has a MAC, nil for none.
 func (m *meshCalls) withMAC(but, mac string) *facts.Node {
-	return names.First(m.view.Everywhere(), func(node *facts.Node) bool {
-		return node.Name != but && slices.Contains(macsOf(node), mac)
-	})
+	if m.macs == nil {
+		m.macs = map[string][]*facts.Node{}
+		for _, node := range m.view.Everywhere() {
+			for _, own := range macsOf(node) {
+				m.macs[own] = append(m.macs[own], node)
+			}
+		}
+	}
+	return names.First(m.macs[mac], func(node *facts.Node) bool { return node.Name != but })
 }
