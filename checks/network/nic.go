@@ -51,7 +51,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 	}
 	kind := func(m misplacement) string {
 		twins := ""
-		if p.hasTwin(m) {
+		if m.hasTwin() {
 			twins = m.choice.Address
 		}
 		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder, twins)
@@ -94,7 +94,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	switch {
 	case p.holdsOthers[first.node.Name] != nil:
 		f.Remedy = append(f.Remedy, p.giveBack(first.node)...)
-	case p.hasTwin(first):
+	case first.hasTwin():
 		f.Nodes, f.Got = twins(p.view, first.choice.Address, f.Nodes), strings.Trim(holdings(p.view, first.choice.Address)+"; "+f.Got, "; ")
 		f.Remedy = append(f.Remedy, takeAway(p.view, first.choice.Address)...)
 	}

@@ -27,17 +27,27 @@ type misplacement struct {
 	byOrder     bool     // nobody's have to, by the order of gloo's addresses
 }
 
+// hasTwin is whether another machine has the very address by which the node was reached.
+func (m misplacement) hasTwin() bool {
+	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node)
+}
+
 // misplaced is the nodes whose rank address is of no use to their peers, each
 // with the check that says why. What fails on calling them there has that cause,
 // and is not to be reported again.
 func misplaced(view checks.View) map[string]misplacement {
-	p := newPlacement(view)
+	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return newPlacement(view).misplaced() })
+}
+
+type misplacements struct{}
+
+func (p *placement) misplaced() map[string]misplacement {
 	nodes := map[string]misplacement{}
-	for _, node := range view.Everywhere() {
+	for _, node := range p.view.Everywhere() {
 		if node.Net == nil {
 			continue
 		}
-		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !view.Policy.SwitchesOff(m.explainedBy) {
+		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !p.view.Policy.SwitchesOff(m.explainedBy) {
 			nodes[node.Name] = m
 		}
 	}
@@ -137,7 +147,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	default:
 		m.explainedBy = "nic-choice"
 	}
-	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" && !p.hasTwin(m) {
+	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" && !p.isUnsafe(m) {
 		if caller := ranks.GlooMesh(p.view).Caller(node); caller != nil {
 			m.caller = caller.Name
 		} else {
@@ -182,10 +192,10 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	return ""
 }
 
-// hasTwin is whether another machine has the very address by which the node was reached, or
-// the node those of others: then no call of it is safe, whichever end makes it.
-func (p *placement) hasTwin(m misplacement) bool {
-	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node) || p.holdsOthers[m.node.Name] != nil
+// isUnsafe is whether no call of a node is safe, whichever end makes it: another machine has
+// its address, or it has those of others.
+func (p *placement) isUnsafe(m misplacement) bool {
+	return m.hasTwin() || p.holdsOthers[m.node.Name] != nil
 }
 
 // isInside is whether an interface is of those that containers and virtual
