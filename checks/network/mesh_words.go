@@ -37,6 +37,10 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	port, answers := m.control(s.Failed)
 	cause := meshCauses[facts.PathOutcome(s.How)]
 	switch {
+	case isWrongAnswer(facts.PathOutcome(s.How)) && s.Kind == proof.Outbound:
+		cause = "another machine answers wherever it calls, as it alone says: its calls are translated on their way, or its word is wrong"
+	case isWrongAnswer(facts.PathOutcome(s.How)):
+		cause = "another machine has the address, as the caller says, or the caller's calls are translated on their way: it is one of the two"
 	case answers && s.Kind == proof.Inbound:
 		f.Summary += fmt.Sprintf(", but port %d answers", port)
 		cause = cmp.Or(hostFirewalls[facts.PathOutcome(s.How)], cause)
@@ -65,9 +69,6 @@ var meshCauses = map[facts.PathOutcome]string{
 	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
 	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
 	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
-	// What one node says of another, which is not known to be so.
-	facts.PathStranger:    "another machine answers them, as the caller says, or they are translated on their way",
-	facts.PathMisdirected: "another machine answers them, as the caller says, or they are translated on their way",
 }
 
 // hostFirewalls is the same where another port of the callee does answer.
