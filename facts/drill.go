@@ -42,6 +42,7 @@ const (
 	PathSilent      PathOutcome = "silent"      // connected, and nobody answered
 	PathStranger    PathOutcome = "stranger"    // connected, and somebody else answered
 	PathMisdirected PathOutcome = "misdirected" // connected, and another node of the fleet answered
+	PathUnproven    PathOutcome = "unproven"    // said to have been answered, without what only the peer could have told
 	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
 	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
 	PathTaken       PathOutcome = "taken"       // another preflight listens on the port, of which no call was made
