@@ -213,13 +213,13 @@ func (r *run) believable(plan *addressPlan, caller *member, called []int, answer
 		path, hasFailed := said[peer]
 		seconds, hasReached := answer.Reached[peer]
 		switch {
-		case plan.choices[i].Address == "", !hasFailed && !hasReached:
+		case plan.unfit[i] != "", !hasFailed && !hasReached:
 			continue
 		case !hasFailed && hasProof(peer, i):
 			reached[peer] = seconds
 			continue
 		case !hasFailed:
-			path = facts.Path{Peer: peer, Seconds: seconds, Outcome: facts.PathUnproven}
+			path = facts.Path{Peer: peer, Port: plan.ports[i][0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
 		path.To = plan.choices[i].Address
 		if at := r.members.index(path.Answered); path.Answered != "" && (at < 0 || !hasProof(peer, at)) {

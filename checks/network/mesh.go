@@ -108,9 +108,11 @@ func (m *meshCalls) routeTo(call proof.Attempt) string {
 func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	for _, call := range m.own {
-		isSuspect := func(s proof.Suspect) bool { return s.Kind != proof.Outbound && slices.Contains(s.Nodes, call.To) }
+		isSuspect := func(s proof.Suspect) bool {
+			return (s.Kind != proof.Outbound || s.How == call.How && isWrongAnswer(call.Path.Outcome)) && slices.Contains(s.Nodes, call.To)
+		}
 		if slices.ContainsFunc(found, isSuspect) {
-			continue // the same firewall
+			continue // the same firewall, or the same lie
 		}
 		f := checks.Finding{
 			Nodes:    []string{call.To},
