@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -94,7 +95,7 @@ func (c *command) leave(err error) exit {
 		}
 	}
 	if c.stderr.spent() {
-		e.read = &tooMuch{limit: "32 MiB of messages"}
+		e.read = &tooMuch{fmt.Sprintf("%d MiB of messages", maxTotal>>20)}
 	}
 	e.stderr = c.stderr.Text()
 	return e

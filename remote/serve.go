@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"preflight/secret"
 )
 
 // Method is what an agent can be asked. It hands every part of its answer to
@@ -81,7 +83,7 @@ func ownHello() Hello {
 // returns nil.
 func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxRequest)
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -173,7 +175,7 @@ func (s *server) start(ctx context.Context, r request) {
 		defer s.stop(r.ID)
 		done := answer{ID: r.ID, Done: true}
 		if err := s.call(ctx, r); err != nil {
-			done.Err = err.Error()
+			done.Err = secret.Hide(err.Error())
 		}
 		// A stream that broke has ended the agent already.
 		_ = s.send(done)
@@ -206,7 +208,7 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 		if err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
-		if err := s.send(answer{ID: r.ID, Part: part, Body: text}); err != nil {
+		if err := s.send(answer{ID: r.ID, Part: part, Body: secret.HideJSON(text)}); err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
 		return nil
