@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"io"
 
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,6 +241,55 @@ func TestShellsOfNodes(t *testing.T) {
 						t.Error(err)
 					}
 				}
+			}
+		})
+	}
+}
+
+// A head that is cut off while it delivers leaves nothing running, and no part of a file.
+func TestDeliveryThatStops(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string]string{
+		"before the bytes": "",
+		"among them":       strings.Repeat("0", 64) + " 1000000\n" + strings.Repeat("x", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			cmd := exec.Command("/bin/sh", "-c", deliverCommand)
+			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			io.WriteString(stdin, "00ff any:/:"+strings.Repeat("0", 64)+"\n")
+			for lines := newLineReader(stdout); ; {
+				line, err := lines.next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(string(line), "need ") {
+					break
+				}
+			}
+			io.WriteString(stdin, sent)
+			if _, err := io.ReadAll(stdout); err != nil { // to the end of all that hold it
+				t.Error(err)
+			}
+			if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") {
+				t.Errorf("ended by %v", err)
+			}
+			if left, err := filepath.Glob(home + "/.cache/preflight/*"); err != nil || len(left) > 0 {
+				t.Errorf("left %q, %v", left, err)
 			}
 		})
 	}
