@@ -23,6 +23,8 @@ import (
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
+
+	"preflight/secret"
 )
 
 // Source is one log.
@@ -42,7 +44,9 @@ func (c *Catalogue) Explain(sources []Source) Report {
 			seen.unread = append(seen.unread, Unread{source.Name, err.Error()})
 		}
 	}
-	return c.judge(seen)
+	report := c.judge(seen)
+	secret.Within(&report)
+	return report
 }
 
 func (c *Catalogue) read(source Source, number int, seen *tally) error {

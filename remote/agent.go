@@ -62,10 +62,13 @@ type Agent struct {
 	command *command      // its stdout belongs to the goroutine of listen
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
+	every   time.Duration // between beats
 
 	mu      sync.Mutex
 	last    uint64 // request
 	calls   map[uint64]*call
+	spoke   time.Time     // when we beat last, by the wall clock
+	paused  time.Duration // the longest that we did not
 	leaving bool          // Close was called
 	cut     *Error        // why we hung up, nil if we did not
 	quit    chan struct{} // closed when we hung up
@@ -93,6 +96,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Offset:      hello.Time.Sub(d.wrote.Add(half)),
 		Uncertainty: half,
 		values:      leastValues + valuesOfPeer*o.Nodes,
+		every:       o.Beat,
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },
@@ -105,7 +109,9 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	go a.listen(d.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds()}})
+	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
+	a.pause()
+	time.AfterFunc(a.every, a.beat)
 	return a
 }
 
@@ -211,6 +217,9 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 
 // late is the failure of a call whose ctx ended.
 func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
+	if failure := a.stoodStill(); failure != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failure
+	}
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
@@ -287,8 +296,8 @@ func (a *Agent) listen(e ending) {
 }
 
 // dispatch hands one line, or the beginning of one that was too long, to the call it
-// answers. An answer to a call that was given up is dropped; one to a call that never
-// was is garbage.
+// answers. An answer to a call that was given up is dropped, as is a beat; one to a
+// call that never was is garbage.
 func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
 	var got answer
 	var err error
@@ -299,6 +308,12 @@ func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
 	}
 	if err != nil || got.Node != a.command.host {
 		return e.garbage(line)
+	}
+	switch {
+	case got.isBeat():
+		return nil
+	case got.Unheard > 0:
+		return a.unheard(got.Unheard)
 	}
 	a.mu.Lock()
 	c, asked := a.calls[got.ID], got.ID > 0 && got.ID <= a.last

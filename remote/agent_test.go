@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -287,6 +288,77 @@ func TestNothingStaysBehind(t *testing.T) {
 				t.Errorf("the agent is lost with one of its calls: %v", err)
 			}
 			cancelReach()
+		})
+	}
+}
+
+// beating is an agent on a node of its own whose beats and ours come every so often.
+func beating(t *testing.T, n *fixture.Node, every time.Duration) *Agent {
+	t.Helper()
+	client := testClient(t)
+	client.options.Beat = every
+	agent, failure := client.bootstrap(t.Context(), connect(t, n), "w1", &Trace{})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	t.Cleanup(func() { agent.Close() })
+	return agent
+}
+
+// hush keeps an agent's head from saying anything, as if it were stopped for so long.
+func hush(agent *Agent, since time.Duration) {
+	agent.writing <- struct{}{}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	agent.spoke = agent.spoke.Add(-since)
+}
+
+// An agent that hears nothing ends with what it has started. Whether it was we who
+// were silent, we know ourselves.
+func TestSilentHead(t *testing.T) {
+	fixture.NoLeaks(t)
+	for name, c := range map[string]struct {
+		stopped time.Duration
+		cause   Cause
+		words   string
+	}{
+		"suspended": {time.Minute, Unheard, "stood still for 6"},
+		"cut":       {0, ConnectionLost, "lost on the way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := beating(t, &fixture.Node{}, 200*time.Millisecond)
+			pid, ended := child(t, t.Context(), agent)
+			hush(agent, c.stopped)
+			fixture.Gone(t, pid)
+			fixture.Gone(t, agent.Hello.PID)
+			var lost *Error
+			if err := <-ended; !errors.As(err, &lost) || lost.Cause != c.cause || !strings.Contains(lost.Error(), c.words) {
+				t.Errorf("got %v, want %s …%s…", err, c.cause, c.words)
+			}
+		})
+	}
+}
+
+// A node that says nothing, neither itself nor its server, is given up before the
+// deadline of what it was asked. Where the server answers, the deadline decides.
+func TestSilentNode(t *testing.T) {
+	fixture.NoLeaks(t)
+	for name, deaf := range map[string]bool{"frozen": true, "busy": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := beating(t, &fixture.Node{Deaf: deaf}, 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			if !deaf {
+				ctx, cancel = context.WithTimeout(t.Context(), 2*patience*agent.every)
+			}
+			defer cancel()
+			var lost *Error
+			err := agent.Call(ctx, "stop", nil, fixture.Nothing)
+			if !errors.As(err, &lost) || lost.Cause != Frozen || (ctx.Err() == nil) != deaf {
+				t.Errorf("got %v, want frozen, and before the deadline: %v", err, deaf)
+			}
+			_ = syscall.Kill(agent.Hello.PID, syscall.SIGKILL)
 		})
 	}
 }

@@ -50,6 +50,7 @@ type command struct {
 	client  Connection
 	process *Process
 	stdin   io.WriteCloser
+	ear     *ear // under stdout
 	stdout  *lineReader
 	stderr  *Tail
 }
@@ -64,8 +65,9 @@ func run(client Connection, host, text string) (*command, *Error) {
 		failure.Host = host
 		return nil, failure
 	}
+	heard := &ear{in: process.Stdout}
 	return &command{host: host, client: client, process: process,
-		stdin: process.Stdin, stdout: newLineReader(process.Stdout), stderr: stderr}, nil
+		stdin: process.Stdin, ear: heard, stdout: newLineReader(heard), stderr: stderr}, nil
 }
 
 // exit is how a command ended, as far as can be seen from here.

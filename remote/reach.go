@@ -44,6 +44,7 @@ type Options struct {
 	AgentLife time.Duration
 	// Nodes is how many there are: an answer may be the longer for each.
 	Nodes int
+	Beat  time.Duration // how often either end of a talk says that it is there; 0 = DefaultBeat
 }
 
 // Client gets agents to work on nodes. It is safe for concurrent use and must be
@@ -57,6 +58,7 @@ type Client struct {
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
 func New(carrier Carrier, o Options) *Client {
 	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
+	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	if o.Binaries == nil {
 		o.Binaries = (&siblings{directories: besideUs}).open
 	}

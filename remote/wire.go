@@ -16,7 +16,8 @@ import (
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
 // newline. The first is its hello; every other names its node and the request
 // it answers, and the last of a request says done. The other way go plain JSON
-// lines, one a request. Nothing here knows what carries the lines.
+// lines, one a request. A line that asks nothing, or answers none, is a beat: its
+// sender is there (beat.go). Nothing here knows what carries the lines.
 //
 // The marker lets the reader find our lines among whatever a login prints, also
 // behind an unfinished line ("motd without newline@@preflight {…}"). The first
@@ -59,8 +60,16 @@ type answer struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	Done bool            `json:"done,omitempty"`
 	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+	// Unheard are the seconds for which nothing came from the head. It is the last
+	// line of an agent that ends for it.
+	Unheard float64 `json:"unheard,omitempty"`
 
 	long bool // its line was, so that there is no body
+}
+
+// isBeat tells a line that only says that its node is there.
+func (a *answer) isBeat() bool {
+	return a.ID == 0 && a.Part == "" && a.Body == nil && !a.Done && !a.long && a.Unheard == 0
 }
 
 // request is every line an agent is sent. The first is the opening: it names
@@ -76,7 +85,11 @@ type request struct {
 type opening struct {
 	Node    string  `json:"node"`
 	Seconds float64 `json:"seconds"` // of life from now on
+	Beat    float64 `json:"beat"`    // seconds between the beats of either end; 0 = as it was
 }
+
+// beatLine is a request of nothing: to 10,000 nodes it is sent 5,000 times a second.
+var beatLine = []byte("{}\n")
 
 // tooMuch is a node that sent more than it may.
 type tooMuch struct{ limit string }

@@ -15,6 +15,7 @@ import (
 	"preflight/facts"
 	"preflight/facts/bounded"
 	"preflight/hostfile"
+	"preflight/secret"
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
@@ -79,6 +80,7 @@ func Read(in io.Reader) (checks.Report, error) {
 	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
 		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
 	}
+	secret.Within(&r) // as a node that is looked at today would tell it
 	if r.Normalized {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}

@@ -14,8 +14,19 @@ var (
 
 var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
+// headLimit is of the launching machine, whatever is said of the node.
+var headLimit = failure{
+	verdict: checks.Unknown,
+	summary: "a limit of the launching machine itself was in the way: {message}",
+	fix: []fix.Command{
+		fix.Here("sudo prlimit --pid $$ --nofile={files}:{files}   # in the shell that preflight is typed in; ulimit -n {files} does where its hard limit, ulimit -Hn, allows it"),
+		fix.Here("ulimit -a; cat /proc/sys/fs/file-nr /proc/sys/net/ipv4/ip_local_port_range; free -m   # on the launching machine: what it may have, and has"),
+	},
+}
+
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
+	"head-limit": headLimit,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",
@@ -127,6 +138,7 @@ var failures = map[string]map[string]failure{
 			},
 			wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
 		},
+		"head-limit": headLimit,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",
@@ -310,6 +322,12 @@ var failures = map[string]map[string]failure{
 			summary: "our program ended there by itself",
 			got:     "{message}",
 			fix:     []fix.Command{fix.On("ulimit -a; df -h ~ /tmp; free -m"), remedy.LastWords},
+		},
+		"unheard": {
+			verdict: checks.Unknown,
+			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
+			got:     "{message}",
+			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
 		},
 		"garbage": {
 			summary: "answers with something that is not preflight's",

@@ -19,6 +19,7 @@ import (
 	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
+	"preflight/secret"
 )
 
 func (c Config) outputs() []outputs.Output {
@@ -34,6 +35,7 @@ func (c Config) writable(written outputs.Product, those map[string]string) error
 }
 
 func (c Config) write(r checks.Report) error {
+	secret.Within(&r)
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)
 		if !known {
