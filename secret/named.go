@@ -168,7 +168,7 @@ func looksSecret(value string) bool {
 // hideOptions hides the word behind an option that promises a secret, or behind what names
 // none and takes one: curl's user, sshpass' password, a line of netrc.
 func hideOptions(text string) string {
-	if strings.Contains(text, "-") {
+	if strings.Contains(text, "-") && strings.ContainsAny(text, " \t\n") {
 		text = option.ReplaceAllStringFunc(text, func(found string) string {
 			part := option.FindStringSubmatch(found)
 			if hidesNext(part[2], part[4]) {
