@@ -191,6 +191,23 @@ func hideOptions(text string) string {
 	return text
 }
 
+// spokenAtEnd is how much of the end of a text is a secret behind what names none.
+func spokenAtEnd(text string) int {
+	for _, spoken := range spoken {
+		if !strings.Contains(text, spoken.literal) {
+			continue
+		}
+		all := spoken.pattern.FindAllStringSubmatchIndex(text, -1)
+		if all == nil {
+			continue
+		}
+		if last := all[len(all)-1]; last[1] == len(text) && (spoken.any || looksSecret(text[last[4]:])) {
+			return len(text) - last[4]
+		}
+	}
+	return 0
+}
+
 var option = regexp.MustCompile(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
 
 // hidesNext is whether a word behind an option is the secret that the option promises: not

@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -37,84 +36,25 @@ func TestFixturesAreReadable(t *testing.T) {
 // no report does.
 func TestNothingSecretOfFixtures(t *testing.T) {
 	t.Parallel()
-	planted := secrettest.Tokens(1)
-	found := secretsIn(planted)
-	const each = 7 // text gets one, in every fixture another
-	texts, next := 0, 0
+	planted := secrettest.Planting{Tokens: secrettest.Tokens(1), Each: 7}
 	for _, check := range Catalogue {
 		for i, c := range fixturesOf(t, check.ID) {
 			fleet, policy := c.build(t)
 			node := &fleet.Nodes[i%len(fleet.Nodes)]
 			for _, v := range []any{node, &fleet.Launch, fleet.Head, policy.Baseline} {
-				plant(reflect.ValueOf(v), func(text string) string {
-					if texts++; texts%each != 0 {
-						return text
-					}
-					next++
-					return text + " " + planted[next%len(planted)].Text
-				})
+				planted.In(v)
 			}
 			secret.Within(&fleet)
 			secret.Within(&policy)
 			report := alone(check, fleet, policy)
 			report.Fleet.Nodes = nil
-			for _, told := range found(encoded(t, []any{report, node, fleet.Head})) {
+			for _, told := range planted.Found(encoded(t, []any{report, node, fleet.Head})) {
 				t.Errorf("%s %s: %s", check.ID, c.name, told)
 			}
 		}
 	}
-	if next < 10*len(planted) {
-		t.Errorf("%d secrets were planted", next)
-	}
-}
-
-// secretsIn finds what is secret of tokens in a long text.
-func secretsIn(tokens []secrettest.Token) func(text string) []string {
-	const start = 4
-	starts := map[string][]string{}
-	for _, token := range tokens {
-		for _, secret := range token.Secrets {
-			starts[secret[:start]] = append(starts[secret[:start]], secret)
-		}
-	}
-	return func(text string) (found []string) {
-		for i := range len(text) - start {
-			for _, secret := range starts[text[i:i+start]] {
-				if strings.HasPrefix(text[i:], secret) {
-					found = append(found, "…"+text[max(0, i-60):i+len(secret)])
-				}
-			}
-		}
-		return found
-	}
-}
-
-// plant changes every text that a value holds.
-func plant(v reflect.Value, change func(string) string) {
-	switch v.Kind() {
-	case reflect.String:
-		if v.CanSet() {
-			v.SetString(change(v.String()))
-		}
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			plant(v.Elem(), change)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			plant(v.Field(i), change)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			plant(v.Index(i), change)
-		}
-	case reflect.Map:
-		for _, key := range v.MapKeys() {
-			value := reflect.New(v.Type().Elem()).Elem()
-			value.Set(v.MapIndex(key))
-			plant(value, change)
-			v.SetMapIndex(key, value)
-		}
+	if planted.Count < 10*len(planted.Tokens) {
+		t.Errorf("%d secrets were planted", planted.Count)
 	}
 }
 
