@@ -94,10 +94,18 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	if end == 0 || noSecret(value) {
 		return none
 	}
-	if sentence && len(nameWords(name)) == 1 && !looksSecret(value) && strings.TrimSpace(line) != value {
+	if sentence && !looksSecret(value) && strings.TrimSpace(line) != value &&
+		(len(nameWords(name)) == 1 || slices.Contains(complaints, strings.ToLower(value))) {
 		return none
 	}
 	return span{from, from + end}
+}
+
+// complaints are how it goes on where something is said of a name, and not what it is.
+var complaints = []string{
+	"the", "a", "an", "it", "this", "is", "are", "was", "has", "not", "no", "of", "in", "to", "for", "by", "must", "should", "cannot", "can", "could",
+	"extra", "input", "inputs", "field", "value", "key", "name", "type", "expected", "invalid", "missing", "required", "unknown", "unexpected",
+	"wrong", "empty", "unset", "set", "failed", "refused", "permission", "file", "please", "use", "string",
 }
 
 // header is whether a name is that of a header whose value is a sentence by itself.
