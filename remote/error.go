@@ -79,6 +79,7 @@ const (
 	TooMuch        Cause = "too-much"     // Detail limit
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
+	Unheard        Cause = "unheard"     // this machine stood still, suspended, and the agent ends without it; Detail after
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )
