@@ -269,7 +269,7 @@ var failures = map[string]map[string]failure{
 		"no-directory": {
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",
-			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
+			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
 		},
 		"no-programs": {
 			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
