@@ -178,7 +178,7 @@ func lostReason(err error) string {
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
 		Carrier: trace.Carrier, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
-		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered,
+		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered, Distrusted: trace.Distrusted,
 		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
 	}
 	var failure *remote.Error

@@ -67,6 +67,7 @@ const (
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
 	NoExec         Cause = "noexec"       // Detail tried
+	Squatted       Cause = "squatted"     // others have made directories of our names; Detail tried
 	NoUnpacker     Cause = "no-unpacker"  // no gzip there
 	WrongArch      Cause = "wrong-arch"   // Detail arch, want
 	WrongOS        Cause = "wrong-os"     // Detail os

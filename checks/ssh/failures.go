@@ -292,6 +292,14 @@ var failures = map[string]map[string]failure{
 			fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
 			wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
 		},
+		"squatted": {
+			summary: "somebody else has made what bears the name of our directory, wherever we could run a program from",
+			got:     "{tried}",
+			fix: []fix.Command{
+				fix.On(`ls -ld /var/tmp/preflight-$(id -u) /tmp/preflight-$(id -u) /dev/shm/preflight-$(id -u)   # whose they are`),
+				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`),
+			},
+		},
 		"no-unpacker": {
 			summary: "has no gzip to unpack the program with",
 			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
@@ -326,7 +334,6 @@ var failures = map[string]map[string]failure{
 		"unheard": {
 			verdict: checks.Unknown,
 			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
-			got:     "{message}",
 			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
 		},
 		"garbage": {

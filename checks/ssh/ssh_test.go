@@ -50,6 +50,7 @@ var met = map[string]facts.SSH{
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
+	"squatted":                 {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: (taken: drwx------ of mallory)"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
 	"wrong-os":                 {Stage: "deliver", Detail: map[string]string{"os": "FreeBSD"}},
