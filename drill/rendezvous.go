@@ -60,12 +60,12 @@ type Serving struct {
 	// still has it.
 	Waited time.Duration  `json:"waited,omitempty"`
 	Taken  *hostsys.Taken `json:"taken,omitempty"`
-	// Ranks are where ranks of a real launch have called from, maxRanks of them at most.
+	// Ranks are where ranks of a real launch have called from, MaxRanks of them at most.
 	Ranks []string `json:"ranks,omitempty"`
 }
 
-// maxRanks is of how many addresses it is told that ranks call from there.
-const maxRanks = 16
+// MaxRanks is of how many addresses it is told that ranks call from there.
+const MaxRanks = 16
 
 // Serve serves a store until ctx ends; nothing of it is left then. It binds as
 // torch does, whatever address is advertised. ready is called when calls
@@ -96,7 +96,7 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	server.AdmitOnly(storeKey(h.Token), func(from netip.Addr) {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(serving.Ranks) < maxRanks && !slices.Contains(serving.Ranks, from.String()) {
+		if len(serving.Ranks) < MaxRanks && !slices.Contains(serving.Ranks, from.String()) {
 			serving.Ranks = append(serving.Ranks, from.String())
 			ready(serving)
 		}

@@ -198,11 +198,15 @@ func (a *admission) hear(conn net.Conn, from *bufio.Reader) {
 	_, _ = io.Copy(io.Discard, from)
 }
 
-// isRank is whether a caller begins as a rank does: by VALIDATE, or before there was one
-// by a request for a key of torch's.
+// isRank is whether a caller begins as a rank does: by VALIDATE and not to look for keys, as
+// a preflight, or before there was one by a request for a key of torch's.
 func isRank(from *bufio.Reader) bool {
-	if text, err := from.Peek(len(greeting())); err != nil || bytes.Equal(text, greeting()) {
-		return err == nil
+	validate := greeting()
+	if text, err := from.Peek(len(validate)); err != nil {
+		return false
+	} else if bytes.Equal(text, validate) {
+		text, err := from.Peek(len(validate) + 1)
+		return err != nil || query(text[len(validate)]) != queryCheck && query(text[len(validate)]) != queryNumKeys
 	}
 	for _, prefix := range []string{"init/", "/"} {
 		const before = 1 + 8 // a query and a length
