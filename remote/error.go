@@ -80,6 +80,7 @@ const (
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
 	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
+	HeadStood      Cause = "head-stood"  // this machine stood still, so that nothing is known of the node
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )

@@ -24,9 +24,17 @@ var headLimit = failure{
 	},
 }
 
+// headStood is of the launching machine too.
+var headStood = failure{
+	verdict: checks.Unknown,
+	summary: "the launching machine was stopped or asleep while it was looked at, and once more when all was looked at anew: {message}",
+	fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # again, on a machine that stays awake, and not stopped by Ctrl-Z")},
+}
+
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
 	"head-limit": headLimit,
+	"head-stood": headStood,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",
@@ -139,6 +147,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
 		},
 		"head-limit": headLimit,
+		"head-stood": headStood,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",
