@@ -31,8 +31,12 @@ func (s *StoodStill) Error() string {
 // meanwhile: what it waited for in vain says nothing then. stood is for how long, each
 // time; of two, the second has spoilt what is returned.
 func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, stood []*StoodStill) {
+	return anew(ctx, sinceBoot, work)
+}
+
+func anew[T any](ctx context.Context, clock func() time.Duration, work func(context.Context) T) (result T, stood []*StoodStill) {
 	for range 2 {
-		w := watchStandstill(ctx)
+		w := watchStandstill(ctx, clock)
 		result = work(w.ctx)
 		still := w.end()
 		if still == nil {
@@ -49,16 +53,17 @@ func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, s
 type standstill struct {
 	ctx    context.Context // ends when this machine has stood still
 	cancel context.CancelCauseFunc
+	clock  func() time.Duration
 	ticks  *time.Ticker
 	over   chan struct{}
 
 	mu    sync.Mutex
-	last  time.Duration // of the looks, since the machine was started
+	last  time.Duration // when it was looked last, by the clock
 	found *StoodStill
 }
 
-func watchStandstill(ctx context.Context) *standstill {
-	w := &standstill{ticks: time.NewTicker(standTick), over: make(chan struct{}), last: sinceBoot()}
+func watchStandstill(ctx context.Context, clock func() time.Duration) *standstill {
+	w := &standstill{clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {
 		for {
@@ -77,7 +82,7 @@ func watchStandstill(ctx context.Context) *standstill {
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := sinceBoot()
+	now := w.clock()
 	if late := now - w.last - standTick; late >= standTime && w.found == nil {
 		w.found = &StoodStill{For: late}
 		w.cancel(w.found)
