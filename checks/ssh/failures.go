@@ -14,6 +14,9 @@ var (
 
 var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
+// ownFile gives a file of the user back to him.
+var ownFile = fix.Here(`sudo chown "$(id -un)" {file} && chmod 600 {file}`)
+
 // headLimit is of the launching machine, whatever is said of the node.
 var headLimit = failure{
 	verdict: checks.Unknown,
@@ -158,6 +161,11 @@ var failures = map[string]map[string]failure{
 			summary: "its host key is not in known_hosts, and a launcher has no terminal to ask on",
 			fix:     []fix.Command{remedy.ShowKeys, remedy.TrustKeys, remedy.AskForKey},
 		},
+		"known-hosts-unreadable": {
+			summary:  "no host key is known of it, for {file} cannot be read here: {reason}",
+			fix:      []fix.Command{ownFile, fix.Here("namei -l {file}   # each directory on the way needs an x")},
+			wouldSee: "{node}: Host key verification failed.",
+		},
 		"host-key-changed": {
 			summary:  "its host key is not the one known_hosts has: installed anew, or something else answers under this name",
 			got:      "{type} {fingerprint} against {file} line {line}",
@@ -205,6 +213,16 @@ var failures = map[string]map[string]failure{
 			summary:  "ssh ignores the key {file}: others may read it (mode {mode})",
 			fix:      []fix.Command{fix.Here("chmod 600 {file}")},
 			wouldSee: "{node}: Permissions {mode} for '{file}' are too open.",
+		},
+		"key-unreadable": {
+			summary:  "the key {file} cannot be read here: {reason}",
+			fix:      []fix.Command{ownFile, fix.Here("namei -l {file}   # each directory on the way needs an x")},
+			wouldSee: `{node}: Load key "{file}": Permission denied`,
+		},
+		"key-broken": {
+			summary:  "{file} is no private key: {reason}",
+			fix:      []fix.Command{fix.Here("ssh-keygen -y -f {file}   # what ssh makes of it"), fix.Here("grep -n IdentityFile ~/.ssh/config /etc/ssh/ssh_config   # what names it")},
+			wouldSee: `{node}: Load key "{file}": invalid format`,
 		},
 		"agent-unreachable": {
 			summary:  "the ssh agent does not answer at {socket}",
