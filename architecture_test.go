@@ -133,14 +133,14 @@ var rooms = []room{
 var programs = map[string][]string{
 	"cmd/preflight":     nil,
 	"explain/score":     {"os/exec"},
-	"portable/floor":    {"os/exec"},
+	"portable/floor":    nil,
 	"packaging/sbom":    {"os/exec"},
 	"testhosts/bench":   nil,
 	"testhosts/cluster": nil,
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample", "secret/secrettest"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample", "secret/secrettest", "checks/fix/sandbox"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {
