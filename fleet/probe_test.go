@@ -57,7 +57,7 @@ func TestTooMuchOfASection(t *testing.T) {
 		net  any
 		want string
 	}{
-		"for the wire":    {list(200_000), "more than"},
+		"for the wire":    {list(200_000), "the agent sent too many values"},
 		"for a node":      {list(3000), "no more than"},
 		"for its reasons": {agent.Probed{Missing: strings.Repeat("ä", 100_000)}, "ä"},
 	} {
