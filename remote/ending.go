@@ -117,6 +117,8 @@ func (e *ending) explainDirectories() *Error {
 		cause, text = NoPrograms, "PATH leads to no mkdir, ls and the like: "
 	case containsAny(all, fullWords):
 		cause, text = DiskFull, "no space for our binary: "
+	case strings.Contains(all, takenMark):
+		cause, text = Squatted, "others' directories where ours would be: "
 	case strings.Contains(all, noexecMark):
 		cause, text = NoExec, "no directory that may hold programs: "
 	}
@@ -249,6 +251,9 @@ var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
 // noProgram is what a shell says of what deliver.sh runs first in any directory: dash, bash
 // and busybox's ash.
 var noProgram = regexp.MustCompile(`\b(mkdir|ls|cat): (command )?not found`)
+
+// takenMark is what deliver.sh says of what bears the name of our directory and is not ours.
+const takenMark = "(taken: "
 
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"
