@@ -103,7 +103,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 		t.Fatalf("got %v, want what three parts had too much of", err)
 	}
 	for part, want := range map[string]string{
-		"long": "sent a line of more than 1 MiB", "many": "sent more than 32767 values", "deep": "more than 32 lists inside each other",
+		"long": "sent a line of more than 1 MiB", "many": "sent too many values", "deep": "more than 32 lists inside each other",
 	} {
 		if got := excess[part]; got == nil || !strings.Contains(got.Error(), want) {
 			t.Errorf("%s: %v, want %q", part, got, want)
