@@ -11,15 +11,15 @@ import (
 
 // Escape makes text from a node harmless on a terminal: control characters,
 // and the invisible ones that reorder or hide text, become \x1b or \u202e, and the first
-// character of what a runner of CI obeys becomes \x23. A line break stays one only where
-// the caller splits lines itself.
+// character of what a runner of CI obeys becomes \x23. A line break becomes a blank: it stays
+// one only where the caller splits lines itself.
 func Escape(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		switch {
 		case r == unicode.ReplacementChar, unicode.IsPrint(r):
 			out.WriteRune(r)
-		case r == '\t':
+		case r == '\t', r == '\n': // a caller that means lines has split them
 			out.WriteByte(' ')
 		case r < 0x100:
 			fmt.Fprintf(&out, `\x%02x`, r)
