@@ -105,6 +105,8 @@ type Advice struct {
 	// Seen follows from what the nodes showed, and no drill has tried it: nothing
 	// here was sent by InfiniBand or RoCE.
 	Seen []AdvisedEnv `json:"seen,omitempty"`
+	// Refused was proven to work and is nothing to write down: Why says what to do instead.
+	Refused []AdvisedEnv `json:"refused,omitempty"`
 }
 
 // AdvisedEnv is one variable to set for the launch, as a line NAME=VALUE of a

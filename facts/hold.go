@@ -20,8 +20,9 @@ const (
 // Allowance is how many values are taken of a node, in a fleet of so many.
 func Allowance(nodes int) int { return mostTold + toldOfPeer*nodes }
 
-// Hold takes off a node what is too much for an allowance, the largest sections first, and
-// says so in their place. The rest stays. It returns how many values that has.
+// Hold takes off a node the sections that no machine can have, and those that are too much for an
+// allowance, the largest first, and says so in their place. The rest stays. It returns how
+// many values that has.
 //
 // What a node told is held in memory, compared with all others and shown, fact by fact: an
 // entry of a list that said nothing has as many facts as one that said everything.
@@ -32,9 +33,15 @@ func (n *Node) Hold(allowance int) (held int) {
 	}
 	var parts []part
 	for section := range fieldOf {
-		if n.Has(section) {
-			parts = append(parts, part{section, values(n.section(section))})
+		if !n.Has(section) {
+			continue
 		}
+		seen := n.section(section)
+		if negative := negativeSize(seen, "", string(section)); negative != "" {
+			n.leaveOut(section, negative+" is a negative size: no machine has that, so look there by hand")
+			continue
+		}
+		parts = append(parts, part{section, values(seen)})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.values, b.values), cmp.Compare(a.Section, b.Section)) })
 	for _, p := range parts {
@@ -42,14 +49,18 @@ func (n *Node) Hold(allowance int) (held int) {
 			held += p.values
 			continue
 		}
-		n.Take(p.Section, Facts{})
-		if n.Missing == nil {
-			n.Missing = map[Section]string{}
-		}
-		n.Missing[p.Section] = fmt.Sprintf("left out: it has %s values, and no more than %s are taken of one node: no machine that is well has as many, so look there by hand",
-			humanize.Comma(int64(p.values)), humanize.Comma(int64(allowance)))
+		n.leaveOut(p.Section, fmt.Sprintf("it has %s values, and no more than %s are taken of one node: no machine that is well has as many, so look there by hand",
+			humanize.Comma(int64(p.values)), humanize.Comma(int64(allowance))))
 	}
 	return held
+}
+
+func (n *Node) leaveOut(section Section, why string) {
+	n.Take(section, Facts{})
+	if n.Missing == nil {
+		n.Missing = map[Section]string{}
+	}
+	n.Missing[section] = "left out: " + why
 }
 
 // values counts what a section holds, the empty and the absent as well.

@@ -8,6 +8,7 @@ import (
 	"preflight/drill"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/remote"
 )
 
 // endpointTime is what a machine gets to find out who is at an endpoint.
@@ -34,7 +35,14 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endp
 		job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	}
 	opening := job.opening(Asking, len(nodes))
-	eachNode(len(nodes), func(i int) { job.askFrom(ctx, endpoint, opening, &nodes[i]) })
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), false, AtOnce)
+	eachNode(len(nodes), atOnce, func(i int) {
+		if short != nil {
+			nodes[i].SSH = sshFacts(&remote.Trace{}, short)
+			return
+		}
+		job.askFrom(ctx, endpoint, opening, &nodes[i])
+	})
 	own.Wait()
 	job.emit(Event{Phase: Asking, Step: Ended})
 	return here, nodes

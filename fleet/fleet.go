@@ -57,7 +57,12 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	looking := job.opening(Looking, len(fleet.Nodes))
 	encoded := agent.Encode(options)
 	agents := make([]*remote.Agent, len(fleet.Nodes))
-	eachNode(len(fleet.Nodes), func(i int) {
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
+	eachNode(len(fleet.Nodes), atOnce, func(i int) {
+		if short != nil {
+			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
+			return
+		}
 		agents[i] = job.look(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
 	})
 	job.emit(Event{Phase: Looking, Step: Ended})
@@ -80,10 +85,10 @@ func (job Job) empty() facts.Fleet {
 	return fleet
 }
 
-// eachNode has work done for n nodes, AtOnce of them at any moment.
-func eachNode(n int, work func(i int)) {
+// eachNode has work done for n nodes, so many of them at any moment.
+func eachNode(n, atOnce int, work func(i int)) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, AtOnce)
+	places := make(chan struct{}, atOnce)
 	for i := range n {
 		places <- struct{}{}
 		all.Go(func() {

@@ -41,9 +41,7 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
-	for _, host := range prediction.Hosts {
-		options.Names = append(options.Names, host.Name)
-	}
+	options.Names = prediction.HostNames()
 	options.Peers = peerAddresses(ctx, options.Names)
 	if config := prediction.Config; config != nil {
 		options.Offload = map[string]string{}

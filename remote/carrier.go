@@ -13,6 +13,8 @@ type Carrier interface {
 	// nil, and an error is always an *Error. ctx bounds the way there and not the
 	// connection.
 	Dial(ctx context.Context, name string) (Connection, *Trace, error)
+	// Files is how many files of this process connections to these nodes keep open.
+	Files(names []string) int
 	// Close ends what nodes share on the way. Connections are their callers' to close.
 	Close() error
 }

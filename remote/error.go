@@ -80,6 +80,7 @@ const (
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
 	Unheard        Cause = "unheard"     // this machine stood still, suspended, and the agent ends without it; Detail after
+	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )

@@ -2,44 +2,45 @@ package catalogue
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"preflight/checks"
+	"preflight/checks/engine"
 	"preflight/checks/fix/sandbox"
 	"preflight/checks/fleettest"
 )
 
 // TestWhatIsPrintedIsSafeToPaste has whatever is not the program's own turn hostile, and
-// pastes every line that is printed then: each text of each fixture, keys of maps, names of
-// hosts, the prediction, the policy and the baseline included. What makes a fixture other
-// than a healthy fleet is what its findings are of: each such text meets a class of
-// hostility, and each field of them every class, as each field of a healthy fleet does.
+// pastes every line that is printed then: keys of maps, names of hosts, the prediction and the
+// baseline included. Each field of a healthy fleet meets every class of hostility, and so does each
+// that only fixtures have. What makes a fixture other than a healthy fleet is what its
+// findings are of: each such field of each fixture meets a class, until they repeat.
 func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	if testing.Short() {
 		t.Skip("judges every fixture many times")
 	}
 	var lines sandbox.Lines
+	lasting := hostileHealthy(&lines)
 	var work sync.WaitGroup
-	hostile := make(chan func())
+	next := make(chan int)
 	for range 2 {
 		work.Go(func() {
-			for try := range hostile {
-				try()
+			for i := range next {
+				hostileFixtures(t, i, lasting, &lines)
 			}
 		})
 	}
-	for part := range parts {
-		hostile <- func() { hostileHealthy(&lines, part) }
+	for i := range Catalogue {
+		next <- i
 	}
-	for _, check := range Catalogue {
-		hostile <- func() { hostileFixtures(t, check, &lines) }
-	}
-	close(hostile)
+	close(next)
 	work.Wait()
-	if lines.Len() < 5000 {
+	if lines.Len() < 200 {
 		t.Errorf("only %d lines have what was sent in them", lines.Len())
 	}
 	lines.Paste(t)
@@ -51,94 +52,103 @@ type subject struct {
 	Policy checks.Policy
 }
 
-// meeting has the texts of each field meet one class of hostility after the other.
-type meeting struct {
-	lines *sandbox.Lines
-	judge func() checks.Report
-	met   map[string]int // by field, how many of its texts have
+// ofHealthy is a healthy fleet that is as it was.
+func ofHealthy(n int) subject {
+	s := subject{fleettest.Healthy(n), checks.DefaultPolicy()}
+	then := fleettest.Healthy(n)
+	s.Policy.Baseline = &checks.Baseline{File: "golden.json", Nodes: then.Nodes, Head: then.Head, NotTried: then.NotTried}
+	return s
 }
 
-// with judges with one text as the next class has it, or with several at once that are one name.
-func (m meeting) with(where, field string, those ...text) {
-	class := sandbox.Classes[m.met[field]%len(sandbox.Classes)]
-	m.met[field]++
-	before := those[0].is
+// fields are its texts by the field that they are of, all that are one host's name under "host".
+func (s *subject) fields(was *subject) map[string][]text {
+	fields := map[string][]text{}
+	for _, text := range textsOf(s, was) {
+		if strings.HasPrefix(text.field, ".Policy.Expect") {
+			continue // the user's own: a fix that they state is theirs
+		}
+		if text.isChanged {
+			fields[text.field] = append(fields[text.field], text)
+		}
+		if len(s.Fleet.Nodes) > 0 && text.is == s.Fleet.Nodes[len(s.Fleet.Nodes)-1].Name {
+			fields["host"] = append(fields["host"], text)
+		}
+	}
+	return fields
+}
+
+// hostile judges with texts as a class has them.
+func hostile(lines *sandbox.Lines, where string, class sandbox.Class, those []text, judge func() checks.Report) {
 	for _, text := range those {
-		text.set(class.In(before))
+		text.set(class.In(text.is))
 	}
-	m.lines.Add(where+" "+field+": "+class.Name, printed(m.judge())...)
+	lines.Add(where+": "+class.Name, printed(judge())...)
 	for _, text := range slices.Backward(those) {
-		text.set(before)
+		text.set(text.is)
 	}
 }
 
-// rest has a field meet those classes that it has not met.
-func (m meeting) rest(where, field string, those ...text) {
-	for m.met[field] < len(sandbox.Classes) {
-		m.with(where, field, those...)
-	}
-}
-
-// enough is how many texts of one field a check's fixtures try: more are much the same.
-var enough = 2 * len(sandbox.Classes)
-
-// hostileFixtures tries the texts by which a check's fixtures differ from a healthy fleet, and in
-// each the name of a host.
-func hostileFixtures(t *testing.T, check checks.Check, lines *sandbox.Lines) {
-	m := meeting{lines: lines, met: map[string]int{}}
-	last := map[string]func(){}
-	for i, c := range fixturesOf(t, check.ID) {
-		var s, healthy subject
+// hostileFixtures tries the fields by which a check's fixtures differ from a healthy fleet.
+func hostileFixtures(t *testing.T, at int, lasting map[string]bool, lines *sandbox.Lines) {
+	check, classes := Catalogue[at], sandbox.Classes
+	met := map[string]int{}
+	for _, c := range fixturesOf(t, check.ID) {
+		var s subject
 		s.Fleet, s.Policy = c.build(t)
-		healthy.Fleet, healthy.Policy = fleettest.Healthy(len(s.Fleet.Nodes)), checks.DefaultPolicy()
-		m.judge = func() checks.Report { return alone(check, s.Fleet, s.Policy) }
-		here := m
-		all := textsOf(&s, &healthy)
-		for _, text := range all {
-			if text.isChanged && m.met[text.field] < enough {
-				m.with(c.name, text.field, text)
-				last[text.field] = func() { here.rest(c.name, text.field, text) }
+		healthy := ofHealthy(len(s.Fleet.Nodes))
+		fields := s.fields(&healthy)
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			tries := 0
+			switch {
+			case met[field] == 0 && !lasting[field]:
+				tries = len(classes)
+			case met[field] < len(classes):
+				tries = 1
+			}
+			for range tries {
+				class, those := classes[(at+met[field])%len(classes)], fields[field]
+				if field != "host" {
+					those = those[met[field]%len(those):][:1]
+				}
+				met[field]++
+				hostile(lines, c.name+" "+field, class, those, func() checks.Report { return alone(check, s.Fleet, s.Policy) })
 			}
 		}
-		if len(s.Fleet.Nodes) == 0 {
-			continue
-		}
-		name := s.Fleet.Nodes[i%len(s.Fleet.Nodes)].Name
-		those := slices.DeleteFunc(all, func(text text) bool { return text.is != name })
-		m.with(c.name, "host", those...)
-		last["host"] = func() { here.rest(c.name, "host", those...) }
-	}
-	for _, rest := range last {
-		rest()
 	}
 }
 
-// parts are among how many the fields of the healthy fleet are dealt out.
-const parts = 8
-
-// hostileHealthy tries each field of a healthy fleet, its texts in turn, with the whole catalogue.
-func hostileHealthy(lines *sandbox.Lines, part int) {
-	s := subject{fleettest.Healthy(3), checks.DefaultPolicy()}
-	m := meeting{lines, func() checks.Report { return judged(s.Fleet, Catalogue...) }, map[string]int{}}
-	of := map[string][]text{"host": {}}
-	var fields []string
-	for _, text := range textsOf(&s, nil) {
-		if of[text.field] == nil {
-			fields = append(fields, text.field)
-		}
-		of[text.field] = append(of[text.field], text)
-		if text.is == "w2" {
-			of["host"] = append(of["host"], text)
+// hostileHealthy tries the fields of a healthy fleet with the whole catalogue, one of each section
+// at a time, and tells which there are.
+func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
+	s := ofHealthy(3)
+	fields := s.fields(nil)
+	sections := map[string][]string{}
+	all = map[string]bool{}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		steps := strings.Split(field, ".") // .Fleet.Fleet.Nodes.Facts.Net.Interfaces.Name
+		section := strings.Join(steps[:min(len(steps), 6)], ".")
+		sections[section] = append(sections[section], field)
+		all[field] = true
+	}
+	for round, tried := 0, true; tried; round++ {
+		tried = false
+		for c, class := range sandbox.Classes {
+			var those []text
+			for _, section := range slices.Sorted(maps.Keys(sections)) {
+				if round < len(sections[section]) {
+					texts := fields[sections[section][round]]
+					if tried = true; section != "host" {
+						texts = texts[c%len(texts):][:1]
+					}
+					those = append(those, texts...)
+				}
+			}
+			hostile(lines, "healthy", class, those, func() checks.Report {
+				return engine.Evaluate(Catalogue, s.Fleet.Fleet, s.Fleet.Launch, s.Policy)
+			})
 		}
 	}
-	for i, field := range fields {
-		for n := 0; i%parts == part && n < len(sandbox.Classes); n++ {
-			m.with("healthy", field, of[field][n*7%len(of[field])])
-		}
-	}
-	if part == 0 {
-		m.rest("healthy", "host", of["host"]...)
-	}
+	return all
 }
 
 // printed are the lines of a report that somebody may paste, or have DeepSpeed do so.

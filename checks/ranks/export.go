@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"regexp"
+	"strings"
 
 	"preflight/checks/fix"
 	"preflight/launch"
@@ -47,22 +48,33 @@ func Exportable(variable, value string) bool {
 	return false
 }
 
+const (
+	renamed = "the interface has a name that the shell on every node may read as more: give it another one, as by ip link set dev OLD name NEW, and " +
+		"by a .link file of systemd for the next boot"
+	byHand = "its value is none that the variable takes, and the shell on every node may read it as more: where it is meant, set it by hand on the nodes"
+)
+
 // NotExported says why a variable is not, and what to do instead.
-func NotExported(variable string) fix.Command {
-	switch variable {
-	case "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME":
-		return fix.Note("by hand: %s is not written down, for a shell on every node would read more in the name of the interface; rename that: "+
-			"ip link set dev OLD name NEW", fix.Variable(variable))
+func NotExported(variable string) string {
+	if strings.HasSuffix(variable, "_SOCKET_IFNAME") {
+		return renamed
 	}
-	return fix.Note("by hand: %s is not written down, for a shell on every node would read more in its value; where it is meant, set it in "+
-		"/etc/environment there", fix.Variable(variable))
+	return byHand
+}
+
+// refused is that as a fix.
+func refused(variable string) fix.Command {
+	if NotExported(variable) == renamed {
+		return fix.Note("%s is not written down: "+renamed, fix.Variable(variable))
+	}
+	return fix.Note("%s is not written down: "+byHand, fix.Variable(variable))
 }
 
 // ExportLine sets a variable for every rank of the launch, where its value can be exported.
 func ExportLine(p launch.Prediction, name, value string) fix.Command {
 	switch {
 	case !Exportable(name, value):
-		return NotExported(name)
+		return refused(name)
 	case p.Torchrun():
 		return fix.Here("export %s   # in the shell of every node that starts torchrun", fix.Setting{Variable: name, Value: value})
 	}

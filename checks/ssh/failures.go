@@ -14,8 +14,19 @@ var (
 
 var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
+// headLimit is of the launching machine, whatever is said of the node.
+var headLimit = failure{
+	verdict: checks.Unknown,
+	summary: "a limit of the launching machine itself was in the way: {message}",
+	fix: []fix.Command{
+		fix.Here("sudo prlimit --pid $$ --nofile={files}:{files}   # in the shell that preflight is typed in; ulimit -n {files} does where its hard limit, ulimit -Hn, allows it"),
+		fix.Here("ulimit -a; cat /proc/sys/fs/file-nr /proc/sys/net/ipv4/ip_local_port_range; free -m   # on the launching machine: what it may have, and has"),
+	},
+}
+
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
+	"head-limit": headLimit,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",
@@ -127,6 +138,7 @@ var failures = map[string]map[string]failure{
 			},
 			wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
 		},
+		"head-limit": headLimit,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",
@@ -257,7 +269,7 @@ var failures = map[string]map[string]failure{
 		"no-directory": {
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",
-			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
+			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
 		},
 		"no-programs": {
 			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",

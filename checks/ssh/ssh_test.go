@@ -62,6 +62,7 @@ var met = map[string]facts.SSH{
 	"too-much":                 {Stage: "talk", Detail: map[string]string{"limit": "32 MiB"}},
 	"truncated":                {Stage: "talk"},
 	"connection-lost":          {Stage: "talk"},
+	"head-limit":               {Stage: "connect", Detail: map[string]string{"files": "128"}},
 	"interrupted":              {Stage: "connect"},
 	"unexpected":               {Stage: "connect"},
 }
@@ -128,7 +129,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case cause == "interrupted", cause == "not-in-job", cause == "unheard": // which fail nobody
+		case cause == "interrupted", cause == "head-limit", cause == "not-in-job", cause == "unheard": // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

@@ -75,6 +75,12 @@ func (c Config) writeEnv(advice checks.Advice) error {
 	if c.WriteEnv == "" {
 		return nil
 	}
+	for _, env := range advice.Refused {
+		fmt.Fprintf(os.Stderr, "preflight: %s is not written: %s\n", env.Name, env.Why)
+	}
+	if len(advice.Env) == 0 && len(advice.Refused) > 0 {
+		return nil
+	}
 	if len(advice.Env) == 0 {
 		fmt.Fprintf(os.Stderr, "preflight: this run proved nothing to advise, so %s is not written\n", c.WriteEnv)
 		return nil

@@ -130,6 +130,9 @@ func (v *verifier) plainKnown() []knownKey {
 // with it: any but a first key stops ssh unless StrictHostKeyChecking is no.
 func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKey, what string) *remote.Error {
 	t := v.target
+	if short := remote.Short(remote.StageHostKey, errors.Join(v.problems...)); short != nil {
+		return short
+	}
 	if t.strict == "no" {
 		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh goes on as we do, because StrictHostKeyChecking is no", t.keyName, what))
 		return nil

@@ -39,6 +39,9 @@ func (l *login) explain(err error) *remote.Error {
 		detail["offered"] = describe(l.offered)
 	}
 	e := &remote.Error{Stage: remote.StageLogin, Detail: detail}
+	if short := l.short(); short != nil {
+		return short
+	}
 	switch {
 	case noJob.MatchString(banner + " " + said):
 		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
@@ -63,6 +66,16 @@ func (l *login) explain(err error) *remote.Error {
 		l.explainRefusal(e)
 	}
 	return e
+}
+
+// short is the failure of this machine where it was that which kept a key or the agent from
+// being asked, nil elsewhere.
+func (l *login) short() *remote.Error {
+	problems := []error{l.agentProblem}
+	for _, id := range slices.Concat(l.unknowable, l.wanted) {
+		problems = append(problems, id.problem)
+	}
+	return remote.Short(remote.StageLogin, errors.Join(problems...))
 }
 
 // explainWanted is for a key that the server would take and we cannot use.
