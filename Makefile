@@ -18,7 +18,7 @@ OUT     ?= bin
 NAME    ?= pf
 N       ?= 4
 # In tries: Go's fuzzing until a time may end in an error of its own, "context deadline exceeded".
-FUZZTIME ?= 20000x
+FUZZTIME ?= 10000x
 ORACLE  ?= .
 
 .PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
