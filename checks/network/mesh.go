@@ -23,7 +23,9 @@ var NodeMesh = checks.Check{
 	Needs:    []facts.Section{facts.SectionMesh},
 	Doc: "Every node listened on ports of the ephemeral range at the address that NCCL or gloo will take there, and every node called every other and " +
 		"itself, in both directions; above 128 nodes the next one and six at random. What failed is blamed on as few nodes, groups or directions as " +
-		"explain it, and a node's own words (no route) count for more than its peers' silence. sshd's port being open says nothing of these: a " +
+		"explain it, and a node's own words (no route) count for more than its peers' silence. One node's word blames no other that the rest reach: who " +
+		"stands alone is named, and of two who stand against each other both. A call counts as answered with what only the other could have told the " +
+		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named. sshd's port being open says nothing of these: a " +
 		"training job needs every port of the range, between all pairs.",
 	WouldSee: "connect to ADDRESS<PORT> returned Connection timed out, exceeded error retry count after 35 attempts",
 	Run: func(view checks.View) []checks.Finding {

@@ -26,7 +26,7 @@ var NICChoice = checks.Check{
 	Doc: "Predicts which interface and address the ranks will listen on, by NCCL's rules (gloo's on cpu) and what they see of the environment, and asks " +
 		"whether the peers can call it there: no loopback, no address that other nodes hold too (docker0's 172.17.0.1), no link-local one, no other " +
 		"family than the peers', up, and answering in the mesh drill. Another interface than the one that leads to the peers is fine where the drill " +
-		"passed on it. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
+		"passed on it. Both holders of an address that leads to a node are named; one that holds those of several others is named alone. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
 	WouldSee: "socketStartConnect: Connect to ADDRESS<PORT> failed : Connection refused (or No route to host), or a hang at the first collective",
 	Run:      judgeChoices,
 }
