@@ -33,7 +33,7 @@ var judging = []string{
 // Of ours, what a finished report is made of.
 var finished = []string{
 	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/store",
-	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
+	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "secret",
 }
 
 const (
@@ -49,15 +49,16 @@ const (
 var rooms = []room{
 	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 
-	{"launch", []string{"facts", "hostfile", "launch/dsconfig"}, acts, byRule},
+	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
 	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
@@ -67,7 +68,7 @@ var rooms = []room{
 	{"probe/network", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
 	{"probe/gpu", []string{"facts", "hostsys", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
-	{"probe/launch", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
+	{"probe/launch", []string{"facts", "hostsys", "probe/machine", "secret"}, nil, looks},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
@@ -103,14 +104,14 @@ var rooms = []room{
 	{"checks/catalogue", []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/launcher", "checks/network", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list: whoever needs one check needs no other"},
 
-	{"explain", []string{"checks", "checks/catalogue"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain", []string{"checks", "checks/catalogue", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
 	{"report", finished, acts, draws},
 	{"report/ci", append([]string{"report"}, finished...), acts, draws},
 	{"report/html", append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "launch/...", "probe", "remote/..."}, nil,
+	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "launch/...", "probe", "remote/...", "secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
@@ -118,7 +119,7 @@ var rooms = []room{
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
 	{"cmd/preflight/internal/baseline", []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
-	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report"}, nil, "what is shown while a run is under way, which it must not change"},
+	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report", "secret"}, nil, "what is shown while a run is under way, which it must not change"},
 
 	{"testhosts/...", []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
 
@@ -139,7 +140,7 @@ var programs = map[string][]string{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample", "secret/secrettest"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {

@@ -19,6 +19,7 @@ import (
 	"preflight/fleet"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/secret"
 )
 
 // Job is everything one run needs.
@@ -47,12 +48,17 @@ func Run(ctx context.Context, job Job) checks.Report {
 }
 
 // Look gathers the facts of the planned launch, in hostfile order, and settles
-// the prediction by what the nodes showed.
+// the prediction by what the nodes showed. What may be a secret is in neither: a node sends
+// none, and of what is met on the way there and on this machine none is kept.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	look := fleet.Look
 	if job.Plan.Alone {
-		return fleet.LookHere(ctx, job.work())
+		look = fleet.LookHere
 	}
-	return fleet.Look(ctx, job.work())
+	seen, prediction := look(ctx, job.work())
+	secret.Within(&seen)
+	secret.Within(&prediction)
+	return seen, prediction
 }
 
 // AskEndpoint says who is at host:port, seen from this machine and from every

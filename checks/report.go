@@ -43,10 +43,19 @@ type Report struct {
 	// Waived are findings that by the policy do not count.
 	Waived []Waived   `json:"waived,omitempty"`
 	Diff   []FactDiff `json:"diff"`
-	Advice Advice     `json:"advice"`
+	// LeftOut is what there was no room for.
+	LeftOut LeftOut `json:"left_out,omitzero"`
+	Advice  Advice  `json:"advice"`
 	// Interconnect is what NCCL will use, the largest group first; empty where it is
 	// not NCCL that the ranks talk by, or nothing was seen.
 	Interconnect []Interconnect `json:"interconnect,omitempty"`
+}
+
+// LeftOut counts what a report does not tell, because nodes say more than anybody reads. It has
+// been judged all the same.
+type LeftOut struct {
+	Differences int `json:"differences,omitempty"`
+	Findings    int `json:"findings,omitempty"`
 }
 
 // Outcome is one check's verdict over the whole fleet.
@@ -96,6 +105,8 @@ type Advice struct {
 	// Seen follows from what the nodes showed, and no drill has tried it: nothing
 	// here was sent by InfiniBand or RoCE.
 	Seen []AdvisedEnv `json:"seen,omitempty"`
+	// Refused was proven to work and is nothing to write down: Why says what to do instead.
+	Refused []AdvisedEnv `json:"refused,omitempty"`
 }
 
 // AdvisedEnv is one variable to set for the launch, as a line NAME=VALUE of a

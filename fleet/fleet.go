@@ -96,6 +96,9 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	defer members.close()
 	job.Prediction = job.Prediction.Resolved(fleet.Nodes)
 	job.drill(ctx, &fleet, members)
+	for i := range fleet.Nodes {
+		fleet.Nodes[i].Hold(facts.Allowance(len(fleet.Nodes)))
+	}
 	return fleet, job.Prediction
 }
 
@@ -183,8 +186,12 @@ func lostReason(err error) string {
 	if err == nil {
 		return "the agent sent no answer for it"
 	}
-	failure := (*remote.Error)(nil)
+	failure, excess := (*remote.Error)(nil), remote.Excess(nil)
 	switch {
+	case errors.As(err, &excess): // of the one part that the answer has
+		for _, err := range excess {
+			return err.Error()
+		}
 	case !errors.As(err, &failure):
 		return fmt.Sprintf("lost: %v", err)
 	case failure.Cause == remote.Interrupted:

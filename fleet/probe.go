@@ -3,10 +3,12 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,13 +87,25 @@ func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, pr
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
 		take(node, probing.Sections, facts.Section(part), body)
 	})
+	node.Hold(facts.Allowance(len(job.Prediction.Hosts)))
+	var excess remote.Excess
+	if errors.As(err, &excess) { // the rest of the answer is there
+		err = nil
+	}
 	for _, section := range probing.Sections {
-		if !node.Has(section) && node.Missing[section] == "" {
+		switch {
+		case node.Has(section), node.Missing[section] != "":
+		case excess[string(section)] != nil:
+			node.Missing[section] = excess[string(section)].Error()
+		default:
 			node.Missing[section] = lostReason(err)
 		}
 	}
 	return err
 }
+
+// longestReason is how many bytes are taken of what a node says of why it could not look.
+const longestReason = 1 << 10
 
 // take files one answered section. A node is not trusted: an answer for a
 // section nobody asked it about, or has the answer of, is dropped, and one that
@@ -103,7 +117,7 @@ func take(node *facts.Node, asked []facts.Section, section facts.Section, body j
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
-		node.Missing[section] = answer.Missing
+		node.Missing[section] = strings.ToValidUTF8(answer.Missing[:min(len(answer.Missing), longestReason)], "")
 	case !answer.Seen.Has(section):
 		node.Missing[section] = "the agent's answer does not hold it"
 	default:

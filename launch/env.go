@@ -11,6 +11,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/secret"
 )
 
 const (
@@ -42,9 +43,6 @@ func (x exporter) own(make func(exporter) []string) []facts.Setting {
 	}
 	return settings
 }
-
-// redactedValue stands for a value that is not collected because it may be secret.
-const redactedValue = "…"
 
 // exportRules are the variables of the launching machine that DeepSpeed exports, by
 // how their names begin and in which releases: from since to before until.
@@ -153,7 +151,7 @@ func (x exporter) environment(head *facts.Env) []facts.Setting {
 		all = append(all, facts.Setting{Name: s.Name, Value: s.Value, Source: "environment"})
 	}
 	for _, name := range head.Withheld {
-		all = append(all, facts.Setting{Name: name, Value: redactedValue, Source: "environment"})
+		all = append(all, facts.Setting{Name: name, Value: secret.Hidden, Source: "environment"})
 	}
 	onAISC := slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == "AISC_JOB_NAME" })
 	if onAISC && !hostfile.Before(x.DeepSpeed, "0.9.3") {
@@ -197,7 +195,7 @@ func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 	for _, s := range all {
 		word := x.quoted(s.Value)
 		switch {
-		case s.Source == wholeEnvironment, s.Value == redactedValue:
+		case s.Source == wholeEnvironment, s.Value == secret.Hidden:
 		case shell && !survivesShell(s.Value, word):
 			notes = append(notes, hostfile.Note{ID: "export-reread", Message: fmt.Sprintf(
 				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks see another value; take those characters out", s.Name, s.Value, s.Source)})
@@ -220,7 +218,7 @@ func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 //
 // Source: multinode_runner.py, add_export and get_cmd.
 func (x exporter) quoted(value string) string {
-	special := value != redactedValue && strings.ContainsFunc(value, func(r rune) bool {
+	special := value != secret.Hidden && strings.ContainsFunc(value, func(r rune) bool {
 		return !(unicode.IsLetter(r) || unicode.IsNumber(r) || strings.ContainsRune("_@%+=:,./-", r))
 	})
 	ascii := !strings.ContainsFunc(value, func(r rune) bool { return r > unicode.MaxASCII })

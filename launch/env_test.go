@@ -11,6 +11,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/launchtest"
+	"preflight/secret"
 )
 
 // shown is "NAME=VALUE" of every setting.
@@ -270,7 +271,7 @@ func TestQuoted(t *testing.T) {
 		{"", "a b", `"a b"`},
 		{"", `a"b`, `"a"b"`},
 		{"", "^mlx5", `"^mlx5"`},
-		{"", redactedValue, redactedValue},
+		{"", secret.Hidden, secret.Hidden},
 	} {
 		if got := (exporter{DeepSpeed: c.release}).quoted(c.value); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.release, c.value, got, c.want)

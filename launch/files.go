@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/secret"
 )
 
 const maxFiles = 32
@@ -50,7 +51,7 @@ func FilesNamed(o Options) []facts.LaunchFile {
 	if o.VenvScript != "" {
 		add(o.VenvScript, facts.RoleVenv)
 	}
-	configs, others := namedByArguments(redacted(o.Arguments))
+	configs, others := namedByArguments(secret.Arguments(o.Arguments))
 	if o.ConfigFile != "" {
 		configs = append(configs, o.ConfigFile)
 	}

@@ -19,6 +19,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/dsconfig"
+	"preflight/secret"
 )
 
 // DefaultMasterPort is torch's rendezvous port unless --master_port says
@@ -261,7 +262,7 @@ func (r runner) prediction() Prediction {
 		Module:             r.Module,
 		ByModule:           r.ByModule,
 		NoPython:           r.NoPython,
-		Arguments:          redacted(r.Arguments),
+		Arguments:          secret.Arguments(r.Arguments),
 		VenvScript:         r.VenvScript,
 		NoSSH:              r.NoSSH,
 		Elastic:            r.Elastic,
@@ -289,7 +290,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 	if err = r.refused(); err != nil {
 		return err
 	}
-	p.LauncherArgs = redacted(r.words)
+	p.LauncherArgs = secret.Arguments(r.words)
 	if !r.isLocal() {
 		var files []facts.EnvFile
 		if head != nil && head.Launcher != nil {
@@ -308,7 +309,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 	var late []hostfile.Note
 	p.Timeout, p.TimeoutFrom, late = startTimeout(*p, r.env)
 	p.Notes = append(p.Notes, late...)
-	r.arguments, r.words = redacted(r.arguments), redacted(r.words)
+	r.arguments, r.words = secret.Arguments(r.arguments), secret.Arguments(r.words)
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
 }

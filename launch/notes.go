@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/hostfile"
+	"preflight/secret"
 )
 
 // notes are the ways in which the command does something else than it seems to,
@@ -43,7 +44,7 @@ func (r runner) commonNotes() []hostfile.Note {
 		notes = append(notes, note("no-ssh-asks-ssh", "without --master_addr DeepSpeed asks %s for its address over ssh, --no_ssh or not: name the address of the first host", r.active[0].Name))
 	}
 	if !slices.Equal(r.arguments, r.Arguments) {
-		notes = append(notes, note("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments once more as a shell would, and the script gets %q: take blanks, quotes and backslashes out, or use a newer DeepSpeed", redacted(r.arguments)))
+		notes = append(notes, note("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments once more as a shell would, and the script gets %q: take blanks, quotes and backslashes out, or use a newer DeepSpeed", secret.Arguments(r.arguments)))
 	}
 	return notes
 }

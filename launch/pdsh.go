@@ -8,6 +8,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/secret"
 )
 
 // pdshCommand has pdsh run launch.py on every host. All that follows the options
@@ -152,7 +153,7 @@ func (r runner) shellNotes() []hostfile.Note {
 		notes = append(notes, note("script-reread", "%q is read again by pdsh and the shell of every node, which split it or make another path of it: rename it without blanks and signs", r.Script))
 	}
 	var torn []string
-	shown := redacted(r.arguments)
+	shown := secret.Arguments(r.arguments)
 	for i, argument := range r.arguments {
 		if word := r.pdshArgument(argument); word == "" || !survivesShell(argument, word) {
 			torn = append(torn, fmt.Sprintf("%q", shown[i]))

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,9 +19,36 @@ import (
 // zero. It matters only where the end of our connection does not reach the node.
 const DefaultAgentLife = 15 * time.Minute
 
-// DefaultValues is how many values one answer may have when Options.Values is
-// zero: some twenty times what a node of eight GPUs has to say.
-const DefaultValues = 1 << 15
+const (
+	// leastValues is how many values one answer may have, as [bounded.Check] counts:
+	// some ten times what a node of eight GPUs has to say of itself.
+	leastValues = 1 << 15
+	// valuesOfPeer is how many more it may have for every node of a run.
+	valuesOfPeer = 16
+)
+
+// Excess is what parts of an answer had too much of, which the call was not handed:
+// by their names.
+type Excess map[string]error
+
+func (e Excess) Error() string {
+	var words []string
+	for _, part := range slices.Sorted(maps.Keys(e)) {
+		words = append(words, fmt.Sprintf("%s: %v", Escape(part), e[part]))
+	}
+	return strings.Join(words, "; ")
+}
+
+// add keeps a few: whoever makes up names gets no more of them than there are.
+func (e *Excess) add(part string, err error) {
+	const most, longest = 64, 64
+	if len(*e) < most && len(part) <= longest {
+		if *e == nil {
+			*e = Excess{}
+		}
+		(*e)[part] = fmt.Errorf("the agent sent %w, more than is taken of a node: no machine that is well has as much, so look there by hand", err)
+	}
+}
 
 // Agent is our binary at work on a node. Its methods are safe for concurrent
 // use.
@@ -32,10 +62,13 @@ type Agent struct {
 	command *command      // its stdout belongs to the goroutine of listen
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
+	every   time.Duration // between beats
 
 	mu      sync.Mutex
 	last    uint64 // request
 	calls   map[uint64]*call
+	spoke   time.Time     // when we beat last, by the wall clock
+	paused  time.Duration // the longest that we did not
 	leaving bool          // Close was called
 	cut     *Error        // why we hung up, nil if we did not
 	quit    chan struct{} // closed when we hung up
@@ -62,7 +95,8 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Hello:       hello,
 		Offset:      hello.Time.Sub(d.wrote.Add(half)),
 		Uncertainty: half,
-		values:      o.Values,
+		values:      leastValues + valuesOfPeer*o.Nodes,
+		every:       o.Beat,
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },
@@ -75,7 +109,9 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	go a.listen(d.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds()}})
+	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
+	a.pause()
+	time.AfterFunc(a.every, a.beat)
 	return a
 }
 
@@ -131,16 +167,16 @@ func (a *Agent) Close() error {
 // first, the method on the node is told to stop and Call returns at once.
 //
 // The error is an *Error when the node is lost, late or interrupted; any other
-// is the method's own, or says of what a part had too much that each was not
-// called with. Parts are what a stranger sent: valid JSON of no more than
-// Options.Values values together, and no more than that.
+// is the method's own, or the Excess of parts that each was not called with.
+// Parts are what a stranger sent: valid JSON, not too much of it for Options.Nodes,
+// and no more than that.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	text, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
 	began, values := time.Now(), a.values
-	var excess error
+	var excess Excess
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
@@ -153,15 +189,21 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			switch {
 			case p.Done && p.Err != "":
 				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
-			case p.Done:
+			case p.Done && excess != nil:
 				return excess
+			case p.Done:
+				return nil
+			case p.long:
+				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
+				continue
 			}
-			if left, err := bounded.Check(p.Body, values); err != nil {
-				excess = fmt.Errorf("the agent sent %w", err)
-			} else {
-				values = left
-				each(p.Part, p.Body)
+			left, err := bounded.Check(p.Body, values)
+			if err != nil {
+				excess.add(p.Part, err)
+				continue
 			}
+			values = left
+			each(p.Part, p.Body)
 		case <-a.dead:
 			return a.err
 		case <-ctx.Done():
@@ -175,6 +217,9 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 
 // late is the failure of a call whose ctx ended.
 func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
+	if failure := a.stoodStill(); failure != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return failure
+	}
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
@@ -240,8 +285,8 @@ func (a *Agent) listen(e ending) {
 	defer close(a.dead)
 	for {
 		line, err := a.command.stdout.next()
-		if err == nil {
-			err = a.dispatch(line, &e)
+		if err == nil || err == errLongLine {
+			err = a.dispatch(line, err != nil, &e)
 		}
 		if err != nil {
 			a.err = a.conclude(err, e)
@@ -250,12 +295,25 @@ func (a *Agent) listen(e ending) {
 	}
 }
 
-// dispatch hands one line to the call it answers. An answer to a call that was
-// given up is dropped; one to a call that never was is garbage.
-func (a *Agent) dispatch(line []byte, e *ending) error {
+// dispatch hands one line, or the beginning of one that was too long, to the call it
+// answers. An answer to a call that was given up is dropped, as is a beat; one to a
+// call that never was is garbage.
+func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
 	var got answer
-	if err := json.Unmarshal(line, &got); err != nil || got.Node != a.command.host {
+	var err error
+	if long {
+		got = beginning(line)
+	} else {
+		err = json.Unmarshal(line, &got)
+	}
+	if err != nil || got.Node != a.command.host {
 		return e.garbage(line)
+	}
+	switch {
+	case got.isBeat():
+		return nil
+	case got.Unheard > 0:
+		return a.unheard(got.Unheard)
 	}
 	a.mu.Lock()
 	c, asked := a.calls[got.ID], got.ID > 0 && got.ID <= a.last

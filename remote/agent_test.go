@@ -1,12 +1,15 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,13 +72,68 @@ func TestMethodsThatFail(t *testing.T) {
 		"fail":    {"", `no luck\x1b[31m`},
 		"panic":   {"", "panic panicked: oh"},
 		"missing": {"", `no method is called "missing"`},
-		"big":     {"9000000 1", "part big: larger than the 8 MiB one line may have"},
+		"big":     {"9000000 1", "part big: larger than the 1 MiB one line may have"},
 	} {
 		err := agent.Call(t.Context(), method, c.params, fixture.Nothing)
 		var lost *Error
 		if err == nil || errors.As(err, &lost) || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", method, err, c.want)
 		}
+	}
+}
+
+// TestTooMuchOfAPart: a part that is too long, or has too much in it, is not handed on and
+// said to be so; the rest of the answer is there, and the node is well.
+func TestTooMuchOfAPart(t *testing.T) {
+	fixture.NoLeaks(t)
+	agent := talking(t, &fixture.Node{})
+	part := func(name, body string) string {
+		return `@@preflight {"node":"w1","id":1,"part":"` + name + `","body":` + body + "}\n"
+	}
+	empty := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
+	answer := part("before", `"x"`) + part("long", empty(2_000_000)) + part("many", empty(5000)) +
+		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("after", `"y"`)
+	var got []string
+	err := agent.Call(t.Context(), "print", answer, func(part string, body json.RawMessage) { got = append(got, part+" "+string(body)) })
+	if diff := cmp.Diff([]string{`before "x"`, `after "y"`}, got); diff != "" {
+		t.Errorf("handed on (-want +got):\n%s", diff)
+	}
+	var excess Excess
+	if !errors.As(err, &excess) || len(excess) != 3 {
+		t.Fatalf("got %v, want what three parts had too much of", err)
+	}
+	for part, want := range map[string]string{
+		"long": "sent a line of more than 1 MiB", "many": "sent more than 32767 values", "deep": "more than 32 lists inside each other",
+	} {
+		if got := excess[part]; got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("%s: %v, want %q", part, got, want)
+		}
+	}
+	if err := agent.Call(t.Context(), "echo", "again", fixture.Nothing); err != nil {
+		t.Errorf("the call after: %v", err)
+	}
+}
+
+// TestHostileAnswerIsCheap: what a node says is thrown away costs the head a line of it.
+func TestHostileAnswerIsCheap(t *testing.T) {
+	line := []byte(marker + `{"node":"w1","id":1,"part":"net","body":[` + strings.Repeat("{},", maxTotal/3-100) + "{}]}\n")
+	a := &Agent{
+		command: &command{host: "w1", stdout: newLineReader(bytes.NewReader(line))},
+		calls:   map[uint64]*call{1: {parts: make(chan answer, 1), gone: make(chan struct{})}},
+		last:    1, quit: make(chan struct{}),
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	text, err := a.command.stdout.next()
+	if err == errLongLine {
+		err = a.dispatch(text, true, &ending{host: "w1"})
+	}
+	runtime.ReadMemStats(&after)
+	if got := <-a.calls[1].parts; err != nil || !got.long || got.Part != "net" {
+		t.Errorf("%v, handed on %+v", err, got)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > maxTotal {
+		t.Errorf("an answer of %d bytes took %d", len(line), taken)
 	}
 }
 
@@ -122,8 +180,8 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 		"cut":            {method: "printed", params: `@@preflight {"node":"w1","id":1,"par`, cause: Truncated},
 		"prose, ends":    {method: "printed", params: "I am\x1b[2J a teapot\n", cause: Garbage, detail: map[string]string{"text": `I am\x1b[2J a teapot`}},
 		"long prose":     {method: "print", params: strings.Repeat("prose\n", 20000), cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
-		"long answer":    {method: "big", params: "4000000 1000", cause: TooMuch, detail: map[string]string{"limit": "32 MiB"}},
-		"long messages":  {method: "stderr", cause: TooMuch, detail: map[string]string{"limit": "32 MiB of messages"}},
+		"long answer":    {method: "big", params: "200000 1000", cause: TooMuch, detail: map[string]string{"limit": "8 MiB"}},
+		"long messages":  {method: "stderr", cause: TooMuch, detail: map[string]string{"limit": "8 MiB of messages"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,6 +288,77 @@ func TestNothingStaysBehind(t *testing.T) {
 				t.Errorf("the agent is lost with one of its calls: %v", err)
 			}
 			cancelReach()
+		})
+	}
+}
+
+// beating is an agent on a node of its own whose beats and ours come every so often.
+func beating(t *testing.T, n *fixture.Node, every time.Duration) *Agent {
+	t.Helper()
+	client := testClient(t)
+	client.options.Beat = every
+	agent, failure := client.bootstrap(t.Context(), connect(t, n), "w1", &Trace{})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	t.Cleanup(func() { agent.Close() })
+	return agent
+}
+
+// hush keeps an agent's head from saying anything, as if it were stopped for so long.
+func hush(agent *Agent, since time.Duration) {
+	agent.writing <- struct{}{}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	agent.spoke = agent.spoke.Add(-since)
+}
+
+// An agent that hears nothing ends with what it has started. Whether it was we who
+// were silent, we know ourselves.
+func TestSilentHead(t *testing.T) {
+	fixture.NoLeaks(t)
+	for name, c := range map[string]struct {
+		stopped time.Duration
+		cause   Cause
+		words   string
+	}{
+		"suspended": {time.Minute, Unheard, "stood still for 6"},
+		"cut":       {0, ConnectionLost, "lost on the way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := beating(t, &fixture.Node{}, 200*time.Millisecond)
+			pid, ended := child(t, t.Context(), agent)
+			hush(agent, c.stopped)
+			fixture.Gone(t, pid)
+			fixture.Gone(t, agent.Hello.PID)
+			var lost *Error
+			if err := <-ended; !errors.As(err, &lost) || lost.Cause != c.cause || !strings.Contains(lost.Error(), c.words) {
+				t.Errorf("got %v, want %s …%s…", err, c.cause, c.words)
+			}
+		})
+	}
+}
+
+// A node that says nothing, neither itself nor its server, is given up before the
+// deadline of what it was asked. Where the server answers, the deadline decides.
+func TestSilentNode(t *testing.T) {
+	fixture.NoLeaks(t)
+	for name, deaf := range map[string]bool{"frozen": true, "busy": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := beating(t, &fixture.Node{Deaf: deaf}, 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			if !deaf {
+				ctx, cancel = context.WithTimeout(t.Context(), 2*patience*agent.every)
+			}
+			defer cancel()
+			var lost *Error
+			err := agent.Call(ctx, "stop", nil, fixture.Nothing)
+			if !errors.As(err, &lost) || lost.Cause != Frozen || (ctx.Err() == nil) != deaf {
+				t.Errorf("got %v, want frozen, and before the deadline: %v", err, deaf)
+			}
+			_ = syscall.Kill(agent.Hello.PID, syscall.SIGKILL)
 		})
 	}
 }

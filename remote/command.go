@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ type command struct {
 	client  Connection
 	process *Process
 	stdin   io.WriteCloser
+	ear     *ear // under stdout
 	stdout  *lineReader
 	stderr  *Tail
 }
@@ -63,8 +65,9 @@ func run(client Connection, host, text string) (*command, *Error) {
 		failure.Host = host
 		return nil, failure
 	}
+	heard := &ear{in: process.Stdout}
 	return &command{host: host, client: client, process: process,
-		stdin: process.Stdin, stdout: newLineReader(process.Stdout), stderr: stderr}, nil
+		stdin: process.Stdin, ear: heard, stdout: newLineReader(heard), stderr: stderr}, nil
 }
 
 // exit is how a command ended, as far as can be seen from here.
@@ -92,7 +95,7 @@ func (c *command) leave(err error) exit {
 		}
 	}
 	if c.stderr.spent() {
-		e.read = &tooMuch{limit: "32 MiB of messages"}
+		e.read = &tooMuch{fmt.Sprintf("%d MiB of messages", maxTotal>>20)}
 	}
 	e.stderr = c.stderr.Text()
 	return e

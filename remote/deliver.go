@@ -200,7 +200,7 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	}
 	h := *g.Hello
 	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
-		*text = Escape(*text)
+		*text = Escape((*text)[:min(len(*text), maxTail)])
 	}
 	binaries, err := d.binaries(h.OS, h.Arch)
 	if err != nil || !slices.ContainsFunc(binaries, func(b *Binary) bool { return b.BuildID == h.Build }) {

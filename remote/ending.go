@@ -117,7 +117,7 @@ func (e *ending) explainDirectories() *Error {
 		cause, text = NoPrograms, "PATH leads to no mkdir, ls and the like: "
 	case containsAny(all, fullWords):
 		cause, text = DiskFull, "no space for our binary: "
-	case strings.Contains(all, noexecMark):
+	case strings.Contains(all, noexecMark) && !containsAny(all, takenMarks):
 		cause, text = NoExec, "no directory that may hold programs: "
 	}
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
@@ -252,6 +252,10 @@ var noProgram = regexp.MustCompile(`\b(mkdir|ls|cat): (command )?not found`)
 
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"
+
+// takenMarks are what it says of one that somebody else has made by our name: no mount is to
+// blame for that.
+var takenMarks = []string{"(not a directory of ours)", "(mode is not 0700)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })

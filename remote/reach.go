@@ -42,7 +42,9 @@ type Options struct {
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration
-	Values    int // that one answer of an agent may have; 0 = DefaultValues
+	// Nodes is how many there are: an answer may be the longer for each.
+	Nodes int
+	Beat  time.Duration // how often either end of a talk says that it is there; 0 = DefaultBeat
 }
 
 // Client gets agents to work on nodes. It is safe for concurrent use and must be
@@ -55,7 +57,8 @@ type Client struct {
 
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
 func New(carrier Carrier, o Options) *Client {
-	o.Timeout, o.AgentLife, o.Values = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife), cmp.Or(o.Values, DefaultValues)
+	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
+	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	if o.Binaries == nil {
 		o.Binaries = (&siblings{directories: besideUs}).open
 	}

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"preflight/secret"
 )
 
 // Method is what an agent can be asked. It hands every part of its answer to
@@ -26,8 +28,6 @@ type Method func(ctx context.Context, params json.RawMessage, reply func(part st
 var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
 
 const (
-	// openTimeout is the life of an agent that was never told how long to live.
-	openTimeout = time.Minute
 	// drainGrace is how long methods get to wind up once the agent's life is over.
 	// Those that are stuck in a system call are abandoned after it.
 	drainGrace = 2 * time.Second
@@ -35,8 +35,8 @@ const (
 
 // Serve is an agent: it says hello on out, then answers the requests on in,
 // several at once. It returns nil when in ends, and otherwise says why it
-// ended: its time was up, ctx ended, or one of the streams broke. Methods are
-// cancelled and waited for.
+// ended: its time was up, nothing came for too long, ctx ended, or one of the
+// streams broke. Methods are cancelled and waited for.
 //
 // Serve does not close in. A Serve that ends for another reason than the end
 // of in leaves a goroutine reading it until the caller closes it or exits.
@@ -48,9 +48,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 		return err
 	}
 	requests := make(chan request)
-	go func() { cancel(readRequests(ctx, in, requests)) }()
-	s.serve(ctx, requests)
+	head := &ear{in: in}
+	go func() { cancel(readRequests(ctx, head, requests)) }()
+	s.serve(ctx, requests, head)
 	cancel(nil)
+	if silent, is := errors.AsType[*unheard](context.Cause(ctx)); is {
+		// In the background: where the way is cut, nothing takes it.
+		s.working.Go(func() { _ = s.send(answer{Unheard: time.Duration(*silent).Seconds()}) })
+	}
 	s.drain()
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) {
 		return err
@@ -78,7 +83,7 @@ func ownHello() Hello {
 // returns nil.
 func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxRequest)
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -96,22 +101,35 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 	return io.EOF
 }
 
+// unheard is a head from which nothing came for this long.
+type unheard time.Duration
+
+func (u *unheard) Error() string {
+	return "nothing came from the launching machine for " + InSeconds(time.Duration(*u))
+}
+
 // server is an agent at work.
 type server struct {
 	methods map[string]Method
 	end     context.CancelCauseFunc
 	working sync.WaitGroup
 
-	mu      sync.Mutex // over what follows
+	writing sync.Mutex // held for as long as the head takes nothing
 	out     io.Writer
+
+	mu      sync.Mutex // over what follows
 	node    string
 	running map[uint64]context.CancelFunc
 }
 
-// serve starts and stops methods as requests say, until ctx ends.
-func (s *server) serve(ctx context.Context, requests <-chan request) {
-	life := time.NewTimer(openTimeout)
+// serve starts and stops methods as requests say, until ctx ends. It waits for
+// nothing that the head would have to take.
+func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) {
+	life := time.NewTimer(DefaultAgentLife)
 	defer life.Stop()
+	every := DefaultBeat
+	beat := time.NewTicker(every) // which drops what nobody takes: see ear
+	defer beat.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,13 +137,25 @@ func (s *server) serve(ctx context.Context, requests <-chan request) {
 		case <-life.C:
 			s.end(errors.New("the agent's time is up"))
 			return
+		case <-beat.C:
+			if head.beat() {
+				silence := unheard(patience * every)
+				s.end(&silence)
+				return
+			}
+			go s.beat()
 		case r := <-requests:
 			switch {
 			case r.Open != nil:
 				life.Reset(time.Duration(r.Open.Seconds * float64(time.Second)))
+				if r.Open.Beat > 0 {
+					every = time.Duration(r.Open.Beat * float64(time.Second))
+					beat.Reset(every)
+				}
 				s.mu.Lock()
 				s.node = r.Open.Node
 				s.mu.Unlock()
+			case r.ID == 0: // a beat
 			case r.Cancel:
 				s.stop(r.ID)
 			default:
@@ -145,7 +175,7 @@ func (s *server) start(ctx context.Context, r request) {
 		defer s.stop(r.ID)
 		done := answer{ID: r.ID, Done: true}
 		if err := s.call(ctx, r); err != nil {
-			done.Err = err.Error()
+			done.Err = secret.Hide(err.Error())
 		}
 		// A stream that broke has ended the agent already.
 		_ = s.send(done)
@@ -178,7 +208,7 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 		if err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
-		if err := s.send(answer{ID: r.ID, Part: part, Body: text}); err != nil {
+		if err := s.send(answer{ID: r.ID, Part: part, Body: secret.HideJSON(text)}); err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
 		return nil
@@ -187,17 +217,32 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 
 // greet says hello.
 func (s *server) greet() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return s.write(greeting{ownHello()})
 }
 
 // send writes one line of an answer.
 func (s *server) send(a answer) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.write(s.named(a))
+}
+
+// beat says that we are there, unless something is being written, which says as much.
+func (s *server) beat() {
+	if a := s.named(answer{}); a.Node != "" && s.writing.TryLock() {
+		defer s.writing.Unlock()
+		_ = s.write(a)
+	}
+}
+
+// named is an answer of this node.
+func (s *server) named(a answer) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.Node = s.node
-	return s.write(a)
+	return a
 }
 
 // write puts one line on the wire. A stream that breaks ends the agent.

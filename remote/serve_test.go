@@ -1,10 +1,12 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,7 @@ func TestServeEnds(t *testing.T) {
 		want string
 	}{
 		"input ends":  {func(c *conversation, _ func()) { c.in.Close() }, "<nil>"},
+		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 0.1 s"},
 		"life over":   {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":0.1}}`) }, "the agent's time is up"},
 		"interrupted": {func(_ *conversation, cancel func()) { cancel() }, "context canceled"},
 		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a request that is none: invalid character"},
@@ -141,6 +144,81 @@ func errorText(err error) string {
 		return "<nil>"
 	}
 	return err.Error()
+}
+
+// An agent beats, and lives for as long as its head does. Its last line says why it ends.
+func TestServeBeats(t *testing.T) {
+	fixture.NoLeaks(t)
+	c := converse(t, t.Context(), nil)
+	c.say(`{"open":{"node":"w1","seconds":60,"beat":0.1}}`)
+	for range 3 * patience {
+		if got := c.next(t); got != `{"node":"w1","id":0}` {
+			t.Fatalf("got %s, want a beat", got)
+		}
+		c.say(string(bytes.TrimSpace(beatLine)))
+	}
+	got := ""
+	for beats := 0; beats <= patience; beats++ {
+		if got = c.next(t); got != `{"node":"w1","id":0}` {
+			break
+		}
+	}
+	if want := `{"node":"w1","id":0,"unheard":0.5}`; got != want {
+		t.Errorf("the last line is %s, want %s", got, want)
+	}
+	if err := <-c.ended; err == nil {
+		t.Error("Serve ended as if its input had")
+	}
+}
+
+// A head that is stopped takes nothing: an answer that nobody reads does not keep an
+// agent from noticing, whatever is asked meanwhile.
+func TestServeEndsThoughNobodyReads(t *testing.T) {
+	var c *conversation
+	c = converse(t, t.Context(), map[string]Method{
+		"talk": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			return reply("p", "nobody reads this")
+		},
+	})
+	c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`, `{"id":1,"method":"talk"}`, `{"id":2,"method":"talk"}`, `{"id":2,"cancel":true}`, `{"id":3,"method":"talk"}`)
+	if err := <-c.ended; err == nil || !strings.Contains(err.Error(), "nothing came") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestEar: what counts is what comes while somebody listens, and not what time passes.
+func TestEar(t *testing.T) {
+	in, out := io.Pipe()
+	e := &ear{in: in}
+	beats := func(n int) (silent bool) {
+		for range n {
+			silent = e.beat()
+		}
+		return silent
+	}
+	if beats(2 * patience) {
+		t.Error("silent although nobody listened")
+	}
+	hears := make(chan struct{})
+	go func() {
+		defer close(hears)
+		io.Copy(io.Discard, e)
+	}()
+	for !e.listening.Load() {
+		runtime.Gosched()
+	}
+	if beats(patience-1) || !beats(1) {
+		t.Errorf("not silent after exactly %d beats", patience)
+	}
+	io.WriteString(out, "x")
+	for e.came.Load() == 0 || !e.listening.Load() {
+		runtime.Gosched()
+	}
+	if beats(patience) || !beats(1) {
+		t.Errorf("not silent after exactly %d beats from the last byte", patience)
+	}
+	out.Close()
+	<-hears
 }
 
 // A method that is stuck in a system call does not keep the agent alive.
@@ -198,4 +276,22 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	return len(p), nil
+}
+
+// What may be a secret does not leave a node, be it fact or error.
+func TestServeTellsNoSecret(t *testing.T) {
+	c := converse(t, t.Context(), map[string]Method{
+		"look": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			return errors.Join(reply("env", map[string]string{"proxy": "http://me:hunter2@proxy:3128", "x": "<?token=hunter2>"}), errors.New("password=hunter2 is wrong"))
+		},
+	})
+	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"look"}`)
+	for _, want := range []string{
+		`{"node":"w1","id":1,"part":"env","body":{"proxy":"http://…@proxy:3128","x":"\u003c?token=…\u003e"}}`,
+		`{"node":"w1","id":1,"done":true,"error":"password=… is wrong"}`,
+	} {
+		if got := c.next(t); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

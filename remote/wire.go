@@ -11,24 +11,31 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"preflight/secret"
 )
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
 // newline. The first is its hello; every other names its node and the request
 // it answers, and the last of a request says done. The other way go plain JSON
-// lines, one a request. Nothing here knows what carries the lines.
+// lines, one a request. A line that asks nothing, or answers none, is a beat: its
+// sender is there (beat.go). Nothing here knows what carries the lines.
 //
 // The marker lets the reader find our lines among whatever a login prints, also
 // behind an unfinished line ("motd without newline@@preflight {…}"). The first
 // marker of a line counts, so one inside our own JSON does no harm.
 const marker = "@@preflight "
 
-// What a node may send before we hang up on it: one line, everything together,
-// and everything that is not ours.
+// What is taken of a node: of one line, of everything together, and of everything
+// that is not ours. More than maxLine costs the line, which is read past; more than
+// the others costs the node, which is hung up on. The longest line of a node among a
+// thousand, with sixteen GPUs, has some 100 KiB, and all of them together 200 KiB.
 const (
-	maxLine  = 8 << 20
-	maxTotal = 32 << 20
+	maxLine  = 1 << 20
+	maxTotal = 8 << 20
 	maxNoise = 64 << 10
+	// maxRequest is the longest line a node is sent: it names every host.
+	maxRequest = 8 << 20
 )
 
 // Hello is the first line of an agent: who is talking. What reaches a caller of
@@ -55,6 +62,16 @@ type answer struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	Done bool            `json:"done,omitempty"`
 	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+	// Unheard are the seconds for which nothing came from the head. It is the last
+	// line of an agent that ends for it.
+	Unheard float64 `json:"unheard,omitempty"`
+
+	long bool // its line was, so that there is no body
+}
+
+// isBeat tells a line that only says that its node is there.
+func (a *answer) isBeat() bool {
+	return a.ID == 0 && a.Part == "" && a.Body == nil && !a.Done && !a.long && a.Unheard == 0
 }
 
 // request is every line an agent is sent. The first is the opening: it names
@@ -70,12 +87,19 @@ type request struct {
 type opening struct {
 	Node    string  `json:"node"`
 	Seconds float64 `json:"seconds"` // of life from now on
+	Beat    float64 `json:"beat"`    // seconds between the beats of either end; 0 = as it was
 }
+
+// beatLine is a request of nothing: to 10,000 nodes it is sent 5,000 times a second.
+var beatLine = []byte("{}\n")
 
 // tooMuch is a node that sent more than it may.
 type tooMuch struct{ limit string }
 
 func (e *tooMuch) Error() string { return "sent more than " + e.limit }
+
+// errLongLine is a line of ours that is too long, and was read past.
+var errLongLine = &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
 
 // lineReader splits what a node sends into our lines and noise.
 type lineReader struct {
@@ -92,7 +116,8 @@ func newLineReader(in io.Reader) *lineReader {
 // next returns the next of our lines without its marker and newline, valid
 // until the call after. The error is io.EOF at a clean end,
 // io.ErrUnexpectedEOF in the middle of a line of ours, a *tooMuch past a
-// limit, or the carrier's own.
+// limit, or the carrier's own. With errLongLine comes the beginning of the
+// line, and the next one may be read.
 func (r *lineReader) next() ([]byte, error) {
 	for {
 		err := r.read()
@@ -103,6 +128,8 @@ func (r *lineReader) next() ([]byte, error) {
 		switch {
 		case found && errors.Is(err, io.EOF):
 			return nil, io.ErrUnexpectedEOF
+		case err == errLongLine && found:
+			return ours, err
 		case err != nil:
 			return nil, err
 		case found:
@@ -111,27 +138,50 @@ func (r *lineReader) next() ([]byte, error) {
 	}
 }
 
-// read fills r.line with everything up to and including the next newline.
+// read fills r.line with everything up to and including the next newline, or
+// with the beginning of that.
 func (r *lineReader) read() error {
 	if cap(r.line) > 1<<16 {
 		r.line = nil // do not keep what one large answer needed
 	}
 	r.line = r.line[:0]
+	size := 0
 	for {
 		chunk, err := r.in.ReadSlice('\n')
-		r.line = append(r.line, chunk...)
+		r.line = append(r.line, chunk[:min(len(chunk), maxLine-len(r.line))]...)
+		size += len(chunk)
 		if r.total += len(chunk); r.total > maxTotal {
 			return &tooMuch{fmt.Sprintf("%d MiB", maxTotal>>20)}
 		}
-		if len(r.line) > maxLine {
-			return &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
-		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
+			if err == nil && size > maxLine {
+				return errLongLine
+			}
 			return err
 		}
 		const noLater = maxNoise + len(marker)
 		if len(r.line) > noLater && !bytes.Contains(r.line[:noLater], []byte(marker)) {
 			return nil // all of it is noise, and too much of it
+		}
+	}
+}
+
+// beginning is what a line says that was cut, before its body: an answer that has
+// none. It is the zero answer where that is not an answer's beginning.
+func beginning(line []byte) (got answer) {
+	for tokens := json.NewDecoder(bytes.NewReader(line)); ; {
+		key, err := tokens.Token()
+		for field, into := range map[string]any{"node": &got.Node, "id": &got.ID, "part": &got.Part} {
+			if key == field {
+				err = tokens.Decode(into)
+			}
+		}
+		switch {
+		case err != nil || key != json.Delim('{') && key != "node" && key != "id" && key != "part" && key != "body":
+			return answer{}
+		case key == "body":
+			got.long = true
+			return got
 		}
 	}
 }
@@ -147,6 +197,8 @@ type noise struct {
 const (
 	noiseLines = 20  // kept
 	noiseWidth = 200 // bytes kept of each
+
+	noiseLooked = 4 << 10 // of each, for secrets
 )
 
 // add takes one line, or what stood before the marker in one.
@@ -156,7 +208,8 @@ func (n *noise) add(line []byte) error {
 	n.bytes += len(line)
 	text := bytes.TrimRight(line, "\r\n")
 	if len(text) > 0 && len(n.lines) < noiseLines {
-		n.lines = append(n.lines, Escape(string(text[:min(len(text), noiseWidth)])))
+		shown := secret.Hide(string(text[:min(len(text), noiseLooked)])) // half a token would be taken for none
+		n.lines = append(n.lines, Escape(shown[:min(len(shown), noiseWidth)]))
 	}
 	if n.bytes > maxNoise {
 		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestLineReader(t *testing.T) {
-	long := strings.Repeat("x", maxLine)
+	long := strings.Repeat("x", maxTotal/4)
 	for name, c := range map[string]struct {
 		in    string
 		lines []string
@@ -27,9 +27,10 @@ func TestLineReader(t *testing.T) {
 		"escapes":         {"\x1b]0;\a\xff\u202e\"\n", nil, []string{`\x1b]0;\a\xff\u202e"`}, "EOF"},
 		"cut":             {"@@preflight a\n@@preflight b", []string{"a"}, nil, "unexpected EOF"},
 		"cut marker":      {"@@prefl", nil, []string{"@@prefl"}, "EOF"},
-		"long line":       {"@@preflight " + long + "\n", nil, nil, "sent more than 8 MiB in one line"},
+		"long line":       {"@@preflight a\n@@preflight " + long + "\n@@preflight b\n", []string{"a", long[:maxLine-len(marker)] + " …", "b"}, nil, "EOF"},
+		"long and cut":    {"@@preflight " + long, nil, nil, "unexpected EOF"},
 		"largest line":    {"@@preflight " + long[:maxLine-len(marker)-1] + "\n", []string{long[:maxLine-len(marker)-1]}, nil, "EOF"},
-		"much in all":     {strings.Repeat("@@preflight "+long[:4<<20]+"\n", 8), []string{long[:4<<20], long[:4<<20], long[:4<<20], long[:4<<20], long[:4<<20], long[:4<<20], long[:4<<20]}, nil, "sent more than 32 MiB"},
+		"much in all":     {strings.Repeat("@@preflight "+long[:maxTotal/4]+"\n", 4), []string{long[:maxLine-len(marker)] + " …", long[:maxLine-len(marker)] + " …", long[:maxLine-len(marker)] + " …"}, nil, "sent more than 8 MiB"},
 		"long noise":      {long + "\n", nil, []string{long[:noiseWidth]}, "sent more than 64 KiB that are not our agent's"},
 		"much noise":      {strings.Repeat("prose\n", maxNoise/6+1), nil, slicesRepeat("prose", noiseLines), "sent more than 64 KiB that are not our agent's"},
 		"tolerable noise": {strings.Repeat("prose\n", maxNoise/6) + "@@preflight a\n", []string{"a"}, slicesRepeat("prose", noiseLines), "EOF"},
@@ -40,10 +41,14 @@ func TestLineReader(t *testing.T) {
 			var err error
 			for {
 				var line []byte
-				if line, err = r.next(); err != nil {
+				if line, err = r.next(); err != nil && err != errLongLine {
 					break
 				}
-				got = append(got, string(line))
+				mark := ""
+				if err != nil {
+					mark = " …"
+				}
+				got = append(got, string(line)+mark)
 			}
 			if err.Error() != c.err {
 				t.Errorf("ended with %v, want %s", err, c.err)
@@ -80,8 +85,8 @@ func FuzzAgentLines(f *testing.F) {
 		var err error
 		for err == nil {
 			var line []byte
-			if line, err = a.command.stdout.next(); err == nil {
-				err = a.dispatch(line, e)
+			if line, err = a.command.stdout.next(); err == nil || err == errLongLine {
+				err = a.dispatch(line, err != nil, e)
 			}
 		}
 		close(a.calls[1].parts)

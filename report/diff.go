@@ -58,53 +58,69 @@ func (w Words) Unshown() []checks.FactDiff {
 // foldRenamed makes one row of an interface that has another name on some nodes, known by the
 // networks that its addresses are in, as MAC addresses are one's own.
 func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
+	isEntry := func(d checks.FactDiff) bool {
+		return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d)
+	}
+	if slices.IndexFunc(diffs, isEntry) < 0 {
+		return diffs
+	}
+	networks := w.networks()
+	// where is an interface's networks, and who has it and who has not: what a renamed one and
+	// the usual one share.
+	where := func(d checks.FactDiff) string {
+		of := networks[strings.TrimPrefix(d.Fact, interfacePath)]
+		if !isEntry(d) || of == nil {
+			return ""
+		}
+		return fmt.Sprintf("%q %q %q", of, d.Groups[0].Nodes, d.Groups[1].Nodes)
+	}
+	others := map[string][]int{} // that only the smaller group has
+	for i, d := range diffs {
+		if at := where(d); at != "" && Absent(d.Groups[0]) {
+			others[at] = append(others[at], i)
+		}
+	}
 	gone := map[string]bool{}
 	folded := slices.Clone(diffs)
 	for i, usual := range diffs {
-		for _, other := range diffs {
-			if gone[usual.Fact] || gone[other.Fact] || !w.isRenamed(usual, other) {
-				continue
-			}
-			gone[other.Fact] = true
+		at := where(usual)
+		if at == "" || Absent(usual.Groups[0]) {
+			continue
+		}
+		for _, other := range others[at] {
+			gone[diffs[other].Fact] = true
 			folded[i].Groups = slices.Clone(usual.Groups)
-			for n, d := range []checks.FactDiff{usual, other} {
+			for n, d := range []checks.FactDiff{usual, diffs[other]} {
 				folded[i].Groups[n].Value, _ = json.Marshal(strings.TrimPrefix(d.Fact, interfacePath)) // a text has no error
 			}
 		}
+		delete(others, at)
 	}
 	return slices.DeleteFunc(folded, func(d checks.FactDiff) bool { return gone[d.Fact] })
 }
 
 const interfacePath = "net.interfaces."
 
-// isRenamed is whether most nodes have one interface and all others have another, of the
-// same networks.
-func (w Words) isRenamed(usual, other checks.FactDiff) bool {
-	isEntry := func(d checks.FactDiff) bool { return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d) }
-	if !isEntry(usual) || !isEntry(other) || Absent(usual.Groups[0]) || !Absent(other.Groups[0]) ||
-		!slices.Equal(usual.Groups[0].Nodes, other.Groups[0].Nodes) || !slices.Equal(usual.Groups[1].Nodes, other.Groups[1].Nodes) {
-		return false
-	}
-	networks := w.networksOf(strings.TrimPrefix(usual.Fact, interfacePath))
-	return networks != nil && slices.Equal(networks, w.networksOf(strings.TrimPrefix(other.Fact, interfacePath)))
-}
-
-// networksOf are those that an interface of a name has addresses of, on any node.
-func (w Words) networksOf(name string) (networks []string) {
+// networks are those that the interfaces have addresses of, on any node, by their names.
+func (w Words) networks() map[string][]string {
+	of := map[string][]string{}
 	for _, node := range w.report.Nodes {
 		if node.Net == nil {
 			continue
 		}
 		for _, nic := range node.Net.Interfaces {
 			for _, address := range nic.Addresses {
-				if prefix, err := netip.ParsePrefix(address); err == nil && nic.Name == name && !prefix.Addr().IsLinkLocalUnicast() {
-					networks = append(networks, prefix.Masked().String())
+				if prefix, err := netip.ParsePrefix(address); err == nil && !prefix.Addr().IsLinkLocalUnicast() {
+					of[nic.Name] = append(of[nic.Name], prefix.Masked().String())
 				}
 			}
 		}
 	}
-	slices.Sort(networks)
-	return slices.Compact(networks)
+	for name, networks := range of {
+		slices.Sort(networks)
+		of[name] = slices.Compact(networks)
+	}
+	return of
 }
 
 // isCovered is whether the nodes agree on a fact but for those on which findings cover it.

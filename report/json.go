@@ -15,6 +15,7 @@ import (
 	"preflight/facts"
 	"preflight/facts/bounded"
 	"preflight/hostfile"
+	"preflight/secret"
 )
 
 // JSON writes a report in schema 1. Snapshots are the same file.
@@ -28,37 +29,48 @@ func JSON[Report any](w io.Writer, r Report) error {
 // runner of CI would be misled by.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 
-// What a file may hold for its size. A report of ours has some 20 bytes for every value.
+// What a file may hold for its size, so that a small one takes little memory whatever it
+// says. A report of ours has some six bytes for every value, as [bounded.Check] counts.
 const (
-	bytesOfValue = 8
-	leastValues  = 1 << 14
+	leastValues  = 1 << 16
+	bytesOfValue = 3
 )
+
+// saved is a report as a file has it, its nodes not yet decoded: they are most of it, and are
+// looked at one after the other.
+type saved struct {
+	checks.Report
+	Head  json.RawMessage   `json:"head"`
+	Nodes []json.RawMessage `json:"nodes"`
+}
 
 // Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
 // says what is there instead, and in which line.
 func Read(in io.Reader) (checks.Report, error) {
-	var r checks.Report
+	var file saved
 	text, err := io.ReadAll(in)
 	if err != nil {
-		return r, err
+		return file.Report, err
 	}
-	if _, err := bounded.Check(text, leastValues+len(text)/bytesOfValue); err != nil {
-		return r, fmt.Errorf("not a preflight report: %w", err)
+	most := leastValues + len(text)/bytesOfValue
+	if _, err := bounded.Check(text, most); err != nil {
+		return file.Report, fmt.Errorf("not a preflight report: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	err = decoder.Decode(&r)
+	err = decoder.Decode(&file)
 	switch {
 	case err != nil:
-	case r.Schema != checks.Schema:
-		return r, fmt.Errorf("its schema is %d, this preflight reads schema %d", r.Schema, checks.Schema)
+	case file.Schema != checks.Schema:
+		return file.Report, fmt.Errorf("its schema is %d, this preflight reads schema %d", file.Schema, checks.Schema)
 	default:
 		end := decoder.InputOffset()
 		if err = decoder.Decode(&struct{}{}); err == io.EOF {
-			err = nil
+			err = file.readNodes(text, most)
 		} else {
 			err = fmt.Errorf("unexpected text after its end in line %d", 1+bytes.Count(text[:end], []byte("\n")))
 		}
 	}
+	r := file.Report
 	if err != nil {
 		return r, fmt.Errorf("not a preflight report: %w", plain(err, text))
 	}
@@ -68,40 +80,62 @@ func Read(in io.Reader) (checks.Report, error) {
 	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
 		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
 	}
-	if err := unrecorded(text, &r.Fleet); err != nil {
-		return r, err
-	}
+	secret.Within(&r) // as a node that is looked at today would tell it
 	if r.Normalized {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
 }
 
-// unrecorded notes what the file does not say of its nodes, one of them after the other: a
-// large file is not held twice.
-func unrecorded(text []byte, fleet *facts.Fleet) error {
-	var saved struct {
-		Head  json.RawMessage
-		Nodes []json.RawMessage
-	}
-	if err := json.Unmarshal(text, &saved); err != nil {
-		return err
-	}
-	if fleet.Head != nil {
-		saved.Nodes = append(saved.Nodes, saved.Head)
-	}
-	for i, raw := range saved.Nodes {
-		var node struct{ Facts map[string]any }
-		if err := json.Unmarshal(raw, &node); err != nil {
-			return err
+// unitsOfValue is what a value that is held may have counted in the text, objects weighing
+// more there.
+const unitsOfValue = 4
+
+// readNodes decodes the nodes, each held to what is taken of one, and all of them to most.
+func (file *saved) readNodes(text []byte, most int) error {
+	allowance := facts.Allowance(len(file.Nodes))
+	read := func(raw json.RawMessage) (node facts.Node, err error) {
+		if _, err := bounded.Check(raw, unitsOfValue*allowance); err != nil {
+			return node, fmt.Errorf("a node has %w", err)
 		}
-		if i < len(fleet.Nodes) {
-			fleet.Nodes[i].Unrecorded = facts.Unrecorded(node.Facts)
-		} else {
-			fleet.Head.Unrecorded = facts.Unrecorded(node.Facts)
+		var whole struct{ Facts map[string]any }
+		if err := errors.Join(json.Unmarshal(raw, &node), json.Unmarshal(raw, &whole)); err != nil {
+			return node, err
+		}
+		node.Unrecorded = facts.Unrecorded(whole.Facts)
+		most -= node.Hold(min(allowance, most))
+		return node, nil
+	}
+	if file.Head != nil && string(file.Head) != "null" {
+		head, err := read(file.Head)
+		if err != nil {
+			return within(err, "head", text, file.Head)
+		}
+		file.Report.Head = &head
+	}
+	file.Report.Nodes = make([]facts.Node, len(file.Nodes))
+	for i, raw := range file.Nodes {
+		var err error
+		if file.Report.Nodes[i], err = read(raw); err != nil {
+			return within(err, "nodes", text, file.Nodes[:i+1]...)
 		}
 	}
 	return nil
+}
+
+// within is what was wrong with the last of some parts of a text, with its place in the whole.
+func within(err error, path string, text []byte, parts ...json.RawMessage) error {
+	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
+	if !is {
+		return err
+	}
+	at, size := 0, 0
+	for _, part := range parts {
+		at += size + max(bytes.Index(text[at+size:], part), 0)
+		size = len(part)
+	}
+	wrong.Offset, wrong.Field = wrong.Offset+int64(at), strings.TrimSuffix(path+"."+wrong.Field, ".")
+	return wrong
 }
 
 // plain says in words for a person what the decoder stumbled over, and in which line of the

@@ -171,6 +171,13 @@ func (p *page) advice(r checks.Report) {
 	}
 	if concerns || p.style.Verbose {
 		list("proven to work by this run", r.Advice.Env, r.Advice.Args)
+		if len(r.Advice.Refused) > 0 {
+			p.line("\n%s", p.faint("proven to work, and not to be written down"))
+		}
+		for _, env := range r.Advice.Refused {
+			p.line("  %s", env.Name)
+			p.wrapped("      ", env.Why)
+		}
 	}
 	if p.style.Verbose {
 		list("derived from what was seen, not tried", r.Advice.Seen, nil)

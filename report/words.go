@@ -204,6 +204,12 @@ func (w Words) summary(more ...string) string {
 	if n := len(r.Waived); n > 0 {
 		parts = append(parts, Plural(n, "finding")+" waived")
 	}
+	if n := r.LeftOut.Findings; n > 0 {
+		parts = append(parts, "no room for "+Plural(n, "lesser finding"))
+	}
+	if n := r.LeftOut.Differences; n > 0 {
+		parts = append(parts, "no room for "+Plural(n, "difference")+" between nodes")
+	}
 	if r.Seconds > 0 {
 		parts = append(parts, facts.Duration(r.Seconds))
 	}

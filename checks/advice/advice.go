@@ -28,7 +28,13 @@ func Advise(view checks.View) checks.Advice {
 	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}
-	advice.Env = append(advice.Env, adviseInterfaces(view)...)
+	for _, env := range adviseInterfaces(view) {
+		if ranks.Exportable(env.Name, env.Value) {
+			advice.Env = append(advice.Env, env)
+		} else {
+			advice.Refused = append(advice.Refused, checks.AdvisedEnv{Name: env.Name, Value: env.Value, Why: ranks.NotExported(env.Name)})
+		}
+	}
 	advice.Seen = adviseAdapters(view)
 	if advice.Args = append(advice.Args, adviseMaster(view)...); len(advice.Args) > 0 {
 		advice.Program = remedy.Program(view)
@@ -61,7 +67,7 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 	} {
 		exporting := ranks.Exporting(view.Launch, candidate.name, candidate.value)
 		leads := func(node *facts.Node) bool { return candidate.choose(exporting, node).Address == mesh(node).Address }
-		if !candidate.isRead || !fix.IsPlain(candidate.value) || !all(view.Nodes, leads) {
+		if !candidate.isRead || candidate.value == "" || !all(view.Nodes, leads) {
 			continue // it would lead to an address that nobody called
 		}
 		advised = append(advised, checks.AdvisedEnv{Name: candidate.name, Value: candidate.value, Why: fmt.Sprintf("%s on %s", pairs, spellInterfaces(view.Nodes, wanted))})
@@ -151,7 +157,7 @@ func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
 		others = append(others, name)
 	}
 	value := "=" + strings.Join(fabric, ",")
-	if fabric == nil || others == nil || !fix.IsPlain(value) {
+	if fabric == nil || others == nil || !ranks.Exportable("NCCL_IB_HCA", value) {
 		return nil
 	}
 	return []checks.AdvisedEnv{{Name: "NCCL_IB_HCA", Value: value, Why: fmt.Sprintf(

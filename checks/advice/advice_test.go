@@ -271,3 +271,18 @@ func plant(random *rand.Rand, fleet *fleettest.Fleet) {
 		}
 	}
 }
+
+// TestAdviceIsNoCommand: what a shell would read as more is told by its name alone.
+func TestAdviceIsNoCommand(t *testing.T) {
+	fleet := fleettest.Healthy(2)
+	for i := range fleet.Nodes {
+		fleettest.Rename(&fleet.Nodes[i], "$(id>&2)")
+	}
+	advice := Advise(checks.View{All: fleet.Nodes, Launch: fleet.Launch, Policy: checks.DefaultPolicy()})
+	if got := adviceOf(advice); len(got) > 0 {
+		t.Errorf("advised: %q", got)
+	}
+	if len(advice.Refused) != 2 || !strings.Contains(advice.Refused[0].Why, "ip link set dev OLD name NEW") {
+		t.Errorf("refused: %+v", advice.Refused)
+	}
+}

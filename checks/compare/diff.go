@@ -20,9 +20,14 @@ import (
 // looked at on a node takes no part for that node: not seen is not absent. How
 // nodes resolve names is left to host-names: each asks for a sample of them,
 // and may rightly think otherwise of its own name than the others do.
-func Diff(nodes []facts.Node) []checks.FactDiff {
-	diffs := []checks.FactDiff{}
+//
+// Each difference names every node, so that one node which makes up facts could fill a
+// disk: a section that differs in more than there is room for is left out from there on, and
+// leftOut counts that.
+func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
+	diffs = []checks.FactDiff{}
 	for _, section := range facts.Sections() {
+		room := roomOfSection + roomOfNode*len(nodes)
 		var seen []*facts.Node
 		for i := range nodes {
 			if nodes[i].Reached && nodes[i].Has(section) {
@@ -32,12 +37,41 @@ func Diff(nodes []facts.Node) []checks.FactDiff {
 		kinds := KindsOf(seen, section)
 		spreads := SpreadsOf(kinds.First, section)
 		for _, path := range slices.Sorted(maps.Keys(spreads)) {
-			if spread := spreads[path]; !spread.everywhere(len(kinds.First)) {
-				diffs = append(diffs, checks.FactDiff{Fact: path, Groups: spread.Groups(kinds, seen)})
+			if spreads[path].everywhere(len(kinds.First)) {
+				continue
 			}
+			if room < 0 {
+				leftOut++
+				continue
+			}
+			d := checks.FactDiff{Fact: path, Groups: spreads[path].Groups(kinds, seen)}
+			if room -= sizeOf(d); room < 0 {
+				leftOut++
+				continue
+			}
+			diffs = append(diffs, d)
 		}
 	}
-	return diffs
+	return diffs, leftOut
+}
+
+// Room for the differences of a section, in bytes: some thousand for a few nodes, and as many
+// for a thousand. Eight GPUs that one node has and another has not are six hundred.
+const (
+	roomOfSection = 128 << 10
+	roomOfNode    = 8 << 10
+)
+
+func sizeOf(d checks.FactDiff) (size int) {
+	const punctuation = 8 // around each text
+	size = len(d.Fact) + punctuation
+	for _, g := range d.Groups {
+		size += len(g.Value) + punctuation
+		for _, node := range g.Nodes {
+			size += len(node) + punctuation
+		}
+	}
+	return size
 }
 
 // Kinds groups nodes by how a section of theirs looks. Most nodes of a fleet look

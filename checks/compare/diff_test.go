@@ -58,9 +58,33 @@ func TestDiff(t *testing.T) {
 	} {
 		fleet := fleettest.Healthy(4)
 		c.change(fleet.Nodes)
-		if diff := cmp.Diff(c.want, Diff(fleet.Nodes)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		got, leftOut := Diff(fleet.Nodes)
+		if diff := cmp.Diff(c.want, got); diff != "" || leftOut > 0 {
+			t.Errorf("%s, %d left out (-want +got):\n%s", name, leftOut, diff)
 		}
+	}
+}
+
+// TestDiffHasRoom: a node that makes up facts fills no disk with the names of all others, and
+// hides no other section's differences.
+func TestDiffHasRoom(t *testing.T) {
+	fleet := fleettest.Healthy(1000)
+	fleet.Nodes[7].SHM.Size = 1
+	nic := fleet.Nodes[7].Net.Interfaces[0]
+	for i := range 5000 {
+		nic.Name = fmt.Sprint("made", i)
+		fleet.Nodes[7].Net.Interfaces = append(fleet.Nodes[7].Net.Interfaces, nic)
+	}
+	diffs, leftOut := Diff(fleet.Nodes)
+	size := 0
+	for _, d := range diffs {
+		size += sizeOf(d)
+	}
+	if leftOut < 5000 || size > 2*(roomOfSection+1000*roomOfNode) {
+		t.Errorf("%d differences of %d bytes, %d left out", len(diffs), size, leftOut)
+	}
+	if last := diffs[len(diffs)-1]; last.Fact != "shm.size" {
+		t.Errorf("the last difference is %s, want shm.size", last.Fact)
 	}
 }
 
@@ -76,7 +100,8 @@ func TestDiffOfManyKinds(t *testing.T) {
 		want.Groups = append(want.Groups, checks.FactGroup{Value: fmt.Appendf(nil, "%q", fmt.Sprint(i)), Nodes: []string{fmt.Sprintf("w%d", i+1), fmt.Sprintf("w%d", i+1+kernels)}})
 	}
 	want.Groups[0].Nodes = append(want.Groups[0].Nodes, fmt.Sprintf("w%d", 1+2*kernels))
-	if diff := cmp.Diff([]checks.FactDiff{want}, Diff(fleet.Nodes)); diff != "" {
+	got, _ := Diff(fleet.Nodes)
+	if diff := cmp.Diff([]checks.FactDiff{want}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/dustin/go-humanize"
@@ -168,7 +169,11 @@ func Exactly(size int64) string {
 // first of equals; "" when none is within so many.
 func Nearest(word string, among []string, most int) string {
 	nearest, least := "", most+1
+	size := utf8.RuneCountInString(word)
 	for _, other := range among {
+		if apart := size - utf8.RuneCountInString(other); max(apart, -apart) >= least {
+			continue // by its length alone
+		}
 		if d := levenshtein.ComputeDistance(word, other); d < least {
 			nearest, least = other, d
 		}

@@ -25,9 +25,9 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 		Checks:       []checks.Outcome{},
 		Findings:     []checks.Finding{},
 		Policy:       policy.File,
-		Diff:         compare.Diff(fleet.Nodes),
 		Interconnect: advice.Interconnects(fleet.Nodes, prediction),
 	}
+	report.Diff, report.LeftOut.Differences = compare.Diff(fleet.Nodes)
 	e := newEvaluation(catalogue, fleet, prediction, policy)
 	report.Advice = advice.Advise(e.view)
 	if here, isNode := ranks.HeadNode(e.view); isNode {
@@ -37,6 +37,7 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 	outcomes := make([]checks.Outcome, len(catalogue))
 	for _, i := range InOrder(catalogue) {
 		outcomes[i], judged[i] = e.judge(catalogue[i])
+		outcomes[i].Reason = cut(outcomes[i].Reason)
 	}
 	nodes := NewAddressing(fleet, prediction)
 	reported := map[[2]string]bool{}
@@ -49,6 +50,10 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 		return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
 	})
 	report.Conclude(policy.Strict)
+	report.Findings, report.LeftOut.Findings = fitting(report.Findings, len(fleet.Nodes))
+	for i := range report.Waived {
+		shorten(&report.Waived[i].Finding, len(fleet.Nodes))
+	}
 	return report
 }
 

@@ -34,7 +34,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	switch {
 	case c.place == note:
 		return remark.String(), false
-	case (remote || c.place == eachHost) && slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) }):
+	case (remote || c.place == eachHost) && !areHosts(nodes):
 		return "by hand: what these machines are called is no text to paste into a shell", false
 	case code.refused && remote:
 		return to.remoteShell(nodes) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell", true
@@ -77,11 +77,13 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 			return raw(""), true
 		case len(to.Nodes) == 0:
 			return nil, false
-		case name == "ssh":
+		case name == "ssh" && areHosts(nodes):
 			return raw(to.remoteShell(nodes)), true
-		case name == "nodes" && !slices.ContainsFunc(to.Nodes, func(name string) bool { return !isHost(name) }):
+		case name == "nodes" && areHosts(to.Nodes):
 			return Word(hostfile.Fold(to.Nodes)), true
-		case name == "node", name == "nodes":
+		case name == "ssh", name == "nodes":
+			return List[Host](",", slices.Concat(nodes, to.Nodes)), true
+		case name == "node":
 			return Host(to.Nodes[0]), true
 		case name == "host":
 			return Host(hostfile.Bare(to.Nodes[0])), true
@@ -126,6 +128,10 @@ func oneWord(code string) string {
 
 // changesInDouble is what a shell reads in double quotes.
 var changesInDouble = regexp.MustCompile("[\"$`!]|\\\\(\\\\|$)")
+
+func areHosts(nodes []string) bool {
+	return !slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) })
+}
 
 func bare(nodes []string) (names []string) {
 	for _, node := range nodes {

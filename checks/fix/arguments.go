@@ -15,8 +15,11 @@ type (
 	Word string
 	// Path is a file or directory.
 	Path string
-	// Package is what pip or a distribution's tool installs, with a version or without.
+	// Package is what pip installs by its name, with versions or without: not by an address or
+	// a path, which would be whoever's code.
 	Package string
+	// Module is what python imports.
+	Module string
 	// Operand is any word that is no option: an account, the key of a file.
 	Operand string
 	// Host is the name or address of a machine, with an account before it or without.
@@ -30,7 +33,7 @@ type (
 	Variable string
 	// Setting is one of an environment, and what it is set to.
 	Setting struct{ Variable, Value string }
-	// Number is a count, a size, a port.
+	// Number is a count, a size, a port, none of which is negative.
 	Number int64
 	// Text is prose in a remark.
 	Text string
@@ -64,12 +67,13 @@ type raw string
 
 func (x Word) write(w *writer)     { w.word(string(x), isPrintable(string(x))) }
 func (x Path) write(w *writer)     { w.word(string(x), isOperand(string(x))) }
-func (x Package) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
+func (x Package) write(w *writer)  { w.word(string(x), requirement.MatchString(string(x))) }
+func (x Module) write(w *writer)   { w.word(string(x), module.MatchString(string(x))) }
 func (x Operand) write(w *writer)  { w.word(string(x), isOperand(string(x))) }
 func (x Name) write(w *writer)     { w.word(string(x), isName(string(x))) }
 func (x Host) write(w *writer)     { w.word(string(x), isHost(string(x))) }
 func (x Variable) write(w *writer) { w.word(string(x), variable.MatchString(string(x))) }
-func (x Number) write(w *writer)   { w.word(strconv.FormatInt(int64(x), 10), true) }
+func (x Number) write(w *writer)   { w.word(strconv.FormatInt(int64(x), 10), x >= 0) }
 func (x raw) write(w *writer)      { w.WriteString(string(x)) }
 func (x text) write(w *writer)     { w.text(x) }
 
@@ -104,17 +108,25 @@ func (x list) write(w *writer) {
 }
 
 var (
-	prose    = regexp.MustCompile(`^[\w@%+=:,./ ()\[\]-]*$`)
+	// Without parentheses: a zsh that is typed into takes a remark for words, and in some of those
+	// (e:…:) for a command.
+	prose    = regexp.MustCompile(`^[\w@%+=:,./ \[\]-]*$`)
 	variable = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+	module   = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 	host     = regexp.MustCompile(`^([\w.][\w.+-]*@)?[\w:][\w.:%-]*$`)
+	// requirement is of the grammar of PEP 508 what needs no more than an index.
+	requirement = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*(\[[\w.,-]*\])?(,?(==|!=|<=|>=|~=|<|>)[\w.!+*-]+)*$`)
 )
 
 // isHost: ssh and pdsh take for an option what begins like one, behind an account too, and
 // pdsh a list or a file where there is a comma, a caret or a slash.
 func isHost(name string) bool { return host.MatchString(name) }
 
-// isOperand is whether a program takes a word for what it works on, not for an option.
-func isOperand(word string) bool { return isPrintable(word) && word != "" && word[0] != '-' }
+// isOperand is whether a program takes a word for what it works on, not for an option, nor an
+// editor for a command.
+func isOperand(word string) bool {
+	return isPrintable(word) && word != "" && word[0] != '-' && word[0] != '+'
+}
 
 func isName(word string) bool { return IsPlain(word) && isOperand(word) }
 

@@ -144,7 +144,7 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 	case len(tried.Complaints) > 0 && !slices.ContainsFunc(tried.Nodes, answers):
 		return []checks.Finding{{
 			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
-			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("%s", fix.List[fix.Word](" ", tried.Command))},
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("pdsh -S -w %s echo %n   # with the --launcher_args of the launch", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))},
 		}}
 	}
 	var findings []checks.Finding

@@ -37,7 +37,7 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 				known = append(known, fix.Requirement{Name: name, Version: version})
 			}
 		}
-		f.Remedy = append(pip.Install(known), fix.On("%s -c %s", fix.Path(pip.Python), fix.Word("import "+strings.Join(modules, ", "))))
+		f.Remedy = append(pip.Install(known), fix.On("%s -c 'import %s'", fix.Path(pip.Python), fix.List[fix.Module](", ", modules)))
 		if typedWithPythonPath(view) {
 			f.Verdict = checks.Warn
 			f.WouldSee += ", unless PYTHONPATH, which this shell has, is set where the command is typed there"

@@ -184,16 +184,19 @@ func (r envOfRanks) findMisspelt() {
 // near. Plugins read names of their own, so being unknown alone means nothing.
 func nearestName(name string) string {
 	const mostEdits = 2
-	var namesakes []string
+	return compare.Nearest(name, namesakes[prefixOf(name)], mostEdits)
+}
+
+// namesakes are all known names by their prefixes.
+var namesakes = func() map[string][]string {
+	byPrefix := map[string][]string{}
 	for _, table := range []map[string]bool{ncclNumbers, ncclTexts, torchNames} {
 		for _, known := range slices.Sorted(maps.Keys(table)) {
-			if prefixOf(known) == prefixOf(name) {
-				namesakes = append(namesakes, known)
-			}
+			byPrefix[prefixOf(known)] = append(byPrefix[prefixOf(known)], known)
 		}
 	}
-	return compare.Nearest(name, namesakes, mostEdits)
-}
+	return byPrefix
+}()
 
 func prefixOf(name string) string {
 	prefix, _, _ := strings.Cut(name, "_")

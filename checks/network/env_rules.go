@@ -178,7 +178,7 @@ func setForAll(p launch.Prediction, name, value string) []fix.Command {
 		return []fix.Command{fix.On("ip -br addr")}
 	}
 	line := ranks.ExportLine(p, name, value)
-	if strings.HasPrefix(value, "=") {
+	if strings.HasPrefix(value, "=") && ranks.Exportable(name, value) {
 		line = line.Remark(exactMark)
 	}
 	return []fix.Command{line}

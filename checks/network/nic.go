@@ -50,7 +50,11 @@ func judgeChoices(view checks.View) []checks.Finding {
 		}
 	}
 	kind := func(m misplacement) string {
-		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder)
+		twins := ""
+		if m.hasTwin() {
+			twins = m.choice.Address
+		}
+		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder, twins)
 	}
 	for _, group := range proof.Gather(faulty, kind) {
 		findings = append(findings, p.finding(group))
@@ -87,7 +91,11 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 			f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, reason)
 		}
 	}
-	if first.fault == heldTwice && first.choice.Interface == names.PeerInterface(first.node) {
+	switch {
+	case p.holdsOthers[first.node.Name] != nil:
+		f.Remedy = append(f.Remedy, p.giveBack(first.node)...)
+	case first.hasTwin():
+		f.Nodes, f.Got = twins(p.view, first.choice.Address, f.Nodes), strings.Trim(holdings(p.view, first.choice.Address)+"; "+f.Got, "; ")
 		f.Remedy = append(f.Remedy, takeAway(p.view, first.choice.Address)...)
 	}
 	return f

@@ -181,6 +181,8 @@ func (g meeting) explains(node *facts.Node) string {
 	switch {
 	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
 		return "host-names"
+	case misplaced(g.view)[node.Name].hasTwin(): // what is sent to it goes to the other one
+		return "nic-choice"
 	case seen.Failed == facts.HopConnect && g.failsAlike(node):
 		return "node-mesh"
 	}

@@ -80,14 +80,6 @@ func Exported(view checks.View, name string) (facts.Setting, bool) {
 	return view.Launch.Exports[i], true
 }
 
-// ExportLine sets a variable for every rank of the launch.
-func ExportLine(p launch.Prediction, name, value string) fix.Command {
-	if p.Torchrun() {
-		return fix.Here("export %s   # in the shell of every node that starts torchrun", fix.Setting{Variable: name, Value: value})
-	}
-	return fix.Here("echo %s >> ~/.deepspeed_env", fix.Setting{Variable: name, Value: value})
-}
-
 // SearchSession finds the file that sets a variable in a session without login.
 func SearchSession(name string) fix.Command {
 	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment", fix.Variable(name))

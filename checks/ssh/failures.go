@@ -296,7 +296,7 @@ var failures = map[string]map[string]failure{
 		"no-directory": {
 			summary: "has no private directory to run a program from",
 			got:     "{tried}",
-			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp; df -h ~ /var/tmp /tmp")},
+			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
 		},
 		"no-programs": {
 			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
@@ -349,6 +349,12 @@ var failures = map[string]map[string]failure{
 			summary: "our program ended there by itself",
 			got:     "{message}",
 			fix:     []fix.Command{fix.On("ulimit -a; df -h ~ /tmp; free -m"), remedy.LastWords},
+		},
+		"unheard": {
+			verdict: checks.Unknown,
+			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
+			got:     "{message}",
+			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
 		},
 		"garbage": {
 			summary: "answers with something that is not preflight's",

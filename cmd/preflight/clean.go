@@ -94,7 +94,7 @@ func printCleaned(lines []string, failures []error) (failed int) {
 	for i, err := range failures {
 		if err != nil {
 			failed++
-			fmt.Fprintf(os.Stderr, "preflight: %s\n", report.Escape(err.Error()))
+			fmt.Fprintf(os.Stderr, "preflight: %s\n", said(err.Error()))
 			continue
 		}
 		fmt.Println(lines[i])

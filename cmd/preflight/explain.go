@@ -21,6 +21,7 @@ import (
 	"preflight/explain"
 	"preflight/report"
 	"preflight/report/formats"
+	"preflight/secret"
 )
 
 func explainCommand() *cobra.Command {
@@ -214,6 +215,7 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 }
 
 func (c Config) writeExplained(e report.Explained) error {
+	secret.Within(&e)
 	return outputs.Deliver(c.outputs(), func(w io.Writer, format string, style report.Style) error {
 		if format == "json" {
 			return report.JSON(w, e)

@@ -22,6 +22,7 @@ import (
 	"preflight/launch"
 	_ "preflight/portable"
 	"preflight/report"
+	"preflight/secret"
 )
 
 // Exit codes: a contract.
@@ -74,20 +75,23 @@ func complain(w io.Writer, err error) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "preflight: %s\n", report.Escape(err.Error()))
+	fmt.Fprintf(w, "preflight: %s\n", said(err.Error()))
 	if line, ok := errors.AsType[*hostfile.LineError](err); ok && line.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(line.DeepSpeed))
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", said(line.DeepSpeed))
 	}
 	if filter, ok := errors.AsType[*hostfile.FilterError](err); ok && filter.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", report.Escape(filter.DeepSpeed))
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", said(filter.DeepSpeed))
 	}
 	if misused, ok := errors.AsType[*launch.UsageError](err); ok && misused.Original != "" {
-		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, report.Escape(misused.Original))
+		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, said(misused.Original))
 	}
 	if hint, ok := errors.AsType[*usage.Error](err); ok {
-		fmt.Fprintf(w, "  %s\n", hint.Hint)
+		fmt.Fprintf(w, "  %s\n", secret.Hide(hint.Hint))
 	}
 }
+
+// said is what an error says as it may be shown: errors quote what was typed, and nodes.
+func said(text string) string { return report.Escape(secret.Hide(text)) }
 
 // exitCode ends the program after everything has been said already.
 type exitCode int

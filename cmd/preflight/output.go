@@ -19,6 +19,7 @@ import (
 	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
+	"preflight/secret"
 )
 
 func (c Config) outputs() []outputs.Output {
@@ -34,6 +35,7 @@ func (c Config) writable(written outputs.Product, those map[string]string) error
 }
 
 func (c Config) write(r checks.Report) error {
+	secret.Within(&r)
 	return outputs.Deliver(c.outputs(), func(w io.Writer, name string, style report.Style) error {
 		format, known := formats.Of(name)
 		if !known {
@@ -71,6 +73,12 @@ func (c Config) envWritable() error {
 // NAME=VALUE lines, without a comment or a blank line, which would end a launch.
 func (c Config) writeEnv(advice checks.Advice) error {
 	if c.WriteEnv == "" {
+		return nil
+	}
+	for _, env := range advice.Refused {
+		fmt.Fprintf(os.Stderr, "preflight: %s is not written: %s\n", env.Name, env.Why)
+	}
+	if len(advice.Env) == 0 && len(advice.Refused) > 0 {
 		return nil
 	}
 	if len(advice.Env) == 0 {

@@ -11,6 +11,7 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/launch"
 	"preflight/report"
+	"preflight/secret"
 )
 
 func predictCommand() *cobra.Command {
@@ -50,6 +51,7 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 				return err
 			}
 			prediction.Version = Version
+			secret.Within(&prediction)
 			style := outputs.TerminalStyle(os.Stdout)
 			style.Verbose = config.Verbose
 			if config.Format == "json" {

@@ -17,6 +17,7 @@ import (
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
+	"preflight/secret"
 )
 
 func rendezvousCommand() *cobra.Command {
@@ -42,6 +43,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 			defer closeJob()
 			seen := preflight.AskEndpoint(cmd.Context(), job, args[0])
 			closeJob()
+			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
 			if config.Format == "json" {
 				err = report.JSON(os.Stdout, seen)

@@ -16,6 +16,7 @@ import (
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
+	"preflight/secret"
 )
 
 // commandOnly takes words behind a "--" only: they are the launch to judge.
@@ -29,7 +30,7 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 	}
 	if len(before) > 0 && slices.Contains(launch.Programs, filepath.Base(before[0])) {
 		// The options among the words were taken for ours, so they are shown as typed.
-		typed := os.Args[max(slices.Index(os.Args, before[0]), 0):]
+		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
 		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))
 	}
 	return noArguments(cmd, before)

@@ -19,10 +19,14 @@ const (
 	// MaxText is how many bytes one text may have: as many as Linux gives to two arguments
 	// of a program.
 	MaxText = 1 << 18
+	// valuesOfObject is what an object counts for: one that says nothing takes as much
+	// memory as one that says everything.
+	valuesOfObject = 8
 )
 
-// Check returns how many of so many values (texts, numbers, lists and objects, and what
-// these hold) a text leaves for others. The error says what it has too much of.
+// Check returns how many of so many values (texts, numbers and lists are one, objects
+// several, and what they hold besides) a text leaves for others. The error says what it has
+// too much of.
 func Check(text []byte, values int) (left int, err error) {
 	var (
 		entries  [MaxDepth + 1]int // behind the first, of what is open at each depth
@@ -52,6 +56,9 @@ func Check(text []byte, values int) (left int, err error) {
 			}
 			entries[depth] = 0
 			total++
+			if text[i] == '{' {
+				total += valuesOfObject - 1
+			}
 		case '}', ']':
 			depth = max(depth-1, 0) // of a text that is no JSON
 		case ',':

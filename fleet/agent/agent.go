@@ -10,6 +10,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -122,9 +123,13 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 	}
 	options.Deadline = probing.Deadline
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
+		err := reply(string(section), Probed{Seen: seen, Missing: missing})
+		if errors.Is(err, remote.ErrOversize) {
+			err = reply(string(section), Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
+		}
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.
-		_ = reply(string(section), Probed{Seen: seen, Missing: missing})
+		_ = err
 	})
 	return nil
 }

@@ -153,7 +153,9 @@ func parameter(setting facts.Setting) (value int64, set bool) {
 // (misc/param.cc, ncclLoadParam), and whether the text starts with a number at
 // all; what follows the number does not matter to it.
 func Number(text string) (value int64, isNumber bool) {
+	const longest = 80 // of all ways to write 64 bits
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
+	text = text[:min(len(text), longest)]
 	for end := len(text); end > 0; end-- {
 		if value, err := strconv.ParseInt(text[:end], 0, 64); err == nil {
 			return value, true

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"preflight/facts"
+	"preflight/secret"
 )
 
 // configSize is up to which size the text of a configuration is brought.
@@ -22,7 +22,7 @@ func configText(path string) string {
 }
 
 // maskConfig replaces by "…" what follows a key that promises a secret, what
-// stands in comments, and users in addresses. All else stays where it is,
+// stands in comments, and secrets inside of strings. All else stays where it is,
 // mistakes included, since those are what the text is read for.
 //
 // DeepSpeed reads its configuration as Hjson (deepspeed/runtime/config.py): JSON
@@ -32,7 +32,7 @@ func maskConfig(text string) string {
 	for m.rest != "" {
 		m.next()
 	}
-	return facts.HideUsers(m.out.String())
+	return m.out.String()
 }
 
 // configMasker copies a text token by token.
@@ -127,15 +127,17 @@ func (m *configMasker) comment(text string) {
 func (m *configMasker) quoted(text string) {
 	if beforeColon.MatchString(m.rest) {
 		m.key(strings.Trim(text, `"'`))
-		m.out.WriteString(text)
+		m.out.WriteString(secret.Hide(text))
 		return
 	}
 	quote := text[:1]
 	if strings.HasPrefix(text, "'''") {
 		quote = "'''"
 	}
-	if m.secret || m.inside() || !strings.HasSuffix(text[1:], quote) && facts.Secret(text) {
-		text = quote + "…" + quote
+	if m.secret || m.inside() || !strings.HasSuffix(text[1:], quote) && secret.Named(text) {
+		text = quote + secret.Hidden + quote
+	} else {
+		text = secret.Hide(text)
 	}
 	m.out.WriteString(text)
 	m.forget()
@@ -160,8 +162,10 @@ func (m *configMasker) bare() {
 	}
 	m.rest = m.rest[len(text):]
 	literal := text == "true" || text == "false" || text == "null"
-	if (m.secret || m.inside()) && !literal || number == nil && strings.Contains(text, ":") && facts.Secret(text) {
-		text = `"…"`
+	if (m.secret || m.inside()) && !literal || number == nil && strings.Contains(text, ":") && secret.Named(text) {
+		text = `"` + secret.Hidden + `"`
+	} else {
+		text = secret.Hide(text)
 	}
 	m.out.WriteString(text)
 	m.forget()
@@ -169,5 +173,5 @@ func (m *configMasker) bare() {
 
 // key takes note of what a key promises.
 func (m *configMasker) key(name string) {
-	m.secret, m.whole = facts.Secret(name), facts.SecretThroughout(name)
+	m.secret, m.whole = secret.Named(name), secret.NamedThroughout(name)
 }

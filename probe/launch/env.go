@@ -18,6 +18,7 @@ import (
 
 	"preflight/facts"
 	"preflight/probe/machine"
+	"preflight/secret"
 )
 
 // allowedNames are the variables that may leave the machine: those that change
@@ -43,24 +44,15 @@ var (
 		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "HYDRA_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
 		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
 	}
-	// secretWords never leave the machine, whatever family a name is of. The
-	// exceptions are InfiniBand partition keys, which are numbers every node
-	// of a fabric must agree on.
-	secretWords = []string{"TOKEN", "KEY", "SECRET", "PASS", "CRED"}
-	notSecret   = []string{"NCCL_IB_PKEY", "UCX_IB_PKEY"}
 	// exportedPrefixes are how the names begin that DeepSpeed exports to every node
 	// (deepspeed/launcher/runner.py, EXPORT_ENVS, and accelerator/cuda_accelerator.py).
 	exportedPrefixes = []string{"MLFLOW", "MV2", "NCCL", "PYTHON", "UCX"}
 )
 
-// allowed reports whether a variable's value may be collected.
+// allowed reports whether a variable's value may be collected: of no family where its name
+// promises a secret.
 func allowed(name string) bool {
-	for _, word := range secretWords {
-		if strings.Contains(strings.ToUpper(name), word) {
-			return slices.Contains(notSecret, name)
-		}
-	}
-	return slices.Contains(allowedNames, name) || hasAnyPrefix(name, allowedPrefixes)
+	return !secret.Named(name) && (slices.Contains(allowedNames, name) || hasAnyPrefix(name, allowedPrefixes))
 }
 
 // hasAnyPrefix is whether a name is of one of the families.

@@ -11,6 +11,7 @@ import (
 	"preflight/fleet"
 	"preflight/remote"
 	"preflight/report"
+	"preflight/secret"
 )
 
 // firstReminder is after how long it is reported that somebody is waited for; every next
@@ -91,7 +92,7 @@ func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 // reason is why a node was lost. The node itself and the phase are named before it.
 func reason(event fleet.Event) string {
 	if failure, ok := event.Err.(*remote.Error); ok {
-		return fmt.Sprintf("%s: %v", failure.Cause, failure.Err)
+		return secret.Hide(fmt.Sprintf("%s: %v", failure.Cause, failure.Err))
 	}
-	return cmp.Or(fmt.Sprint(event.Err), "unknown reason")
+	return cmp.Or(secret.Hide(fmt.Sprint(event.Err)), "unknown reason")
 }

@@ -1,8 +1,8 @@
-package facts
+package secret
 
 import "testing"
 
-func TestSecret(t *testing.T) {
+func TestNamed(t *testing.T) {
 	for name, want := range map[string]struct{ secret, throughout bool }{
 		"api_key":              {true, true},
 		"WANDB_API_KEY":        {true, true},
@@ -38,11 +38,11 @@ func TestSecret(t *testing.T) {
 		"":                     {},
 		"-":                    {},
 	} {
-		if got := Secret(name); got != want.secret {
-			t.Errorf("Secret(%q) = %t", name, got)
+		if got := Named(name); got != want.secret {
+			t.Errorf("Named(%q) = %t", name, got)
 		}
-		if got := SecretThroughout(name); got != want.throughout {
-			t.Errorf("SecretThroughout(%q) = %t", name, got)
+		if got := NamedThroughout(name); got != want.throughout {
+			t.Errorf("NamedThroughout(%q) = %t", name, got)
 		}
 	}
 }

@@ -1,0 +1,249 @@
+package catalogue
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"preflight/checks"
+	"preflight/checks/engine"
+	"preflight/checks/fix/sandbox"
+	"preflight/checks/fleettest"
+)
+
+// TestWhatIsPrintedIsSafeToPaste has whatever is not the program's own turn hostile, and
+// pastes every line that is printed then: keys of maps, names of hosts, the prediction and the
+// baseline included. Each field of a healthy fleet meets every class of hostility, and so does each
+// that only fixtures have. What makes a fixture other than a healthy fleet is what its
+// findings are of: each such field of each fixture meets a class, until they repeat.
+func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
+	if testing.Short() {
+		t.Skip("judges every fixture many times")
+	}
+	var lines sandbox.Lines
+	lasting := hostileHealthy(&lines)
+	var work sync.WaitGroup
+	next := make(chan int)
+	for range 2 {
+		work.Go(func() {
+			for i := range next {
+				hostileFixtures(t, i, lasting, &lines)
+			}
+		})
+	}
+	for i := range Catalogue {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+	if lines.Len() < 200 {
+		t.Errorf("only %d lines have what was sent in them", lines.Len())
+	}
+	lines.Paste(t)
+}
+
+// subject is all that is judged.
+type subject struct {
+	Fleet  fleettest.Fleet
+	Policy checks.Policy
+}
+
+// ofHealthy is a healthy fleet that is as it was.
+func ofHealthy(n int) subject {
+	s := subject{fleettest.Healthy(n), checks.DefaultPolicy()}
+	then := fleettest.Healthy(n)
+	s.Policy.Baseline = &checks.Baseline{File: "golden.json", Nodes: then.Nodes, Head: then.Head, NotTried: then.NotTried}
+	return s
+}
+
+// fields are its texts by the field that they are of, all that are one host's name under "host".
+func (s *subject) fields(was *subject) map[string][]text {
+	fields := map[string][]text{}
+	for _, text := range textsOf(s, was) {
+		if strings.HasPrefix(text.field, ".Policy.Expect") {
+			continue // the user's own: a fix that they state is theirs
+		}
+		if text.isChanged {
+			fields[text.field] = append(fields[text.field], text)
+		}
+		if len(s.Fleet.Nodes) > 0 && text.is == s.Fleet.Nodes[len(s.Fleet.Nodes)-1].Name {
+			fields["host"] = append(fields["host"], text)
+		}
+	}
+	return fields
+}
+
+// hostile judges with texts as a class has them.
+func hostile(lines *sandbox.Lines, where string, class sandbox.Class, those []text, judge func() checks.Report) {
+	for _, text := range those {
+		text.set(class.In(text.is))
+	}
+	lines.Add(where+": "+class.Name, printed(judge())...)
+	for _, text := range slices.Backward(those) {
+		text.set(text.is)
+	}
+}
+
+// hostileFixtures tries the fields by which a check's fixtures differ from a healthy fleet.
+func hostileFixtures(t *testing.T, at int, lasting map[string]bool, lines *sandbox.Lines) {
+	check, classes := Catalogue[at], sandbox.Classes
+	met := map[string]int{}
+	for _, c := range fixturesOf(t, check.ID) {
+		var s subject
+		s.Fleet, s.Policy = c.build(t)
+		healthy := ofHealthy(len(s.Fleet.Nodes))
+		fields := s.fields(&healthy)
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			tries := 0
+			switch {
+			case met[field] == 0 && !lasting[field]:
+				tries = len(classes)
+			case met[field] < len(classes):
+				tries = 1
+			}
+			for range tries {
+				class, those := classes[(at+met[field])%len(classes)], fields[field]
+				if field != "host" {
+					those = those[met[field]%len(those):][:1]
+				}
+				met[field]++
+				hostile(lines, c.name+" "+field, class, those, func() checks.Report { return alone(check, s.Fleet, s.Policy) })
+			}
+		}
+	}
+}
+
+// hostileHealthy tries the fields of a healthy fleet with the whole catalogue, one of each section
+// at a time, and tells which there are.
+func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
+	s := ofHealthy(3)
+	fields := s.fields(nil)
+	sections := map[string][]string{}
+	all = map[string]bool{}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		steps := strings.Split(field, ".") // .Fleet.Fleet.Nodes.Facts.Net.Interfaces.Name
+		section := strings.Join(steps[:min(len(steps), 6)], ".")
+		sections[section] = append(sections[section], field)
+		all[field] = true
+	}
+	for round, tried := 0, true; tried; round++ {
+		tried = false
+		for c, class := range sandbox.Classes {
+			var those []text
+			for _, section := range slices.Sorted(maps.Keys(sections)) {
+				if round < len(sections[section]) {
+					texts := fields[sections[section][round]]
+					if tried = true; section != "host" {
+						texts = texts[c%len(texts):][:1]
+					}
+					those = append(those, texts...)
+				}
+			}
+			hostile(lines, "healthy", class, those, func() checks.Report {
+				return engine.Evaluate(Catalogue, s.Fleet.Fleet, s.Fleet.Launch, s.Policy)
+			})
+		}
+	}
+	return all
+}
+
+// printed are the lines of a report that somebody may paste, or have DeepSpeed do so.
+func printed(r checks.Report) (lines []string) {
+	for _, f := range r.Findings {
+		lines = append(lines, f.Fix...)
+		for _, note := range f.Notes {
+			lines = append(lines, "# "+note)
+		}
+	}
+	for _, w := range r.Waived {
+		lines = append(lines, w.Fix...)
+	}
+	for _, env := range slices.Concat(r.Advice.Env, r.Advice.Seen) {
+		lines = append(lines, "export "+env.Name+"="+env.Value)
+	}
+	for _, argument := range r.Advice.Args {
+		lines = append(lines, r.Advice.Program+" "+argument)
+	}
+	return lines
+}
+
+// text is one of a value, or the key of a map in it.
+type text struct {
+	field     string // which, whatever the index
+	is        string
+	isChanged bool // it is another one than elsewhere
+	set       func(string)
+}
+
+// textsOf are the texts of a value, compared with another one where there is one.
+func textsOf[T any](is, was *T) (all []text) {
+	var other reflect.Value
+	if was != nil {
+		other = reflect.ValueOf(was).Elem()
+	}
+	reader{all: &all, store: func() {}}.read("", reflect.ValueOf(is).Elem(), other)
+	return all
+}
+
+// reader reads texts of a value, and where that is a copy store puts it back.
+type reader struct {
+	all   *[]text
+	store func()
+}
+
+func (r reader) read(field string, is, was reflect.Value) {
+	same := func(f func(reflect.Value) reflect.Value) (v reflect.Value) {
+		if was.IsValid() && (was.Kind() != reflect.Pointer || !was.IsNil()) {
+			v = f(was)
+		}
+		return v
+	}
+	switch is.Kind() {
+	case reflect.String:
+		if !is.CanSet() {
+			return // nobody outside its package gives it one
+		}
+		*r.all = append(*r.all, text{field, is.String(), !was.IsValid() || was.String() != is.String(), func(s string) { is.SetString(s); r.store() }})
+	case reflect.Pointer:
+		if !is.IsNil() {
+			r.read(field, is.Elem(), same(reflect.Value.Elem))
+		}
+	case reflect.Struct:
+		for i := range is.NumField() {
+			r.read(field+"."+is.Type().Field(i).Name, is.Field(i), same(func(v reflect.Value) reflect.Value { return v.Field(i) }))
+		}
+	case reflect.Slice:
+		for i := range is.Len() {
+			r.read(field, is.Index(i), same(func(v reflect.Value) reflect.Value {
+				if i < v.Len() {
+					return v.Index(i)
+				}
+				return reflect.Value{}
+			}))
+		}
+	case reflect.Map:
+		for _, key := range slices.SortedFunc(slices.Values(is.MapKeys()), func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }) {
+			r.entry(field, is, key, same(func(v reflect.Value) reflect.Value { return v.MapIndex(key) }))
+		}
+	}
+}
+
+// entry reads that of a map, whose value is a copy and whose key may be another by then.
+func (r reader) entry(field string, of, key, was reflect.Value) {
+	value := reflect.New(of.Type().Elem()).Elem()
+	value.Set(of.MapIndex(key))
+	store := func() { of.SetMapIndex(key, value) }
+	if key.Kind() == reflect.String {
+		isChanged := !was.IsValid() || !reflect.DeepEqual(value.Interface(), was.Interface())
+		*r.all = append(*r.all, text{field + " key", key.String(), isChanged, func(s string) {
+			of.SetMapIndex(key, reflect.Value{})
+			key = reflect.ValueOf(s).Convert(key.Type())
+			store()
+		}})
+	}
+	reader{r.all, store}.read(field, value, was)
+}

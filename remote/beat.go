@@ -1,0 +1,130 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// Each end of the wire says every so often that it is there, for a way that is cut
+// without a word looks like one on which nobody has anything to say. An agent that
+// hears nothing for patience beats ends, with what it has started. A head that
+// hears nothing asks the carrier, and gives the node up if that hears nothing either.
+const (
+	// DefaultBeat is how often, when Options.Beat is zero.
+	DefaultBeat = 2 * time.Second
+	// patience is how many beats in a row may be missed. Together with drainGrace, that
+	// is how long an agent outlives the way to its head.
+	patience = 5
+	// verdictTime is how long a carrier may take to hear from a node that is silent.
+	verdictTime = 2 * time.Second
+)
+
+// ear is a stream that notes whether something comes. Bytes count, and not lines: a
+// large one takes its time on a slow way.
+type ear struct {
+	in        io.Reader
+	came      atomic.Int64 // bytes
+	listening atomic.Bool
+
+	// Of whoever counts the beats.
+	before int64
+	missed int
+}
+
+func (e *ear) Read(p []byte) (int, error) {
+	e.listening.Store(true)
+	n, err := e.in.Read(p)
+	e.listening.Store(false)
+	e.came.Add(int64(n))
+	return n, err
+}
+
+// beat is called once a beat and reports whether too many have passed in silence.
+// They are counted, not measured: whoever was suspended itself has missed one.
+func (e *ear) beat() (silent bool) {
+	came := e.came.Load()
+	if came > e.before || !e.listening.Load() {
+		e.missed = 0
+	} else {
+		e.missed++
+	}
+	e.before = came
+	return e.missed >= patience
+}
+
+// pause is the longest that we have been silent ourselves, until now. It is taken from
+// the wall clock: the other one stands still while a laptop sleeps.
+func (a *Agent) pause() time.Duration {
+	now := time.Now().Round(0)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.spoke.IsZero() {
+		a.paused = max(a.paused, now.Sub(a.spoke))
+	}
+	a.spoke = now
+	return a.paused
+}
+
+// stoodStill is the failure of whatever went wrong while we were suspended for so long
+// that agents end for it, nil if we were not: no deadline of ours says anything then.
+func (a *Agent) stoodStill() *Error {
+	paused := a.pause()
+	if paused <= patience*a.every/2 {
+		return nil
+	}
+	return a.fail(Unheard, map[string]string{"after": InSeconds(paused)}, fmt.Errorf("this machine stood still for %s", InSeconds(paused)))
+}
+
+// unheard is the failure of an agent that says it ended because we were silent. We
+// know whether we were: if not, what we sent was lost.
+func (a *Agent) unheard(seconds float64) *Error {
+	if failure := a.stoodStill(); failure != nil {
+		return failure
+	}
+	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
+}
+
+// beat tells the node that we are there, and looks whether it is.
+func (a *Agent) beat() {
+	a.pause()
+	select {
+	case <-a.dead:
+		return
+	case a.writing <- struct{}{}:
+		_, _ = a.command.stdin.Write(beatLine) // what is wrong shows where answers are read
+		<-a.writing
+	default: // a request is being written, which says as much
+	}
+	if a.command.ear.beat() {
+		a.listenHarder()
+	}
+	time.AfterFunc(a.every, a.beat)
+}
+
+// listenHarder asks the carrier about a node whose agent is silent. One whose server
+// answers is busy: what it is asked has a deadline.
+func (a *Agent) listenHarder() {
+	ctx, cancel := context.WithTimeout(context.Background(), verdictTime)
+	defer cancel()
+	lookout := a.command.client.LookOut(ctx)
+	defer lookout.Dismiss()
+	alive := make(chan struct{})
+	go func() {
+		if a.command.client.Alive() {
+			close(alive)
+		}
+	}()
+	select {
+	case <-alive:
+		a.command.ear.missed = 0
+	case <-a.dead:
+	case <-ctx.Done():
+		silence := InSeconds(patience*a.every + verdictTime)
+		failure := a.fail(Frozen, map[string]string{"after": silence}, fmt.Errorf("nothing came for %s, not even from the server", silence))
+		lookout.Tell(failure)
+		a.hangUp(failure)
+	}
+}

@@ -1,0 +1,125 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+)
+
+// Within hides in every text that a value holds, also of what it points to and of the keys
+// of its maps. The value of what has a Name goes by that. All of it must be the caller's.
+func Within[Value any](value *Value) { within(reflect.ValueOf(value).Elem()) }
+
+func within(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		if text := v.String(); v.CanSet() {
+			if hidden := Hide(text); hidden != text {
+				v.SetString(hidden)
+			}
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			within(v.Elem())
+		}
+	case reflect.Interface:
+		if !v.IsNil() && v.CanSet() {
+			held := reflect.New(v.Elem().Type()).Elem()
+			held.Set(v.Elem())
+			within(held)
+			v.Set(held)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() {
+				within(field)
+			}
+		}
+		withinSetting(v)
+	case reflect.Slice, reflect.Array:
+		if raw, is := v.Interface().(json.RawMessage); is {
+			v.SetBytes(HideJSON(raw))
+			return
+		}
+		if plain(v.Type().Elem().Kind()) {
+			return
+		}
+		for i := range v.Len() {
+			within(v.Index(i))
+		}
+	case reflect.Map:
+		withinMap(v)
+	}
+}
+
+// plain is whether values of a kind hold no text.
+func plain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
+
+// withinSetting hides the value of a variable whose name says what it is.
+func withinSetting(v reflect.Value) {
+	name, value := v.FieldByName("Name"), v.FieldByName("Value")
+	if !name.IsValid() || !value.IsValid() || name.Kind() != reflect.String || value.Kind() != reflect.String || !value.CanSet() {
+		return
+	}
+	if Named(name.String()) && !noSecret(value.String()) {
+		value.SetString(Hidden)
+	}
+}
+
+func withinMap(v reflect.Value) {
+	if v.Type().Key().Kind() != reflect.String && plain(v.Type().Elem().Kind()) {
+		return
+	}
+	for _, key := range v.MapKeys() {
+		newKey, value := reflect.New(key.Type()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		newKey.Set(key)
+		value.Set(v.MapIndex(key))
+		within(newKey)
+		within(value)
+		if !newKey.Equal(key) {
+			v.SetMapIndex(key, reflect.Value{})
+		}
+		v.SetMapIndex(newKey, value)
+	}
+}
+
+// HideJSON hides in every text of a JSON value.
+func HideJSON(text []byte) []byte {
+	var out bytes.Buffer
+	done := 0
+	for i := 0; i < len(text); i++ {
+		if text[i] != '"' {
+			continue
+		}
+		from := i
+		for i++; i < len(text) && text[i] != '"'; i++ {
+			if text[i] == '\\' {
+				i++
+			}
+		}
+		if i >= len(text) {
+			break // no JSON
+		}
+		var plain string
+		if json.Unmarshal(text[from:i+1], &plain) != nil {
+			continue
+		}
+		hidden := Hide(plain)
+		if hidden == plain {
+			continue
+		}
+		encoded, err := json.Marshal(hidden)
+		if err != nil {
+			encoded = []byte(strconv.Quote(Hidden))
+		}
+		out.Write(text[done:from])
+		out.Write(encoded)
+		done = i + 1
+	}
+	if done == 0 {
+		return text
+	}
+	out.Write(text[done:])
+	return out.Bytes()
+}
