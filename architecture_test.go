@@ -51,6 +51,7 @@ var rooms = []room{
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
 	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
 	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
@@ -58,7 +59,7 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
@@ -77,7 +78,7 @@ var rooms = []room{
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/outcome", []string{"facts"}, nil, tries},
 
-	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "launch", "launch/nccl", "probe", "remote"}, nil,
+	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
 	{"fleet/agent", []string{"drill/...", "facts", "probe", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
@@ -111,7 +112,7 @@ var rooms = []room{
 	{"report/html", append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "launch/...", "probe", "remote/...", "secret"}, nil,
+	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
