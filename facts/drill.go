@@ -127,6 +127,9 @@ type Rendezvous struct {
 	Error   string      `json:"error,omitempty" fact:"own"`
 	// Missing are, on the node that serves, those that were never counted.
 	Missing []string `json:"missing,omitempty" fact:"own"`
+	// Ranks are, on the node that serves, the addresses from which ranks of a real launch
+	// called its store meanwhile.
+	Ranks []string `json:"ranks,omitempty" fact:"own"`
 	// Next is the second meeting of torchrun's c10d mode, at the address that
 	// group rank 0 publishes: its own name and a new port. nil in other modes.
 	Next *Rendezvous `json:"next,omitempty" fact:"own"`

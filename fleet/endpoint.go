@@ -8,6 +8,7 @@ import (
 	"preflight/drill"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostsys"
 	"preflight/remote"
 )
 
@@ -25,6 +26,20 @@ type Asked struct {
 // from every node of the launch (there may be none). Whoever is there is asked
 // nothing that could disturb a running job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
+	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) (nodes []Asked) {
+		here, nodes = job.askEndpoint(ctx, endpoint)
+		return nodes
+	})
+	if len(stood) > 1 {
+		here.Failed, here.Outcome, here.Error = facts.HopConnect, "", stood[1].Error()
+		for i := range nodes {
+			nodes[i].Seen, nodes[i].Lost = nil, stood[1].Error()
+		}
+	}
+	return here, nodes
+}
+
+func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.Endpoint, nodes []Asked) {
 	nodes = make([]Asked, len(job.Prediction.Hosts))
 	for i, node := range job.empty().Nodes {
 		nodes[i].Node = node

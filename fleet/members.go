@@ -18,7 +18,8 @@ type member struct {
 	*facts.Node
 	agent *remote.Agent
 
-	mu sync.Mutex // over the node's sections and what is missing of it
+	mu    sync.Mutex // over the node's sections, what is missing of it, and
+	ranks []string   // where those of a real launch called its store from
 }
 
 // learn files what a drill showed of a section, or why it showed nothing. A node

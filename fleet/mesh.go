@@ -122,7 +122,7 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	if m.Net != nil {
 		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
 	}
-	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime)
+	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
 	for _, plan := range r.plans {
 		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
 		switch {

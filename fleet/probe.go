@@ -128,6 +128,10 @@ func take(node *facts.Node, asked []facts.Section, section facts.Section, body j
 // LookHere looks at the launching machine as the one node of a launch that
 // stays there, and needs no ssh.
 func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	return job.anew(ctx, Job.lookHere)
+}
+
+func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	node := &fleet.Nodes[0]
 	node.Reached, node.Missing = true, map[facts.Section]string{}

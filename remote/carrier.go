@@ -70,8 +70,11 @@ type Trace struct {
 	OpenSSH   []string      // what the system's ssh would have done differently, a sentence each
 	Connected time.Duration // from dialling to being logged in
 
-	Noise     []string      // what the login printed on stdout before our agent spoke, escaped and cut
-	Path      string        // where our binary lies on the node
-	Delivered bool          // our binary was pushed by this run
-	Started   time.Duration // from being logged in to the agent's hello
+	Noise     []string // what the login printed on stdout before our agent spoke, escaped and cut
+	Path      string   // where our binary lies on the node
+	Delivered bool     // our binary was pushed by this run
+	// Distrusted is the path of a binary that was delivered again, and why what lay there
+	// was not run; "" where nothing lay there.
+	Distrusted string
+	Started    time.Duration // from being logged in to the agent's hello
 }

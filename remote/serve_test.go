@@ -189,7 +189,7 @@ func TestServeEndsThoughNobodyReads(t *testing.T) {
 // TestEar: what counts is what comes while somebody listens, and not what time passes.
 func TestEar(t *testing.T) {
 	in, out := io.Pipe()
-	e := &ear{in: in}
+	e := &ear{in: in, patience: patience}
 	beats := func(n int) (silent bool) {
 		for range n {
 			silent = e.beat()

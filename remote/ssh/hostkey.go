@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strconv"
@@ -159,6 +160,9 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		detail["known"] = known.key.Type()
 		detail["known_fingerprint"] = ssh.FingerprintSHA256(known.key)
 		what = fmt.Sprintf("%s (%s:%d: %s %s)", what, known.file, known.line, known.key.Type(), ssh.FingerprintSHA256(known.key))
+	}
+	if at, is := errors.AsType[*fs.PathError](errors.Join(v.problems...)); is && cause == remote.HostKeyUnknown {
+		cause, detail["file"], detail["reason"] = remote.HostsUnreadable, at.Path, reason(at)
 	}
 	for _, problem := range v.problems {
 		what += fmt.Sprintf("; a known_hosts file could not be read: %v", problem)
