@@ -67,8 +67,6 @@ type Agent struct {
 	mu      sync.Mutex
 	last    uint64 // request
 	calls   map[uint64]*call
-	spoke   time.Time     // when we beat last, by the wall clock
-	paused  time.Duration // the longest that we did not
 	leaving bool          // Close was called
 	cut     *Error        // why we hung up, nil if we did not
 	quit    chan struct{} // closed when we hung up
@@ -110,7 +108,6 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
-	a.pause()
 	time.AfterFunc(a.every, a.beat)
 	return a
 }
@@ -217,9 +214,6 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 
 // late is the failure of a call whose ctx ended.
 func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
-	if failure := a.stoodStill(); failure != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failure
-	}
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])

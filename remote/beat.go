@@ -59,42 +59,14 @@ func (e *ear) beat() (silent bool) {
 	return e.missed >= e.patience
 }
 
-// pause is the longest that we have been silent ourselves, until now. It is taken from
-// the wall clock: the other one stands still while a laptop sleeps.
-func (a *Agent) pause() time.Duration {
-	now := time.Now().Round(0)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.spoke.IsZero() {
-		a.paused = max(a.paused, now.Sub(a.spoke))
-	}
-	a.spoke = now
-	return a.paused
-}
-
-// stoodStill is the failure of whatever went wrong while we were suspended for so long
-// that agents end for it, nil if we were not: no deadline of ours says anything then.
-func (a *Agent) stoodStill() *Error {
-	paused := a.pause()
-	if paused <= patience*a.every/2 {
-		return nil
-	}
-	still := fmt.Sprintf("%.0f s", paused.Seconds()) // all nodes in the same words
-	return a.fail(Unheard, map[string]string{"after": still}, fmt.Errorf("this machine stood still for %s", still))
-}
-
-// unheard is the failure of an agent that says it ended because we were silent. We
-// know whether we were: if not, what we sent was lost.
+// unheard is the failure of an agent that says it ended because we were silent. Where
+// this machine stood still, whoever looks knows that by itself (hostsys.Anew) and asks anew.
 func (a *Agent) unheard(seconds float64) *Error {
-	if failure := a.stoodStill(); failure != nil {
-		return failure
-	}
 	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
 }
 
 // beat tells the node that we are there, and looks whether it is.
 func (a *Agent) beat() {
-	a.pause()
 	select {
 	case <-a.dead:
 		return

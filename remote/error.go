@@ -83,7 +83,6 @@ const (
 	TooMuch        Cause = "too-much"     // Detail limit
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
-	Unheard        Cause = "unheard"     // this machine stood still, suspended, and the agent ends without it; Detail after
 	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
 	HeadStood      Cause = "head-stood"  // this machine stood still, so that nothing is known of the node
 	Interrupted    Cause = "interrupted" // by our own user

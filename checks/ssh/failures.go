@@ -358,11 +358,6 @@ var failures = map[string]map[string]failure{
 			got:     "{message}",
 			fix:     []fix.Command{fix.On("ulimit -a; df -h ~ /tmp; free -m"), remedy.LastWords},
 		},
-		"unheard": {
-			verdict: checks.Unknown,
-			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
-			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
-		},
 		"garbage": {
 			summary: "answers with something that is not preflight's",
 			got:     "{text}",
